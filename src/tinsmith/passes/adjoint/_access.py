@@ -12,9 +12,10 @@ from ._ssa import Step, frame_steps, parallel_loop
 
 
 def find_owned(steps: Sequence[Step]) -> frozenset[str]:
-    """Arrays no element of which two parallel iterations touch, as their indices tell."""
+    """Return the arrays of which no two parallel iterations touch one element, as the indices show."""
     accesses = (*walk.loads(steps), *walk.stores(steps))
     parallel = parallel_loop(steps)
+    # One thread runs a serial task, so whatever it touches is its own.
     if parallel is None:
         return frozenset(one.array for one in accesses)
     return find_owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(definitions(steps)))
@@ -29,9 +30,10 @@ def sequential(
     path: str,
     races: Mapping[str, NotCovered],
 ) -> tuple[tuple[Step, ...], Mapping[str, NotCovered]]:
-    """Steps in which an atomic whose old or new value matters is a load and a store.
+    """Rewrite each atomic whose old or new value matters as a load and a store.
 
-    With them, arrays that stand for integers which only the forward pass knew, each with a refusal for who reads it.
+    Also return the arrays that stand for integers which only the forward pass knew. Whoever reads one is refused with
+    the error that belongs to it.
     `races` are the refusals of `find_races`; `find_disjoint` returns arrays no element of which one iteration changes
     and another one touches.
 
@@ -44,7 +46,7 @@ def sequential(
 
 
 def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
-    """Arrays of which a step uses an element's present value: a load, or an atomic that is no mere sum.
+    """Return the arrays of which a step uses an element's present value: a load, or an atomic that is no mere sum.
 
     All changes of such an array must be seen in their order, sums too.
     """
@@ -53,7 +55,7 @@ def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
 
 
 def is_mere_sum(one: nodes.Stmt | Step) -> bool:
-    """Whether a step only adds to an element, and asks neither for the old value nor for the new one."""
+    """Return True if a step only adds to an element, and uses neither the old value nor the new one."""
     return (
         isinstance(one, nodes.Atomic)
         and one.result is None
@@ -80,6 +82,7 @@ class _Sequential:
     def step(self, one: Step) -> Sequence[Step]:
         if not isinstance(one, nodes.Atomic) or (is_mere_sum(one) and one.array not in self.in_order):
             return [one]
+        # A load and a store may stand for an atomic only if no other iteration can come between the two.
         if one.array not in self.own and one.array not in self._disjoint:
             return self.expand_shared_atomic(one)
         kind = self.arrays[one.array].type
@@ -94,7 +97,7 @@ class _Sequential:
         ]
 
     def expand_shared_atomic(self, one: nodes.Atomic) -> list[Step]:
-        """An atomic on what other parallel iterations change too: its result depends on their order."""
+        """Rewrite an atomic on what other parallel iterations change too: its result depends on their order."""
         kind = self.arrays[one.array].type
         before: list[Step] = []
         if one.result is not None:
@@ -107,6 +110,8 @@ class _Sequential:
             before = [nodes.Assign(one.result, nodes.Load(name, (), (), kind), one.line)]
         if one.array in self.races:
             raise self.races[one.array]
+        # A load sees the changes of those iterations that happened to
+        # run before it. No second run sees the same ones.
         if one.array in self.loaded:
             raise self.make_refusal(
                 f"`{one.array}`, read in the parallel loop that changes it by atomic_{one.operator}", one
@@ -118,8 +123,9 @@ class _Sequential:
 
 
 def unread(body: Sequence[Step]) -> set[int]:
-    """Numbers of stores of a frame after which it does not read the array: it need not make and undo them."""
+    """Return the numbers of stores after which the frame does not read the array: they need not be made and undone."""
     loops = [one for one in frame_steps(body) if isinstance(one, nodes.Loop)]
+    # Inner loops run forward once more when they are reversed, so what they touch counts as read after any store.
     loaded, numbers = walk.find_touched(loops), set[int]()
     for step in reversed([*frame_steps(body)]):
         if isinstance(step, nodes.Store) and step.array not in loaded:

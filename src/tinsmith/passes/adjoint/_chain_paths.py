@@ -33,7 +33,7 @@ class _Path:
     truths: Mapping[str, bool]
 
     def with_value(self, name: str, source: str, least: float) -> _Path:
-        """A further value of the chain: at least this part of another one."""
+        """Return the path with one more value of the chain, which is at least `least` times the value `source`."""
         shrinks = {**self.shrinks, name: self.shrinks[source] * least}
         return replace(self, shrinks=shrinks, floors={**self.floors, name: self.floors.get(source, 0.0) * least})
 
@@ -45,9 +45,10 @@ def keeps_digits(
     known: Mapping[str, Sequence[nodes.Expr]],
     kind: Type,
 ) -> bool:
-    """Whether a positive chain of factors from `LEAST_FACTOR` to 1 stays above what its type can hold."""
+    """Return True if a positive chain with factors between `LEAST_FACTOR` and 1 stays at `LEAST_VALUE` or above."""
     assert isinstance(carried.next, nodes.Local)
     start = Ranges(known).of(carried.first)
+    # A division cannot restore a 0, nor what has overflowed in float32, which ends at 3.4e38.
     if start.low <= 0.0 or start.high > 1e30:
         return False
     paths = _Walking(bound).through(loop.body, [_Path(Ranges(known), {carried.head: 1.0}, {}, {})])
@@ -59,6 +60,7 @@ def keeps_digits(
             return False
         shrink, floor = path.shrinks[carried.next.name], path.floors.get(carried.next.name, 0.0)
         ends.append((shrink, floor))
+        # No iteration comes after a path that ends the loop, so its product may be as small as one factor makes it.
         leaves = loop.exit is not None and path.truths.get(loop.exit.name) is True
         if shrink < 1.0 and not leaves:
             least = min(least, floor)
@@ -72,7 +74,7 @@ class _Walking:
     bound: frozenset[str]
 
     def through(self, body: Sequence[Step], paths: list[_Path]) -> list[_Path] | None:
-        """The paths after steps; None where they are too many, or a factor may be too small or too large."""
+        """Return the paths after these steps; None if there are more than `MOST_PATHS`."""
         for step in body:
             extended: list[_Path] = []
             for path in paths:
@@ -80,6 +82,7 @@ class _Walking:
                 if more is None:
                     return None
                 extended += more
+            # Each branch may double the paths. A chain through many branches gets a tape instead of a long analysis.
             if len(extended) > MOST_PATHS:
                 return None
             paths = extended
@@ -106,7 +109,8 @@ class _Walking:
         factor = path.ranges.of(source[2])
         part = factor if source[1] == "*" else Range(1 / factor.high, 1 / factor.low) if factor.low > 0 else Range()
         if part.low < LEAST_FACTOR or part.high > 1.0:
-            return [path]  # no value of the chain: where it is handed on, the chain is not safe
+            # The result is left out of the chain: if the loop hands it on, `keeps_digits` does not find it and refuses.
+            return [path]
         return [path.with_value(step.name, source[0], part.low)]
 
     def branch(self, step: nodes.If, path: _Path) -> list[_Path] | None:
@@ -132,15 +136,16 @@ class _Walking:
         return None
 
     def take_arm(self, condition: nodes.Expr, path: _Path, *, holds: bool) -> _Path:
-        """A path that has taken an arm."""
+        """Return the path after an arm of a branch: what the condition says holds from there on."""
         ranges = path.ranges.assuming(condition, holds=holds)
+        # An early stop counts here: where `if t < 0.01: break` was not taken, `t` is at least 0.01.
         floors = {name: max(path.floors.get(name, 0.0), ranges.get_assumed(name).low) for name in path.shrinks}
         truths = {**path.truths, condition.name: holds} if isinstance(condition, nodes.Local) else path.truths
         return replace(path, ranges=ranges, floors=floors, truths=truths)
 
 
 def find_exit_conditions(loop: nodes.Loop, known: Mapping[str, Sequence[nodes.Expr]]) -> dict[str, bool]:
-    """Conditions that end the loop wherever they hold, or wherever they do not, by the truth that ends it."""
+    """Return the conditions that always end the loop when they have one truth value, each with that value."""
     if loop.exit is None:
         return {}
     paths = _Walking(frozenset()).through(loop.body, [_Path(Ranges(known), {}, {}, {})])
@@ -148,6 +153,8 @@ def find_exit_conditions(loop: nodes.Loop, known: Mapping[str, Sequence[nodes.Ex
     for step in walk.statements(loop.body) if paths else ():
         name = step.condition.name if isinstance(step, nodes.If) and isinstance(step.condition, nodes.Local) else ""
         for ends in (True, False):
+            # A path that does not come to the condition says nothing
+            # about it; on every other one the loop has to end.
             where = [path.truths.get(loop.exit.name) for path in paths or () if path.truths.get(name) is ends]
             if where and all(where):
                 conditions[name] = ends
@@ -155,9 +162,10 @@ def find_exit_conditions(loop: nodes.Loop, known: Mapping[str, Sequence[nodes.Ex
 
 
 def match_factor(expr: nodes.Expr, bound: Collection[str]) -> tuple[str, str, nodes.Expr | None] | None:
-    """The value of a chain that an expression is made of, and how, from what does not depend on a head.
+    """Match one step of a chain: return the chain's value, the operator, and the other operand; None if it is not one.
 
-    Floats are multiplied or divided, whole numbers added to or subtracted from: that can be undone.
+    A copy has the operator "" and no operand. Floats may be multiplied or divided, integers added or subtracted: that
+    can be undone. `bound` are the locals that depend on what the iteration is handed.
     """
     match expr:
         case nodes.Local(name):
@@ -170,6 +178,8 @@ def match_factor(expr: nodes.Expr, bound: Collection[str]) -> tuple[str, str, no
             pass
         case _:
             return None
+    # The operand must be known before the chain is, so it depends neither on a head nor on memory, which may have
+    # changed since. A conversion of types between the two could not be undone.
     is_free = walk.locals_in([other]).isdisjoint(bound) and not walk.reads_memory(other)
     can_undo = operator in ("*/" if types.is_float(kind) else "+-")
     return (name, operator, other) if is_free and can_undo and kind == other.type == expr.type else None

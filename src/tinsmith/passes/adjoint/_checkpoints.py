@@ -1,5 +1,9 @@
 """Checkpoints: a loop becomes a loop over blocks of its iterations, so that a tape holds one block at a time.
 
+    for k in range(n):                      for block in range(blocks):
+        t = t * sin(x[k] + t)      ->           for k in range(block * size, min(block * size + size, n)):
+                                                    t = t * sin(x[k] + t)
+
 What n iterations hand on takes a tape of n entries. In a nest, the reverse runs an inner loop forward again before it
 reverses it: so blocks of k iterations take n / k entries for what each block was handed, the checkpoints, and k for the
 block that is reversed. It costs one more forward run. With k about the root of n that is the least memory.
@@ -33,8 +37,10 @@ def use_checkpoints(made: Reversed, options: AdjointOptions) -> Reversed:
         if not reverse.taped:
             return reverse
         steps = split_into_blocks(task.steps, reverse.taped, task.activity, task.names, made.form.numbers)
+        # Decided again, since a loop over blocks and the loop of a block are loops that no plan knows.
         task = replace(task, steps=steps)
         plan, draft = decide_task(task)
+        # `taped` offers a shorter form (`Program.has_long_tapes`). Of blocks there is none.
         return replace(draft or write_task(task, plan), taped=frozenset())
 
     return replace(made, reverses=list(map(shorten, made.tasks, made.reverses)))
@@ -43,12 +49,12 @@ def use_checkpoints(made: Reversed, options: AdjointOptions) -> Reversed:
 def split_into_blocks(
     body: Sequence[Step], loops: Collection[int], activity: Activity, names: Names, numbers: Iterator[int]
 ) -> tuple[Step, ...]:
-    """Steps in which loops run block by block.
+    """Return steps in which the given loops run block by block.
 
     Args:
         body: the steps.
         loops: the numbers of the loops, each over one variable or none.
-        activity: learns of the locals that are new.
+        activity: is extended by the new locals that have a gradient.
         names: gives names to them.
         numbers: of new steps.
     """
@@ -63,13 +69,15 @@ class _Splitting:
         self.numbers = numbers
 
     def step(self, loop: Step) -> list[Step]:
-        """A loop over blocks, and what stands before it; any other step as it is."""
+        """Return a loop over blocks with the assignments before it; any other step is returned as it is."""
         if not isinstance(loop, nodes.Loop) or loop.number not in self.loops:
             return [loop]
         before, bounds, names, inner = self.ranges(loop) if loop.names else self.counts(loop)
         pairs = [self.carry_over_blocks(one) for one in loop.carried]
         ended = None
         if loop.exit is not None:
+            # An exit leaves the loop of a block only. The block hands out
+            # that it ended early, and the loop over blocks ends, too.
             pair = self.ending(loop.exit)
             ended = nodes.Local(pair.last, Type.U1)
             inner = replace(inner, carried=(*(one for _, one in pairs), pair))
@@ -83,9 +91,11 @@ class _Splitting:
     def ranges(
         self, loop: nodes.Loop
     ) -> tuple[list[Step], tuple[tuple[nodes.Expr, nodes.Expr], ...], tuple[str], nodes.Loop]:
-        """What stands before a loop over blocks of a range, the loop's bounds and variable, and the loop of a block."""
+        """Split a range: return assignments before the loop over blocks, its bounds and name, and the inner loop."""
         (first, end), line = loop.bounds[0], loop.line
         count, size, blocks = (self.names.local(word, Type.I32) for word in ("count", "block_size", "blocks"))
+        # A range may end before it starts, and then it has no
+        # iterations: a negative count would give a negative size.
         whole = integer(Operator.MAX, integer(Operator.SUB, end, first), number(0))
         before: list[Step] = [
             self.assign(count, whole, line),
@@ -104,7 +114,7 @@ class _Splitting:
         return before, ((number(0), blocks),), (place.name,), inner
 
     def counts(self, loop: nodes.Loop) -> tuple[list[Step], tuple[()], tuple[()], nodes.Loop]:
-        """The same for a loop that goes on until something happens."""
+        """Return the same for a loop of unknown length, whose exit ends the last block early."""
         place = self.names.fresh("in_block", Type.I32)
         inner = replace(loop, names=(place,), bounds=((number(0), number(OF_WHILE)),), most=number(OF_WHILE))
         return [], (), (), inner
@@ -113,33 +123,38 @@ class _Splitting:
         return nodes.Assign(local.name, value, line, next(self.numbers))
 
     def carry_over_blocks(self, one: nodes.CarriedLocal) -> tuple[nodes.CarriedLocal, nodes.CarriedLocal]:
-        """What the loop over blocks hands on, and the loop of a block."""
+        """Return what the loop over blocks carries, and what the loop of a block carries, for one carried local."""
         kind = self.names.types[one.head]
         head, cell = self.like(one.head), self.like(one.cell)
-        last = self.like(one.last, one.head)  # which goes into the next block, too
+        # It goes into the next block, too, so it has a gradient wherever a head has one.
+        last = self.like(one.last, one.head)
         outer = nodes.CarriedLocal(one.first, head, nodes.Local(last, kind), one.last, cell)
         return outer, nodes.CarriedLocal(nodes.Local(head, kind), one.head, one.next, last, one.cell)
 
     def like(self, local: str, *others: str) -> str:
-        """A new local of another one's type, that has a gradient where this or one of the others has."""
+        """Create a local of another one's type. It has a gradient if that one, or one of the others, has."""
         name = self.names.like(local)
         if any(one in self.activity for one in (local, *others)):
             self.activity.add(name)
         return name
 
     def ending(self, leaves: nodes.Local) -> nodes.CarriedLocal:
-        """What the loop of a block hands out: whether the whole loop ended in it."""
+        """Return the carried truth by which the loop of a block says whether the whole loop ended in it."""
         head, last, cell = (self.names.fresh("ended", Type.U1) for _ in range(3))
         return nodes.CarriedLocal(FALSE, head, leaves, last, cell)
 
 
 def block_size(count: nodes.Expr) -> nodes.Expr:
-    """The iterations of a block: a power of two about the root of their number, known before the launch where that is.
+    """Return the number of iterations of a block: a power of two near the square root of `count`.
 
-    8 for up to 128 iterations, 16 for up to 512, and so on; there are between half and twice as many blocks then.
+    8 for up to 128 iterations, 16 for up to 512, and so on; there are between half and twice as many blocks then. It
+    is known before the launch if `count` is.
     """
+    # Integers alone: the launch reserves the tape by this formula, and the kernel computes it again. A square root
+    # might differ in its last digit between the two, and then the kernel would write behind the end.
     last = integer(Operator.MAX, integer(Operator.SUB, count, number(1)), number(0))
     steps: nodes.Expr = number(0)
+    # A block of `size` serves up to 2 * size ** 2 iterations, which is 2 ** shift.
     size, shift = SMALLEST, 2 * SMALLEST.bit_length() - 1
     while size < LARGEST:
         steps = integer(

@@ -31,23 +31,24 @@ class _Use:
 
     @property
     def is_elsewhere_each_time(self) -> bool:
-        """Whether no two iterations use one element: every loop variable moves an axis of its own.
+        """Return True if no two iterations use one element: every loop variable moves an axis of its own.
 
         Where parallel iterations are known to use different elements (`is_own`), the loops inside have to.
         """
         loops = [loop for loop in self.loops if not (self.is_own and loop.is_parallel)]
         names = [name for loop in loops for name in loop.variables]
+        # A `while` has no variable that could move an axis.
         is_counted = all(loop.variables for loop in loops)
         return is_counted and each_moves_an_axis(names, [self.index], is_invariant)
 
     def never_meets(self, other: _Use) -> bool:
-        """Whether two uses are of different elements, in whichever iterations."""
+        """Return True if two uses are of different elements, in whichever iterations."""
         pairs = zip(self.index, other.index, strict=False)
         return self.of.entry != other.of.entry or any(one.never_equals(two, is_invariant) for one, two in pairs)
 
 
 def _uses_by_array(steps: Sequence[Step], task: int = 0, own: Collection[str] = frozenset()) -> dict[str, list[_Use]]:
-    """Every use of each array by a task's steps; of those in `own`, no two parallel iterations use one element."""
+    """Return all uses of each array by a task. Two parallel iterations use no common element of an array in `own`."""
     uses: dict[str, list[_Use]] = {}
     known = whole_definitions(definitions(steps))
     for order, one in enumerate(accesses(steps)):
@@ -58,7 +59,7 @@ def _uses_by_array(steps: Sequence[Step], task: int = 0, own: Collection[str] = 
 
 
 def _enclosing(loop: nodes.Loop) -> Iterator[EnclosingLoop]:
-    """A loop as a nest of loops over a name each: the last of several names is the fastest."""
+    """Yield a loop as a nest of loops over a name each: the last of several names is the innermost."""
     for at, names in enumerate([(name,) for name in loop.names] or [()]):
         yield EnclosingLoop(f"{loop.number} {at}", names, bool(names), loop.is_parallel)
 
@@ -67,7 +68,7 @@ def _enclosing(loop: nodes.Loop) -> Iterator[EnclosingLoop]:
 
 
 def never_overwritten_after_read(steps: Sequence[Step], arrays: Collection[str]) -> frozenset[str]:
-    """Of arrays, those no element of which is written after it was read: `x[t + 1, i]` from `x[t, i]`.
+    """Return those of the arrays no element of which is written after it was read: `x[t + 1, i]` from `x[t, i]`.
 
     What is read then is what is there in the end, so the reverse needs no copy of such an array, and keeps nothing of
     what is overwritten.
@@ -80,7 +81,7 @@ def never_overwritten_after_read(steps: Sequence[Step], arrays: Collection[str])
 
 
 def never_written_where_read(steps: Sequence[Step], arrays: Collection[str]) -> frozenset[str]:
-    """Of arrays, those that no thread loads where any stores: `x[t, i - 1]` is no `x[t + 1, i]`.
+    """Return those of the arrays of which no thread loads what any stores: `x[t, i - 1]` is never `x[t + 1, i]`.
 
     Args:
         steps: what one thread runs.
@@ -92,12 +93,14 @@ def never_written_where_read(steps: Sequence[Step], arrays: Collection[str]) -> 
 def _without(
     steps: Sequence[Step], arrays: Collection[str], is_dependence: Callable[[_Use, _Use], bool]
 ) -> frozenset[str]:
-    """Of arrays that no atomic changes, those without a store and a load that may meet and are a dependence."""
+    """Return those of the arrays that have no atomic, and no store and load that may meet and are a dependence."""
 
     def has_none(uses: Sequence[_Use]) -> bool:
         loads = [one for one in uses if isinstance(one.of, nodes.Load)]
         stores = [one for one in uses if isinstance(one.of, nodes.Store)]
         pairs = ((store, load) for load in loads for store in stores if not store.never_meets(load))
+        # An atomic is neither, and then nothing is claimed: it reads and
+        # writes at once, in an order that only a run knows.
         return len(loads) + len(stores) == len(uses) and not any(is_dependence(*pair) for pair in pairs)
 
     uses_by_array = _uses_by_array(steps)
@@ -113,7 +116,7 @@ def find_written_once(
     kept: Collection[str] = (),
     repeated: Collection[int] = (),
 ) -> frozenset[int]:
-    """Numbers of stores to elements that nothing wrote or read before: there is no earlier value to clear for.
+    """Return the numbers of stores to elements that nothing wrote or read before: their adjoint need not be cleared.
 
     Args:
         tasks: the steps of each, in the order in which they run.
@@ -130,11 +133,14 @@ def find_written_once(
 
 
 def _firsts(uses: Sequence[_Use], repeated: Collection[int]) -> Iterator[int]:
-    """Of one array's uses, the numbers of stores before which nothing uses the element."""
+    """Yield, of the uses of one array, the numbers of stores before which nothing uses the element."""
+    # Each store is compared with each use before it, which would be slow for a kernel with unrolled loops.
+    # To claim nothing is safe: the adjoint is cleared.
     if len({(use.of.index, use.of.entry) for use in uses}) > MANY:
         return
     for one in uses:
         if isinstance(one.of, nodes.Store) and one.is_elsewhere_each_time and one.task not in repeated:
+            # Inside a task every use counts as earlier, wherever it stands: another iteration may have come first.
             before = (other for other in uses if other is not one and other.task <= one.task)
             if all(map(one.never_meets, before)):
                 yield one.of.number
@@ -151,8 +157,10 @@ _Axes = Mapping[int, AffineIndex]
 def find_unchanged_after(
     kernels: Sequence[nodes.Kernel], launches: Sequence[int], numbers: Sequence[Mapping[str, int]]
 ) -> frozenset[Unchanged]:
-    """Places of launches, numbers of their tasks, arrays of which no later task changes what this one reads, and
-    whether the task itself does not either.
+    """Return, for tasks of launches, the arrays of which no later task changes what this one reads.
+
+    A result is the place of the launch, the number of the task, the array, and whether the task itself does not change
+    what it reads either.
 
     `x[t, i]`, where every launch has a time of its own: the array as it was left in the end holds still what a launch
     read, and nobody has to copy it or to run the launches before again.
@@ -169,6 +177,7 @@ def find_unchanged_after(
     def changes(array: str, known: Mapping[int, int]) -> bool:
         return array in later and any(True for _ in later[array].meeting(known))
 
+    # From the last launch to the first, so that `later` has the changes of all tasks that run after this one.
     for place in reversed(range(len(launches))):
         kinds = kernels[launches[place]].arguments
         given = ((name, number) for name, number in numbers[place].items() if name in kinds)
@@ -176,6 +185,7 @@ def find_unchanged_after(
         for part, (loads, stores) in reversed(list(enumerate(tasks[launches[place]]))):
             read = [(array, _evaluate_axes(axes, values)) for array, axes in loads]
             kept = {array for array, _ in read} - {array for array, known in read if changes(array, known)}
+            # Its own changes are not later ones for itself, so they are added after `kept` and before `own`.
             for array, axes in stores:
                 known = _evaluate_axes(axes, values)
                 later.setdefault(array, PartialIndexMap()).add(tuple(known.items()), known, True)
@@ -190,7 +200,7 @@ def _evaluate_axes(axes: _Axes, values: Mapping[nodes.Argument, int]) -> dict[in
 
 
 def _axes_by_array(task: nodes.Block) -> tuple[list[tuple[str, _Axes]], list[tuple[str, _Axes]]]:
-    """What a task loads, and what it changes: pairs of an array and the axes of an index that may be known."""
+    """Return what a task loads and what it changes, as pairs of an array and the axes of an index that may be known."""
     known = whole_definitions(definitions(task))
 
     def pairs(accesses: Iterable[nodes.Load | nodes.Store | nodes.Atomic]) -> list[tuple[str, _Axes]]:
@@ -201,5 +211,6 @@ def _axes_by_array(task: nodes.Block) -> tuple[list[tuple[str, _Axes]], list[tup
         return {axis: one for axis, one in sums if all(isinstance(atom, nodes.Argument) for atom in one.terms)}
 
     stores = list(walk.stores(task))
+    # An atomic whose old value is used reads the element, too.
     fetched = (one for one in stores if isinstance(one, nodes.Atomic) and one.result is not None)
     return pairs((*walk.loads(task), *fetched)), pairs(stores)

@@ -23,7 +23,7 @@ IsKnown = Callable[[nodes.Expr], bool]
 
 
 def count_flops(kernel: nodes.Kernel, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> int:
-    """Sums, products, functions and atomic sums of floats; each counts 1.
+    """Count the sums, products, functions and atomic sums of floats in a launch; each counts 1.
 
     Both branches of an `if` are counted, and the body of a loop of unknown length once.
 
@@ -43,9 +43,9 @@ def count_flops(kernel: nodes.Kernel, shapes: Mapping[str, Sequence[int]], argum
 
 
 def count_operations(kernel: nodes.Kernel, is_known: IsKnown) -> nodes.Expr:
-    """A formula for what a launch costs, in operations: loads, stores, arithmetic of any type; a function counts 10.
+    """Return a formula for what a launch costs, in operations: loads, stores, arithmetic; a function counts 10.
 
-    What is not counted: as with `count_flops`.
+    Arithmetic counts whatever its type. Branches and loops of unknown length count as in `count_flops`.
 
     Args:
         kernel: the kernel.
@@ -55,9 +55,9 @@ def count_operations(kernel: nodes.Kernel, is_known: IsKnown) -> nodes.Expr:
 
 
 def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int) -> nodes.Expr:
-    """A formula for what a launch loses on several threads: above 0, one thread is quicker however much there is to do.
+    """Return a formula for what a launch loses on several threads: if it is above 0, one thread is faster.
 
-    One thread adds by a load and a store. Loops that end by data are not judged: several threads run them in lanes.
+    One thread adds by a load and a store. Loops that end by data are left out: several threads run them in lanes.
 
     Args:
         kernel: the kernel.
@@ -72,6 +72,7 @@ def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int)
             continue
 
         def weigh(one: nodes.Stmt, shared: set[str] = shared) -> int:
+            # Several threads pay for the atomics, and save all of the other work but their own part of it.
             is_shared = isinstance(one, nodes.Atomic) and one.array in shared
             return is_shared * SHARED_ATOMIC - (threads - 1) * _operations_of(one)
 
@@ -80,19 +81,22 @@ def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int)
 
 
 def count_text_operations(body: Sequence[nodes.Stmt]) -> int:
-    """What statements cost in operations, each once."""
+    """Return what statements cost in operations, each run once."""
     return sum(map(_operations_of, walk.statements(body)))
 
 
 def count_parallel_loops(kernel: nodes.Kernel) -> int:
-    """For how many loops of a launch threads are woken."""
+    """Count the loops of a launch for which threads are woken."""
     return sum(isinstance(one, nodes.For) and one.is_parallel for one in walk.statements(kernel.body))
 
 
 def _sum(
     body: Sequence[nodes.Stmt], weigh: Callable[[nodes.Stmt], int], is_known: IsKnown, unknown_trips: int = 1
 ) -> nodes.Expr:
-    """What statements cost, as a formula of integers without bound: `weigh` tells it of one without those inside it."""
+    """Return what statements cost, as a formula of integers of any size.
+
+    `weigh` returns the cost of a statement without those inside it.
+    """
     own, inside = 0, constant(0, Type.I64)
     for one in body:
         own += weigh(one)
@@ -114,6 +118,7 @@ def _sum(
 
 def _flops_of(one: nodes.Stmt) -> int:
     own = (part for part in walk.parts(*walk.expressions(one)) if isinstance(part, nodes.Unary | nodes.Binary))
+    # The addition of an atomic stands in no expression.
     sums = [one.value] if isinstance(one, nodes.Atomic) else []
     return sum(types.is_float(part.type) for part in (*own, *sums))
 
@@ -134,7 +139,7 @@ def _operations_of(one: nodes.Stmt) -> int:
 
 
 def is_function(expr: nodes.Expr) -> bool:
-    """Whether an expression is a function of floats that takes about ten times as long as a product."""
+    """Return True if an expression is a function of floats that takes about ten times as long as a product."""
     return isinstance(expr, nodes.Unary | nodes.Binary) and expr.operator in _FUNCTIONS
 
 

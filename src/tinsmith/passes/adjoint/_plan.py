@@ -81,7 +81,7 @@ class LoopPlan:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Locals that an iteration is handed and that its reverse needs."""
+        """Return the locals that an iteration is handed and that its reverse needs."""
         return (*self.taped, *self.inverted)
 
 
@@ -143,6 +143,7 @@ def describe_loop(
 
     for name in plan.taped:
         kind = names.types[name]
+        # A tape that the reverse turned out not to read is not reserved, so it must not be listed either.
         if types.keeping(kind) in used:
             size = types.width(types.keeping(kind)) // 8
             yield Decision(How.TAPE, (name_of(name),), kind, of, size, plan.reasons[name])
@@ -152,6 +153,7 @@ def describe_loop(
     for array in plan.logged:
         if array_key(array) in used:
             about = kernel.arrays[array]
+            # Where a value belongs is kept beside it, as one i32 an axis, unless that follows from the text.
             places = 0 if array in plan.regular else 4 * about.rank
             reason = "stores of the loop overwrite it" + (
                 "" if array in plan.regular else ", where only a run can tell"

@@ -63,12 +63,12 @@ class Reserve:
 
     @property
     def arguments(self) -> dict[str, tuple[Type, tuple[int, ...]]]:
-        """What kernels with these tapes are given besides them: how many entries an iteration may need."""
+        """Return the arguments of kernels with these tapes: how many entries an iteration may need on each."""
         return {size.depth[0]: (Type.I32, ()) for size in self.tapes if size.depth}
 
     @property
     def arrays(self) -> dict[str, nodes.Array]:
-        """The arrays in which sizes are counted, and where parts start."""
+        """Return the arrays that hold counted sizes, and where the part of each iteration starts."""
         names = [name for size in self.tapes for name in size.starts or ()]
         return {
             **{name: nodes.Array(name, Type.I32, 1) for name in names},
@@ -109,18 +109,19 @@ class Program:
 
     @property
     def kernels(self) -> tuple[nodes.Kernel, ...]:
-        """The kernels that it launches, each once."""
+        """Return the kernels that it launches, each once."""
         return tuple(dict.fromkeys(run.kernel for run in self.runs))
 
     @property
     def runs(self) -> Iterator[Run]:
-        """Every launch, those that count entries of tapes too."""
+        """Yield every launch, including those that count the entries of tapes."""
         for action in self.actions:
             nested = (action.iterations, action.count) if isinstance(action, Reserve) else (action,)
             yield from (one for one in nested if isinstance(one, Run))
 
     def with_kernels(self, change: Callable[[nodes.Kernel], nodes.Kernel]) -> Program:
-        """The program with each of its kernels changed, once however often it is launched."""
+        """Return the program with each of its kernels changed, once however often it is launched."""
+        # A kernel may be launched for each of thousands of steps.
         change = cache(change)
 
         def change_run(run: Run) -> Run:
@@ -153,5 +154,5 @@ class WithResults:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the memory is called."""
+        """Return the names of the arrays in which values are kept."""
         return tuple(name for size in self.sizes for name, _, _ in size.arrays)

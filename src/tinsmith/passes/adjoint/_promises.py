@@ -45,7 +45,7 @@ NO_PROMISES: Mapping[str, Promise] = MappingProxyType({})
 
 
 def find_promised_arrays(steps: Sequence[Step], promises: Mapping[str, Promise]) -> frozenset[str]:
-    """Arrays of which no two iterations of a task's parallel loop use one element, as promises tell."""
+    """Return the arrays of which no two iterations of the parallel loop use one element, as promises show."""
     loop = parallel_loop(steps)
     if not promises or loop is None:
         return frozenset()
@@ -64,13 +64,15 @@ class _Proof:
         self.loop = loop
         self.steps = steps
         self.promises = promises
+        # What is read from an array that the task changes may be another number at the next read: such locals stay.
         self.expand = Expander(repeatable_definitions(walk.statements(steps), walk.find_changed(steps)))
 
     def find_fixed_variables(self, indices: Sequence[Index]) -> set[str]:
-        """Variables of the parallel loop that are equal wherever two of the indices name one element."""
+        """Return the variables of the parallel loop that are equal whenever two of the indices name one element."""
         variables: set[str] = set()
         axes = list(zip(*indices, strict=True))
-        for _ in axes:  # what one axis tells may be what another one needs
+        # What one axis shows may be what another one needs, so each axis is asked as often as there are axes.
+        for _ in axes:
             for axis in axes:
                 variables |= self._find_fixed_by_axis(axis, variables)
         return variables
@@ -85,6 +87,7 @@ class _Proof:
         for array, promise in self.promises.items():
             if promise.kind == "unique":
                 parts = [self._number(one, array) for one in sums]
+                # `idx[i]` and `idx[i] + 1` may meet at two `i`, so all uses need one factor and one summand.
                 alike = {None if part is None else part[1:] for part in parts}
                 rows = [part[0] for part in parts if part is not None] if len(alike) == 1 else []
             else:
@@ -94,17 +97,18 @@ class _Proof:
         return variables
 
     def _find_fixed_by_rows(self, rows: Sequence[Index], promise: Promise, known: set[str]) -> set[str]:
-        """What equal rows of a promised array tell."""
+        """Return the variables that are equal whenever two of these rows of a promised array are the same row."""
         if not promise.is_by_sample:
             return self.find_fixed_variables(rows)
         samples = [affine(one, {}) for one, *_ in rows]
         is_one = all(one.distance(samples[0]) == 0 for one in samples)
         if not is_one or not all(atom in known or is_invariant(atom) for atom in samples[0].terms):
-            return set()  # samples have numbers of their own
+            # The promise holds within a sample: two samples may have the same numbers.
+            return set()
         return self.find_fixed_variables([row[1:] for row in rows])
 
     def _number(self, index: AffineIndex, array: str) -> tuple[Index, int, int, tuple[object, ...]] | None:
-        """Where an array's number is read that an index is a multiple of: with its factor, and what is added."""
+        """Match `factor * array[row] + rest`: return the row, the factor, the constant and the other terms; or None."""
         loads = [atom for atom in index.terms if isinstance(atom, nodes.Load) and atom.array == array]
         others = {atom: count for atom, count in index.terms.items() if atom not in loads}
         if len(loads) != 1 or not index.moves_with(loads[0], is_invariant):
@@ -114,7 +118,7 @@ class _Proof:
         return (*loads[0].index, *_entry(loads[0])), factor, index.constant, added
 
     def _rows(self, index: AffineIndex, array: str) -> Iterator[Index]:
-        """The row of an array of segments in whose segment a place is; none where no proof is found."""
+        """Yield the row in whose segment an index certainly lies; nothing if that is not shown."""
         for row in self._segments[array]:
             start, second = self._both_numbers(array, row)
             if start is None or second is None:
@@ -122,15 +126,17 @@ class _Proof:
             end = start.plus(second) if self.promises[array].kind == "segments" else second
             least, most = self._extreme(index, is_upper=False), self._extreme(index, is_upper=True)
             last = end.plus(AffineIndex(constant=-1))
+            # Shown over all iterations of the inner loops: start <= least, and most <= end - 1.
             if self._is_natural(least.plus(start, -1)) and self._is_natural(last.plus(most, -1)):
                 yield row
                 return
 
     def _both_numbers(self, array: str, row: Index) -> tuple[AffineIndex | None, AffineIndex | None]:
-        """The start of a row, and its count or end, where they are read."""
+        """Return the loads of a row's start and of its count or end; None for one that the task does not read."""
         if self.promises[array].kind != "offsets":
             loads = self._loads[array, row]
             return _part(loads, 0), _part(loads, 1)
+        # A segment of offsets ends where the next one starts, so its end is a load from the row after it.
         last = affine(row[-1], {})
         ends = (
             load
@@ -141,24 +147,26 @@ class _Proof:
 
     @lazy
     def _loads(self) -> dict[tuple[str, Index], list[nodes.Load]]:
-        """Loads of starts, counts and ends, by array and row."""
+        """Return the loads of starts, counts and ends, by array and row."""
         loads_by_row: dict[tuple[str, Index], dict[nodes.Load, None]] = {}
         for one in walk.loads(self.steps):
             load = self.steady(one)
             if isinstance(load, nodes.Load) and load.array in self.promises:
                 row = (*load.index, *_entry(load))
+                # The last axis of `segments` and `ranges` tells the two
+                # numbers of one row apart; `offsets` have no such axis.
                 row = row if self.promises[load.array].kind == "offsets" else row[:-1]
                 loads_by_row.setdefault((load.array, row), {})[load] = None
         return {key: [*loads] for key, loads in loads_by_row.items()}
 
     @lazy
     def _segments(self) -> dict[str, list[Index]]:
-        """Rows that are read, by array."""
+        """Return the rows that are read, by array."""
         return {name: [row for array, row in self._loads if array == name] for name in self.promises}
 
     @lazy
     def _bounds(self) -> dict[str, tuple[AffineIndex, AffineIndex]]:
-        """First and last value of the variables of loops inside the parallel one."""
+        """Return the first and last value of each variable of a loop inside the parallel one."""
         inner = (one for one in walk.statements(self.loop.body) if isinstance(one, nodes.Loop))
         pairs = [(name, pair) for one in inner for name, pair in zip(one.names, one.bounds, strict=False)]
         names = [name for name, _ in pairs]
@@ -170,18 +178,20 @@ class _Proof:
         }
 
     def _extreme(self, index: AffineIndex, *, is_upper: bool) -> AffineIndex:
-        """The least or the greatest value of an index over the loops inside the parallel one."""
-        for _ in self._bounds:  # the bounds of one may name another
+        """Return the minimum or maximum of an index over all inner loops."""
+        # The bounds of one loop may name another one's variable.
+        for _ in self._bounds:
             moving = [atom for atom in index.terms if isinstance(atom, str) and atom in self._bounds]
             if not moving:
                 break
             factor = index.terms[moving[0]]
+            # A negative factor has its greatest product at the first iteration.
             value = self._bounds[moving[0]][is_upper if factor > 0 else not is_upper]
             index = index.plus(AffineIndex({moving[0]: factor}), -1).plus(value, factor)
         return index
 
     def _is_natural(self, index: AffineIndex, choices: int = _MOST_CHOICES) -> bool:
-        """Whether a sum is surely at least 0, given that sizes, starts and counts are."""
+        """Return True if a sum is certainly at least 0, given that sizes, starts and counts are."""
         choice = next((atom for atom in index.terms if _is_choice(atom)), None)
         if choice is None:
             return index.constant >= 0 and all(c > 0 and self._is_number(a) for a, c in index.terms.items())
@@ -190,19 +200,21 @@ class _Proof:
         factor = index.terms[choice]
         rest = index.plus(AffineIndex({choice: factor}), -1)
         sides = (rest.plus(affine(one, {}), factor) for one in (choice.left, choice.right))
+        # max(a, b) is at least 0 if either is, min(a, b) if both are. A negative factor exchanges the two.
         of = any if (choice.operator == "max") == (factor > 0) else all
         return of(self._is_natural(side, choices - 1) for side in sides)
 
     def _is_number(self, atom: str | nodes.Expr) -> bool:
-        """Whether an atom is never below 0."""
+        """Return True if an atom is never below 0."""
         if isinstance(atom, nodes.Load):
+            # Numbers that are promised to differ may be negative. Starts, counts and ends of segments are not.
             return atom.array in self.promises and self.promises[atom.array].kind != "unique"
         return isinstance(atom, nodes.Size)
 
     def steady(self, expr: nodes.Expr) -> nodes.Expr:
-        """An expression computed from memory that does not change, as far as it can be, without casts to indices.
+        """Expand an expression as far as it reads no memory that the task changes, and drop casts to index types.
 
-        Promised numbers are different as numbers of 32 bits, and indices are such numbers.
+        Promised numbers differ as 32-bit numbers, and an index is such a number, so a cast makes no two of them equal.
         """
         return _without_casts(self.expand(expr))
 
@@ -219,12 +231,12 @@ def _is_choice(atom: object) -> TypeGuard[nodes.Binary]:
 
 
 def _entry(load: nodes.Load) -> Index:
-    """Which number of a vector is read, as one more axis."""
+    """Return the number of the vector's entry that is read, as one more axis."""
     return tuple([nodes.Const(one, Type.I32) for one in load.entry])
 
 
 def _part(loads: Sequence[nodes.Load], place: int) -> AffineIndex | None:
-    """The first or second number of a row."""
+    """Return the load of the first or second number of a row; None if there is none."""
     wanted = nodes.Const(place, Type.I32)
     matching = (one for one in loads if (*one.index, *_entry(one))[-1] == wanted)
     return next((AffineIndex({one: 1}) for one in matching), None)

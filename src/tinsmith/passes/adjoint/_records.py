@@ -5,6 +5,9 @@ run of the kernel, in a backward pass or for a tangent, hands out others. So a k
 what its atomics returned in an array, and `replayed`, which derivatives are made of, takes it from there. Each run of
 each atomic has a place of its own in that array, which follows from sizes and arguments alone: a branch that is taken
 the other way in another kernel, for the last bit of a number, moves nobody else's.
+
+    k = atomic_add(count[0], 1)    ->    k = atomic_add(count[0], 1); kept[place] = k    recorded
+                                         k = kept[place]; atomic_add(count[0], 1)        replayed
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ class Records:
     type: Type
 
     def build_recording_kernel(self, name: str) -> nodes.Kernel:
-        """The kernel that writes what its atomics return into an array of this name, which nothing else has."""
+        """Build the kernel that also writes what its atomics return into an array of this new name."""
 
         def change(one: nodes.Atomic, place: nodes.Load) -> Sequence[nodes.Stmt]:
             result = nodes.Local(one.result or "", self.kernel.arrays[one.array].type)
@@ -47,7 +50,7 @@ class Records:
         return self._rewrite(name, change)
 
     def build_replaying_kernel(self, name: str) -> nodes.Kernel:
-        """The kernel whose atomics return what stands in an array of this name."""
+        """Build the kernel that takes what its atomics return from an array of this new name."""
 
         def change(one: nodes.Atomic, place: nodes.Load) -> Sequence[nodes.Stmt]:
             kind = self.kernel.arrays[one.array].type
@@ -77,12 +80,15 @@ class Records:
         def change_atomic(one: nodes.Atomic) -> Sequence[nodes.Stmt]:
             return change(one, nodes.Load(name, (slotted.slots[one.number],), (), self.type))
 
+        # Each iteration has room for all its atomics, whichever
+        # branches it takes, so its place depends on no other one.
         start = plus(first, times(place_of(loop.names, loop.bounds), most))
         return (nodes.Assign(slotted.counter, start), *replace_statements(slotted.body, wanted, change_atomic))
 
 
 def records_of(kernel: nodes.Kernel) -> Records | None:
-    """What has to be kept of a kernel; None where there is nothing, or where only a run can tell how much."""
+    """Return what has to be kept of a kernel; None if there is nothing, or if only a run can tell how much."""
+    # Both kernels find the atomics again by their numbers.
     kernel = replace(kernel, body=walk.number_statements(kernel.body))
     known = single_definitions(definitions(kernel.body))
     tasks: dict[int, tuple[nodes.Expr, nodes.Expr]] = {}
@@ -95,6 +101,8 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
             continue
         iterations = extent([(expand(a, set(), known), expand(b, set(), known)) for a, b in loop.bounds])
         most = None if iterations is None else most_runs(loop.body, {one.number for one in wanted}, loop)
+        # Room is made before the launch. Of a loop of unknown length
+        # nothing is kept, and who reads its results is refused.
         if iterations is None or most is None:
             continue
         tasks[place] = total, most
@@ -104,11 +112,14 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
 
 
 def _find_kept(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:
-    """Atomics whose results are kept: what one on floats returns has a derivative, which depends on the order too."""
+    """Yield the atomics whose results are kept: those on integers.
+
+    What one on floats returns has a derivative, which depends on the order of the iterations, too.
+    """
     return (one for one in handing_out(loop) if not types.is_float(kernel.arrays[one.array].type))
 
 
 def handing_out(loop: nodes.For) -> Iterator[nodes.Atomic]:
-    """Atomics in a parallel loop on what several iterations change, whose result somebody uses."""
+    """Yield the atomics of a parallel loop on what several iterations change, whose result is used."""
     used = walk.find_read(loop.body)
     return (one for one in shared_atomics(loop) if one.result in used)

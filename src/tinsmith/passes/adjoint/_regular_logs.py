@@ -37,6 +37,7 @@ class LoggedStore:
         statement: nodes.Stmt = nodes.Store(self.store.array, index, self.store.entry, old, self.store.line)
         for loop in reversed(self.loops):
             bounds = tuple((walk.substitute(a, renamed), walk.substitute(b, renamed)) for a, b in loop.bounds)
+            # In the direction of the forward pass: no two iterations store to one element, so the order is free.
             statement = nodes.For(
                 tuple(renamed[name].name for name in loop.names), bounds, (statement,), line=loop.line
             )
@@ -52,7 +53,7 @@ class RegularLog:
 
 
 def find_regular_log(loop: nodes.Loop, array: str) -> RegularLog | None:
-    """The log of an array in a loop, where its places follow from the text; None where they do not.
+    """Return the log of an array in a loop if its places follow from the text, else None.
 
     Args:
         loop: the loop that logs.
@@ -77,13 +78,13 @@ def find_regular_log(loop: nodes.Loop, array: str) -> RegularLog | None:
 
 
 def _definitions(body: Sequence[Step]) -> dict[str, nodes.Expr]:
-    """What locals with one definition are, where that is a whole number and is not read from memory."""
+    """Return the definitions of integer locals that have only one, unless it is read from memory."""
     single = repeatable_definitions(walk.statements(body), ()).items()
     return {name: value for name, value in single if not types.is_float(value.type) and not walk.reads_memory(value)}
 
 
 def _are_apart(one: nodes.Store, other: nodes.Store) -> bool:
-    """Whether two stores in a loop name different numbers, in whichever iterations."""
+    """Return True if two stores in a loop are to different elements or entries, in whichever iterations."""
     if one.index == other.index and one.entry != other.entry:
         return True
     pairs = zip(one.index, other.index, strict=True)
@@ -108,7 +109,9 @@ class _Finding:
         return len(loops) == len(change.around) and isinstance(change.of, nodes.Store) and self.store(change.of, loops)
 
     def loop(self, around: nodes.Loop | BranchArm) -> nodes.Loop | None:
-        """A loop with bounds that are known outside; None where they are not, or it may end early, and for a branch."""
+        """Return a loop with bounds in terms of what is known outside; None for a branch, and if it may end early."""
+        # A store in a branch runs in some iterations only, and a loop that ends early leaves iterations out: how many
+        # values there are is then known to the run alone.
         if isinstance(around, BranchArm) or not around.names or around.exit is not None:
             return None
         bounds = [tuple(self.steady(one, set()) for one in pair) for pair in around.bounds]
@@ -117,7 +120,7 @@ class _Finding:
         return replace(around, bounds=tuple((a, b) for a, b in bounds if a is not None and b is not None), body=())
 
     def steady(self, expr: nodes.Expr, known: set[str]) -> nodes.Expr | None:
-        """An expression in terms of what is known outside, and of some loops' variables."""
+        """Expand an expression to what is known outside and of the `known` variables; None if it needs more."""
         outside = (walk.locals_in([expr]) | self.around) - self.inside
         expanded = expand(expr, known | outside | self.outside, self.definitions)
         if expanded is None or walk.reads_memory(expanded):
@@ -125,15 +128,19 @@ class _Finding:
         return expanded if walk.locals_in([expanded]).isdisjoint(self.inside - known) else None
 
     def store(self, store: nodes.Store, loops: tuple[nodes.Loop, ...]) -> bool:
-        """Whether the elements of a store follow from the loops' variables, no two iterations storing to one."""
+        """Add a store; return False if its elements do not follow from the loops, or two iterations may share one."""
         names = [name for loop in loops for name in loop.names]
         index = [self.steady(one, set(names)) for one in store.index]
         if any(one is None for one in index):
             return False
         known = tuple(one for one in index if one is not None)
+        # Of two values that one element had, the earlier must be put
+        # back last, which a loop in the forward direction does not.
         if not each_moves_an_axis(names, [[affine(one, {}) for one in known]], is_invariant):
             return False
         for other, around in self.stores:
+            # Two stores in one loop take turns, but are put back by a loop each, so they must not meet. Stores in
+            # different loops ran one after the other, and are put back so, the last one first.
             shares_loop = bool(loops) and bool(around) and loops[0].number == around[0].number
             if shares_loop and not _are_apart(other, replace(store, index=known)):
                 return False

@@ -21,12 +21,12 @@ Step: TypeAlias = nodes.Stmt
 
 
 def number_steps(body: Sequence[Step], numbers: Iterator[int]) -> tuple[Step, ...]:
-    """Steps with numbers of their own."""
+    """Return the steps with new numbers."""
     return walk.rewrite(body, lambda one: (replace(one, number=next(numbers)),))
 
 
 def frame_steps(body: Sequence[Step]) -> Iterator[Step]:
-    """The steps of a frame: what stands in branches too, what stands in inner loops not."""
+    """Yield the steps of a frame, including those in branches, but not those in inner loops."""
     for one in body:
         yield one
         if isinstance(one, nodes.If):
@@ -35,7 +35,7 @@ def frame_steps(body: Sequence[Step]) -> Iterator[Step]:
 
 
 def frame_locals(body: Sequence[Step]) -> list[str]:
-    """Locals that a frame gives a value, in order; without loops' names and carried heads."""
+    """Return the locals that a frame assigns, in order, without the variables and heads of its loops."""
     names: dict[str, None] = {}
     for one in frame_steps(body):
         if isinstance(one, nodes.Assign | nodes.Decompose):
@@ -46,10 +46,12 @@ def frame_locals(body: Sequence[Step]) -> list[str]:
 
 
 def plain_steps(body: Sequence[Step]) -> Iterator[Step]:
-    """Every step that gives something a value; what loops hand on is assigned."""
+    """Yield every step that gives something a value. What a loop carries becomes assignments."""
     for one in walk.statements(body):
         if isinstance(one, nodes.Loop):
             for carried in one.carried:
+                # A head is the first value or one that an iteration handed on.
+                # So is the last value: a loop may have no iteration.
                 for value in (carried.first, carried.next):
                     yield from (nodes.Assign(name, value, one.line) for name in (carried.head, carried.last))
         elif not isinstance(one, nodes.If):
@@ -73,7 +75,7 @@ class Access(NamedTuple):
 
 
 def accesses(body: Sequence[Step], around: tuple[nodes.Loop | BranchArm, ...] = ()) -> Iterator[Access]:
-    """Every access to memory, in the order of the text."""
+    """Yield every access to memory, in the order of the text."""
     for one in body:
         match one:
             case nodes.Assign(value=nodes.Load() as load):
@@ -88,13 +90,13 @@ def accesses(body: Sequence[Step], around: tuple[nodes.Loop | BranchArm, ...] = 
 
 
 def parallel_loop(task: Sequence[Step]) -> nodes.Loop | None:
-    """The loop that a parallel task is; what stands before it is for its bounds."""
+    """Return the parallel loop of a task, or None if it is serial. Steps before the loop only compute its bounds."""
     last = task[-1] if task else None
     return last if isinstance(last, nodes.Loop) and last.is_parallel else None
 
 
 def repeatable_definitions(steps: Iterable[Step], changed: Collection[str]) -> dict[str, nodes.Expr]:
-    """What locals with one definition are computed from, if it can be done again: no array in `changed` is read."""
+    """Return the definitions of locals that have only one, and that can be repeated: they read no `changed` array."""
     given = single_definitions((one.name, one.value) for one in steps if isinstance(one, nodes.Assign))
     return {name: value for name, value in given.items() if not _loads_any(value, changed)}
 

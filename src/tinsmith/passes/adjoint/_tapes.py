@@ -16,7 +16,10 @@ Block = list[nodes.Stmt]
 
 
 def array_key(array: str) -> str:
-    """The key of the tape that keeps what an array held: no type, though an array may be called `f32`."""
+    """Return the key of the tape for an array's overwritten values.
+
+    The mark tells it from the keys of tapes for numbers, which are types: an array may be called `f32`.
+    """
     return f"@{array}"
 
 
@@ -47,7 +50,7 @@ class Tape:
 
     @property
     def label(self) -> str:
-        """What locals and arrays about this tape are called after."""
+        """Return the word in the names of locals and arrays that belong to this tape."""
         return self.of or self.type
 
     @property
@@ -55,7 +58,7 @@ class Tape:
         return math.prod(self.element)
 
     def slot(self, place: nodes.Expr, width: int | None = None) -> nodes.Expr:
-        """The place of a number that lies so far behind the entry at the top, of entries of `width` numbers."""
+        """Return the index of number `place` of the entry at the top; entries have `width` numbers."""
         return plus(times(constant(self.width if width is None else width, Type.I32), _top(self)), place)
 
 
@@ -67,15 +70,16 @@ class Tapes:
     by_key: dict[str, Tape] = field(default_factory=dict)
 
     def for_type(self, kind: Type) -> Tape:
-        """The tape for numbers of a type."""
+        """Return the tape for numbers of a type; create it at the first request."""
         kept = types.keeping(kind)
         if kept not in self.by_key:
             top = self.names.fresh(f"top_{kept}", Type.I32)
+            # Tasks of an op share the names of memory, so that of the array must differ; the local is the task's own.
             self.by_key[kept] = Tape(self.names.reserve_shared(f"tape_{kept}"), top, kept)
         return self.by_key[kept]
 
     def for_array(self, array: nodes.Array) -> Tape:
-        """The tape for overwritten values of an array."""
+        """Return the tape for overwritten values of an array; create it at the first request."""
         key = array_key(array.name)
         if key not in self.by_key:
             names = [self.names.reserve_shared(f"{array.name}_{word}") for word in ("was", "where")]
@@ -84,7 +88,7 @@ class Tapes:
         return self.by_key[key]
 
     def top_of(self, array: nodes.Array) -> nodes.Local:
-        """The local that says how far the tape for an array's overwritten values is filled."""
+        """Return the local that says how far the tape for an array's overwritten values is filled."""
         return _top(self.for_array(array))
 
     def push(self, value: nodes.Local) -> Block:
@@ -97,6 +101,7 @@ class Tapes:
         tape = self.for_type(local.type)
         kept: nodes.Expr = nodes.Load(tape.array, (_top(tape),), (), tape.type)
         if local.type == Type.U1:
+            # Truths lie on the tape of integers.
             kept = compare(Operator.NE, kept, constant(0, tape.type))
         return [_move_top(tape, Operator.SUB), nodes.Assign(local.name, cast(kept, local.type))]
 
@@ -119,6 +124,7 @@ class Tapes:
             nodes.If(compare(Operator.LE, _top(tape), mark), (nodes.Break(),)),
             _move_top(tape, Operator.SUB),
         ]
+        # Read once for all numbers of the element.
         names = [self.names.fresh(f"{tape.of}_row", Type.I32) for _ in index]
         block += [nodes.Assign(name, place) for name, place in zip(names, index, strict=True)]
         places = tuple(nodes.Local(name, Type.I32) for name in names)
@@ -153,7 +159,7 @@ class TapeSize:
     starts: tuple[str, str] | None
 
     def first_entry(self, iteration: nodes.Expr) -> nodes.Expr:
-        """Where the part of an iteration with this number starts."""
+        """Return where the part of the iteration with this number starts."""
         if self.depth is not None:
             return times(iteration, nodes.Argument(self.depth[0], Type.I32))
         assert self.starts is not None
@@ -161,7 +167,7 @@ class TapeSize:
 
 
 def size_tape(names: Names, label: str, arrays: tuple[tuple[str, Type, int], ...], most: nodes.Expr | None) -> TapeSize:
-    """How large a tape of this label is: for `most` entries an iteration, or where that is None, for those counted."""
+    """Describe a tape's size: `most` entries an iteration, or, if that is None, those that a kernel counts."""
     if most is not None:
         return TapeSize(arrays, (names.reserve_shared(f"depth_{label}"), most), None)
     start, count = (names.reserve_shared(f"{word}_{label}") for word in ("start", "count"))

@@ -39,28 +39,28 @@ class Task:
 
     @property
     def parallel(self) -> nodes.Loop | None:
-        """The loop that a parallel task is."""
+        """Return the loop that a parallel task is; None for a serial task."""
         return parallel_loop(self.steps)
 
     @property
     def body(self) -> tuple[Step, ...]:
-        """What one thread runs."""
+        """Return the steps that one thread runs."""
         return self.steps if self.parallel is None else self.parallel.body
 
     @lazy
     def changed_arrays(self) -> frozenset[str]:
-        """Arrays that it changes."""
+        """Return the arrays that it changes."""
         return frozenset(walk.find_changed(self.steps))
 
     @lazy
     def restored_arrays(self) -> frozenset[str]:
-        """Arrays whose overwritten values are put back: those that inner loops read, which run a second time."""
+        """Return the arrays whose overwritten values are put back: inner loops read them, and run a second time."""
         loops = [step for step in walk.statements(self.body) if isinstance(step, nodes.Loop)]
         return frozenset(walk.find_loaded(loops))
 
     @lazy
     def expressions(self) -> dict[str, list[nodes.Expr]]:
-        """Every expression that a local of it is given: more than one where branches end with it."""
+        """Return all expressions that each local is given: more than one where branches assign it."""
         expressions: dict[str, list[nodes.Expr]] = {}
         for name, value in definitions(self.steps):
             if value is not None:
@@ -69,16 +69,16 @@ class Task:
 
     @property
     def iterations(self) -> nodes.Expr | None:
-        """How many parallel iterations it has; None if only a run tells."""
+        """Return the number of parallel iterations; None if only a run can tell."""
         return ONE if self.parallel is None else extent(self.parallel.bounds)
 
     @property
     def place(self) -> nodes.Expr:
-        """The number of an iteration among the parallel ones."""
+        """Return the number of an iteration among the parallel ones."""
         return ZERO if self.parallel is None else place_of(self.parallel.names, self.parallel.bounds)
 
     @property
     def definitions(self) -> dict[str, nodes.Expr]:
-        """What locals of it and of its parallel iterations are computed from."""
+        """Return the definitions of locals of the task and of its parallel iterations."""
         steps = [*self.steps, *([] if self.parallel is None else self.body)]
         return repeatable_definitions(frame_steps(steps), ())

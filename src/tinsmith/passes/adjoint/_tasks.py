@@ -28,6 +28,7 @@ def parts_of(kernel: nodes.Kernel) -> Parts:
     body = kernel.body
     if any(map(walk.may_fail, body)):
         body = walk.rewrite(body, lambda one: () if one.may_fail else (one,))
+    # A local that is a matter of sizes and arguments is written out in each task; only the others need memory.
     plain = replace(kernel, body=inline_sizes(declare_locals(eliminate_dead_code(body), kernel.locals)))
     whole = with_cells(plain, frozenset(_find_shared_locals(tasks_of(plain.body))))
     cells = frozenset(kernel.cells) | frozenset(whole.cells)
@@ -41,7 +42,7 @@ def kernel_of(
     arrays: Mapping[str, nodes.Array],
     arguments: Mapping[str, tuple[Type, tuple[int, ...]]],
 ) -> nodes.Kernel:
-    """A kernel made of another one's statements: of arrays and arguments it has those that the statements use."""
+    """Build a kernel from statements of another one, with those arrays and arguments that the statements use."""
     used = walk.find_touched(body) | walk.find_sized(body)
     asked = {part.name for part in walk.parts_in(body) if isinstance(part, nodes.Argument)}
     arrays = {key: array for key, array in arrays.items() if key in used}
@@ -52,7 +53,7 @@ def kernel_of(
 
 
 def _find_shared_locals(tasks: Sequence[nodes.Block]) -> list[str]:
-    """Locals that one task gives a value and another reads or changes."""
+    """Return the locals that one task assigns and another reads or changes."""
     shared: dict[str, None] = {}
     mentions = [walk.find_mentioned(task) for task in tasks]
     for place, task in enumerate(tasks):
@@ -64,7 +65,7 @@ def _find_shared_locals(tasks: Sequence[nodes.Block]) -> list[str]:
 
 
 def _find_assigned(one: nodes.Stmt) -> list[str]:
-    """Locals of the top level that a statement gives a value; those of a loop's body are its own."""
+    """Return the locals of the top level that a statement assigns; those of a parallel loop are its iterations' own."""
     if isinstance(one, nodes.For) and one.is_parallel:
         return []
     return [

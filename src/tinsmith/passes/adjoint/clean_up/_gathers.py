@@ -1,4 +1,4 @@
-"""Gathers: iterations that add to adjoints of their neighbours fetch what their neighbours would have added to theirs.
+"""Gathers: iterations that add to adjoints of their neighbors fetch what their neighbors would have added to theirs.
 
     for i in range(n):                             for i in range(grad_x.shape[0]):
         atomic_add(grad_x[i], grad_y[i])               total = grad_y[i]
@@ -9,7 +9,7 @@
 
 The adjoint of a stencil is a stencil (Hückelheim et al. 2019). It needs no atomic, gives the same bits in each run,
 fills each element once (`_whole_gradients`), and can run in machine vectors. The price is that some of an iteration is
-computed once more for each neighbour, so this is done only where the atomics would cost more. A loop that runs in
+computed once more for each neighbor, so this is done only where the atomics would cost more. A loop that runs in
 order has no atomics: it gathers only where machine vectors will run it then.
 """
 
@@ -73,11 +73,11 @@ class _Scattered:
     shifts: tuple[tuple[_Addition, _Shift], ...]
 
     def axis(self, number: int) -> int:
-        """The axis that goes with a name of the loop."""
+        """Return the axis that goes with a name of the loop."""
         return self.row.index(number)
 
     def index(self, names: Sequence[str]) -> tuple[nodes.Expr, ...]:
-        """The element of an iteration."""
+        """Return the index of an iteration's own element."""
         return tuple(nodes.Local(names[part], Type.I32) if isinstance(part, int) else part for part in self.row)
 
 
@@ -92,7 +92,7 @@ class _Kernel:
         self.names.types |= kernel.locals
 
     def gather(self, *, has_vectors: bool) -> nodes.Kernel:
-        """The kernel with loops that gather; itself where no loop gains."""
+        """Return the kernel with loops that gather; the same object if no loop gains."""
         body = tuple((self.parallel_loop(one) if _is_parallel(one) else None) or one for one in self.kernel.body)
         if has_vectors:
             body = walk.number_statements(body)
@@ -106,7 +106,7 @@ class _Kernel:
         return replace(self.kernel, body=body, locals={name: kind for name, kind in kinds.items() if name in defined})
 
     def parallel_loop(self, loop: nodes.For) -> nodes.For | None:
-        """A loop that gathers what it added by atomics; None where it cannot, or loses."""
+        """Return a loop that gathers what it added by atomics; None if it cannot, or would take longer."""
         scattered = self.find_scattered(loop)
         gathered = self.write(loop, scattered) if scattered else None
         if gathered is None:
@@ -115,28 +115,30 @@ class _Kernel:
         return gathered if self.count_more(loop, gathered) <= saved else None
 
     def loop_in_order(self, loop: nodes.Stmt) -> nodes.Stmt:
-        """A loop that gathers what it added one after the other; as it was where machine vectors would not run it."""
+        """Return a loop that gathers what it added in order; the same loop if it would not run in machine vectors."""
         if not isinstance(loop, nodes.For) or loop.is_parallel or not (scattered := self.find_scattered(loop)):
             return loop
         gathered = self.write(loop, scattered)
         if gathered is None or self.count_more(loop, gathered) > _VECTOR_GAIN * count_text_operations([loop]):
             return loop
+        # Guards of the first and last iterations keep a loop out of machine vectors, but not its middle (`_edges`).
         parts = split_edges(gathered, self.names.types)
         return gathered if is_elementwise(gathered if parts is None else parts.middle, self.kernel) else loop
 
     def count_more(self, loop: nodes.For, gathered: nodes.For) -> int:
-        """By how many operations an iteration grows."""
+        """Return by how many operations an iteration grows."""
         kinds = dict(self.names.types)
         return count_text_operations(simplify([gathered], kinds)) - count_text_operations([loop])
 
     def length(self, expr: nodes.Expr) -> object:
-        """What is equal for sizes of arrays that are known to be equally long."""
+        """Return a key that is equal for sizes of arrays that are known to be equally long."""
         if not isinstance(expr, nodes.Size):
             return expr
+        # The options know lengths of arrays of the op. A gradient is as long as its array.
         return self.extent(self.owners.get(expr.array, expr.array), expr.axis)
 
     def find_scattered(self, loop: nodes.For) -> list[_Scattered]:
-        """Adjoints that the loop only adds to, which are as long as the loop is but for some iterations at its ends.
+        """Return the adjoints that the loop only adds to, and that are as long as it, except at the ends.
 
         A parallel loop adds by atomics, one that runs in order by stores.
         """
@@ -162,7 +164,7 @@ class _Kernel:
         return scattered
 
     def is_within(self, loop: nodes.For, number: int, one: _Scattered) -> bool:
-        """Whether a name of the loop goes through the axis of an adjoint, all of it but for some at either end."""
+        """Return True if a name of the loop goes through the axis of an adjoint, but for some indices at either end."""
         begin, end = loop.bounds[number]
         return (
             isinstance(begin, nodes.Const)
@@ -171,7 +173,7 @@ class _Kernel:
         )
 
     def ends_before(self, end: nodes.Expr, size: nodes.Expr) -> int | None:
-        """How many iterations a loop ends before a size; None where that is not known, or it goes on beyond."""
+        """Return how many iterations a loop ends before a size; None if that is unknown, or it goes on beyond."""
         whole = affine(end, {})
         match [*whole.terms.items()]:
             case [(nodes.Size() as other, 1)] if self.length(other) == self.length(size) and whole.constant <= 0:
@@ -179,7 +181,7 @@ class _Kernel:
         return None
 
     def write(self, loop: nodes.For, scattered: Sequence[_Scattered]) -> nodes.For | None:
-        """The loop over elements; None where an iteration reads what another one changes."""
+        """Write the loop over elements; return None if an iteration reads what another one changes."""
         first = scattered[0]
         sizes = [nodes.Size(first.array.name, first.axis(number)) for number in range(len(loop.names))]
         extents = {self.length(size): size for size in sizes}
@@ -188,6 +190,7 @@ class _Kernel:
             return extents.get(self.length(one), one) if isinstance(one, nodes.Size) else one
 
         loop = replace(loop, body=walk.number_statements(walk.change_parts(loop.body, rename_size)))
+        # Found again, since its statements are new ones, with numbers.
         scattered = self.find_scattered(loop)
         shift_of = {statement.number: shift for one in scattered for statement, shift in one.shifts}
         entry_of = {
@@ -203,6 +206,7 @@ class _Kernel:
         ]
         here = (0,) * len(loop.names)
         stored = walk.find_changed(loop.body)
+        # In a fixed order, so that a sum has the same bits in each run.
         for shift in sorted({here, *shift_of.values()}, key=lambda one: (one != here, one)):
 
             def change(one: nodes.Stmt, shift: _Shift = shift) -> Sequence[nodes.Stmt]:
@@ -212,11 +216,13 @@ class _Kernel:
                         return []
                     total = totals[entry_of[one.number]]
                     return [nodes.Assign(total.name, plus(total, value), one.line)]
+                # All else that a neighbor does to memory, it does itself.
                 is_dropped = isinstance(one, nodes.Store | nodes.Atomic) and shift != here
                 return [] if is_dropped else [one]
 
             part = walk.rewrite(loop.body, change)
             part = part if shift == here else self.move(loop, part, shift, {one.name for one in totals.values()})
+            # A neighbor's part may run here before or after the neighbor itself has changed what it reads.
             if shift != here and not stored.isdisjoint(walk.reads(part)):
                 return None
             body += self.guard(loop, part, shift, sizes)
@@ -227,7 +233,7 @@ class _Kernel:
         return replace(loop, bounds=bounds, body=tuple(body))
 
     def move(self, loop: nodes.For, body: Sequence[nodes.Stmt], shift: _Shift, kept: set[str]) -> nodes.Block:
-        """Statements of the iteration that adds to this one's element from so far away, with locals of their own."""
+        """Return the statements of the iteration that adds to this one's element, with locals of their own."""
         fresh = {name: self.names.like(name) for name in sorted(walk.find_defined(body) - kept)}
         moved = {
             name: shift_by(nodes.Local(name, Type.I32), -distance)
@@ -244,11 +250,12 @@ class _Kernel:
     def guard(
         self, loop: nodes.For, body: nodes.Block, shift: _Shift, sizes: Sequence[nodes.Size]
     ) -> Sequence[nodes.Stmt]:
-        """Statements that run where the loop as it was has the iteration."""
+        """Put statements under the condition that the old loop has the iteration that they belong to."""
         condition: nodes.Expr | None = None
         for name, (begin, end), distance, size in zip(loop.names, loop.bounds, shift, sizes, strict=True):
             assert isinstance(begin, nodes.Const)
             variable, tests = nodes.Local(name, Type.I32), []
+            # Element `e` gets something from iteration `e - distance`, which exists from `begin + distance` on.
             first, missing = int(begin.value) + distance, (self.ends_before(end, size) or 0) - distance
             if first > 0:
                 tests.append(compare(Operator.GE, variable, constant(first, Type.I32)))
@@ -264,7 +271,7 @@ def _is_parallel(one: nodes.Stmt) -> TypeGuard[nodes.For]:
 
 
 def _place(one: _Addition, loop: nodes.For, known: Mapping[str, nodes.Expr]) -> _Place | None:
-    """Where a statement adds; None if it does something else, or a name of the loop moves no axis by one."""
+    """Return where a statement adds; None if it does something else, or a name of the loop moves no axis by one."""
     if find_added_value(one) is None:
         return None
     inside, shifts = walk.find_defined([loop]), dict[int, int]()
@@ -286,7 +293,7 @@ def _place(one: _Addition, loop: nodes.For, known: Mapping[str, nodes.Expr]) -> 
 
 
 def _is_apart(row: Sequence[int | nodes.Expr], index: Sequence[nodes.Expr], known: Mapping[str, nodes.Expr]) -> bool:
-    """Whether an element lies in another row: by an axis that the loop moves in neither."""
+    """Return True if an element lies in another row, by an axis that the loop moves in neither."""
     pairs = (
         (affine(part, {}), affine(expr, known))
         for part, expr in zip(row, index, strict=True)
@@ -296,7 +303,7 @@ def _is_apart(row: Sequence[int | nodes.Expr], index: Sequence[nodes.Expr], know
 
 
 def _collect(expr: Any, names: Sequence[str]) -> Any:
-    """`i - 1 + 1` as `i`."""
+    """Simplify `i - 1 + 1` to `i`."""
     if not (isinstance(expr, nodes.Binary) and expr.operator in (Operator.ADD, Operator.SUB) and expr.type == Type.I32):
         return expr
     index = affine(expr, {})

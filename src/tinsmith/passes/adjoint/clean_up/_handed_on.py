@@ -3,6 +3,10 @@
 Where a launch stores to every element of an adjoint what the adjoint of an output has at the same place, and nothing
 else has to do with it, the memory of the one is the result for the other. torch does the same: autograd adds to a
 gradient in place only where nobody else holds it.
+
+    for i in range(n):                              for i in range(n):
+        grad_x[i] = grad_z[i] * a            ->         grad_x[i] = grad_z[i] * a
+        grad_y[i] = grad_z[i]                       (the memory of grad_z is also the gradient of y)
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ def hand_on_adjoints(program: Program, options: CleanUpOptions) -> Program:
     given = {program.gradients[name]: name for name in outputs if name in program.gradients}
     given = {gradient: name for gradient, name in given.items() if name not in program.spoils}
     for array, gradient in program.gradients.items():
+        # An adjoint that is filled in part is 0 elsewhere, which the output's need not be.
         if gradient not in program.whole:
             continue
         users = [run for run in program.runs if gradient in run.kernel.arrays]
@@ -36,7 +41,7 @@ def hand_on_adjoints(program: Program, options: CleanUpOptions) -> Program:
 
 
 def _find_source(kernel: nodes.Kernel, gradient: str, given: Collection[str]) -> str | None:
-    """The output's adjoint of which a kernel stores every element at the same place of another one."""
+    """Return the output's adjoint that a kernel copies to `gradient`, index by index; None if it does not."""
     known = single_definitions(definitions(kernel.body))
     sources = set[str]()
     for one in walk.stores(kernel.body):
@@ -49,7 +54,7 @@ def _find_source(kernel: nodes.Kernel, gradient: str, given: Collection[str]) ->
 
 
 def _is_changed_from(program: Program, user: Run, adjoint: str) -> bool:
-    """Whether a launch, or one after it, changes an adjoint, as the reverse of an update in place clears it.
+    """Return True if a launch, or one after it, changes an adjoint, as the reverse of an update in place clears it.
 
     Of an output without a cotangent the adjoint is memory of this pass, which any launch may change.
     """
@@ -59,7 +64,7 @@ def _is_changed_from(program: Program, user: Run, adjoint: str) -> bool:
 
 
 def _is_alike(arrays: Mapping[str, nodes.Array], pair: tuple[str, str], extent: Extent) -> bool:
-    """Whether two arrays have the same type and sizes."""
+    """Return True if two arrays have the same type and sizes."""
     one, other = (arrays[name] for name in pair)
     return (one.type, one.rank, one.element) == (other.type, other.rank, other.element) and all(
         extent(pair[0], axis) == extent(pair[1], axis) for axis in range(one.rank)
@@ -67,9 +72,10 @@ def _is_alike(arrays: Mapping[str, nodes.Array], pair: tuple[str, str], extent: 
 
 
 def _hand_on(program: Program, user: Run, gradient: str, source: str) -> Program:
-    """The program without the stores to an adjoint, and without a launch that does nothing else."""
+    """Return the program without the stores to an adjoint, and without a launch that does nothing else."""
 
     def rename_size(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        # The array is no longer an argument, so its sizes are asked of the other one.
         is_own = isinstance(one, nodes.Size) and one.array == gradient
         return replace(one, array=source) if is_own else one
 
@@ -78,6 +84,7 @@ def _hand_on(program: Program, user: Run, gradient: str, source: str) -> Program
         walk.change_parts(kernel.body, rename_size),
         lambda one: [] if isinstance(one, nodes.Store) and one.array == gradient else [one],
     )
+    # With a store may go the statement that declared a local, which others still use.
     body = declare_locals(eliminate_dead_code(body), kernel.locals)
     arrays = {name: array for name, array in kernel.arrays.items() if name != gradient}
     changed = replace(user, kernel=replace(kernel, body=body, arrays=arrays))

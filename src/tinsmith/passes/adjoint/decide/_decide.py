@@ -2,6 +2,10 @@
 
 What a reversed iteration needs is found by writing it once, with everything at hand: what is live at its head are the
 values that it must be given. Nothing of that is kept but the plan.
+
+    for k in range(4):                  taped=("t",): "its update cannot be undone without losing digits"
+        s = sin(x[k] + t)         ->    recomputed=("s",)
+        t = t * s
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ class Planned:
 
     @property
     def kernels(self) -> Iterator[nodes.Kernel]:
-        """Each task as a kernel in SSA form."""
+        """Return each task as a kernel in SSA form."""
         return self.form.kernels
 
 
@@ -73,6 +77,7 @@ def decide_task(
     results = _prepare_results(task, keeps_functions=keeps_functions) if may_keep_results else None
     room = None if results is None else LoopResults(task.names, *results).room
     both = task.changed_arrays & walk.find_loaded(task.steps)
+    # An array that the reverse finds in place needs no copy, and nothing that is overwritten in it is kept.
     settled = never_overwritten_after_read(task.body, both & task.own)
     settled |= never_written_where_read(task.body, both - task.own)
     state = both - settled
@@ -82,6 +87,8 @@ def decide_task(
             may_be_kept = any(one.may_be_kept for one in plan.loops.values())
             return (replace(plan, results=results) if may_be_kept else plan), None
         draft = write_without_results(task, plan)
+        # A plan for fewer arrays may read fewer still: what was logged for the sake of the others is gone. `state`
+        # only shrinks, so this ends.
         left = state & walk.reads(draft.kernel.body)
         if left == state:
             return plan, draft
@@ -118,9 +125,11 @@ class _Choosing:
     def choose(self, writer: LoopReversal, loop: nodes.Loop, inner: TurnedFrame, known: set[str]) -> LoopPlan:
         """Return the plan of a loop, from the reverse of an iteration that has everything at hand."""
         own = _find_own(writer.frames, loop, known)
+        # Live before an iteration that runs forward and then back: what neither computes must be handed to it.
         live = live_before(inner.whole, lambda name: name not in own)
         heads = tuple(one.head for one in loop.carried if one.head in live)
         logged, is_idle = self.choose_logs(writer.frames, loop, inner.whole, own)
+        # Computing a head backwards takes no memory, so one goes on a tape only if that cannot be done.
         rerun = writer.plan_rerun(loop, heads)
         inverted = tuple(one.carried.head for one in rerun.inverses) if rerun else ()
         taped = tuple(name for name in heads if name not in inverted)
@@ -130,6 +139,7 @@ class _Choosing:
         functions: tuple[str, ...] = ()
         if room is not None and self.keeps_functions:
             forward = writer.rerun(rerun) if rerun else inner.forward
+            # Heads come first: without them the loop would have to run again, and all its functions with it.
             functions = _find_functions(forward, inner.backwards)[: room - len(taped)]
         read = walk.find_read(inner.backwards)
         recomputed = tuple(name for name in frame_locals(loop.body) if name in read)
@@ -159,7 +169,8 @@ class _Choosing:
         later = frames.read_later[-1]
         loaded = walk.find_loaded(loop.body)
         if loop.carried or loop.exit is not None:
-            later |= loaded  # what it hands on is computed from what it stores
+            # What it hands on, and when it ends, is computed from what it stores, so it must run forward for that.
+            later |= loaded
         is_idle = stored.isdisjoint(read | later)
         if is_idle:
             stored = set[str]()
@@ -179,6 +190,7 @@ class _Choosing:
         if types.is_float(kind) and kind not in LEAST_VALUE:
             return f"too few digits of {kind} are left when an update is undone"
         if not walk.find_touched(loop.body).isdisjoint(self.state):
+            # No chain is computed backwards in such a loop (`emit._inverses.plan_rerun`).
             return "the loop changes memory that its iterations read"
         return "its update cannot be undone without losing digits"
 
@@ -188,6 +200,7 @@ def _find_own(frames: FrameReversal, loop: nodes.Loop, known: set[str]) -> set[s
     own = walk.find_defined(loop.body) | {*loop.names, *(one.head for one in loop.carried)}
     own |= {adjoint for local, adjoint in frames.adjoints.items() if local in own}
     outer = {adjoint for local, adjoint in frames.adjoints.items() if local not in own}
+    # Locals that gather an element's adjoint are read after the loops that add to them.
     outer |= {total.name for frame in frames.sums.frames for total in frame.totals.values()}
     return own | ({name for name in frames.names.types if name not in known} - outer)
 

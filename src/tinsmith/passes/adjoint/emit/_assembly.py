@@ -1,7 +1,10 @@
 """The assembly of a backward pass: reversed tasks in order, each on memory as it was when the task began.
 
+    for i in range(n): y[i] = x[i] * 2             for j in range(n): grad_y[j] += 2 * y[j] * grad_z[j]
+    for j in range(n): z[j] = y[j] * y[j]    ->    for i in range(n): grad_x[i] += 2 * grad_y[i]
+
 What a task needs and the forward pass has overwritten since is made again: the forward pass runs once more, as far as
-that takes. How a task itself is reversed is in `_task`.
+that takes. How a task itself is reversed is in `_task_reverse`.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ def turns_of(
     order: Sequence[int],
     unchanged: Collection[Unchanged],
 ) -> list[Turn]:
-    """Everything that is reversed, launch by launch."""
+    """List the turns of the forward pass, launch by launch."""
     kept: dict[tuple[int, int], set[str]] = {}
     final: dict[tuple[int, int], set[str]] = {}
     for launch, part, array, is_final in unchanged:
@@ -87,6 +90,8 @@ class Assembly:
             for name in turn.task.changed_arrays:
                 self.writers.setdefault(name, []).append(place)
         self.agains: dict[int, nodes.Kernel | None] = {}
+        # By task, not by turn: one kernel reruns a task in all its
+        # turns, so it can leave out only what holds in each.
         self.final: dict[int, frozenset[str]] = {}
         self.known_uses: dict[nodes.Kernel, tuple[set[str], set[str]]] = {}
         self.arrays = arrays
@@ -99,8 +104,9 @@ class Assembly:
         self.prepared: set[tuple[int, int, int]] = set()
 
     def program(self, discarded: Collection[str]) -> Program:
-        """The backward pass. Of `discarded` adjoints nobody wants to know what they are in the end."""
+        """Return the backward pass. Nobody reads the `discarded` adjoints after it."""
         actions: list[Action] = []
+        # Turns ask for the memory that they need as they are reversed, so the replay is written last, and runs first.
         for place in reversed(range(len(self.turns))):
             actions += self.reverse(place)
         actions = _without_last_stores([*self.replay(), *actions], discarded)
@@ -116,9 +122,10 @@ class Assembly:
         return Program(tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled, decisions, notes)
 
     def reverse(self, place: int) -> list[Action]:
-        """The reverse of one turn, with its memory."""
+        """Write the reverse of one turn, with its memory."""
         turn = self.turns[place]
         kernel_reverse = turn.reverse
+        # A reverse that changes no memory adds to no adjoint.
         if not self.find_uses(kernel_reverse.kernel)[0]:
             return []
         actions = self.prepare(place)
@@ -128,7 +135,7 @@ class Assembly:
         return [*actions, run]
 
     def assign_memory(self, reserve: Reserve, place: int, mark: str, actions: list[Action]) -> Reserve:
-        """Room for tapes; the kernels that say how much are given their memory."""
+        """Return the room for tapes, with memory for the kernels that count how much is needed."""
         turn = self.turns[place]
 
         def assign(run: Run) -> Run:
@@ -141,7 +148,7 @@ class Assembly:
         return replace(reserve, iterations=iterations, count=count, source=turn.launch)
 
     def prepare(self, place: int) -> list[Action]:
-        """The prelude of a turn; once for all turns of a task."""
+        """Write the prelude of a turn; it runs once for all that one task of a launch was split into."""
         turn = self.turns[place]
         prelude, key = turn.task.prelude, (turn.launch, turn.task.source, turn.task.part)
         if prelude is None or key in self.prepared:
@@ -153,12 +160,13 @@ class Assembly:
         return [*actions, self.run(prelude.kernel, place, (), f"winners_{turn.number}", actions)]
 
     def run(self, kernel: nodes.Kernel, place: int, state: Iterable[str], mark: str, actions: list[Action]) -> Run:
-        """A launch on memory as it was when a turn began; what it changes, it changes in copies."""
+        """Build a launch on memory as it was when a turn began, and append to `actions` what makes its copies."""
         turn = self.turns[place]
         memory: dict[str, str] = {}
         own = {one.array.name: one for one in turn.task.beside}
         stored, touched = self.find_uses(kernel)
         for name in kernel.arrays:
+            # Of an array whose size alone is asked, any memory of that shape will do, and no copy is needed.
             if name not in touched:
                 continue
             if name in own:
@@ -167,17 +175,20 @@ class Assembly:
                 memory[name] = f"{name}@{mark}"
                 actions.append(self.copy_initial(name, place, memory[name]))
             elif name in self.allocations:
+                # A settled array is read as the turn left it, so the memory after the turn serves.
                 is_settled = name in turn.reverse.settled
                 is_kept = name in turn.stable and (is_settled or name not in turn.task.changed_arrays)
                 memory[name] = self.at(name, place + 1 if is_settled else place, is_kept=is_kept)
             elif name in self.arrays and not self.arrays[name].label:
                 self.reads.add(name)
+        # A call may be differentiated twice (`retain_graph`), so what autograd saved must stay as it is.
         kept = stored & self.reads
         assert all(memory.get(name, name) != name for name in kept), f"{kernel.name} changes what the forward pass left"
         return Run(kernel, turn.launch, memory)
 
     def find_uses(self, kernel: nodes.Kernel) -> tuple[set[str], set[str]]:
-        """Arrays that a kernel changes, and all whose elements it uses. Launches of one kernel ask again."""
+        """Return the arrays that a kernel changes, and all whose elements it uses."""
+        # Each launch of a kernel asks, and there may be thousands.
         uses = self.known_uses.get(kernel)
         if uses is None:
             stored = walk.find_changed(kernel.body)
@@ -185,20 +196,22 @@ class Assembly:
         return uses
 
     def has_changed(self, name: str, place: int) -> bool:
-        """Whether an array has been changed when a turn begins."""
+        """Return True if an array has been changed when a turn begins."""
         writers = self.writers.get(name, ())
         return bool(writers) and writers[0] < place
 
     def copy_initial(self, name: str, place: int, copy: str) -> Action:
-        """A copy of an array as it was before a turn."""
+        """Return the action that copies an array as it was before a turn."""
         if not self.has_changed(name, place):
+            # Outputs and scratch start at zero, so before the first change there is nothing to copy.
             return Fresh(copy, name)
         return Copy(copy, self.at(name, place))
 
     def at(self, name: str, place: int, *, is_kept: bool = False) -> str:
-        """Memory with an array's values before a turn: those of the end where nobody changes them any more.
+        """Return the memory with an array's values before a turn.
 
-        `is_kept` says that nobody changes those that are read there.
+        That is the array as the forward pass left it, if nobody changes it from there on. `is_kept` says that nobody
+        changes the elements that are read.
         """
         writers = self.writers.get(name, [])
         if name not in self.cells and (is_kept or not writers or writers[-1] < place):
@@ -210,7 +223,7 @@ class Assembly:
         return self.replayed.setdefault((since, name), f"{name}@before_{since}")
 
     def replay(self) -> list[Action]:
-        """The forward pass run again, up to the last values that something needs from the middle of it."""
+        """Write a replay of the forward pass, up to the last turn before which some turn needs an array's values."""
         begun = [Fresh(memory, name) for (place, name), memory in self.replayed.items() if not place]
         replayed = {key: memory for key, memory in self.replayed.items() if key[0]}
         if not replayed:
@@ -219,7 +232,8 @@ class Assembly:
         self.find_final(last)
         needed = self.find_needed(last, {name for _, name in replayed})
         memory = {name: f"{name}@replay" for name in sorted(needed)}
-        memory |= {name: kept for (place, name), kept in replayed.items() if place == last}  # nothing runs after these
+        # Nothing runs after the last copies are taken, so the replay itself may work on that memory.
+        memory |= {name: kept for (place, name), kept in replayed.items() if place == last}
         copies: dict[int, list[Action]] = {}
         for (place, name), kept in replayed.items():
             if place < last:
@@ -235,9 +249,10 @@ class Assembly:
             self.final[turn.number] = self.final.get(turn.number, self.allocations - self.cells) & turn.final
 
     def find_needed(self, last: int, arrays: set[str]) -> set[str]:
-        """Arrays that must be run again for those that are replayed."""
+        """Return the arrays that the replay must compute to get these."""
         tasks = {turn.number: turn.task for turn in self.turns[:last]}
         while True:
+            # Each array that a task reads for a needed one is needed as well. The set only grows, so this ends.
             more = set(arrays)
             for number, task in tasks.items():
                 body = self.find_wanted(task, number, arrays)
@@ -247,12 +262,13 @@ class Assembly:
             arrays = more
 
     def find_wanted(self, task: Reversible, number: int, needed: AbstractSet[str]) -> nodes.Block:
-        """The statements of a task that change what is `needed`."""
+        """Return the statements of a task that compute what is `needed`."""
+        # What a task reads at its end values comes from the forward pass, so in the replay its stores have no reader.
         unread = self.final[number] - needed
         return eliminate_dead_code(task.statements, private=self.allocations - needed - unread, unread=unread)
 
     def again(self, turn: Turn, memory: Mapping[str, str]) -> list[Action]:
-        """One turn of the forward pass, as far as it is needed."""
+        """Write one turn of the replay, as far as it is needed."""
         if turn.number not in self.agains:
             self.agains[turn.number] = self.rerun(turn.task, turn.number, memory.keys())
         kernel = self.agains[turn.number]
@@ -261,7 +277,7 @@ class Assembly:
         return [Run(kernel, turn.launch, {name: memory[name] for name in kernel.arrays if name in memory})]
 
     def rerun(self, task: Reversible, number: int, needed: AbstractSet[str]) -> nodes.Kernel | None:
-        """The kernel that runs a task of the forward pass again; None where nothing of it is needed."""
+        """Build the kernel that runs a task of the forward pass again; None if nothing of it is needed."""
         body = declare_locals(self.find_wanted(task, number, needed), task.kernel.locals)
         if not any(True for _ in walk.stores(body)):
             return None
@@ -273,9 +289,11 @@ class Assembly:
 
 
 def _without_last_stores(actions: Sequence[Action], arrays: Collection[str]) -> list[Action]:
-    """Actions without the stores to arrays after which nobody reads them: clearing them would cost a copy of what came.
+    """Return the actions without the last stores to arrays, after which nobody reads them.
 
-    What an earlier launch of the same kernel stores may be read by a later one.
+    Such a store clears an adjoint. For an output, that would force a copy of the gradient that torch passes in.
+
+    An earlier launch keeps its stores, which a later one may read; so does a kernel that is launched more than once.
     """
     left = list(actions)
     places: dict[nodes.Kernel, list[int]] = {}

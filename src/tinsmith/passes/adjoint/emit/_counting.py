@@ -19,10 +19,12 @@ Need = dict[str, nodes.Expr]
 
 
 def count_pushes(kept: LoopPlan, names: Names) -> dict[str, int]:
-    """Entries that each iteration of a loop puts on the tapes of numbers."""
+    """Count the entries that each iteration of a loop puts on the tapes of numbers."""
     counts: dict[str, int] = {}
     for kind in (
         *(names.types[name] for name in kept.taped),
+        # An iteration marks where its part of a log starts
+        # (`LoopReversal.run_loop`). Regular logs know that by their count.
         *(Type.I32 for array in kept.logged if array not in kept.regular),
     ):
         key = types.keeping(kind)
@@ -42,7 +44,7 @@ class Formula:
     definitions: dict[str, nodes.Expr]
 
     def need(self, body: Sequence[Step]) -> Need | None:
-        """Entries that a frame needs at most; None where only a run can tell."""
+        """Return how many entries a frame needs at most; None if only a run can tell."""
         total: Need = {}
         for step in frame_steps(body):
             if not isinstance(step, nodes.Loop):
@@ -51,11 +53,13 @@ class Formula:
             own = self.loop(step)
             if inner is None or own is None:
                 return None
+            # The need of one iteration is added once, not for each: when an iteration is reversed, its inner loops
+            # run again and take back what they kept before the next one does.
             total = _add_needs(total, _add_needs(own, inner))
         return total
 
     def loop(self, loop: nodes.Loop) -> Need | None:
-        """Entries that a loop's own run puts on tapes."""
+        """Return how many entries a loop's own run puts on tapes; None if only a run can tell."""
         kept = self.records[loop.number]
         counts: Need = {key: constant(count, Type.I32) for key, count in count_pushes(kept, self.names).items()}
         for array in kept.logged:
@@ -70,6 +74,7 @@ class Formula:
 
     def trips(self, loop: nodes.Loop) -> nodes.Expr | None:
         if loop.most is not None:
+            # A loop that checkpoints made has a bound, even if it may end early.
             most = expand(loop.most, set(), self.definitions)
             return most if most is not None and can_evaluate(most) else None
         if not loop.names or loop.exit is not None:
@@ -78,10 +83,11 @@ class Formula:
         return extent(bounds)
 
     def stores(self, body: Sequence[Step], array: str) -> nodes.Expr | None:
-        """How often an iteration changes an array, at most."""
+        """Return how often an iteration changes an array, at most; None if only a run can tell."""
         total: nodes.Expr = constant(0, Type.I32)
         for step in frame_steps(body):
             if isinstance(step, nodes.Store | nodes.Atomic) and step.array == array:
+                # Both arms of a branch count, since only a run knows which one is taken.
                 total = plus(total, constant(1, Type.I32))
             if isinstance(step, nodes.Loop) and array in walk.find_changed(step.body):
                 inner, trips = self.stores(step.body, array), self.trips(step)
@@ -111,7 +117,7 @@ class Counting:
     done: dict[str, str] = field(default_factory=dict)
 
     def count_frame(self, body: Sequence[Step]) -> tuple[Block, dict[str, str]]:
-        """Statements that run a frame, and the locals that hold the entries it needs by the key of their tape."""
+        """Write statements that run a frame, and return them with the locals that count its entries, by tape."""
         self.need = self.fresh("need")
         logs = [tape for tape in self.tapes.values() if tape.of]
         self.done = {tape.key: self.names.fresh(f"changes_{tape.label}", Type.I32) for tape in logs}
@@ -126,7 +132,7 @@ class Counting:
         return [nodes.Assign(name, constant(0, Type.I32)) for name in locals_.values()]
 
     def count_change(self, store: nodes.Store | nodes.Atomic, _: Renamed) -> Block:
-        """A change of memory, counted where it would be logged."""
+        """Write a change of memory, counted where it would be logged."""
         if store.array not in self.state:
             return []
         done = self.done.get(array_key(store.array))
@@ -142,7 +148,7 @@ class _CountingPlain(ForwardCopy):
         return self.count_loop(step, renamed) if isinstance(step, nodes.Loop) else super().step(step, renamed)
 
     def count_loop(self, loop: nodes.Loop, renamed: Renamed) -> Block:
-        """A loop: what its iterations put on tapes, and the most that one of them needs when it is reversed."""
+        """Write a loop that counts what its iterations put on tapes, and the most that one needs to be reversed."""
         counting = self.counting
         outer, inner, most, before = counting.need, *(counting.fresh(word) for word in ("inner", "most", "before"))
         kept = counting.records[loop.number]
@@ -150,12 +156,14 @@ class _CountingPlain(ForwardCopy):
         # Not of tapes that the reverse has no use for.
         each = [_more(outer[key], constant(count, Type.I32)) for key, count in entries if key in outer]
         counting.need = inner
+        # One iteration is reversed at a time, so of what they need the maximum counts, and not the sum.
         tail: Block = [
             nodes.Assign(most[key], nodes.Binary(Operator.MAX, _i32(most[key]), _i32(inner[key]), Type.I32))
             for key in most
         ]
         body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], lambda _: tail)
         counting.need = outer
+        # Changes are counted once for all loops, so a loop's own are those between its start and its end.
         begun = [nodes.Assign(before[key], _i32(done)) for key, done in counting.done.items()]
         after = [_more(outer[key], _i32(most[key])) for key in outer]
         logged = [key for key in map(array_key, kept.logged) if key in counting.done]

@@ -1,4 +1,17 @@
-"""The third and fourth step of the adjoint: the reverses of tasks, written as planned and put in order."""
+"""The third and fourth step of the adjoint: the reverses of tasks, written as planned and put in order.
+
+    for k in range(4):                   for k in range(4):
+        t = t * s[k]                         push(t)
+    y[i] = t                   ->            t = t * s[k]
+                                         grad_t = grad_y[i]
+                                         for k_back in range(4):
+                                             k = 4 - 1 - k_back
+                                             t = pop()
+                                             grad_s[k] += grad_t * t
+                                             grad_t = grad_t * s[k]
+
+How a frame is reversed is in `_frame_reversal`, how a loop is in `_loop_reversal`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +40,7 @@ class Reversed:
 
     @property
     def kernels(self) -> Iterator[nodes.Kernel]:
-        """The reverse of each task."""
+        """Return the reverse of each task as a kernel."""
         return (one.kernel for one in self.reverses)
 
 
@@ -54,6 +67,7 @@ def assemble(made: Reversed, options: AdjointOptions) -> Program:
     """Put the reverses in order, each on memory as it was when its task began. Raises NotCovered."""
     form, reverses = made.form, made.reverses
     turns = turns_of(form.tasks, reverses, form.order, options.unchanged)
+    # Outputs and scratch start at zero, so nobody asks for the gradient of what they were before.
     discarded = [form.gradients[name] for name in options.made if name in form.gradients and name not in options.active]
     given = frozenset(options.made), form.cells, frozenset(options.outputs)
 
@@ -63,6 +77,7 @@ def assemble(made: Reversed, options: AdjointOptions) -> Program:
     program = replace(assemble_turns(turns), has_long_tapes=any(one.taped for one in reverses))
     _check_known(program, {name: reason for task in form.tasks for name, reason in task.unknown.items()})
     if kept := reverses[0].results if reverses else None:
+        # Only an op of one task gets here, launched once (`NormalForm.is_one_task`).
         turn = replace(turns[0], reverse=replace(reverses[0], kernel=kept.backward, reserve=None))
         program = replace(program, results=_with_results(program, assemble_turns([turn]), kept))
     return program
@@ -70,6 +85,7 @@ def assemble(made: Reversed, options: AdjointOptions) -> Program:
 
 def _with_results(plain: Program, backward: Program, kept: KeptResults) -> WithResults | None:
     """Return the passes of an op of one task that keep what its loops leave; None where that needs more of the call."""
+    # A call saves what the plain program reads; nothing else is at hand in the backward pass.
     if not backward.reads <= plain.reads:
         return None
     made = {name: nodes.Array(name, kind, 1) for size in kept.sizes for name, kind, _ in size.arrays}

@@ -28,7 +28,7 @@ class ForwardCopy:
         self.changed = changed
 
     def block(self, body: Sequence[Step], renamed: Renamed) -> Block:
-        """Steps as statements. `renamed` learns what their locals are called."""
+        """Copy steps as statements. `renamed` is extended by the new names of their locals."""
         statements: Block = []
         for step in body:
             statements += self.step(step, renamed)
@@ -44,7 +44,7 @@ class ForwardCopy:
         return [walk.with_bodies(copy, lambda body: tuple(self.block(body, renamed)))]
 
     def name(self, local: str, renamed: Renamed) -> str:
-        """What a local is called in this copy."""
+        """Return the name of a local in this copy; create it at the first request."""
         known = renamed.get(local)
         if isinstance(known, nodes.Local):
             return known.name
@@ -53,24 +53,27 @@ class ForwardCopy:
         return name
 
     def loop(self, loop: nodes.Loop, renamed: Renamed, head: Inside | None = None, tail: Inside | None = None) -> Block:
-        """A loop that runs forward; `head` and `tail` give the first and the last statements of an iteration."""
+        """Copy a loop; `head` and `tail` return statements for the start and the end of an iteration."""
         for one in loop.names:
             self.name(one, renamed)
         before, first, last, after = self.move_carried(loop, renamed)
         body = [*first, *(head(renamed) if head else []), *self.block(loop.body, renamed), *last()]
         body += tail(renamed) if tail else []
+        # Behind the tail: an iteration that ends the loop has run, and counts.
         if loop.exit is not None:
             body.append(nodes.If(walk.substitute(loop.exit, renamed), (nodes.Break(),)))
         return [*before, around(loop, body, renamed, self.name), *after]
 
     def move_carried(self, loop: nodes.Loop, renamed: Renamed) -> tuple[Block, Block, Callable[[], Block], Block]:
-        """What a loop's carried locals take: before it, at an iteration's head and end, and after it."""
+        """Return the assignments of carried locals: before a loop, at the start and end of an iteration, after it."""
         before: Block = []
         first: Block = []
         after: Block = []
         cells = []
         for one in loop.carried:
             kind = self.names.types[one.head]
+            # The cell is what goes from one iteration to the next. The head stays as it was during the iteration, and
+            # `last` is read only after the loop.
             cell = nodes.Local(self.name(one.cell, renamed), kind)
             before.append(nodes.Assign(cell.name, walk.substitute(one.first, renamed)))
             first.append(nodes.Assign(self.name(one.head, renamed), cell))
@@ -78,6 +81,7 @@ class ForwardCopy:
         for cell, one in cells:
             after.append(nodes.Assign(self.name(one.last, renamed), cell))
 
+        # Written when the body is: only then are the names of the next values known.
         def last() -> Block:
             return [nodes.Assign(cell.name, walk.substitute(one.next, renamed)) for cell, one in cells]
 
@@ -87,7 +91,7 @@ class ForwardCopy:
 def around(
     loop: nodes.Loop, body: Sequence[nodes.Stmt], renamed: Renamed, name: Callable[[str, Renamed], str]
 ) -> nodes.Stmt:
-    """The loop itself, around the statements of an iteration."""
+    """Return the loop around the statements of an iteration."""
     if not loop.names:
         return nodes.While(tuple(body), loop.line)
     bounds = tuple((walk.substitute(a, renamed), walk.substitute(b, renamed)) for a, b in loop.bounds)

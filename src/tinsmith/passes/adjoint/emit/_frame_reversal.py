@@ -1,5 +1,11 @@
 """The reverse of a frame: its steps run forward, and then backwards.
 
+    a = x[i]              a = x[i]
+    b = sin(a)     ->     b = sin(a)
+    y[i] = b              grad_b = grad_y[i]
+                          grad_a = grad_b * cos(a)
+                          grad_x[i] += grad_a
+
 A frame runs forward once (`forward`), and all its locals stay; then its steps are reversed, the last first.
 `_loop_reversal` reverses the loops in it.
 """
@@ -53,11 +59,11 @@ class Loops(Protocol):
     """Writes the loops of a frame."""
 
     def forward_loop(self, loop: nodes.Loop) -> Block:
-        """A loop in a frame that runs forward, and keeps what its reverse needs."""
+        """Write a loop in a frame that runs forward, and keeps what its reverse needs."""
         ...
 
     def reverse_loop(self, loop: nodes.Loop) -> Block:
-        """The reverse of a loop."""
+        """Write the reverse of a loop."""
         ...
 
 
@@ -104,7 +110,7 @@ class FrameReversal:
     def frame(
         self, body: Sequence[Step], given: Iterable[str], handed: Sequence[tuple[str, nodes.Expr]] = ()
     ) -> TurnedFrame:
-        """A frame run forward and then backwards.
+        """Write a frame that runs forward and then backwards.
 
         Args:
             body: its steps.
@@ -120,6 +126,7 @@ class FrameReversal:
             self.sums_in_place = find_sums_in_place(body)
             self.summands = frozenset(self.sums_in_place.values())
         self.read_later.append(set())
+        # The reverse is written before the forward steps: what it reads decides what a loop that runs forward keeps.
         with self.sums.inside(frame):
             backwards: Block = []
             for adjoint, expr in handed:
@@ -128,6 +135,7 @@ class FrameReversal:
         self._guards.pop()
         self.read_later.pop()
         forward = self.forward(body)
+        # Partial sums share the adjoint of the whole sum, which outer frames set: a zero here would lose it.
         zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self.partial_sums]
         added = [self.add_total(load, total) for load, total in frame.totals.items()]
         begun = [nodes.Assign(total.name, constant(0, total.type)) for total in frame.totals.values()]
@@ -137,7 +145,7 @@ class FrameReversal:
         return nodes.Assign(self.adjoints[local], constant(0, self.names.types[local]))
 
     def adjoint(self, local: str) -> nodes.Local:
-        """The local that gathers another one's adjoint."""
+        """Return the local that gathers another one's adjoint; create it at the first request."""
         if local not in self.adjoints:
             self.adjoints[local] = self.names.like(local, f"grad_{local}")
         return nodes.Local(self.adjoints[local], self.names.types[local])
@@ -145,7 +153,7 @@ class FrameReversal:
     # Forward ----------------------------------------------------------------------------------
 
     def forward(self, body: Sequence[Step]) -> Block:
-        """Steps of a frame that is going to be reversed: its locals stay."""
+        """Write the forward steps of a frame that is going to be reversed: its locals keep their names."""
         statements: Block = []
         for step in body:
             match step:
@@ -164,7 +172,7 @@ class FrameReversal:
         return statements
 
     def save_overwritten(self, store: nodes.Store) -> Block:
-        """A store to a copy: what was there before is kept in a local."""
+        """Write a store to a copy. Keep what was there before in a local."""
         if self.is_forward_pass:
             return [store]
         if store.array not in self.state or store.number in self._unread:
@@ -176,7 +184,7 @@ class FrameReversal:
     # Backwards --------------------------------------------------------------------------------
 
     def backward(self, body: Sequence[Step]) -> Block:
-        """The reverse of a frame's steps, the last first."""
+        """Write the reverse of a frame's steps, the last first."""
         statements: Block = []
         for step in reversed(body):
             match step:
@@ -202,10 +210,10 @@ class FrameReversal:
         return nodes.If(step.condition, arms[0], arms[1], step.line)
 
     def reverse_under_guard(self, names: Sequence[str], reverse: Callable[[], Block]) -> Block:
-        """The reverse of a step that gives these locals their values, where one of their adjoints may not be zero."""
+        """Write the reverse of a step that assigns these locals, under the arms where an adjoint may not be zero."""
         if not self.partial_sums.isdisjoint(names):
-            # The adjoint of a sum is that of the whole loop and comes from outside of the frame, so no branch here
-            # guards it.
+            # The adjoint of a sum is that of the whole loop and comes
+            # from outside of the frame, so no branch here guards it.
             return reverse()
         guard = self._guards[-1].beyond_path(names)
         if guard is None:
@@ -216,6 +224,7 @@ class FrameReversal:
     def reverse_assign(self, step: nodes.Assign) -> Block:
         if isinstance(step.value, nodes.Load):
             self.read_later[-1].add(step.value.array)
+        # The load of `x[i] = x[i] + e` passes nothing on: the element has one adjoint before and after the store.
         if step.name not in self.task.activity or step.name in self.summands:
             return []
         seed = self.adjoint(step.name)
@@ -242,7 +251,7 @@ class FrameReversal:
         return self.reverse_under_guard(step.results, reverse)
 
     def note_use(self, local: str) -> None:
-        """Something is added to a local's adjoint: the frame that the local belongs to takes note."""
+        """Record in the frame of a local that something is added to its adjoint here."""
         for guards in reversed(self._guards):
             if local in guards.own:
                 guards.note_use(local)
@@ -251,8 +260,10 @@ class FrameReversal:
     def propagate_adjoint(
         self, expr: nodes.Expr, seed: nodes.Expr, value: nodes.Expr | None = None, line: int = 0
     ) -> Block:
-        """Adds to the adjoints of an expression's locals, `seed` being its own."""
+        """Write additions to the adjoints of an expression's locals; `seed` is its own adjoint."""
         if isinstance(expr, nodes.Local):
+            # What partial sums and summands would get, they have
+            # already: one local or element stands for all of them.
             if expr.name not in self.task.activity or expr.name in self.partial_sums | self.summands:
                 return []
             self.note_use(expr.name)
@@ -270,6 +281,8 @@ class FrameReversal:
         statements: Block = []
         for slope in derivatives:
             part = slope.of(seed)
+            # The slope may be infinite, as that of sqrt at 0, and 0 * inf is not a number: a path without an adjoint
+            # adds 0. `is_not_zero` is true of NaN, so that a NaN cotangent is not hidden.
             if slope.is_singular:
                 part = either(is_not_zero(seed), part, constant(0, part.type))
             if not is_constant(part, 0):
@@ -277,9 +290,10 @@ class FrameReversal:
         return statements
 
     def reverse_load(self, load: nodes.Load, seed: nodes.Local, line: int) -> Block:
-        """A load hands its adjoint to the array's."""
+        """Write the reverse of a load: its adjoint is added to the array's."""
         if load.array not in self.task.gradients:
             return []
+        # A store takes the adjoint of its element as it is then, so what a loop gathers must not come later.
         total = None if load.array in self.task.changed_arrays else self.sums.total(load)
         if total is not None:
             return [nodes.Assign(total.name, plus(total, seed), line)]
@@ -294,17 +308,23 @@ class FrameReversal:
         return nodes.Store(gradient, load.index, load.entry, plus(old, value), line)
 
     def add_total(self, load: nodes.Load, total: nodes.Local) -> nodes.Stmt:
-        """What a loop gathered, added once. Nothing gathered: the element may not be there."""
+        """Add what a loop gathered, once.
+
+        If it is zero, nothing is added: a loop without iterations may name an element that does not exist.
+        """
         return nodes.If(is_not_zero(total), (self.add(load, total),))
 
     def reverse_store(self, store: nodes.Store) -> Block:
         statements: Block = []
         gradient = self.task.gradients.get(store.array)
         if gradient is not None and types.is_float(store.value.type):
+            # Before a first store nobody used the element, and a sum in
+            # place passes its adjoint on: nothing is to be cleared.
             if store.number in self.task.once or store.number in self.sums_in_place:
                 statements += self.propagate_stored(store, self.load_adjoint(gradient, store))
             else:
                 statements += self.take_adjoint(gradient, store)
+        # Other steps have loaded what they need into locals; inner loops load again when they are reversed.
         if store.array in self.state & self.task.restored_arrays and store.number not in self._unread:
             statements.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
         return statements
@@ -313,7 +333,7 @@ class FrameReversal:
         return nodes.Load(gradient, store.index, store.entry, store.value.type)
 
     def take_adjoint(self, gradient: str, store: nodes.Store) -> Block:
-        """The adjoint of an element that a store replaces: handed to what was stored, and 0 from there on.
+        """Propagate the adjoint of an element that a store replaces to what was stored, and set it to 0.
 
         Two iterations of a parallel loop may store the same value to one element, which is not a race:
         `y[s[i]] = w[s[i]]`. So where they may meet, one of them takes the adjoint in one step with the zero. A load
@@ -333,14 +353,14 @@ class FrameReversal:
         return [nodes.Assign(taken, load, store.line), replace(clear, takes=True), *handed]
 
     def old_of(self, store: nodes.Store) -> nodes.Local:
-        """The local that keeps what a store to a copy overwrites."""
+        """Return the local that keeps what a store to a copy overwrites."""
         kind = self.task.kernel.arrays[store.array].type
         if store.number not in self._old:
             self._old[store.number] = self.names.fresh(f"{store.array}_old", kind)
         return nodes.Local(self._old[store.number], kind)
 
     def propagate_stored(self, store: nodes.Store | nodes.Atomic, adjoint: nodes.Expr) -> Block:
-        """An element's adjoint, handed to the value that was stored."""
+        """Propagate an element's adjoint to the value that was stored."""
         return self.propagate_adjoint(store.value, adjoint, None, store.line)
 
     def reverse_atomic(self, atomic: nodes.Atomic) -> Block:

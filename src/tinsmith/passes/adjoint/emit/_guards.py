@@ -3,6 +3,10 @@
 An adjoint starts at zero, so it is zero wherever nothing was added to it: outside the arm of a branch in which all its
 uses stand. What is computed from it there is zero too, by linearity. So those statements go under the same
 condition, and a pair of a splat and a pixel that a threshold leaves out costs no atomic addition of zero.
+
+    w = x[i] * a             if a > 0.1:
+    if a > 0.1:       ->         grad_w = grad_y[i]
+        y[i] = w                 grad_x[i] += grad_w * a
 """
 
 from __future__ import annotations
@@ -32,15 +36,17 @@ class Guards:
     _of: dict[str, Guard] = field(default_factory=dict)
 
     def note_use(self, local: str) -> None:
-        """Something is added to a local's adjoint under the present path."""
+        """Record that something is added to a local's adjoint under the present path."""
         known = self._of.get(local)
+        # With a second use elsewhere, only the arms around both are certain.
         self._of[local] = self.path if known is None else _common(known, self.path)
 
     def beyond_path(self, names: Iterable[str]) -> Guard | None:
-        """What must be taken besides the path for one of these adjoints not to be zero; None where all are zero."""
+        """Return the arms, inside the path, outside which these adjoints are zero; None if they are zero everywhere."""
         guards = [self._of[name] for name in names if name in self._of]
         if not guards:
             return None
+        # A step of several results is reversed where any of them has an adjoint.
         weakest = guards[0]
         for one in guards[1:]:
             weakest = _common(weakest, one)
@@ -48,7 +54,7 @@ class Guards:
 
     @contextlib.contextmanager
     def under(self, more: Guard) -> Iterator[None]:
-        """While steps inside these arms are reversed."""
+        """Extend the path while steps inside these arms are reversed."""
         outer, self.path = self.path, (*self.path, *more)
         try:
             yield
@@ -57,7 +63,7 @@ class Guards:
 
 
 def put_under(block: Sequence[nodes.Stmt], guard: Guard) -> list[nodes.Stmt]:
-    """Statements that run where a guard holds."""
+    """Return statements that run only where a guard holds."""
     guarded = tuple(block)
     for one in reversed(guard if guarded else ()):
         body, orelse = (guarded, ()) if one.holds else ((), guarded)

@@ -1,5 +1,10 @@
 """Chains that are run backwards: what an iteration was handed, computed from what it hands on.
 
+    for k in range(n):               for k_back in range(n):
+        w = T * a[k]          ->         T = T_next / (1 - a[k])
+        T = T * (1 - a[k])               ...                            reverse of the iteration
+                                         T_next = T
+
 A transmittance `T = T * (1 - a)` needs no tape where `a` does not depend on `T`: the reverse divides. It is safe where
 
 - the factor is bounded away from zero, by a clamp for instance: a division by 0.01 loses two digits, one by 0 all;
@@ -80,7 +85,7 @@ def plan_rerun(
     state: Collection[str],
     known: Mapping[str, Sequence[nodes.Expr]],
 ) -> Rerun | None:
-    """How to run a loop's iterations again, with as many of the needed heads as can be computed backwards.
+    """Plan how a loop's iterations run again, with as many of the needed heads as possible computed backwards.
 
     Args:
         loop: the loop.
@@ -90,6 +95,7 @@ def plan_rerun(
         known: definitions of all locals of the task.
     """
     chains = [one for one in loop.carried if one.head in needed and names.types[one.head] in _KINDS]
+    # Stages change the order of the steps, which loads and stores of memory that changes do not allow.
     if not walk.find_touched(loop.body).isdisjoint(state):
         return None
     known_ends = find_exit_conditions(loop, known) if chains else {}
@@ -100,7 +106,8 @@ def plan_rerun(
         if len(staged[0]) == len(chains):
             _, stages, rest = staged
             return Rerun(stages, rest, ends)
-        chains = staged[0]  # the others go on a tape, so what depends on them alone is known
+        # The others go on a tape. What depends on them alone is then known, so the rest is tried again.
+        chains = staged[0]
     return None
 
 
@@ -111,7 +118,7 @@ def _in_stages(
     names: Names,
     known: Mapping[str, Sequence[nodes.Expr]],
 ) -> tuple[list[nodes.CarriedLocal], tuple[Stage, ...], tuple[Step, ...]]:
-    """Those of the chains that can be run backwards, in stages, and the steps that are left."""
+    """Return the chains that can be run backwards, the stages in which they are, and the steps that are left."""
     waiting, done = [*chains], list[nodes.CarriedLocal]()
     stages: list[Stage] = []
     rest = body
@@ -129,7 +136,7 @@ def _in_stages(
 
 
 def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tuple[Step, ...]:
-    """Steps in which conditions that end the loop are known without what they were computed from."""
+    """Replace conditions that end the loop by locals that say whether they did."""
 
     def change(step: Step) -> Sequence[Step]:
         if not isinstance(step, nodes.Assign) or step.name not in ends:
@@ -142,7 +149,7 @@ def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tu
 
 
 def find_dependents(body: Sequence[Step], heads: Collection[str]) -> frozenset[str]:
-    """Locals that depend on what an iteration is handed: by their values, or by a branch that they stand in."""
+    """Return the locals that depend on heads: by their values, or by a branch that they are assigned in."""
     dependents = set(heads)
     _collect_dependents(body, dependents, is_bound=False)
     return frozenset(dependents)
@@ -162,7 +169,7 @@ def _collect_dependents(body: Sequence[Step], dependents: set[str], *, is_bound:
 
 
 def split_steps(body: Sequence[Step], bound: Collection[str]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """Steps that do not depend on these locals, and those that do: a branch may have both."""
+    """Split steps into those that do not depend on these locals, and those that do; a branch may become two."""
     free: list[Step] = []
     rest: list[Step] = []
     for step in body:
@@ -173,6 +180,7 @@ def split_steps(body: Sequence[Step], bound: Collection[str]) -> tuple[tuple[Ste
                 if arms[0][place] or arms[1][place]:
                     target.append(replace(step, body=arms[0][place], orelse=arms[1][place]))
             continue
+        # A change of memory happens once: it stays in its place among the rest.
         is_free = walk.find_read([step]).isdisjoint(bound) and not walk.find_changed([step])
         (free if is_free else rest).append(step)
     return tuple(free), tuple(rest)
@@ -189,6 +197,7 @@ def _invert(
     kind = names.types[carried.head]
     if not isinstance(carried.next, nodes.Local):
         return None
+    # Integers are added and subtracted exactly, also where they wrap around.
     if types.is_float(kind) and not keeps_digits(loop, carried, bound, known, kind):
         return None
     now = names.fresh(carried.head, kind)
@@ -210,7 +219,7 @@ class _Undoing:
     statements: Block = field(default_factory=list)
 
     def block(self, body: Sequence[Step], values: Values) -> Values | None:
-        """The chain's value before steps by its name there, from the one after them; None where it is not available."""
+        """Return the chain's value before steps, by its name there, from the one after them; None if unknown."""
         for place, step in reversed([*enumerate(body)]):
             if values.keys().isdisjoint(walk.find_defined([step])):
                 continue
@@ -235,7 +244,7 @@ class _Undoing:
         return {name: local}
 
     def undo_branch(self, step: nodes.If, before: Sequence[Step], values: Values) -> Values | None:
-        """A branch, and what stands before it in its block: its arms may have begun with different values."""
+        """Undo a branch and the steps before it in its block: its arms may have begun with different values."""
         outer, arms, ends = self.statements, [], []
         for part in (step.body, step.orelse):
             self.statements = []
@@ -248,6 +257,7 @@ class _Undoing:
             one is None
             or other is None
             or one.keys() != other.keys()
+            # The condition would be asked before the chain's value is known.
             or not walk.locals_read(step).isdisjoint(self.bound)
         ):
             return None

@@ -65,12 +65,12 @@ class LoopResults:
 
     @property
     def sizes(self) -> tuple[TapeSize, ...]:
-        """The memory, as room to make."""
+        """Return the sizes of the memory, from which it is allocated."""
         pairs = ((one, self.entries.get(local, ONE)) for local, one in self.arrays.items())
         return tuple(TapeSize(((one.name, one.type, 1),), ("", entries), None) for one, entries in pairs)
 
     def load(self, values: Sequence[str], trips: str | None, ended: Sequence[str]) -> Block:
-        """Statements that give locals the values that were kept.
+        """Write statements that give locals the values that were kept.
 
         Args:
             values: locals.
@@ -78,6 +78,7 @@ class LoopResults:
             ended: those that say by which of its conditions it ended.
         """
         statements: Block = []
+        # The sign of the count says whether the loop ended early: one array less to write and to read.
         if trips is not None and ended:
             kept, first = self._load(trips), nodes.Local(ended[0], Type.U1)
             word = self.names.local(f"{trips}_kept", Type.I32)
@@ -89,26 +90,27 @@ class LoopResults:
         return [*statements, *(nodes.Assign(name, self._load(name)) for name in locals_)]
 
     def store(self, values: Sequence[str], trips: str | None, ended: Sequence[str]) -> Block:
-        """Statements that keep locals, of those that have memory; the arguments are those of `load`."""
+        """Write statements that keep those locals that have memory. The arguments are those of `load`."""
         kept: dict[str, nodes.Expr] = {name: nodes.Local(name, self.names.types[name]) for name in (*values, *ended)}
         if trips is not None:
             count = nodes.Local(trips, Type.I32)
             kept[trips] = _flip_where(nodes.Local(ended[0], Type.U1), count) if ended else count
+        # Memory is made by the first load, so what the reverse never loads is not kept.
         return [self._store(name, value) for name, value in kept.items() if name in self.arrays]
 
     # Of each iteration -------------------------------------------------------------------------
 
     def room(self, loop: nodes.Loop) -> int:
-        """How many numbers may be kept of each iteration of a loop."""
+        """Return how many numbers may be kept of each iteration of a loop: as many as the op's arrays have."""
         trips = self._trips(loop)
         return 0 if trips is None else _count_numbers(self.known, times(self.iterations, trips))
 
     def load_entries(self, loop: nodes.Loop, locals_: Sequence[str]) -> Block:
-        """Statements that give locals the values that they had in an iteration of a loop."""
+        """Write statements that give locals the values that they had in an iteration of a loop."""
         return [nodes.Assign(name, self._load(name, "was", self._entry(loop, name))) for name in locals_]
 
     def store_entries(self, loop: nodes.Loop, locals_: Sequence[str], renamed: Mapping[str, nodes.Expr]) -> Block:
-        """Statements that keep locals of an iteration of a loop, of those that have memory; they may be `renamed`."""
+        """Write statements that keep those locals of an iteration that have memory; they may be `renamed`."""
         kept = [(name, walk.substitute(self._entry(loop, name), renamed)) for name in locals_ if name in self.arrays]
         return [self._store(name, renamed[name], place) for name, place in kept]
 
@@ -140,7 +142,7 @@ class LoopResults:
 
 
 def _count_numbers(arrays: Iterable[nodes.Array], count: nodes.Expr) -> int:
-    """How many numbers arrays have for each of so many iterations, at least: by the names of their sizes."""
+    """Return how many numbers arrays have at least for each of `count` iterations, by the names of their sizes."""
     by_name = {one.name: one for one in arrays}
     factors = _factors(count, by_name)
     return 0 if factors is None else sum(_count_in(one, factors) for one in by_name.values())
@@ -155,12 +157,12 @@ def _count_in(array: nodes.Array, factors: Counter[str | int]) -> int:
 
 
 def _dims(array: nodes.Array) -> list[str | int]:
-    """Sizes by axis; one that has no name is called after its array."""
+    """Return sizes by axis; one without a name is called after its array."""
     return [f"{array.name}:{axis}" if dim is None else dim for axis, dim in enumerate(array.sizes)]
 
 
 def _factors(expr: nodes.Expr, arrays: Mapping[str, nodes.Array]) -> Counter[str | int] | None:
-    """The factors of a product that is not less than a number of iterations; None where it is no product of sizes."""
+    """Return the factors of a product of sizes that is an upper bound of `expr`; None if there is none."""
     match expr:
         case nodes.Const(value=value) if value >= 0:
             return Counter([int(value)])
@@ -171,6 +173,7 @@ def _factors(expr: nodes.Expr, arrays: Mapping[str, nodes.Array]) -> Counter[str
             return None if one is None or other is None else one + other
         case nodes.Binary(operator=Operator.MAX, left=left, right=right) if is_constant(right, 0):
             return _factors(left, arrays)
+        # An upper bound will do: arrays with enough numbers for `n` iterations have enough for `n - 1`.
         case nodes.Binary(operator=Operator.SUB, left=left, right=nodes.Const(value=less)) if less >= 0:
             return _factors(left, arrays)
         case nodes.Binary(operator=Operator.ADD, left=left, right=nodes.Const(value=less)) if less <= 0:
@@ -180,5 +183,8 @@ def _factors(expr: nodes.Expr, arrays: Mapping[str, nodes.Array]) -> Counter[str
 
 
 def _flip_where(condition: nodes.Expr, count: nodes.Expr) -> nodes.Expr:
-    """A count, or -1 less the count: a sign that holds a truth, of 0 too. Done twice, the count itself."""
+    """Return `-1 - count` where a condition holds, else the count.
+
+    The sign then tells the truth value, also for a count of 0. Applied twice, it is the count again.
+    """
     return either(condition, minus(MINUS_ONE, count), count)

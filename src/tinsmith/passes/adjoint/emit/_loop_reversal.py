@@ -53,18 +53,18 @@ class LoopReversal:
 
     @property
     def task(self) -> Task:
-        """The task."""
+        """Return the task."""
         return self.frames.task
 
     @property
     def names(self) -> Names:
-        """Names of this reverse."""
+        """Return the names of this reverse."""
         return self.frames.names
 
     # Forward ----------------------------------------------------------------------------------
 
     def forward_loop(self, loop: nodes.Loop) -> Block:
-        """A loop in a frame: its iterations leave only what is planned."""
+        """Write a loop that runs forward, or the loads of what the forward pass kept of it."""
         if self.results is None or not self.plans[loop.number].may_be_kept:
             return self.run_loop(loop)
         ended = [local for local, _ in self.ends[loop.number].values()]
@@ -76,13 +76,15 @@ class LoopReversal:
         )
 
     def run_loop(self, loop: nodes.Loop) -> Block:
-        """A loop that runs forward."""
+        """Write a loop that runs forward and keeps what is planned."""
         kept = _NOTHING if self.frames.is_forward_pass else self.plans[loop.number]
         plain = ForwardCopy(self.names, lambda store, inner: self.log_store(loop, store, inner))
+        # The frame goes on reading what the loop hands on, so that keeps its name; all else is the copy's own.
         renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
 
         def head(inner: Renamed) -> Block:
             statements: Block = []
+            # `restore_kept` pops in the opposite order.
             for name in kept.taped:
                 now = inner[name]
                 assert isinstance(now, nodes.Local)
@@ -105,6 +107,7 @@ class LoopReversal:
             if trips is not None:
                 statements.append(nodes.Assign(trips, plus(nodes.Local(trips, Type.I32), constant(1, Type.I32))))
             for array, log in kept.regular.items():
+                # An iteration has filled all its places, so the top moves once.
                 top = self.tapes.top_of(self.task.kernel.arrays[array])
                 statements.append(nodes.Assign(top.name, plus(top, walk.substitute(log.count, inner))))
             for condition, (ended, truth) in ends.items():
@@ -115,7 +118,7 @@ class LoopReversal:
         return [*begun, *plain.loop(loop, renamed, head, tail)]
 
     def log_store(self, loop: nodes.Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
-        """A store in a loop that runs forward."""
+        """Write a store in a loop that runs forward."""
         kept = self.plans[loop.number]
         if self.frames.is_forward_pass:
             return [store]
@@ -133,12 +136,13 @@ class LoopReversal:
     # Backwards ---------------------------------------------------------------------------------
 
     def reverse_loop(self, loop: nodes.Loop) -> Block:
-        """The reverse of a loop: its iterations from the last to the first."""
+        """Write the reverse of a loop: its iterations from the last to the first."""
         frames = self.frames
         active = [one for one in loop.carried if one.last in self.task.activity or one.head in self.task.activity]
         if not loop.names or loop.exit is not None:
             self.trips[loop.number] = self.names.fresh("trips", Type.I32)
         known = set(self.names.types)
+        # Sums first: what only adds to a local needs no adjoint that moves from one iteration to the next.
         summed = [one for one in active if self.share_adjoint_of_sum(loop, one)]
         moved = [one for one in active if one not in summed]
         for one in moved:
@@ -146,6 +150,7 @@ class LoopReversal:
         handed = [(frames.adjoint(one.last).name, one.next) for one in moved]
         inner = frames.frame(loop.body, (*loop.names, *(one.head for one in loop.carried)), handed)
         inner.backwards.extend(nodes.Assign(frames.adjoint(one.last).name, frames.adjoint(one.head)) for one in moved)
+        # Chosen only now: a plan depends on what the reversed iteration reads.
         plan = self.plans[loop.number] = self.choose(self, loop, inner, known)
         rerun = self.plan_rerun(loop, plan.inverted)
         inverses = rerun.inverses if rerun else ()
@@ -153,36 +158,39 @@ class LoopReversal:
         forward = self.rerun(rerun) if rerun else inner.forward
         if self.results is not None and plan.may_be_kept:
             forward = without_locals(forward, plan.functions)
+        # What this iteration was handed is what the one before it handed on.
         last = [nodes.Assign(one.now, nodes.Local(one.carried.head, one.type)) for one in inverses]
         body = [*self.restore_kept(loop), *forward, *inner.backwards, *last]
         is_ordered = bool(plan.heads or plan.logged or moved) or self.overwrites(loop)
         statements: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
         statements.append(self.backwards(loop, body, is_ordered=is_ordered))
+        # By now the adjoint of `last` is that of the first iteration's head, so it belongs to what the loop began with.
         for one in active:
             statements += frames.propagate_adjoint(one.first, frames.adjoint(one.last))
         return statements
 
     def plan_rerun(self, loop: nodes.Loop, heads: Sequence[str]) -> Rerun | None:
-        """How an iteration runs again, with as many of these heads as can be computed backwards."""
+        """Plan how an iteration runs again, with as many of these heads as possible computed backwards."""
         return plan_rerun(loop, heads, self.names, self.frames.state, self.task.expressions)
 
     def rerun(self, rerun: Rerun) -> Block:
-        """An iteration run forward whose heads are computed backwards, by what does not depend on them."""
+        """Write an iteration that runs forward and computes its heads backwards, by what does not depend on them."""
         statements: Block = []
         for stage in rerun.stages:
             statements += self.frames.forward(stage.steps)
             statements += [statement for one in stage.inverses for statement in one.statements]
+        # Only the last iteration, which is reversed first, can have ended the loop.
         never = [nodes.Assign(ended, FALSE) for ended, _ in rerun.ends.values()]
         return [*statements, *self.frames.forward(rerun.rest), *never]
 
     def overwrites(self, loop: nodes.Loop) -> bool:
-        """Whether an iteration may store where an earlier one did: the later one is to take the adjoint first."""
+        """Return True if an iteration may store where an earlier one did: the later one must take the adjoint first."""
         unordered = self.task.once | self.find_unordered_sums(loop)
         stores = (one for one in walk.stores(loop.body) if isinstance(one, nodes.Store))
         return any(one.array in self.task.gradients and one.number not in unordered for one in stores)
 
     def find_unordered_sums(self, loop: nodes.Loop) -> set[int]:
-        """Sums in place on arrays that a loop reads for nothing else: what goes back through them has no order."""
+        """Return the sums in place on arrays that a loop reads for nothing else: their reverse may run in any order."""
         loads = (
             one
             for one in walk.statements(loop.body)
@@ -195,7 +203,7 @@ class LoopReversal:
         return {one.number for one in stores}
 
     def share_adjoint_of_sum(self, loop: nodes.Loop, carried: nodes.CarriedLocal) -> bool:
-        """Whether a loop only adds to what it hands on: then the sum's adjoint is that of each partial sum."""
+        """Give all partial sums the adjoint of the whole sum, if the loop only adds to it; return whether it does."""
         members = find_partial_sums(loop, carried)
         adjoint = self.frames.adjoint(carried.last).name
         self.frames.adjoints |= dict.fromkeys(members, adjoint)
@@ -203,7 +211,7 @@ class LoopReversal:
         return bool(members)
 
     def restore_kept(self, loop: nodes.Loop) -> Block:
-        """The head of a reversed iteration: what was kept, the latest first, and memory as it was."""
+        """Write the start of a reversed iteration: restore what was kept, the latest first, and memory."""
         kept = self.plans[loop.number]
         if self.results is not None and kept.may_be_kept:
             return self.results.load_entries(loop, (*kept.taped, *kept.functions))
@@ -220,7 +228,7 @@ class LoopReversal:
         return statements
 
     def put_back(self, tape: Tape, log: RegularLog) -> Block:
-        """What an iteration overwrote, from a regular log."""
+        """Write statements that restore what an iteration overwrote, from a regular log."""
         top = nodes.Local(tape.top, Type.I32)
         statements: Block = [nodes.Assign(tape.top, minus(top, log.count))]
         for one in reversed([*log.stores.values()]):
@@ -228,7 +236,7 @@ class LoopReversal:
         return statements
 
     def backwards(self, loop: nodes.Loop, body: Block, *, is_ordered: bool) -> nodes.Stmt:
-        """The loop around reversed iterations."""
+        """Write the loop around reversed iterations."""
         self.frames.runs_back |= is_ordered
         one = constant(1, Type.I32)
         trips = self.trips.get(loop.number)
@@ -245,7 +253,7 @@ class LoopReversal:
 
 
 def run_downwards(loop: nodes.Loop, body: Block, names: Names) -> nodes.For:
-    """A loop around other statements, its last iteration first."""
+    """Write a loop around other statements, its last iteration first."""
     backs = tuple(names.fresh(f"{name}_back", Type.I32) for name in loop.names)
     head: Block = []
     bounds = []
@@ -256,5 +264,5 @@ def run_downwards(loop: nodes.Loop, body: Block, names: Names) -> nodes.For:
 
 
 def without_locals(forward: Sequence[nodes.Stmt], names: Collection[str]) -> Block:
-    """Statements without those that give these locals their values."""
+    """Return the statements without those that assign these locals."""
     return [one for one in forward if not isinstance(one, nodes.Assign) or one.name not in names]

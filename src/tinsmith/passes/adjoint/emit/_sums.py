@@ -1,4 +1,13 @@
-"""Sums: the adjoint of an element that a loop reads again and again is gathered in a local, and added once."""
+"""Sums: the adjoint of an element that a loop reads again and again is gathered in a local, and added once.
+
+    for k in range(n):                                grad_w_sum = 0.0
+        grad_w[i] += grad_y[k] * x[k]                 for k in range(n):
+                                              ->          grad_w_sum = grad_w_sum + grad_y[k] * x[k]
+                                                      if not grad_w_sum == 0.0:
+                                                          grad_w[i] += grad_w_sum
+
+`grad_w_sum` belongs to the outermost frame that can name the element: here that of `i`.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +45,10 @@ class Sums:
 
     @contextlib.contextmanager
     def inside(self, frame: Frame) -> Iterator[None]:
-        """While a frame is being reversed."""
+        """Open a frame while it is being reversed."""
         definitions = {name: value for one in (*self.frames, frame) for name, value in one.definitions.items()}
+        # One for each frame outside this one, with what can be named
+        # there; made once, since each load of the frame asks.
         known = itertools.accumulate((one.names for one in self.frames), frozenset.union)
         self._expanders.append([PartialExpander(names, definitions) for names in known])
         self.frames.append(frame)
@@ -48,9 +59,9 @@ class Sums:
             self._expanders.pop()
 
     def total(self, load: nodes.Load) -> nodes.Local | None:
-        """The local that gathers a load's adjoint in the outermost frame that can name the element.
+        """Return the local that gathers a load's adjoint in the outermost frame that can name the element.
 
-        None if that is the frame of the load.
+        Return None if that is the frame of the load.
         """
         for frame, expand in zip(self.frames, self._expanders[-1], strict=False):
             index = [expand(one) for one in load.index]

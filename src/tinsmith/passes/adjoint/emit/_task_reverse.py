@@ -91,6 +91,7 @@ class _Writing:
         starts = [
             nodes.Assign(tape.top, size.first_entry(self.task.place)) for tape, size in zip(tapes, sizes, strict=True)
         ]
+        # Where an iteration's part of a tape starts follows from the sizes, so it is written after these are known.
         if starts:
             whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state | taped)
         kernel = self.kernel("adjoint", whole, reserve)
@@ -99,21 +100,23 @@ class _Writing:
         return TaskReverse(reserve, kernel, self.state, self.plan.settled, decisions, notes, self.find_long_loops(used))
 
     def keep_results(self, results: ResultRoom) -> KeptResults | None:
-        """The forward pass that keeps values of loops, and its reverse; None where no loop's run can be left out."""
+        """Write the forward pass that keeps values of loops, and its reverse; None if no loop's run can be left out."""
         assert self.task.parallel is not None
         self.results = self.loops.results = LoopResults(self.names, *results)
         body = self.frames.frame(self.task.body, self.task.parallel.names).whole
         backward = self.kernel("adjoint", eliminate_dead_code([self.around(body)]))
         read = walk.reads(backward.body)
         self.results.arrays = {local: one for local, one in self.results.arrays.items() if one.name in read}
+        # A tape is filled by a loop that runs forward in the backward pass, which is what this form is to do without.
         if not self.results.arrays or any(tape.array in read for tape in self.loops.tapes.by_key.values()):
             return None
+        # A forward pass keeps the order of iterations that the user wrote.
         self.frames.is_forward_pass, self.frames.runs_back = True, False
         forward = self.kernel("forward", eliminate_dead_code([self.around(self.frames.forward(self.task.body))]))
         return KeptResults(forward, backward, self.results.sizes, results.iterations)
 
     def find_long_loops(self, used: set[str]) -> frozenset[int]:
-        """Loops whose tapes would be shorter if they ran in blocks; not those that log what they overwrite.
+        """Return the loops whose tapes would be shorter in blocks, except those that log what they overwrite.
 
         Whether one block reads what another one stores is not looked into: loops that do both stay as they are.
         """
@@ -129,13 +132,13 @@ class _Writing:
         return frozenset(numbers)
 
     def describe(self, used: set[str]) -> Iterator[Decision]:
-        """What was decided about loops."""
+        """Yield the decisions about loops."""
         for step in walk.statements(self.task.body):
             if isinstance(step, nodes.Loop) and step.number in self.loops.plans:
                 yield from describe_loop(step, self.loops.plans[step.number], self.task.kernel, self.names, used)
 
     def around(self, body: Block) -> nodes.Stmt:
-        """The task's loop around the statements of one iteration; a serial task is a loop of one."""
+        """Return the task's loop around the statements of one iteration; a serial task is a loop of one iteration."""
         loop = self.task.parallel
         if loop is None:
             return nodes.For((self.names.fresh("once", Type.I32),), ((ZERO, ONE),), tuple(body))
@@ -147,14 +150,14 @@ class _Writing:
         return run_downwards(replace(loop, is_parallel=is_parallel), body, self.names)
 
     def find_disturbed(self, body: Block) -> frozenset[str]:
-        """Arrays whose elements one iteration restores while another one may be about to read them.
+        """Return the arrays whose elements one iteration restores while another one may be about to read them.
 
         Both stored the same value to the element. If there is such an array, the iterations run in order.
         """
         return ((self.state & self.task.restored_arrays) - self.task.own) & walk.find_changed(body)
 
     def describe_order(self, body: Block) -> Iterator[str]:
-        """Why the iterations of a parallel loop run in order, in words."""
+        """Say why the iterations of a parallel loop run in order."""
         loop = self.task.parallel
         if loop is not None and (disturbed := self.find_disturbed(body)):
             names = ", ".join(f"`{name}`" for name in sorted(disturbed))
@@ -162,7 +165,7 @@ class _Writing:
             yield f"in order: the loop in line {loop.line}, because {reason}"
 
     def kernel(self, word: str, body: Sequence[nodes.Stmt], reserve: Reserve | None = None) -> nodes.Kernel:
-        """A kernel of its own, with the arrays that its statements use."""
+        """Build a kernel with the arrays that its statements use."""
         task = self.task
         before = self.before() if self.task.parallel is not None else ()
         kinds = dict(self.names.types)
@@ -172,11 +175,12 @@ class _Writing:
         name = f"{task.kernel.name}_{word}_{task.number}"
         made = kernel_of(task.kernel, name, statements, self.arrays(reserve), arguments)
         used = {*made.arrays, *made.arguments}
+        # People read these kernels (`tinsmith adjoint`), so locals get back the names of the source.
         statements, new = name_locals(statements, self.names.root, used, task.kernel.locals)
         return replace(made, locals={new[old]: kind for old, kind in kinds.items() if old in new}, body=statements)
 
     def before(self) -> nodes.Block:
-        """Statements that give the loop's bounds their values."""
+        """Return the statements that compute the loop's bounds."""
         return tuple(step for step in self.task.steps[:-1] if isinstance(step, nodes.Assign))
 
     def arrays(self, reserve: Reserve | None) -> dict[str, nodes.Array]:
@@ -203,6 +207,7 @@ class _Writing:
         sizes = []
         for tape in tapes:
             arrays = [(tape.array, tape.type, tape.width)]
+            # Nobody reads the indices of a regular log, and an array without dims has none.
             arrays += [(tape.where, Type.I32, tape.rank)] if tape.where in read and tape.rank else []
             most = formulas[tape.key] if formulas is not None and self.task.iterations is not None else None
             sizes.append(size_tape(self.names, tape.label, tuple(arrays), most))
@@ -210,11 +215,12 @@ class _Writing:
         known = self.task.iterations
         plain = Reserve(tuple(sizes), ZERO, total, None)
         iterations = known if known is not None else Run(self.build_measuring_kernel(plain), 0, {})
+        # Either all tapes have a formula or none has: `Formula` answers for all of them together.
         count = None if any(size.depth for size in sizes) else Run(self.build_counting_kernel(tapes, plain), 0, {})
         return Reserve(tuple(sizes), iterations, total, count)
 
     def build_counting_kernel(self, tapes: list[Tape], reserve: Reserve) -> nodes.Kernel:
-        """The kernel that counts what each iteration needs."""
+        """Build the kernel that counts what each iteration needs."""
         counting = Counting(self.names, self.loops.plans, {tape.key: tape for tape in tapes}, self.state)
         body, need = counting.count_frame(self.task.body)
         for tape, size in zip(tapes, reserve.tapes, strict=True):
@@ -223,14 +229,14 @@ class _Writing:
         return self.kernel("count", eliminate_dead_code([self.around(body)], private=self.state), reserve)
 
     def build_measuring_kernel(self, reserve: Reserve) -> nodes.Kernel:
-        """The kernel that stores how many parallel iterations there are, where bounds are read from memory."""
+        """Build the kernel that stores how many parallel iterations there are, if bounds are read from memory."""
         assert self.task.parallel is not None
         total = nodes.Store(reserve.total, (), (), trips_of(self.task.parallel.bounds))
         return self.kernel("iterations", [total], reserve)
 
 
 def _size_by_gradients(statements: nodes.Block, task: Task) -> nodes.Block:
-    """Statements that ask a gradient for its sizes where they use an array for nothing else: it need not be handed."""
+    """Ask a gradient for its sizes instead of an array that is used for nothing else, so that it is no argument."""
     touched, arrays = walk.find_touched(statements), task.kernel.arrays
     instead = {
         name: gradient

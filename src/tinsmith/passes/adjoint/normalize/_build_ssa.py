@@ -1,4 +1,15 @@
-"""From statements to SSA form, which is reversed: one value a local, loads as steps of their own."""
+"""From statements to SSA form, which is reversed: one value a local, loads as steps of their own.
+
+    if c:                      if c:
+        a = a + x[i]               x_at = x[i]
+    y[i] = a          ->           a_2 = a_1 + x_at
+                                   a_3 = a_2
+                               else:
+                                   a_3 = a_1
+                               y[i] = a_3
+
+There are no phi nodes: each arm of a branch assigns the merged local, and a loop lists what it carries.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +37,7 @@ class SsaBuilder:
         self.steps: list[Step] = []
 
     def task(self, statement: nodes.Stmt | nodes.Block) -> tuple[Step, ...]:
-        """A task: a loop of the top level, or the statements between two."""
+        """Bring a task into form: a loop of the top level, or the statements between two."""
         body = statement if isinstance(statement, tuple) else (statement,)
         steps = self.block(body, {})
         return share_loads(steps, walk.find_changed(steps))
@@ -34,7 +45,7 @@ class SsaBuilder:
     # Statements -------------------------------------------------------------------------------
 
     def block(self, body: Sequence[nodes.Stmt], scope: Scope) -> tuple[Step, ...]:
-        """Statements in form. `scope` is changed as they change it."""
+        """Bring statements into form. `scope` is updated by what they assign."""
         outer, self.steps = self.steps, []
         try:
             for statement in body:
@@ -70,7 +81,7 @@ class SsaBuilder:
         scope[one.name] = nodes.Local(name, kind)
 
     def decompose(self, one: nodes.Decompose, scope: Scope) -> None:
-        """Its matrix becomes locals, whose adjoints are added to like any other's."""
+        """Bring a decomposition into form. The entries of its matrix become locals, so that they have adjoints."""
         entries = [self.bound_entry(entry, scope, one.line) for entry in one.matrix]
         results = [nodes.Local(self.names.fresh(name, one.type), one.type) for name in one.results]
         scope.update(zip(one.results, results, strict=True))
@@ -85,7 +96,7 @@ class SsaBuilder:
         return nodes.Local(name, entry.type)
 
     def assign_fresh(self, name: str, value: nodes.Expr, scope: Scope, line: int) -> None:
-        """The steps that give a fresh local a value."""
+        """Append the steps that give a fresh local a value."""
         if isinstance(value, nodes.Select) and types.is_float(value.type):
             self.assign_select(name, value, scope, line)
         elif isinstance(value, nodes.Load):
@@ -94,7 +105,7 @@ class SsaBuilder:
             self.steps.append(nodes.Assign(name, self.expression(value, scope, line), line))
 
     def assign_select(self, name: str, value: nodes.Select, scope: Scope, line: int) -> None:
-        """A choice is a branch: the side that is not chosen gets no gradient, not one of zero times infinity."""
+        """Write a choice as a branch: the side that is not chosen gets no gradient, not one of zero times infinity."""
         condition = self.bind_condition(value.condition, scope, line)
         sides = []
         for side in (value.then, value.otherwise):
@@ -105,7 +116,7 @@ class SsaBuilder:
         self.steps.append(nodes.If(condition, sides[0], sides[1], line))
 
     def bind_stored(self, one: nodes.Store | nodes.Atomic, scope: Scope) -> nodes.Expr:
-        """The value that memory gets, as a local or a constant of the memory's type."""
+        """Return the value that memory gets, as a local or a constant of the memory's type."""
         kind = self.kernel.arrays[one.array].type
         value = one.value if one.value.type == kind else nodes.Cast(one.value, kind)
         if isinstance(value, nodes.Local | nodes.Const):
@@ -127,6 +138,7 @@ class SsaBuilder:
         condition = self.bind_condition(one.condition, scope, one.line)
         scopes = dict(scope), dict(scope)
         body, orelse = (list(self.block(part, mine)) for part, mine in zip((one.body, one.orelse), scopes, strict=True))
+        # Only locals with a value before the branch can be read after it; others are an arm's own.
         for name, before in scope.items():
             ends = scopes[0][name], scopes[1][name]
             if ends == (before, before):
@@ -138,7 +150,7 @@ class SsaBuilder:
         self.steps.append(nodes.If(condition, tuple(body), tuple(orelse), one.line))
 
     def bind_condition(self, condition: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
-        """A condition that can be asked again when the frame is reversed."""
+        """Return a condition that can be asked again when the frame is reversed."""
         value = self.expression(condition, scope, line)
         return (
             value if isinstance(value, nodes.Local | nodes.Const | nodes.Argument) else self.bind(value, "holds", line)
@@ -159,6 +171,8 @@ class SsaBuilder:
         outer, self.steps = self.steps, []
         names, bounds, before = (), (), []
         if isinstance(one, nodes.For):
+            # The reverse of a loop that ended early counts its iterations down, which takes one variable
+            # (`LoopReversal.backwards`).
             many = len(one.names) > 1 and straight.exit is not None
             names, bounds, before = (self.flatten_loop if many else self.ranges)(one, scope, inner)
         first, self.steps = self.steps, list(before)
@@ -179,7 +193,7 @@ class SsaBuilder:
         return nodes.Local(self.names.fresh(wish, value.type), value.type)
 
     def ranges(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
-        """Names and bounds of a loop."""
+        """Return the names and bounds of a loop."""
         bounds = tuple([(self.bound_of(a, scope, one.line), self.bound_of(b, scope, one.line)) for a, b in one.bounds])
         names = []
         for name in one.names:
@@ -189,11 +203,13 @@ class SsaBuilder:
         return tuple(names), bounds, []
 
     def flatten_loop(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
-        """A loop over several names that may end early, as one over a count."""
+        """Return a loop over several names as one over a count, from which the names are computed."""
         names, bounds, _ = self.ranges(one, scope, inner)
         flat = self.names.fresh("at", Type.I32)
         rest: nodes.Expr = nodes.Local(flat, Type.I32)
         before: list[Step] = []
+        # The last name varies fastest, so it is taken from the count
+        # first. The first one needs no modulo: it is what is left.
         for name, (first, end) in zip(reversed(names), reversed(bounds), strict=True):
             size = _minus(end, first)
             place = rest if name == names[0] else integer(Operator.MOD, rest, size)
@@ -214,7 +230,7 @@ class SsaBuilder:
         return tuple([self.expression(one, scope, 0) for one in index])
 
     def expression(self, expr: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
-        """An expression in the locals' present names; loads and choices of floats become steps before it."""
+        """Return an expression in the locals' present names; loads and choices of floats become steps before it."""
         if isinstance(expr, nodes.Local):
             if expr.name not in scope:
                 raise NotCovered(
@@ -236,7 +252,7 @@ class SsaBuilder:
 
 
 def _find_assigned(body: Sequence[nodes.Stmt]) -> list[str]:
-    """Locals that statements give a value, in order."""
+    """Return the locals that statements assign, in order."""
     plain = (one for one in walk.statements(body) if not isinstance(one, nodes.For))
     return list(dict.fromkeys(name for one in plain for name in walk.find_assigned(one)))
 
@@ -250,10 +266,10 @@ Known: TypeAlias = tuple[Mapping[nodes.Expr, nodes.Local], Mapping[str, nodes.Lo
 
 
 def share_loads(body: Sequence[Step], changed: Collection[str], known: Known = ({}, {})) -> tuple[Step, ...]:
-    """Steps in which `b = x[i]` is `b = a` where `a = x[i]` stands before it on every way, and nobody changes `x`.
+    """Replace `b = x[i]` by `b = a` where `a = x[i]` stands before it on every path, and nobody changes `x`.
 
     Whatever is added to the adjoint of the element is then added once: three plain additions would load and store it
-    three times, and three atomic ones wait thrice.
+    three times, since an engine does not know that other arrays are other memory, and three atomic ones wait thrice.
     """
     loads, copies = dict(known[0]), dict(known[1])
     steps: list[Step] = []

@@ -1,4 +1,14 @@
-"""`break` and `continue` as conditions: what they skip is put under an `if`."""
+"""`break` and `continue` as conditions: what they skip is put under an `if`.
+
+    for k in range(n):              for k in range(n):
+        if x[k] < 0:                    leave, goes_on = False, True
+            break          ->           if x[k] < 0:
+        s = s + x[k]                        leave, goes_on = True, False
+                                        else:
+                                            s = s + x[k]
+
+The loop asks `leave` after each iteration.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +30,14 @@ class StructuredLoop:
 
 
 def structurize_exits(body: Sequence[nodes.Stmt], names: Names) -> StructuredLoop:
-    """A loop's body, in which a `break` has become a truth. Bodies of loops inside are left as they are."""
+    """Return a loop's body in which each `break` and `continue` has become a truth; loops inside stay as they are."""
     jumps = [*walk.jumps_in(body)]
     if not jumps:
         return StructuredLoop(tuple(body), None)
     leave = names.fresh("leave", Type.U1) if any(isinstance(one, nodes.Break) for one in jumps) else None
     goes_on = names.fresh("goes_on", Type.U1)
     inner, _ = _Structuring(leave, goes_on).block(tuple(body))
+    # In SSA form a local needs a value on every path to its use.
     first = [nodes.Assign(goes_on, TRUE)]
     if leave is not None:
         first.insert(0, nodes.Assign(leave, FALSE))
@@ -60,6 +71,8 @@ class _Structuring:
         if first == "always" and second == "always":
             return (replace(one, body=body, orelse=orelse),), "always"
         ends: Leaves = "always" if then == "always" else "perhaps"
+        # One arm always leaves and the other never does, so what follows
+        # goes into the other arm, and `goes_on` need not be asked.
         if first == "always" and second == "never":
             return (replace(one, body=body, orelse=(*orelse, *rest)),), ends
         if second == "always" and first == "never":

@@ -1,4 +1,17 @@
-"""The first step of the adjoint: kernels as tasks in SSA form, with what has a gradient in each."""
+"""The first step of the adjoint: kernels as tasks in SSA form, with what has a gradient in each.
+
+    for i in range(n):                         parallel loop i in 0 .. n:
+        t = 1.0                                    t_1 = 1.0
+        for k in range(4):                         loop k in 0 .. 4:
+            t = t * sin(x[k] + t)                      carry t_2 = t_1 then t_3 last t_4
+        y[i] = t                        ->             x_at = x[k]
+                                                       t_6 = x_at + t_2
+                                                       t_7 = sin(t_6)
+                                                       t_3 = t_2 * t_7
+                                                   y[i] = t_4
+
+`_build_ssa` describes how statements become steps.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +58,12 @@ class NormalForm:
 
     @property
     def is_one_task(self) -> bool:
-        """Whether the op is one task, launched once, that can itself be the forward pass."""
+        """Return True if the op is one task, launched once, whose form can itself be the forward pass."""
         return len(self.tasks) == len(self.order) == 1 and not self.cells and self.tasks[0].is_as_written
 
     @property
     def kernels(self) -> Iterator[nodes.Kernel]:
-        """Each task as a kernel in SSA form."""
+        """Return each task as a kernel in SSA form."""
         return (replace(task.kernel, body=task.steps, locals=task.names.types) for task in self.tasks)
 
     def to_reverse(self) -> list[Task]:
@@ -129,12 +142,14 @@ def normalize_kernels(kernels: Sequence[nodes.Kernel], options: AdjointOptions) 
     for task, activity in zip(tasks, activities, strict=True):
         _check_order(task, activity)
     check_bits(*(_part(task, activity) for task, activity in zip(tasks, activities, strict=True)))
+    # One count for all tasks: `once` names steps of any of them.
     numbers = count(1)
     tasks = [
         _split(parallelize(task, activity), activity, numbers) for task, activity in zip(tasks, activities, strict=True)
     ]
     gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
     counts = Counter(order)
+    # A task of a kernel that is launched again may store where its last launch did, so it cannot be the first.
     repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
     once = find_written_once([task.steps for task in tasks], [task.own for task in tasks], options.active, repeated)
     return NormalForm(tasks, activities, arrays, cells, gradients, once, order, numbers)
@@ -168,7 +183,7 @@ _LINEAR = frozenset({"+", "-", "neg"})
 
 
 def split(body: Sequence[Step], activity: Activity, names: Names) -> tuple[Step, ...]:
-    """Steps in which every operand of an active operation that is not linear has a name or is a product of such."""
+    """Return steps in which each operand of an active, nonlinear operation has a name or is a product of such."""
     return _Splitting(activity, names).block(body)
 
 
@@ -193,19 +208,21 @@ class _Splitting:
                 return walk.with_bodies(step, self.block)
 
     def split_expression(self, expr: nodes.Expr, wish: str, line: int, *, is_root: bool = False) -> nodes.Expr:
-        """An expression whose derivative can be written down: sums of named values, or one operation on them."""
+        """Split an expression until its derivative can be written down: a sum of named values, or one operation."""
         if isinstance(expr, nodes.Leaf) or not self.activity.depends(expr):
             return expr
         if isinstance(expr, nodes.Cast):
             return replace(expr, value=self.split_expression(expr.value, wish, line))
+        # The derivative of a sum needs the value of no part, so nothing has to be named for it.
         if isinstance(expr, nodes.Unary | nodes.Binary) and expr.operator in _LINEAR:
             return walk.rebuild(expr, lambda part: self.split_expression(part, wish, line))
+        # The derivative of a product is made of its factors; the product itself is not needed.
         if is_root or (isinstance(expr, nodes.Binary) and expr.operator == Operator.MUL):
             return walk.rebuild(expr, lambda part: self.leaf(part, wish, line))
         return self.leaf(expr, wish, line)
 
     def leaf(self, expr: nodes.Expr, wish: str, line: int) -> nodes.Expr:
-        """A value by name."""
+        """Give an expression a name by a step before this one, unless it has one; return the local."""
         if isinstance(expr, nodes.Leaf):
             return expr
         is_active = self.activity.depends(expr)
@@ -224,30 +241,31 @@ class _Splitting:
 
 
 def parallelize(task: Reversible, activity: Activity) -> Reversible:
-    """A task with its loop made parallel, where its reverse then takes no atomic and gives the same bits."""
+    """Make a task's serial loop parallel if its reverse then takes no atomic and gives the same bits."""
     *before, loop = task.steps
     if not isinstance(loop, nodes.Loop) or loop.is_parallel or not _is_plain(loop) or not _are_bounds(before, loop):
         return task
     steps = (*before, replace(loop, is_parallel=True))
     own = find_owned(steps)
     gathered = {load.array for load in walk.loads(steps) if activity.has_array(load.array)}
+    # The adjoint of an element that several iterations read would need atomics, and stores to one would race.
     if (gathered | _find_ordered_arrays(loop)) - own:
         return task
     return replace(task, steps=steps, own=own)
 
 
 def _is_plain(loop: nodes.Loop) -> bool:
-    """Whether a loop hands nothing on, and runs as often as its bounds say."""
+    """Return True if a loop hands nothing on, and runs as often as its bounds say."""
     return bool(loop.names) and loop.exit is None and not loop.carried
 
 
 def _are_bounds(before: Sequence[Step], loop: nodes.Loop) -> bool:
-    """Whether what stands before a loop is for its bounds only."""
+    """Return True if the steps before a loop compute its bounds only."""
     inside = walk.find_read(loop.body)
     return all(isinstance(step, nodes.Assign) and step.name not in inside for step in before)
 
 
 def _find_ordered_arrays(loop: nodes.Loop) -> set[str]:
-    """Arrays that a loop changes, and not only by adding to what nobody reads."""
+    """Return the arrays that a loop changes, except by adding to what it never reads."""
     loaded = walk.find_loaded(loop.body)
     return {one.array for one in walk.stores(loop.body) if not is_mere_sum(one) or one.array in loaded}

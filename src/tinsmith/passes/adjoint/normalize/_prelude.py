@@ -39,7 +39,7 @@ class Prelude:
 def search_of(
     task: nodes.Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names
 ) -> tuple[Prelude, Expansion, nodes.Kernel]:
-    """The search for winners as a prelude, what is reversed in place of the task, and the kernel for that."""
+    """Return the search for winners as a prelude, what is reversed in place of the task, and the kernel for that."""
     search = Search(task, kernel, arrays, names)
     writing = _Writing(search, kernel, names)
     keeps = search.candidates is not None
@@ -60,11 +60,11 @@ class _Writing:
 
     @property
     def all_arrays(self) -> dict[str, nodes.Array]:
-        """Every array that its kernels, or what is reversed, may use."""
+        """Return every array that its kernels, or what is reversed, may use."""
         return {**self.arrays, **{one.array.name: one.array for one in self.search.beside}}
 
     def first_slot(self) -> nodes.Expr:
-        """Where the candidates of an iteration start: all have as much room, or what was counted for each."""
+        """Return where the candidates of an iteration start: all have equal room, or what was counted for each."""
         candidates = self.search.candidates
         assert candidates is not None
         self.arrays[candidates.name] = candidates
@@ -73,23 +73,24 @@ class _Writing:
         return self.size.first_entry(self.search.place)
 
     def reserve(self) -> Reserve:
-        """Room for candidates."""
+        """Describe the room for candidates."""
         assert self.size is not None
         iterations, total = self.search.iterations, self.names.reserve_shared("iterations")
         plain = Reserve((self.size,), ZERO, total, None)
         self.arrays |= plain.arrays
         self.arguments |= plain.arguments
+        # The assembly sets the launch and the memory of these runs (`Assembly.assign_memory`).
         measured = iterations if iterations is not None else Run(self._build_measuring_kernel(total), 0, {})
         count = None if self.size.starts is None else Run(self._counting(self.size.starts[1]), 0, {})
         return replace(plain, iterations=measured, count=count)
 
     def _build_measuring_kernel(self, total: str) -> nodes.Kernel:
-        """The kernel that stores how many parallel iterations there are."""
+        """Build the kernel that stores how many parallel iterations there are."""
         assert self.search.loop is not None
         return self.build_kernel("iterations", [nodes.Store(total, (), (), trips_of(self.search.loop.bounds))])
 
     def _counting(self, count: str) -> nodes.Kernel:
-        """The kernel that counts candidates; it stores the count wherever that changes: no `break` misses it."""
+        """Build the kernel that counts candidates. It stores the count at each change, so that no `break` misses it."""
         counter = self.search.counter
         store = nodes.Store(count, (self.search.place,), (), nodes.Local(counter, Type.I32))
         begun = (nodes.Assign(counter, ZERO),)
@@ -97,9 +98,10 @@ class _Writing:
         return self.build_kernel("count_candidates", body)
 
     def build_kernel(self, word: str, body: Sequence[nodes.Stmt]) -> nodes.Kernel:
-        """A kernel with the arrays and arguments that its statements use."""
+        """Build a kernel with the arrays and arguments that its statements use."""
         kinds = {**self.kernel.locals, **self.names.types}
-        statements = [new for one in body for new in simplify([one], kinds)]  # each for itself reads shorter
+        # Each statement is simplified by itself, which gives the shorter text.
+        statements = [new for one in body for new in simplify([one], kinds)]
         name = self.names.reserve_shared(f"{self.kernel.name}_{word}")
         return kernel_of(replace(self.kernel, locals=kinds), name, statements, self.all_arrays, self.arguments)
 

@@ -55,16 +55,17 @@ class Reversible:
 
     @lazy
     def changed_arrays(self) -> frozenset[str]:
-        """Arrays that it changes."""
+        """Return the arrays that it changes."""
         return frozenset(walk.find_changed(self.statements))
 
     @property
     def is_as_written(self) -> bool:
-        """Whether the form of a parallel loop does what its statements do, random numbers included."""
+        """Return True if the form of a parallel loop does what its statements do, random numbers included."""
         atomics = [
             sum(isinstance(one, nodes.Atomic) for one in stores)
             for stores in (walk.stores(self.steps), walk.stores(self.statements))
         ]
+        # The form is then run as the forward pass, which keeps results of loops (`emit._task_reverse.KeptResults`).
         is_plain = not (self.prelude or self.beside or self.unknown or self.races)
         loop = self.statements[-1] if self.statements else None
         is_plain &= isinstance(loop, nodes.For) and loop.is_parallel and not loop.block_size
@@ -89,7 +90,7 @@ class WantedGradients(NamedTuple):
     launches: Sequence[int]
 
     def activities(self, tasks: Sequence[Sequence[Step]], sources: Sequence[int]) -> list[Activity]:
-        """What has a gradient in each task; `sources` are the numbers of their kernels.
+        """Compute what has a gradient in each task; `sources` are the numbers of their kernels.
 
         An array depends on the inputs from the first task on that gives it something that does, and reaches the outputs
         up to the last one from which it does; inside a task the order of statements does not count. What a task does to
@@ -107,7 +108,7 @@ class WantedGradients(NamedTuple):
 
 
 def adjoint_names(kernels: Sequence[nodes.Kernel], arrays: Iterable[str]) -> dict[str, str]:
-    """What the adjoint of each array is called: a name that no kernel has."""
+    """Return a name for the adjoint of each array that no kernel has."""
     taken = {name for kernel in kernels for name in (*kernel.arrays, *kernel.arguments, *kernel.locals)}
     mark = "grad_"
     while any(f"{mark}{name}" in taken for name in arrays):
@@ -123,13 +124,16 @@ def reversibles(
     *,
     refuses_possible_races: bool = False,
 ) -> list[Reversible]:
-    """Everything that is reversed, in the order of the forward pass. `adjoints` are their names, by array."""
+    """Return everything that is reversed, in the order of the forward pass. `adjoints` are their names, by array."""
     plain = [(source, part.kernel, statements) for source, part in enumerate(parts) for statements in part.tasks]
     places = [place for part in parts for place in range(len(part.tasks))]
+    # Memory is found by name in the whole program, so that of two tasks must not have one name.
     marks = [f"_{number}" if len(plain) > 1 else "" for number in range(len(plain))]
     extremes = [{one.array for one in extremes_in(statements, _floats(kernel))} for _, kernel, statements in plain]
     own = [frozenset[str]()] * len(plain)
     if any(extremes):
+        # What has a gradient is known of the form alone, so tasks are brought into form once to ask, and again with
+        # those extremes expanded that have one.
         forms = [SsaBuilder(kernel, _names(kernel, adjoints)).task(statements) for _, kernel, statements in plain]
         own = [find_owned(form) for form in forms]
         activities = wanted.activities(forms, [source for source, _, _ in plain])
@@ -142,7 +146,7 @@ def reversibles(
 
 
 def _put_in_order(task: Reversible, promises: Mapping[str, Promise], *, refuses_possible_races: bool) -> Reversible:
-    """A task whose atomics are loads and stores where order matters."""
+    """Rewrite a task's atomics as loads and stores where order matters."""
     own, kernel = find_owned(task.steps) | find_promised_arrays(task.steps, promises), task.kernel
     races = find_races(kernel, task.statements, own, refuses_possible=refuses_possible_races)
     loop = find_parallel_loop(task.statements)
@@ -167,7 +171,7 @@ class _Making:
     mark: str
 
     def expand_extremes(self, kernel: nodes.Kernel, arrays: Collection[str], own: Collection[str]) -> list[Reversible]:
-        """What is reversed in its place, with ordinary statements for the maxima and minima that it takes of arrays.
+        """Return what is reversed in its place, with ordinary statements for its maxima and minima of arrays.
 
         The winners are searched wherever the task does nothing else to an array, also in code that runs in order:
         reversed, statements in order would keep every value that they overwrite.
@@ -189,7 +193,7 @@ class _Making:
         return [replace(one, prelude=prelude) for one in tasks]
 
     def form(self, kernel: nodes.Kernel, statements: nodes.Block, mark: str = "") -> Reversible:
-        """Statements that are reversed in its place, in form."""
+        """Bring statements that are reversed in its place into form."""
         names = _names(kernel, self.adjoints, f"{self.mark}{mark}")
         steps = SsaBuilder(kernel, names).task(statements)
         return Reversible(kernel, self.source, self.statements, steps, names, part=self.part)
