@@ -86,6 +86,7 @@ class LoopAccess:
         Whatever another iteration does to the element conflicts with that store.
         """
         is_same = (self.array, self.entry, self.index) == (store.array, store.entry, store.index)
+        # The store's conditions begin those of the load: whatever reaches the load has passed the store.
         return is_same and self.conditions[: len(store.conditions)] == store.conditions
 
     @property
@@ -108,13 +109,13 @@ class LoopAccess:
 
     @lazy
     def key(self) -> object:
-        """What accesses have in common that need to be compared with others once."""
+        """What two accesses have in common if comparing one of them with others is enough."""
         kind = self.of.operator if isinstance(self.of, nodes.Atomic) else type(self.of).__name__
         return kind, self.entry, self.index, self.value, self.conditions
 
     @lazy
     def symbols(self) -> tuple[nodes.Expr, ...]:
-        """Sizes and arguments that it depends on."""
+        """The sizes and arguments that the index and the conditions depend on."""
         parts = walk.parts(*self.index, *(one.expr for one in self.conditions))
         return tuple(dict.fromkeys(one for one in parts if isinstance(one, nodes.Size | nodes.Argument)))
 
@@ -149,7 +150,7 @@ class LoopAccess:
 
     @lazy
     def surest(self) -> LoopAccess:
-        """This access with sufficient conditions: `enough` in place of conditions whose value is unknown."""
+        """This access with sufficient conditions: `enough` in place of each condition whose value is unknown."""
         known = [one if one.enough is None else Condition(one.enough, True) for one in self.conditions]
         return replace(self, conditions=tuple(known))
 
@@ -179,7 +180,7 @@ class LoopAccess:
 
     @property
     def is_exact(self) -> bool:
-        """Whether variables of loops, sizes and arguments alone decide whether and where it happens."""
+        """Whether variables of loops, sizes and arguments alone decide whether and where the access happens."""
         return not (self.index_origins or self.condition_origins)
 
 
@@ -195,6 +196,8 @@ def _origins_in(expr: nodes.Expr) -> frozenset[Origin]:
             return frozenset((Origin(name[1:].partition(":")[0]),))
         case nodes.Load() | nodes.Cast(keeps_bits=True):
             return inner | {Origin.DATA}
+        # Functions such as `sin` differ in their last digits from engine to engine, so a number computed here may not
+        # be the one of the run.
         case nodes.Unary(word, type=kind) | nodes.Binary(word, type=kind) if types.is_float(kind):
             return inner if word in COMPUTED_OF_FLOATS else inner | {Origin.UNKNOWN}
         case nodes.Argument(_, kind) if types.is_float(kind):
@@ -207,6 +210,7 @@ def _are_offsets(first: nodes.Expr, end: nodes.Expr) -> bool:
     if not (isinstance(first, nodes.Load) and isinstance(end, nodes.Load)) or first.array != end.array:
         return False
     *rows, last = zip(first.index, end.index, strict=True)
+    # `start[b, i]` and `start[b, i + 1]`: only the last axis goes on by one.
     is_one_row = all(one == two for one, two in rows) and first.entry == end.entry
     return is_one_row and last[1] == nodes.Binary(Operator.ADD, last[0], nodes.Const(1, last[0].type), last[0].type)
 
@@ -222,7 +226,7 @@ def opaque(origin: Origin, kind: Type, number: int) -> nodes.Local:
 
 
 def step_of(part: nodes.Expr) -> int:
-    """Return by how much a counter goes on that handed out a number; 0 for other expressions."""
+    """Return the step of the counter that handed out a number; 0 for other expressions."""
     if isinstance(part, nodes.Local) and part.name.startswith(_SLOT):
         return int(part.name.rpartition(":")[2])
     return 0
@@ -231,6 +235,7 @@ def step_of(part: nodes.Expr) -> int:
 @functools.lru_cache(maxsize=8)
 def find_accesses(kernel: nodes.Kernel, loop: nodes.For) -> tuple[LoopAccess, ...]:
     """Return every access of an iteration of a loop of the top level; analyses of races and of bounds both ask."""
+    # Iterations of a block share its memory on purpose, and wait for each other at barriers.
     changed = frozenset(name for name in walk.find_changed([loop]) if not kernel.arrays[name].is_of_blocks)
     walker = _Walk(kernel, changed, frozenset(walk.find_defined([loop])))
     walker.enter_loop(loop)
@@ -240,6 +245,19 @@ def find_accesses(kernel: nodes.Kernel, loop: nodes.For) -> tuple[LoopAccess, ..
 
 @dataclass
 class _Walk:
+    """Runs the body of a parallel loop symbolically, and collects its accesses.
+
+    Attributes:
+        kernel: the kernel.
+        changed: arrays that the loop changes.
+        own: locals that the loop gives a value.
+        accesses: those collected so far.
+        values: the present values of locals.
+        conditions: what holds where the walk is.
+        stores: those of the accesses that are stores.
+        latest: the last store or atomic to each array.
+    """
+
     kernel: nodes.Kernel
     changed: frozenset[str]
     own: frozenset[str]
@@ -287,6 +305,7 @@ class _Walk:
         match one:
             case nodes.Assign(name, value):
                 resolved, kind = self.resolve(value, one.line), self.kernel.locals.get(name, value.type)
+                # A local keeps its type, so that an assignment may round or cut off.
                 is_converted = types.is_float(resolved.type) != types.is_float(kind)
                 self.values[name] = nodes.Cast(resolved, kind) if is_converted else resolved
             case nodes.Store():
@@ -299,6 +318,8 @@ class _Walk:
                 self.accesses.append(LoopAccess(one, one.line, index, None, self.conditions))
                 self.latest[one.array] = self.accesses[-1]
                 if one.result is not None:
+                    # The old values of such an atomic are taken to be numbers that a counter hands out, each to one
+                    # iteration. The step is part of the name, for `step_of`.
                     step = one.value.value if isinstance(one.value, nodes.Const) else 0
                     is_counter = (
                         one.operator in (AtomicOperator.ADD, AtomicOperator.SUB) and isinstance(step, int) and step != 0
@@ -329,6 +350,8 @@ class _Walk:
             results.append(self.values)
         self.conditions = around
         then, otherwise = results
+        # A local that only one arm gives a value is not read after the branch (`ir.verify`), so its value does not
+        # matter.
         self.values = {**otherwise, **then}
         for name, second in otherwise.items():
             first = then.get(name)
@@ -345,6 +368,7 @@ class _Walk:
         turns = [
             nodes.Binary(Operator.SUB, name, low, Type.I32) for name, low in zip(variables, bounds[::2], strict=True)
         ]
+        # Of several loops in one, the iterations before this one are not counted by a single variable.
         if len(turns) == 1:
             self.count_on(one.body, before, turns[0])
         # How often a loop with a `break` runs is decided inside it.
@@ -356,6 +380,7 @@ class _Walk:
 
     def unknown_loop(self, one: nodes.While) -> None:
         around, before = self.conditions, dict(self.values)
+        # The space keeps it apart from all names of the kernel.
         turn = nodes.Local(f"turn {next(self._numbers)}", Type.I32)
         self.forget(one.body)
         self.count_on(one.body, before, turn)
@@ -379,6 +404,7 @@ class _Walk:
         if not (isinstance(first, nodes.If) and len(leaving) == 1 and first.body == (leaving[0],) and not first.orelse):
             return None
         stays = _negate(first.condition)
+        # Floats round, so that the number of iterations is not the distance divided by the step.
         if stays is None or types.is_float(stays.left.type) or types.is_float(stays.right.type):
             return None
         assigned = {name for one in walk.statements(body) for name in walk.find_assigned(one)}
@@ -386,8 +412,10 @@ class _Walk:
             (stays.left, stays.operator, stays.right),
             (stays.right, _MIRRORED[stays.operator], stays.left),
         ):
+            # The number of iterations is computed from the bound as it is before the loop.
             is_fixed = not (walk.locals_in([bound]) & assigned or walk.arrays_in([bound]) & self.changed)
             step = _find_step(body, counter.name) if isinstance(counter, nodes.Local) and is_fixed else 0
+            # A counter that moves away from its bound never reaches it.
             if isinstance(counter, nodes.Local) and step * _SIGNS[word] > 0 and counter.name in before:
                 low, high = before[counter.name], self.resolve(bound, 0)
                 distance = (
@@ -407,12 +435,14 @@ class _Walk:
 
     def is_not_left(self, body: Sequence[nodes.Stmt], turns: Sequence[nodes.Expr]) -> Condition:
         """Return the condition that no earlier iteration left a loop, which holds where all its `turns` are 0."""
+        # In the first iteration, no earlier one can have left the loop.
         first = [nodes.Binary(Operator.EQ, turn, _ZERO, Type.U1) for turn in turns]
         enough = functools.reduce(lambda one, two: nodes.Binary(Operator.AND, one, two, Type.U1), first)
         return Condition(self.opaque(self.origin_of_breaks(body), Type.U1), True, enough=enough)
 
     def count_on(self, body: Sequence[nodes.Stmt], before: Mapping[str, nodes.Expr], turn: nodes.Expr) -> None:
         """Express locals to which each iteration of a loop adds a constant by the number of iterations before it."""
+        # A `continue` may skip the addition.
         if any(isinstance(inner, nodes.Continue) for inner in _own_statements(body)):
             return
         for name in [name for one in body for name in walk.find_assigned(one)]:
@@ -423,7 +453,7 @@ class _Walk:
                 self.values[name] = nodes.Binary(Operator.ADD, before[name], moved, kind)
 
     def origin_of_breaks(self, body: Sequence[nodes.Stmt]) -> Origin:
-        """Where the conditions come from under which a loop ends."""
+        """Return the origin of the conditions under which a loop ends early."""
         branches = [one for one in _own_statements(body) if isinstance(one, nodes.If) and _may_leave(one)]
         return self.origin([one.condition for one in branches])
 
@@ -437,13 +467,14 @@ class _Walk:
         around = self.origin([*bounds, *(one.condition for one in walk.statements(body) if isinstance(one, nodes.If))])
         for name, statements in defined.items():
             exprs = [expr for one in statements for expr in walk.expressions(one)]
+            # Draws and atomics depend on more than their operands.
             is_plain = all(isinstance(one, nodes.Assign | nodes.For) for one in statements)
             is_of_data = not is_plain or Origin.DATA in (around, self.origin(exprs))
             origin = Origin.DATA if is_of_data else Origin.UNKNOWN
             self.values[name] = self.opaque(origin, self.kernel.locals.get(name, Type.I32))
 
     def origin(self, exprs: Sequence[nodes.Expr]) -> Origin:
-        """Where something comes from that depends on expressions."""
+        """Return the origin of a number that depends on expressions."""
         names = walk.locals_in(exprs)
         origins = _origins([*exprs, *(self.values[name] for name in names if name in self.values)])
         return Origin.DATA if Origin.DATA in origins else Origin.UNKNOWN
@@ -463,6 +494,7 @@ class _Walk:
 
     def limit(self, expr: nodes.Expr) -> nodes.Expr:
         """Return the expression itself or, if it has too many nodes, an opaque local whose value is unknown."""
+        # Expressions in terms of earlier values may double in size with each line, as in `u = u * u`.
         most = MOST_PARTS_OF_FLOATS if types.is_float(expr.type) else MOST_PARTS
         is_small = sum(1 for _ in itertools.islice(walk.parts(expr), most + 1)) <= most
         return expr if is_small else self.opaque(self.origin([expr]), expr.type)
@@ -472,6 +504,7 @@ class _Walk:
         given = [one for one in walk.statements(self.kernel.body) if local.name in walk.find_assigned(one)]
         value = given[0].value if len(given) == 1 and isinstance(given[0], nodes.Assign) else None
         is_known = value is not None and local.name not in walk.locals_in([value]) and not walk.reads_memory(value)
+        # An argument of the local's name stands for a number that is unknown, but shared by all iterations.
         return self._resolve(value, 0) if is_known and value is not None else nodes.Argument(local.name, local.type)
 
     def _resolve(self, expr: nodes.Expr, line: int) -> nodes.Expr:
@@ -493,6 +526,8 @@ class _Walk:
                 if expr.array not in self.changed:
                     self.accesses.append(load)
                     return nodes.Load(expr.array, index, expr.entry, expr.type)
+                # What the iteration itself stored here is no access to others' elements. It is also the value that is
+                # loaded, unless something was stored to the array since, perhaps to this element under another index.
                 stored = [store for store in self.stores if load.is_stored_by(store)]
                 if not stored:
                     self.accesses.append(load)
@@ -532,7 +567,8 @@ def canonical_size(arrays: Mapping[str, nodes.Array], array: str, axis: int) -> 
 @functools.cache
 def _size_of_dim(text: str) -> nodes.Expr:
     """Return the size of a dim of a spec: of `n // 2`, in terms of `n`."""
-    array = "y" * (len(text) + 1)  # no name in the dim, which may itself be called `y`
+    # Longer than any name in the dim, which may itself be called `y`.
+    array = "y" * (len(text) + 1)
     dim = parse(f"-> {array}[{text}]").outputs[0].dims[0]
     return _size_of_tree(dim.tree if isinstance(dim, Arithmetic) else text)
 
@@ -544,7 +580,7 @@ def _size_of_tree(tree: Tree) -> nodes.Expr:
 
 
 def _find_dim_names(kernel: nodes.Kernel) -> frozenset[str]:
-    """Names of the spec in the sizes of a kernel's arrays: arguments of these names are sizes, too."""
+    """Return names of the spec in the sizes of a kernel's arrays: arguments of these names are sizes, too."""
     texts = {size for array in kernel.arrays.values() for size in array.sizes if isinstance(size, str)}
     sizes = (one for text in texts for one in walk.parts(_size_of_dim(text)))
     return frozenset(one.array for one in sizes if isinstance(one, nodes.Size))
@@ -595,7 +631,7 @@ def _negate(condition: nodes.Expr) -> nodes.Binary | None:
 
 
 def _own_statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
-    """Statements of a loop's body, without those of loops inside it."""
+    """Yield statements of a loop's body, without those of loops inside it."""
     for one in body:
         yield one
         if isinstance(one, nodes.If):

@@ -16,7 +16,7 @@ Edge = tuple[str, str]
 
 
 def sources(expr: nodes.Expr) -> Iterator[str]:
-    """What the derivative of an expression depends on."""
+    """Yield the locals, arrays and arguments that the derivative of an expression depends on."""
     for leaf in differentiated_leaves(expr):
         match leaf:
             case _ if not types.is_float(leaf.type):
@@ -30,14 +30,16 @@ def sources(expr: nodes.Expr) -> Iterator[str]:
 
 
 def differentiated_leaves(expr: nodes.Expr) -> Iterator[nodes.Expr]:
-    """Return what a float is computed from by operations that have derivatives: names, integers, rebuilt floats."""
+    """Yield what a float is computed from by operations that have derivatives: names, integers, rebuilt floats."""
     match expr:
         case nodes.Local() | nodes.Load() | nodes.Argument():
             yield expr
+        # A float that is rebuilt from bits: `passes/_bits.py` decides whether its derivative is 0 or refused.
         case nodes.Cast(value, keeps_bits=True) if not types.is_float(value.type):
             yield expr
         case _ if not types.is_float(expr.type):
             yield expr
+        # The condition has no derivative: it is a truth.
         case nodes.Select():
             yield from differentiated_leaves(expr.then)
             yield from differentiated_leaves(expr.otherwise)
@@ -51,7 +53,7 @@ def differentiated_leaves(expr: nodes.Expr) -> Iterator[nodes.Expr]:
 
 
 def edges_of(one: object) -> Iterator[Edge]:
-    """From what to what a statement's values go, as far as they have derivatives."""
+    """Yield the edges along which a statement's values go, as far as they have derivatives."""
     match one:
         case nodes.Assign():
             yield from ((source, one.name) for source in sources(one.value))
@@ -64,12 +66,13 @@ def edges_of(one: object) -> Iterator[Edge]:
                 for source in (*sources(carried.first), *sources(carried.next)):
                     yield source, carried.head
                     yield source, carried.last
+    # The old value that an atomic returns comes from its array.
     if isinstance(one, nodes.Atomic) and one.result is not None and types.is_float(one.value.type):
         yield f"@{one.array}", one.result
 
 
 def find_reachable(start: Iterable[str], edges: Iterable[Edge]) -> set[str]:
-    """Everything that edges lead to, and where they start."""
+    """Return what edges lead to from a start, the start included."""
     after: dict[str, list[str]] = {}
     for source, target in edges:
         after.setdefault(source, []).append(target)
@@ -100,32 +103,32 @@ class Activity:
         return local in self._active
 
     def add(self, local: str) -> None:
-        """A new local that stands for a part of an active expression."""
+        """Add a new local that stands for a part of an active expression."""
         self._active.add(local)
 
     def has_array(self, name: str) -> bool:
-        """Whether an array has a derivative."""
+        """Return True if an array has a derivative."""
         return f"@{name}" in self._active
 
     def has_argument(self, name: str) -> bool:
-        """Whether an argument has one."""
+        """Return True if an argument has a derivative."""
         return f"${name}" in self._active
 
     def depends(self, expr: nodes.Expr) -> bool:
-        """Whether an expression has one."""
+        """Return True if an expression has a derivative."""
         return not self._active.isdisjoint(sources(expr))
 
     def varies(self, expr: nodes.Expr) -> bool:
-        """Whether an expression's value varies, wherever it goes."""
+        """Return True if an expression's value varies, wherever it goes."""
         return not self._varied.isdisjoint(sources(expr))
 
     def is_useful(self, name: str) -> bool:
-        """Whether the derivative of a local, or of an array with an `@` before its name, is needed, if it has one."""
+        """Return True if the derivative of a local or an array (`@name`) is needed, provided that it has one."""
         return name in self._useful
 
 
 def find_varied(kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str] = ()) -> Activity:
-    """What varies in a kernel.
+    """Return the activity of a kernel in which some arrays and arguments have a derivative.
 
     Args:
         kernel: the kernel.
@@ -137,12 +140,13 @@ def find_varied(kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str]
     floating = {name for name, kind in kinds.items() if types.is_float(kind)}
     edges = [edge for one in walk.statements(kernel.body) for edge in edges_of(one) if edge[1] in floating]
     start = {f"@{name}" if name in kernel.arrays else f"${name}" for name in given}
+    # Whatever reaches memory may be an output. Along reversed edges, reachable means useful.
     stored = (name for name in floating if name.startswith("@"))
     return Activity(find_reachable(start, edges), useful=find_reachable(stored, [(end, begin) for begin, end in edges]))
 
 
 def along(turns: Sequence[int], edges: Sequence[Sequence[Edge]], start: set[str]) -> list[set[str]]:
-    """What edges lead to in each task, in the course of turns: from one to the next go arrays, not locals."""
+    """Return what edges reach in each task over turns; arrays carry values from one turn to the next, locals do not."""
     reached = [set[str]() for _ in edges]
     # A simulation has thousands of turns, and after a few of them nothing new is reached: most are answered from here.
     known: dict[tuple[int, frozenset[str]], frozenset[str]] = {}

@@ -61,6 +61,8 @@ def find_out_of_range(kernel: nodes.Kernel, arrays: Collection[str]) -> list[Out
 
 
 class _Search:
+    """Finds the accesses of a kernel that certainly leave one of some arrays."""
+
     def __init__(self, kernel: nodes.Kernel, arrays: Collection[str]) -> None:
         self.kernel = kernel
         self.arrays = arrays
@@ -74,6 +76,7 @@ class _Search:
 
     def find(self, loop: nodes.For) -> Iterator[OutOfRange]:
         for access in find_accesses(self.kernel, loop):
+            # Under any condition but bounds of loops, it may be that no iteration gets there.
             if access.array in self.arrays and all(one.is_bound for one in access.conditions):
                 ranges = self.ranges(access)
                 # If the outermost loop does not run, there is no access at all: what is said holds where it runs.
@@ -96,6 +99,8 @@ class _Search:
         """Return True if a loop certainly has an iteration, but for small arrays."""
         if least is None or greatest is None:
             return False
+        # A loop over an axis, or over a sum of sizes, runs unless arrays are small. Of any other number of iterations
+        # nothing is certain.
         trips = greatest.plus(_ONE).plus(least, -1)
         if not trips.terms:
             return trips.constant > 0
@@ -108,6 +113,8 @@ class _Search:
             if ends is None or size is None or ends.least is None or ends.greatest is None:
                 continue
             is_constant = ends.least == ends.greatest
+            # `-1 - least >= 0` says that the least index is negative, `greatest - size >= 0` that the greatest is too
+            # large.
             if _is_natural(ends.least.plus(_ONE).times(-1)):
                 yield OutOfRange(access, axis, ends.least, size, is_constant)
                 return
@@ -123,9 +130,11 @@ def _ends(index: AffineIndex, ranges: Mapping[Atom, _Ends]) -> _Ends | None:
         if not atom.is_private:
             least, greatest = (end.plus(AffineIndex({atom: factor})) for end in (least, greatest))
             continue
+        # A negative factor exchanges the ends.
         low, high = ranges.get(atom, _Ends(None, None))[:: 1 if factor > 0 else -1]
         if low is None or high is None or any(one.is_private for end in (low, high) for one in end.terms):
-            return None  # a range that moves with another loop: not all of its ends meet
+            # A range that moves with another loop: not all of its ends meet.
+            return None
         least, greatest = least.plus(low, factor), greatest.plus(high, factor)
     return _Ends(least, greatest)
 

@@ -57,7 +57,7 @@ class Conflict(NamedTuple):
 
     @property
     def is_of_neighbors(self) -> bool:
-        """Whether an iteration reads what another one changes under another index, `y[i - 1]` beside `y[i]`."""
+        """Whether an iteration reads what another one changes under another index: `y[i - 1]` beside `y[i]`."""
         return self.other.is_load and self.change.index != self.other.index
 
     @property
@@ -143,9 +143,11 @@ def find_conflicts_of_loop(
     """Yield the conflicts of one parallel loop; see `find_conflicts`."""
     promised: Collection[str] | None = None
     for array, accesses in _accesses_by_array(kernel, loop).items():
+        # Not memory that iterations share: the engines keep such a local in a register.
         if array in kernel.cells and _is_overwritten_first(kernel, loop, array):
             continue
         for conflict in _find_conflicts_of_array(loop, accesses):
+            # Promises are about data and arguments. They excuse what these decide, never a race that is certain.
             if conflict.verdict is not Verdict.CERTAIN and _are_told_apart(conflict, unique):
                 continue
             if conflict.verdict is not Verdict.CERTAIN:
@@ -181,6 +183,7 @@ def _find_conflicts_of_array(loop: nodes.For, accesses: Sequence[LoopAccess]) ->
     for first, second in sorted(itertools.islice(pairs, MOST_PAIRS), key=lambda pair: pair[0] is pair[1]):
         change, other = (first, second) if first.is_change else (second, first)
         known = conflicts.get(change.line)
+        # One certain conflict of a line is enough, and deciding takes long.
         is_settled = known is not None and known.verdict is Verdict.CERTAIN
         if is_settled or not _is_order_visible(first, second):
             continue
@@ -207,6 +210,7 @@ def _is_order_visible(first: LoopAccess, second: LoopAccess) -> bool:
     """Return True if the order of two accesses to one element matters, as far as their kinds tell."""
     if not (first.is_change or second.is_change) or first.entry != second.entry:
         return False
+    # Atomics of one operator commute, and so do additions and subtractions.
     operators = {one.of.operator if isinstance(one.of, nodes.Atomic) else "" for one in (first, second)}
     return "" in operators or not (len(operators) == 1 or operators <= _ADDITIONS)
 
@@ -222,14 +226,18 @@ def _decide(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verdict |
 def _decide_case(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verdict | None:
     if _are_own_slots(first, second):
         return None
+    # A proof for all sizes and arguments comes first; examples are tried where there is none.
     if _has_no_meeting(loop, first, second):
         return None
+    # Under sufficient conditions a certain race is certain, but the absence of one says nothing, unless they are the
+    # conditions themselves.
     if first.surest.is_exact and second.surest.is_exact:
         verdict = _try_examples(loop, first.surest, second.surest)
         if verdict is not None or (first.is_exact and second.is_exact):
             return verdict
     index_origins = first.index_origins | second.index_origins
     origins = index_origins or first.condition_origins | second.condition_origins
+    # A warning needs data that decide. An index that is only not understood is no reason for one.
     if Origin.UNKNOWN in index_origins or not origins & {Origin.DATA, Origin.COUNTER}:
         return None
     return Verdict.POSSIBLE if any(_may_meet(loop, first, second, numbers) for numbers in _EXAMPLES) else None
@@ -316,10 +324,13 @@ class _Pair:
         """Yield integer systems one of which has a solution if the two accesses conflict in different iterations."""
         common: list[Constraint] = []
         for one, two in zip(self.first.index, self.second.index, strict=True):
+            # An axis that is not affine is left out. The system then has more solutions, so a proof that it has none
+            # still holds.
             left, right = self.mine.form(one), self.theirs.form(two)
             if left is not None and right is not None:
                 common.append(Constraint(left.plus(right, -1), is_equation=True))
         leaves = _same_value(self.first, self.second)
+        # Stores of one value to one element do not conflict: for a conflict, some part of the value must differ.
         values = [()] if leaves is None else [(one,) for leaf in leaves for one in self.difference(leaf)]
         choices = itertools.product(
             self.mine.alternatives(self.first.conditions),
@@ -342,6 +353,7 @@ class _Pair:
 
         The forms leave out what is not affine.
         """
+        # No i32 has such a value.
         if not all(-LARGEST_NUMBER <= number < LARGEST_NUMBER for number in solution.values()):
             return False
         numbers = {variable: np.array([number]) for variable, number in solution.items()}
@@ -360,6 +372,8 @@ class _Pair:
         if sides[0] is None or sides[1] is None:
             return None
         elements: dict[tuple[int, ...], tuple[int, ...]] = {}
+        # Elements that more than one iteration of the first access uses: any iteration of the second one meets another
+        # one there.
         several: set[tuple[int, ...]] = set()
         for element, iteration in sides[0]:
             if elements.setdefault(element, iteration) != iteration:
@@ -430,6 +444,7 @@ def _is_overwritten_first(kernel: nodes.Kernel, loop: nodes.For, cell: str) -> b
 
     The engines then keep the value in a register of the iteration.
     """
+    # A value that is read after the loop is that of whichever iteration stored last.
     later = itertools.dropwhile(lambda one: one is not loop, kernel.body)
     if any(cell in walk.find_loaded([one]) for one in itertools.islice(later, 1, None)):
         return False

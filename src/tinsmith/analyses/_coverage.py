@@ -24,7 +24,7 @@ Part: TypeAlias = tuple[tuple[tuple[int, int], ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class PlacedStore:
-    """A store, the loops around it, and whether some of their iterations do without."""
+    """A store, the loops around it, and whether some of their iterations leave it out."""
 
     store: nodes.Store
     loops: tuple[nodes.For, ...]
@@ -34,7 +34,7 @@ class PlacedStore:
 def find_placed_stores(
     body: Sequence[nodes.Stmt], array: str, loops: tuple[nodes.For, ...] = (), *, is_conditional: bool = False
 ) -> Iterator[PlacedStore]:
-    """Stores to an array that run at most once in every iteration of the loops around."""
+    """Yield the stores to an array that run at most once in every iteration of the loops around."""
     for one in body:
         match one:
             case nodes.Store() if one.array == array:
@@ -43,6 +43,7 @@ def find_placed_stores(
                 is_left_out = is_conditional or _can_skip(one.body)
                 yield from find_placed_stores(one.body, array, (*loops, one), is_conditional=is_left_out)
             case nodes.If():
+                # A store counts as unconditional where both arms give the same element a value.
                 branches = [[*find_placed_stores(part, array, loops)] for part in walk.bodies(one)]
                 always = set.intersection(
                     *({_element(own) for own in part if _is_always(own, loops)} for part in branches)
@@ -61,7 +62,7 @@ def find_covered(
     known: Mapping[str, nodes.Expr],
     length: Length,
 ) -> set[Part] | None:
-    """The parts of an array that stores fill, if these are the whole of it.
+    """Return the parts of an array that stores fill if these are the whole of it; otherwise None.
 
     Args:
         stores: what runs in each iteration of the loops around it.
@@ -84,6 +85,7 @@ def find_covered(
         if layer is None:
             return None
         parts.add((layer, one.store.entry))
+    # Stores that cover different axes by numbers may overlap, and counting them proves nothing.
     axes = [{axis for axis, _ in layer} for layer, _ in parts]
     if not axes or any(one != axes[0] for one in axes):
         return None
@@ -92,7 +94,7 @@ def find_covered(
 
 
 def find_filled(kernel: nodes.Kernel, length: Length) -> frozenset[str]:
-    """Arrays of which a kernel gives every element a value, before it uses the one that was there.
+    """Return arrays of which a kernel gives every element a value before it uses the old one.
 
     Args:
         kernel: any kernel.
@@ -103,6 +105,7 @@ def find_filled(kernel: nodes.Kernel, length: Length) -> frozenset[str]:
     for task in kernel.body:
         touched = walk.find_touched([task])
         for memory in map(kernel.arrays.get, touched - seen):
+            # What an earlier task has touched may be needed as it was.
             if memory is not None and not memory.offset and _fills(task, memory, known, length):
                 filled.add(memory.name)
         seen |= touched
@@ -110,7 +113,7 @@ def find_filled(kernel: nodes.Kernel, length: Length) -> frozenset[str]:
 
 
 def _fills(task: nodes.Stmt, memory: nodes.Array, known: Mapping[str, nodes.Expr], length: Length) -> bool:
-    """Whether a loop stores to every element, and its iterations use only elements that they have stored to."""
+    """Return True if a loop stores to every element, and its iterations use only elements that they have stored to."""
     sizes = [length(nodes.Size(memory.name, axis)) for axis in range(memory.rank)]
     stores = [one for one in find_placed_stores([task], memory.name) if not one.is_conditional]
     if find_covered(stores, memory, sizes, known, length) is None:
@@ -119,6 +122,7 @@ def _fills(task: nodes.Stmt, memory: nodes.Array, known: Mapping[str, nodes.Expr
     if not count:
         return True
     loops = stores[0].loops
+    # In other loops, an iteration may use an element before the store of another one fills it.
     if not loops or any(one.loops != loops for one in stores):
         return False
 
@@ -129,13 +133,14 @@ def _fills(task: nodes.Stmt, memory: nodes.Array, known: Mapping[str, nodes.Expr
     filled = [element(one.store) for one in stores]
     kept = [one.store for one in stores]
     body = loops[-1].body
+    # Every use must stand after all stores, in the loop of the stores.
     last = max(place for place, one in enumerate(body) if any(store in kept for store in walk.stores([one])))
     later = _find_uses(body[last + 1 :], memory.name)
     return len(later) == count and all(element(one) in filled for one in later)
 
 
 def _find_uses(body: Sequence[nodes.Stmt], array: str) -> list[nodes.Load | nodes.Store | nodes.Atomic]:
-    """Accesses that need the value which an array has there."""
+    """Return the accesses that need the value which an array has there."""
     return [
         *(one for one in walk.loads(body) if one.array == array),
         *(one for one in walk.stores(body) if one.array == array and not isinstance(one, nodes.Store)),
@@ -147,15 +152,16 @@ def _element(one: PlacedStore) -> tuple[tuple[nodes.Expr, ...], tuple[int, ...]]
 
 
 def _is_always(one: PlacedStore, loops: tuple[nodes.For, ...]) -> bool:
-    """Whether a store runs whenever the statements do that these loops are around."""
+    """Return True if a store runs whenever the statements inside these loops do."""
     return one.loops == loops and not one.is_conditional
 
 
 def _can_skip(body: Sequence[nodes.Stmt]) -> bool:
-    """Whether a `break` or `continue` of the loop that has this body may leave out some of it."""
+    """Return True if a `break` or `continue` of the loop with this body may leave out some of it."""
     for one in body:
         if isinstance(one, nodes.Break | nodes.Continue):
             return True
+        # Jumps of a loop inside leave that loop, and nothing of this one.
         if isinstance(one, nodes.If) and any(map(_can_skip, walk.bodies(one))):
             return True
     return False
@@ -164,7 +170,7 @@ def _can_skip(body: Sequence[nodes.Stmt]) -> bool:
 def _find_layer(
     one: PlacedStore, sizes: Sequence[object], known: Mapping[str, nodes.Expr], length: Length
 ) -> tuple[tuple[int, int], ...] | None:
-    """The axes of known size along which a store stays, each with the place; None if it misses others' elements."""
+    """Return the axes of known size along which a store stays, each with the place; None if it misses elements."""
     ranges = {
         name: length(end)
         for loop in one.loops
@@ -179,19 +185,23 @@ def _find_layer(
             layer.append((axis, index.number))
         elif name is None or size is None or left.pop(name, None) != size:
             return None
+    # A loop that begins elsewhere than at 0 misses elements, and one that moves no axis may have no iteration at all.
     is_all = len(ranges) == sum(len(loop.names) for loop in one.loops)
     return tuple(layer) if is_all and not left else None
 
 
 def _variable(index: AffineIndex, ranges: Mapping[str, object], length: Length) -> str | None:
-    """The loop variable that an index goes through all of an axis with, upwards or downwards."""
+    """Return the loop variable with which an index goes through all of an axis, upwards or downwards."""
     variables = [(atom, count) for atom, count in index.terms.items() if isinstance(atom, str)]
     sizes = [(length(atom), count) for atom, count in index.terms.items() if not isinstance(atom, str)]
     match variables, sizes, index.constant:
+        # `i`.
         case [(name, 1)], [], 0:
             return name
+        # `n - 1 - i`, where `i` goes up to `n`.
         case [(name, -1)], [(size, 1)], -1 if size is not None and size == ranges.get(name):
             return name
+        # `7 - i`, where `i` goes up to 8.
         case [(name, -1)], [], last if ranges.get(name) == last + 1:
             return name
     return None

@@ -1,4 +1,4 @@
-"""Definitions and uses of locals: where each gets its values and is read, and what stands for it."""
+"""Definitions and uses of locals: where each gets its values and is read, and what it is computed from."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Path: TypeAlias = tuple[int, ...]
 
 
 def definitions(body: Sequence[nodes.Stmt]) -> Iterator[Definition]:
-    """Every place in statements at which a local gets a value."""
+    """Yield every definition in statements: each place at which a local gets a value."""
     for one in walk.statements(body):
         yield from ((name, one.value if isinstance(one, nodes.Assign) else None) for name in walk.find_assigned(one))
 
 
 def single_definitions(pairs: Iterable[Definition]) -> dict[str, nodes.Expr]:
-    """What locals are computed from that have one definition, which does not read the local itself."""
+    """Return the expressions of locals that have one definition, which does not read the local itself."""
     return {name: value for name, value in _single(pairs) if name not in walk.locals_in([value])}
 
 
 def whole_definitions(pairs: Iterable[Definition]) -> dict[str, nodes.Expr]:
-    """Those of integers, and not from memory: the same wherever they are named."""
+    """Return the single definitions of i32s that are not loads of elements, which may change."""
     whole = (one for one in _single(pairs) if one[1].type == Type.I32 and not isinstance(one[1], nodes.Load))
     return {name: value for name, value in whole if name not in walk.locals_in([value])}
 
@@ -36,12 +36,13 @@ def whole_definitions(pairs: Iterable[Definition]) -> dict[str, nodes.Expr]:
 def _single(pairs: Iterable[Definition]) -> Iterator[tuple[str, nodes.Expr]]:
     given: dict[str, nodes.Expr | None] = {}
     for name, value in pairs:
+        # None for a second definition, too: which one holds where depends on the path.
         given[name] = None if name in given else value
     return ((name, value) for name, value in given.items() if value is not None)
 
 
 def find_operands(names: Iterable[str], definitions: Mapping[str, nodes.Expr]) -> set[str]:
-    """Locals, and those that they are made of, as definitions tell."""
+    """Return locals together with all that they are computed from."""
     operands, waiting = set[str](), {*names}
     while waiting:
         name = waiting.pop()
@@ -52,7 +53,7 @@ def find_operands(names: Iterable[str], definitions: Mapping[str, nodes.Expr]) -
 
 
 class Expander:
-    """Puts what locals are computed from in their place: `expand(expr)` is in terms of locals without a definition.
+    """Replaces each local by its definition, recursively: the result contains no local that has one.
 
     Each definition is expanded once, and is one object wherever it is used. Expanded again at each use, the places of a
     kernel for volume rendering took four fifths of the time in which its adjoint is generated.
@@ -72,7 +73,7 @@ class Expander:
 
 
 class PartialExpander:
-    """Replaces locals by their definitions until only known ones are left: `expand(expr)`, None if one has none.
+    """Replaces locals by their definitions until only known ones are left; returns None if one has no definition.
 
     As with `Expander`, each definition is expanded once.
     """
@@ -98,7 +99,7 @@ class PartialExpander:
 
 
 def expand(expr: nodes.Expr, known: AbstractSet[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
-    """An expression in terms of locals that are known; None where that cannot be."""
+    """Return an expression in terms of known locals; None if that is not possible."""
     return PartialExpander(known, definitions)(expr)
 
 
@@ -118,6 +119,7 @@ class DefinitionsAndUses:
     def _collect(self, body: Sequence[nodes.Stmt], path: Path, numbers: Iterator[int]) -> None:
         for one in body:
             number = next(numbers)
+            # A loop's variables have values inside the loop only.
             inside = (*path, number) if isinstance(one, nodes.For | nodes.While) else path
             for name in walk.find_assigned(one):
                 self.given.setdefault(name, []).append((number, inside))
@@ -127,18 +129,20 @@ class DefinitionsAndUses:
                 self._collect(part, inside, numbers)
 
     def single(self, name: str) -> tuple[int, Path] | None:
-        """The definition of a local that has one."""
+        """Return the definition of a local that has exactly one."""
         return self.given[name][0] if len(self.given[name]) == 1 else None
 
     def is_fixed_from(self, number: int, name: str) -> bool:
-        """Whether a local gets no value at a statement of this number or later in the text."""
+        """Return True if a local gets no value at the statement of this number or later in the text."""
         return all(other < number for other, _ in self.given.get(name, ()))
 
     def is_copy(self, name: str, source: str) -> bool:
-        """Whether a local that is assigned another one has its value wherever it is read."""
+        """Return True if a local that is assigned another one has its value wherever it is read."""
         definition = self.single(name)
         if definition is None:
             return False
         number, path = definition
+        # It is read only inside the same loops, hence in the same iteration, and its source gets no value after the
+        # copy.
         is_inside = all(where[: len(path)] == path for where in self.read.get(name, ()))
         return is_inside and self.is_fixed_from(number, source)

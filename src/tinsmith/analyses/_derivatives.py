@@ -1,4 +1,4 @@
-"""Slopes: the one table of derivatives, for adjoint and tangent.
+"""Derivatives of operations: the one table, for adjoint and tangent.
 
 Where a function has a kink or its derivative is infinite the slopes are torch's, which the interpreter has too:
 `abs` has 0 at 0; a tie of `min` or `max` gives each side half, but a tie with a 0 that is written out gives 0, as
@@ -59,7 +59,7 @@ class Slope(NamedTuple):
 
 
 def slopes(operation: Operation, value: nodes.Expr) -> tuple[Slope, ...]:
-    """The derivatives of an operation by its floating operands; those that are 0 everywhere are left out.
+    """Return the derivatives of an operation by its floating operands; those that are 0 everywhere are left out.
 
     Args:
         operation: what was computed.
@@ -83,7 +83,7 @@ def slopes(operation: Operation, value: nodes.Expr) -> tuple[Slope, ...]:
 
 
 def is_flat(operator: Operator) -> bool:
-    """Whether an operation on floats has derivative 0 wherever it has one."""
+    """Return True if an operation on floats has derivative 0 wherever it has one."""
     return operator in _FLAT
 
 
@@ -95,8 +95,10 @@ def _is_variable(operand: nodes.Expr) -> bool:
 
 
 def _in_type_of(slope: Slope, kind: Type) -> Slope:
-    """A slope whose product is computed in the operation's type, and then as its operand's or its own."""
+    """Return a slope whose product is computed in the operation's type, and then cast to its operand's or its own."""
     product, target = slope.of, slope.operand.type
+    # The adjoint has the operand's type, the tangent that of the result. In between, the product is as exact as the
+    # operation.
     return slope._replace(
         of=lambda seed: cast(product(cast(seed, kind)), target), along=lambda seed: product(cast(seed, kind))
     )
@@ -104,6 +106,7 @@ def _in_type_of(slope: Slope, kind: Type) -> Slope:
 
 def _of_cast(operation: nodes.Cast) -> tuple[Slope, ...]:
     source, kind = operation.value.type, operation.type
+    # A cast to or from integers has steps, and the derivative 0.
     if not types.is_float(source) or not types.is_float(kind):
         return ()
     return (Slope(operation.value, lambda seed: cast(seed, source), along=lambda seed: cast(seed, kind)),)
@@ -113,7 +116,7 @@ def _of_cast(operation: nodes.Cast) -> tuple[Slope, ...]:
 
 
 class _One(NamedTuple):
-    """An operation on one: x, its result y."""
+    """An operation on one number: x, its result y."""
 
     x: nodes.Expr
     y: nodes.Expr
@@ -139,6 +142,8 @@ def _half_inverse(one: _One) -> Contribution:
 
 
 def _norm(one: _One) -> Contribution:
+    # The root of a sum of squares at 0: torch's convention for a norm, where the root itself would give infinity times
+    # 0.
     half, zero = _half_inverse(one), one.number(0)
     return lambda seed: either(is_not_zero(one.y), half(seed), zero)
 
@@ -187,7 +192,7 @@ def _of_unary(operation: nodes.Unary, value: nodes.Expr) -> tuple[Slope, ...]:
 
 
 class _Two(NamedTuple):
-    """An operation on two: a and b in its type, its result y; `left` and `right` as they stand."""
+    """An operation on two numbers: a and b in its type, its result y; `left` and `right` in their own types."""
 
     left: nodes.Expr
     right: nodes.Expr
@@ -200,7 +205,7 @@ class _Two(NamedTuple):
 
     @property
     def exponent(self) -> nodes.Expr:
-        """The right one as the exponent of a power: it stays whole where it is whole."""
+        """The right operand as the exponent of a power: an integer stays an integer."""
         return self.b if types.is_float(self.right.type) else self.right
 
 
@@ -220,6 +225,7 @@ def _product(two: _Two) -> list[Slope]:
 
 
 def _quotient(two: _Two) -> list[Slope]:
+    # A known divisor that is not 0 leaves the derivative finite.
     is_singular = not is_constant(two.b) or is_constant(two.b, 0)
     return [
         Slope(two.left, lambda seed: over(seed, two.b), is_singular),
@@ -228,18 +234,22 @@ def _quotient(two: _Two) -> list[Slope]:
 
 
 def _remainder(two: _Two) -> list[Slope]:
+    # `a % b` is `a - b * (a // b)`, and `a // b` is constant almost everywhere.
     whole = nodes.Binary(Operator.FLOOR_DIV, two.a, two.b, two.y.type)
+    # As of a quotient.
     is_singular = not is_constant(two.b) or is_constant(two.b, 0)
     return [Slope(two.left, _same), Slope(two.right, lambda seed: negate(times(seed, whole)), is_singular)]
 
 
 def _extreme(two: _Two, loses: Operator, loses_or_ties: Operator) -> list[Slope]:
-    """Of "max" (a side that is less has no part) or "min". Nothing reaches the side that lost,
-    not even times 0: `sqrt(max(x, 0))` has a derivative where x < 0. Where both are equal each has half; none if the
-    other is a 0 that is written out: a rectifier.
+    """Return the slopes of "max" (a side that is less gets nothing) or "min".
+
+    Nothing reaches the side that lost, not even times 0: `sqrt(max(x, 0))` has a derivative where x < 0. Where both are
+    equal, each gets half; nothing if the other is a 0 that is written out: a rectifier.
     """
 
     def share(one: nodes.Expr, other: nodes.Expr) -> Contribution:
+        # `max(x, 0.0)` is how a kernel writes torch's relu, whose derivative at 0 is 0.
         if is_constant(other, 0):
             is_off = compare(loses_or_ties, one, other)
             return lambda seed: either(is_off, two.number(0), seed)
@@ -257,6 +267,7 @@ def _atan2(two: _Two) -> list[Slope]:
     square, zero = plus(times(two.a, two.a), times(two.b, two.b)), two.number(0)
 
     def along(side: nodes.Expr) -> Contribution:
+        # At the origin the angle is undefined; torch's derivative there is 0, not 0 / 0.
         return lambda seed: either(is_not_zero(square), times(seed, over(side, square)), zero)
 
     return [Slope(two.left, along(two.b)), Slope(two.right, along(negate(two.a)))]
@@ -277,9 +288,11 @@ def _by_base(two: _Two) -> list[Slope]:
         if exponent == 0:
             return []
         factor = times(two.number(exponent), _known_power(two, exponent - 1))
+        # 1 and 2 have the derivatives 1 and 2 a. Those of other powers may be infinite at 0, or overflow.
         return [Slope(two.left, lambda seed: times(seed, factor), exponent not in (1, 2))]
     exponent, kind = two.exponent, two.exponent.type
     lower = nodes.Binary(Operator.POW, two.a, minus(exponent, constant(1, kind)), two.y.type)
+    # `a ** -1` is infinite at 0, and times the exponent 0 it would be NaN.
     is_zero = compare(Operator.EQ, exponent, constant(0, kind))
 
     def contribution(seed: nodes.Expr) -> nodes.Expr:
@@ -289,7 +302,7 @@ def _by_base(two: _Two) -> list[Slope]:
 
 
 def _known_power(two: _Two, exponent: float) -> nodes.Expr:
-    """The base to a power that is known: of the exponent's kind, whole or floating."""
+    """Return the base to a known power, which is a constant of the exponent's type."""
     match exponent:
         case 0:
             return two.number(1)
@@ -301,10 +314,11 @@ def _known_power(two: _Two, exponent: float) -> nodes.Expr:
 
 
 def _by_exponent(two: _Two) -> nodes.Expr:
-    """`y * log(a)`."""
+    """Return `y * log(a)`, the derivative of a power by its exponent."""
     if isinstance(two.left, nodes.Const) and _is_positive(two.left):
         return times(two.number(math.log(two.left.value)), two.y)
     zero = two.number(0)
+    # `0 ** b` is constant in b > 0, but `log(0)` is infinite, and times the value 0 it would be NaN.
     is_flat = nodes.Binary(Operator.AND, compare(Operator.EQ, two.a, zero), compare(Operator.GE, two.b, zero), Type.U1)
     return either(is_flat, zero, times(two.y, nodes.Unary(Operator.LOG, two.a, two.y.type)))
 

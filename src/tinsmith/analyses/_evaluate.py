@@ -1,4 +1,4 @@
-"""Numbers of expressions, each for many values of its variables at once."""
+"""Evaluation of expressions with numpy, for many values of their variables at once."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def _evaluate(expr: nodes.Expr, values: Callable[[nodes.Expr], Numbers | None]) 
     if len(known) < len(operands):
         return None
     is_defined = np.logical_and.reduce(np.broadcast_arrays(*(one.is_defined for one in known)))
+    # numpy warns where floats overflow or are undefined, which is expected of numbers that are only tried.
     with np.errstate(all="ignore"):
         return _compute(expr, [one.numbers for one in known], is_defined)
 
@@ -54,6 +55,7 @@ def _compute(expr: nodes.Expr, numbers: Sequence[Numbers], is_defined: np.ndarra
     dtype = _dtype(expr.type)
     match expr:
         case nodes.Cast(value):
+            # A conversion of NaN or infinity to an integer has no defined result.
             is_number = np.isfinite(numbers[0]) if types.is_float(value.type) else True
             return Result(np.where(is_number, numbers[0], 0).astype(dtype), is_defined & is_number)
         case nodes.Select():
@@ -62,9 +64,11 @@ def _compute(expr: nodes.Expr, numbers: Sequence[Numbers], is_defined: np.ndarra
             return Result(_UNARY[word](numbers[0].astype(dtype)).astype(dtype), is_defined)
         case nodes.Binary(Operator.FLOOR_DIV | Operator.MOD as word):
             is_whole = numbers[1] != 0
+            # Divided by 1 where the divisor is 0: the result is marked as undefined.
             divisor = np.where(is_whole, numbers[1], 1).astype(numbers[1].dtype)
             return Result(_BINARY[word](numbers[0], divisor).astype(dtype), is_defined & is_whole)
         case nodes.Binary(Operator.SHIFT_LEFT | Operator.SHIFT_RIGHT | Operator.SHIFT_RIGHT_UNSIGNED as word):
+            # By other numbers, a shift of an int64 is undefined.
             is_shift = (numbers[1] >= 0) & (numbers[1] < 64)
             return Result(_BINARY[word](numbers[0], np.where(is_shift, numbers[1], 0)), is_defined & is_shift)
         case nodes.Binary(Operator.ADD | Operator.SUB | Operator.MUL | Operator.DIV as word) if types.is_float(

@@ -92,6 +92,7 @@ class IterationForms:
             case nodes.Unary(Operator.NEG, value):
                 inner = self.form(value)
                 return None if inner is None else inner.times(-1)
+            # `i & 7` is `i % 8`, of negative numbers too: they are in two's complement.
             case nodes.Binary(Operator.BIT_AND, left, nodes.Const(int() as mask)) if (
                 mask > 0 and mask & (mask + 1) == 0
             ):
@@ -117,9 +118,11 @@ class IterationForms:
             return combined
         if word in ("//", "%") and two.number is not None and two.number > 0:
             return self._quotient(one, two.number, left) if word == "//" else self._remainder(left, two.number)
+        # The result is an atom: a maximum is at least as large as each side. That it equals one of them is not said.
         if word in ("min", "max"):
             sign = 1 if word == "max" else -1
             self.facts += [Constraint(whole.plus(side, -1).times(sign)) for side in (one, two)]
+        # A truth that is counted with is 0 or 1.
         if word in _COMPARISONS:
             self.facts += [Constraint(whole), Constraint(whole.times(-1).plus(AffineIndex(constant=1)))]
         return whole
@@ -132,6 +135,7 @@ class IterationForms:
         quotient = AffineIndex(
             {self.atom(nodes.Binary(Operator.FLOOR_DIV, left, nodes.Const(divisor, Type.I32), Type.I32)): 1}
         )
+        # What a division rounded down means: `0 <= form - divisor * quotient < divisor`.
         rest = form.plus(quotient, -divisor)
         self.facts.append(Constraint(rest))
         self.facts.append(Constraint(rest.times(-1).plus(AffineIndex(constant=divisor - 1))))
@@ -172,6 +176,7 @@ class IterationForms:
             both = [(*case, *added) for case in cases for added in more]
             if len(more) > 1:
                 both = [case for case in both if not has_no_solution([*case, *self.facts])]
+            # Without a condition there are more solutions: what is proven without it holds with it.
             if len(both) <= MOST_ALTERNATIVES:
                 cases = both
         return cases
@@ -187,6 +192,7 @@ class IterationForms:
                 return self._cases(value, holds=holds)
             case nodes.Binary(Operator.AND | Operator.OR as word, left, right):
                 one, two = self._cases(left, holds=holds), self._cases(right, holds=holds)
+                # De Morgan: where `a or b` does not hold, neither does.
                 return _both(one, two) if (word == "and") == holds else _either(one, two)
             case nodes.Binary(word, nodes.Select() as chosen, right) if word in operators.OPPOSITE:
                 return self._choose(chosen, lambda one: replace(expr, left=one), holds=holds)
@@ -219,12 +225,14 @@ class IterationForms:
 def _both(one: _Cases | None, two: _Cases | None) -> _Cases | None:
     """Return the cases of two conditions that both hold."""
     if one is None or two is None:
+        # An unknown condition is left out.
         return two if one is None else one
     return [(*first, *second) for first in one for second in two]
 
 
 def _either(one: _Cases | None, two: _Cases | None) -> _Cases | None:
     """Return the cases of two conditions of which one holds."""
+    # Where the unknown one holds, nothing is known of the other.
     return None if one is None or two is None else [*one, *two]
 
 

@@ -16,7 +16,7 @@ Access = nodes.Load | nodes.Store | nodes.Atomic
 
 
 def affine(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> AffineIndex:
-    """An index as a sum.
+    """Return an index as a sum of atoms.
 
     Args:
         expr: the index.
@@ -37,19 +37,19 @@ def affine(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> AffineInd
 
 
 def is_invariant(atom: Atom, still: Collection[str] = ()) -> bool:
-    """Whether an atom has one value in all iterations in which some loop variables have."""
+    """Return True if an atom has one value in all iterations in which some loop variables (`still`) have one."""
     return atom in still if isinstance(atom, str) else isinstance(atom, nodes.Size | nodes.Argument)
 
 
 def concurrent_loop(task: nodes.Stmt) -> nodes.For | None:
-    """A statement of the top level, if it is a loop whose iterations may run at once: not where there is only one."""
+    """Return a statement of the top level if it is a loop whose iterations may run at once; otherwise None."""
     if not isinstance(task, nodes.For) or not task.is_parallel:
         return None
     return task if moving_variables(task.names, task.bounds) else None
 
 
 def find_owned(loop: nodes.For | nodes.Loop, arrays: Collection[str] | None = None) -> frozenset[str]:
-    """Arrays of which no two iterations of a loop touch one element; of these `arrays`, if there are any."""
+    """Return arrays of which no two iterations of a loop touch one element; of `arrays`, if given."""
     accesses: Iterable[Access] = (*walk.loads(loop.body), *walk.stores(loop.body))
     if arrays is not None:
         accesses = [one for one in accesses if one.array in arrays]
@@ -57,8 +57,9 @@ def find_owned(loop: nodes.For | nodes.Loop, arrays: Collection[str] | None = No
 
 
 def shared_atomics(loop: nodes.For) -> Iterator[nodes.Atomic]:
-    """Atomics in a parallel loop on elements that several iterations change."""
+    """Yield the atomics of a parallel loop on elements that several iterations change."""
     atomics = [one for one in walk.stores(loop.body) if isinstance(one, nodes.Atomic)]
+    # Ownership is asked of all accesses of a loop, which takes long where there is no atomic to ask for.
     own = find_owned(loop) if atomics else frozenset[str]()
     return (one for one in atomics if one.array not in own)
 
@@ -66,7 +67,7 @@ def shared_atomics(loop: nodes.For) -> Iterator[nodes.Atomic]:
 def find_owned_by(
     names: Sequence[str], bounds: Bounds, accesses: Iterable[Access], known: Mapping[str, nodes.Expr]
 ) -> frozenset[str]:
-    """The same for a loop's names and bounds, and accesses to arrays in it, with the locals' `whole_definitions`."""
+    """Return the owned arrays (`find_owned`) of a loop's names and bounds, given the accesses in its body."""
     indices_by_array: dict[str, list[tuple[nodes.Expr, ...]]] = {}
     for one in accesses:
         indices_by_array.setdefault(one.array, []).append(one.index)
@@ -80,7 +81,7 @@ def find_owned_by(
 
 
 def moving_variables(names: Sequence[str], bounds: Bounds) -> list[str]:
-    """A loop's names that have more than one value, as far as is known."""
+    """Return a loop's names that may have more than one value."""
     return [name for name, pair in zip(names, bounds, strict=True) if not _has_one_value(*pair)]
 
 

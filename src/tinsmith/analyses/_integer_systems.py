@@ -41,7 +41,7 @@ class _TooLarge(Exception):
 
 @dataclass(frozen=True)
 class _Elimination:
-    """A variable that was eliminated: by an equation, as `definition` (times `factor`), or from `rows`."""
+    """A variable that was eliminated: by an equation, as `definition`, or from `rows`."""
 
     variable: Variable
     rows: tuple[AffineIndex, ...] = ()
@@ -66,11 +66,13 @@ def find_solution(constraints: Iterable[Constraint]) -> dict[Variable, int] | No
         eliminated = _eliminate(constraints)
     except (_Unsolvable, _TooLarge):
         return None
+    # One count for the whole search, which goes back through all variables.
     tries = iter(range(MOST_TRIES))
     solution = _back_substitute(eliminated[::-1], {}, tries)
     if solution is None:
         return None
     values = {one: solution.get(one, 0) for constraint in constraints for one in constraint.form.terms}
+    # Equations without a unit coefficient were relaxed, so the values are checked against all constraints.
     holds = all(_satisfies(one, values) for one in constraints)
     return values if holds else None
 
@@ -97,6 +99,7 @@ def _eliminate(constraints: Iterable[Constraint]) -> list[_Elimination]:
             # Relaxed: both inequalities. That its constant is a multiple of the common divisor was checked.
             rows += [equation, equation.times(-1)]
             continue
+        # With a coefficient of 1 or -1, the variable is a whole number for any values of the others.
         definition = equation.plus(AffineIndex({unit: equation.terms[unit]}), -1).times(-equation.terms[unit])
         eliminated.append(_Elimination(unit, definition=definition))
         equations = [_substitute(one, unit, definition) for one in equations]
@@ -112,6 +115,7 @@ def _eliminate_inequalities(rows: list[AffineIndex], eliminated: list[_Eliminati
         for row in rows:
             for variable, factor in row.terms.items():
                 counts.setdefault(variable, [0, 0])[factor > 0] += 1
+        # The variable that adds the fewest inequalities: each of its lower bounds is combined with each upper one.
         variable = min(counts, key=lambda one: counts[one][0] * counts[one][1])
         lower = [row for row in rows if row.terms.get(variable, 0) > 0]
         upper = [row for row in rows if row.terms.get(variable, 0) < 0]
@@ -147,11 +151,13 @@ def _tighten(rows: Iterable[AffineIndex]) -> list[AffineIndex]:
         divisor = math.gcd(*row.terms.values())
         if divisor > 1:
             terms = {one: count // divisor for one, count in row.terms.items()}
+            # Rounded down, which is inwards: `2 x - 1 >= 0` becomes `x - 1 >= 0`.
             row = AffineIndex(terms, row.constant // divisor)
         key = frozenset(row.terms.items())
         if key not in strictest or strictest[key].constant > row.constant:
             strictest[key] = row
     for key, row in strictest.items():
+        # A lower bound above the upper bound of the same sum.
         opposite = strictest.get(frozenset((one, -count) for one, count in key))
         if opposite is not None and opposite.constant + row.constant < 0:
             raise _Unsolvable
@@ -182,7 +188,7 @@ def _back_substitute(
 
 
 def _candidates(one: _Elimination, values: Mapping[Variable, int]) -> Iterator[int]:
-    """Values of a variable that its constraints allow, given those that were eliminated after it."""
+    """Yield the values of a variable that its constraints allow, given those that were eliminated after it."""
     if one.definition is not None:
         yield one.definition.constant + sum(count * values.get(atom, 0) for atom, count in one.definition.terms.items())
         return
@@ -193,6 +199,7 @@ def _candidates(one: _Elimination, values: Mapping[Variable, int]) -> Iterator[i
             count * values.get(atom, 0) for atom, count in row.terms.items() if atom != one.variable
         )
         if factor > 0:
+            # `-(rest // factor)` is `-rest / factor` rounded up.
             low = max(low, -(rest // factor))
         else:
             high = min(high, rest // -factor)

@@ -11,7 +11,7 @@ Live = set[str]
 
 
 class Liveness:
-    """One way backwards through statements. A pass says what it does on the way by overriding `plain` and `compound`.
+    """A walk backwards through statements. A pass says what it does on the way by overriding `plain` and `compound`.
 
     One set of live locals is changed from statement to statement. Inside a branch or a loop it has only those locals
     that the statement mentions, so that the time is linear in the number of statements, however many locals are live.
@@ -30,7 +30,7 @@ class Liveness:
         self._at_ends: dict[int, Live] = {}
 
     def block(self, body: nodes.Block, after: AbstractSet[str], *, is_last: bool = False) -> tuple[nodes.Block, Live]:
-        """What a pass leaves of statements, and the locals that are live before them.
+        """Return what a pass leaves of statements, and the locals that are live before them.
 
         Args:
             body: the statements.
@@ -44,6 +44,7 @@ class Liveness:
                 # Most statements are assignments.
                 left = self.plain(one, live)
             else:
+                # A statement is also the last one if nothing behind it was kept.
                 left = self.statement(one, live, is_last and not kept)
             if left is not None:
                 kept.append(left)
@@ -84,6 +85,7 @@ class Liveness:
         orelse, otherwise = self.block(one.orelse, inner, is_last=is_last)
         left = self.compound(one, (body, orelse), live)
         if left is not None:
+            # Inside, only `inner` was known: the rest of `live` passes by unchanged.
             live -= inner
             live.update(before, otherwise, self.reads(one))
         return left
@@ -99,6 +101,7 @@ class Liveness:
         body, before = self.loop(one.body, inner, inner, carry)
         left = self.compound(one, (body,), live)
         if left is not None:
+            # The loop may have no iteration, so that what is live after it stays live before it.
             live.update(before.difference(one.names), self.reads(one))
         return left
 
@@ -122,7 +125,7 @@ class Liveness:
         at_end: AbstractSet[str],
         carry: Callable[[nodes.Block, Live], Live] = lambda body, before: before,
     ) -> tuple[nodes.Block, Live]:
-        """A loop's body: what one iteration reads, the one before it must leave.
+        """Return what is left of a loop's body, and what is live before it: live-ins are live at an iteration's end.
 
         Args:
             body: the statements.
@@ -152,7 +155,7 @@ class Liveness:
         return live & walk.mentioned_in(one)
 
     def reads(self, one: nodes.Stmt) -> AbstractSet[str]:
-        """Of the tracked locals, those that a statement reads itself."""
+        """Return those of the tracked locals that a statement reads itself."""
         names = walk.locals_read(one)
         return names if self.tracked is None else names & self.tracked
 
@@ -176,7 +179,7 @@ def _replace(live: Live, others: AbstractSet[str]) -> None:
 
 
 class _PrivateLoops(Liveness):
-    """Collects the numbers of loops, as `find_private_loops` gives them."""
+    """Finds out for each innermost loop without jumps whether its locals are private to an iteration."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -186,13 +189,16 @@ class _PrivateLoops(Liveness):
         inner = (nodes.For, nodes.While, nodes.Break, nodes.Continue)
         if isinstance(one, nodes.For) and not any(isinstance(part, inner) for part in walk.statements(one.body)):
             given = walk.find_defined([one])
+            # What the body reads before it gives it a value, of this loop alone: values from before the loop or from
+            # the iteration before.
             exposed = Liveness().block(one.body, set())[1].difference(one.names)
-            self.is_private[one.number] = given.isdisjoint(live | exposed)  # the last visit knows all that is live
+            # The last visit of a loop knows all that is live.
+            self.is_private[one.number] = given.isdisjoint(live | exposed)
         return one
 
 
 def find_private_loops(body: nodes.Block) -> frozenset[int]:
-    """Numbers of innermost loops without jumps whose locals neither another iteration nor a later statement reads.
+    """Return the numbers of innermost loops without jumps whose locals no later statement or iteration reads.
 
     Each statement has a number of its own (`walk.number_statements`).
     """

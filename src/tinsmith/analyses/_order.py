@@ -10,7 +10,7 @@ _ROUNDED = ("add", "sub", "mul")
 
 
 def find_ordered_atomic(kernel: nodes.Kernel) -> nodes.Atomic | None:
-    """The first atomic by which two runs may differ: it rounds what iterations share, or returns a value."""
+    """Return the first atomic by which two runs may differ: it rounds a shared sum or product, or returns a value."""
     for loop in filter(None, map(concurrent_loop, kernel.body)):
         for one in shared_atomics(loop):
             if one.result is not None or (one.operator in _ROUNDED and types.is_float(one.value.type)):

@@ -1,4 +1,4 @@
-"""Ranges of values: the least and largest value of a number, as far as the text tells (interval analysis).
+"""Ranges of values: the least and largest value of a number, as far as the text bounds it (interval analysis).
 
 Only what the text bounds has a range: constants, clamps, functions with a bounded image, comparisons that a branch has
 asked. Whatever comes from memory or from an iteration before may be anything.
@@ -20,11 +20,11 @@ class Range(NamedTuple):
     high: float = math.inf
 
     def intersect(self, other: Range) -> Range:
-        """What lies in both."""
+        """Return the range of what lies in both."""
         return Range(max(self.low, other.low), min(self.high, other.high))
 
     def join(self, other: Range) -> Range:
-        """The least range that holds both."""
+        """Return the least range that contains both."""
         return Range(min(self.low, other.low), max(self.high, other.high))
 
 
@@ -58,23 +58,24 @@ class Ranges:
         self._known: dict[str, Range] = {}
 
     def assuming(self, condition: nodes.Expr, *, holds: bool) -> Ranges:
-        """The same where a condition holds, or does not."""
+        """Return the ranges where a condition holds, or where it does not."""
         assumed = dict(self._assumed)
         for local, bound in self._bounds(condition, holds):
             assumed[local] = assumed.get(local, EVERYTHING).intersect(bound)
         return Ranges(self._definitions, assumed)
 
     def get_assumed(self, local: str) -> Range:
-        """What is known of a local besides what it is given."""
+        """Return the assumed range of a local, without what its definitions say."""
         return self._assumed.get(local, EVERYTHING)
 
     def _bounds(self, condition: nodes.Expr, holds: bool) -> list[tuple[str, Range]]:
-        """What a condition says of single locals."""
+        """Return the bounds of single locals that follow from a condition."""
         match condition:
             case nodes.Local(name) if len(self._definitions.get(name, ())) == 1:
                 return self._bounds(self._definitions[name][0], holds)
             case nodes.Unary(Operator.NOT, value):
                 return self._bounds(value, not holds)
+            # `not (a and b)` and `a or b` bound neither side.
             case nodes.Binary(Operator.AND | Operator.OR as word, left, right) if holds == (word == "and"):
                 return [*self._bounds(left, holds), *self._bounds(right, holds)]
             case nodes.Binary(operator, left, right) if operator in _ORDER:
@@ -89,10 +90,11 @@ class Ranges:
 
     @staticmethod
     def _side(operator: Operator, other: Range) -> Range:
+        # Ranges are closed: `x < 1` gives the range up to 1, which contains more numbers but no fewer.
         return Range(high=other.high) if operator in ("<", "<=") else Range(low=other.low)
 
     def of(self, expr: nodes.Expr) -> Range:
-        """The range of an expression."""
+        """Return the range of an expression."""
         match expr:
             case nodes.Const(value):
                 return Range(float(value), float(value)) if math.isfinite(value) else EVERYTHING
@@ -104,6 +106,7 @@ class Ranges:
                 return self.of(then).join(self.of(otherwise))
             case nodes.Cast(value, kind) if not expr.keeps_bits:
                 image = self.of(value)
+                # Rounding to an integer moves a number by less than 1.
                 return image if types.is_float(kind) else Range(image.low - 1, image.high + 1)
             case nodes.Unary(Operator.NEG, value):
                 low, high = self.of(value)
@@ -111,13 +114,15 @@ class Ranges:
             case nodes.Unary(operator):
                 return _IMAGES.get(operator, EVERYTHING)
             case nodes.Binary(operator, left, right) if operator in _RULES:
+                # A result that may wrap around may be anything.
                 image = _RULES[operator](self.of(left), self.of(right))
                 return image if types.is_float(expr.type) or _fits(image, expr.type) else EVERYTHING
         return EVERYTHING
 
     def _of_local(self, name: str) -> Range:
         if name not in self._known:
-            self._known[name] = EVERYTHING  # while it is computed: a local that is made of itself
+            # Until it is computed: a local that is made of itself may be anything.
+            self._known[name] = EVERYTHING
             ranges = [self.of(one) for one in self._definitions.get(name, ())]
             whole = EVERYTHING
             if ranges:
@@ -129,12 +134,13 @@ class Ranges:
 
 
 def _fits(values: Range, kind: Type) -> bool:
-    """Whether whole numbers of a range do not wrap around."""
+    """Return True if integers of a range do not wrap around."""
     least, most = (0.0, 2.0**31) if kind.startswith("u") else (-(2.0**31), 2.0**31)
     return least <= values.low and values.high < most
 
 
 def _product(one: Range, other: Range) -> Range:
+    # 0 times an end that is infinite: the numbers themselves are finite, and their product with 0 is 0.
     ends = [0.0 if 0.0 in (a, b) else a * b for a in one for b in other]
     return Range(min(ends), max(ends))
 

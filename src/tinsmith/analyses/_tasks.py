@@ -8,7 +8,7 @@ from ..ir import nodes
 
 
 def tasks_of(body: Sequence[nodes.Stmt]) -> tuple[nodes.Block, ...]:
-    """The statements of a kernel's top level, task by task."""
+    """Return the statements of a kernel's top level, task by task."""
     tasks: list[nodes.Block] = []
     between: list[nodes.Stmt] = []
     for one in body:

@@ -1,4 +1,4 @@
-"""Accesses as a person writes them: `y[i - 1]`, in the names of the source."""
+"""Accesses as people write them: `y[i - 1]`, in the names of the source."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from ._types import Type
 
 
 def constant(value: float, kind: Type) -> nodes.Const:
-    """A known number of a type.
+    """Return a known number of a type.
 
     Example:
         >>> constant(1, "f32")
@@ -29,17 +29,17 @@ TRUE, FALSE = nodes.Const(True, Type.U1), nodes.Const(False, Type.U1)
 
 
 def number(value: int) -> nodes.Const:
-    """A whole number that is known."""
+    """Return a known i32."""
     return constant(value, Type.I32)
 
 
 def integer(operator: Operator, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
-    """An operation on two whole numbers."""
+    """Return an operation on two i32s."""
     return nodes.Binary(operator, left, right, Type.I32)
 
 
 def both(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
-    """The conjunction of two truths."""
+    """Return `one and other` for two truths, simplified if one of them is known."""
     if FALSE in (one, other):
         return FALSE
     if TRUE in (one, other):
@@ -48,7 +48,7 @@ def both(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
 
 
 def or_else(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
-    """The disjunction of two truths."""
+    """Return `one or other` for two truths, simplified if one of them is known."""
     if TRUE in (one, other):
         return TRUE
     if FALSE in (one, other):
@@ -57,30 +57,35 @@ def or_else(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
 
 
 def opposite(truth: nodes.Expr) -> nodes.Expr:
-    """`not truth`."""
+    """Return `not truth`; of a negation, what it negates."""
     is_opposite = isinstance(truth, nodes.Unary) and truth.operator == Operator.NOT
     return truth.value if isinstance(truth, nodes.Unary) and is_opposite else nodes.Unary(Operator.NOT, truth, Type.U1)
 
 
 def is_constant(expr: nodes.Expr, value: float | None = None) -> bool:
-    """Whether an expression is a constant, and equal to `value` where that is given."""
+    """Return True if an expression is a constant and, if `value` is given, equal to it."""
     return isinstance(expr, nodes.Const) and (value is None or expr.value == value)
 
 
 def cast(expr: nodes.Expr, kind: Type) -> nodes.Expr:
-    """An expression as another type; itself where it has that type."""
+    """Return an expression converted to a type; itself if it has that type."""
     if expr.type == kind:
         return expr
+    # Up to 2048, all integers are exact in every float type; f16, the narrowest, has a significand of 11 bits. Other
+    # numbers are converted by the engine, which rounds as it does.
     if isinstance(expr, nodes.Const) and types.is_float(kind) and expr.value in range(-2048, 2049):
         return constant(expr.value, kind)
     return nodes.Cast(expr, kind)
 
 
 def negate(expr: nodes.Expr) -> nodes.Expr:
-    """`-expr`."""
+    """Return `-expr`."""
     match expr:
         case nodes.Const(value, kind):
+            # A known 0 says that there is nothing. It stays the constant 0 and never becomes -0.0, which would be
+            # printed.
             return constant(-value, kind) if value else expr
+        # A negation that also converts stays: without it, the result would have another type.
         case nodes.Unary(Operator.NEG, value, kind) if value.type == kind:
             return value
         case nodes.Binary(Operator.MUL | Operator.DIV as operator, nodes.Const(value, kind), right, whole) if (
@@ -91,20 +96,21 @@ def negate(expr: nodes.Expr) -> nodes.Expr:
 
 
 def plus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
-    """`left + right`."""
+    """Return `left + right`."""
     if is_constant(left, 0):
         return right
     if is_constant(right, 0):
         return left
     if left == right:
         return times(constant(2, left.type), left)
+    # People write `a - b`, not `a + -b`.
     if isinstance(right, nodes.Unary) and right.operator == Operator.NEG and right.value.type == right.type:
         return nodes.Binary(Operator.SUB, left, right.value, left.type)
     return nodes.Binary(Operator.ADD, left, right, left.type)
 
 
 def minus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
-    """`left - right`."""
+    """Return `left - right`."""
     if is_constant(left, 0):
         return negate(right)
     if is_constant(right, 0):
@@ -113,7 +119,7 @@ def minus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
 
 
 def shift_by(expr: nodes.Expr, distance: int) -> nodes.Expr:
-    """An index so far from another one; a known number is one again."""
+    """Return an index plus a known number; a number if the index is one."""
     if isinstance(expr, nodes.Const):
         return constant(expr.value + distance, expr.type)
     by = constant(abs(distance), expr.type)
@@ -121,7 +127,7 @@ def shift_by(expr: nodes.Expr, distance: int) -> nodes.Expr:
 
 
 def times(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
-    """`left * right`, a known number first."""
+    """Return `left * right`, with a known number on the left."""
     if is_constant(right) and not is_constant(left):
         left, right = right, left
     if isinstance(left, nodes.Const):
@@ -138,7 +144,7 @@ def times(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
 
 
 def over(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
-    """`left / right`."""
+    """Return `left / right`."""
     if is_constant(left, 0) or is_constant(right, 1):
         return left
     if is_constant(right, -1):
@@ -147,22 +153,24 @@ def over(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
 
 
 def either(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
-    """One of two, by a condition; no choice where they are the same."""
+    """Return a selection of one of two values by a condition; the value itself if both are the same."""
     return then if then == otherwise else nodes.Select(condition, then, otherwise, then.type)
 
 
 def compare(operator: Operator, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
-    """A comparison: "==", "<"..."""
+    """Return a comparison of two numbers."""
     return nodes.Binary(operator, left, right, Type.U1)
 
 
 def is_not_zero(number: nodes.Expr) -> nodes.Expr:
-    """Whether a number is not 0, as NaN is not either: for engines NaN is neither equal to a number nor unequal."""
+    """Return the truth that a number is not 0; it holds for NaN."""
+    # Not `number != 0`, which both engines hold false for NaN: a guard that asked so turned a NaN cotangent into
+    # gradients of 0 (tests/bridge/test_nan_cotangents.py).
     return opposite(compare(Operator.EQ, number, constant(0, number.type)))
 
 
 def straight_through(value: nodes.Expr, source: nodes.Expr) -> nodes.Expr:
-    """The value of one expression with the derivative of another."""
+    """Return an expression with the value of one and the derivative of another."""
     return nodes.Binary(Operator.STRAIGHT_THROUGH, value, source, value.type)
 
 
@@ -171,7 +179,7 @@ BLOCK_SIZE = 128
 
 
 def iteration_number(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
-    """The number of an iteration of a parallel loop, counted from 0, the last name fastest.
+    """Return the number of an iteration of a parallel loop, counted from 0, the last name fastest.
 
     Example:
         >>> iteration_number(["i"], [(nodes.Const(0, "i32"), nodes.Size("x", 0))])

@@ -1,5 +1,10 @@
 """Cells: locals of the top level that a parallel loop changes become memory of the kernel's own.
 
+    s = 0.0                              s[] = 0.0
+    for i in range(x.shape[0]):    ->    for i in range(x.shape[0]):
+        s = max(s, x[i])                     s[] = max(s[], x[i])
+    y[0] = s                             y[0] = s[]
+
 The engines do the same: `s += x[i]` is an atomic addition where `s` is a local from outside the parallel loop, and
 an ordinary one where it is not.
 """
@@ -15,7 +20,7 @@ from ._types import Type
 
 
 def with_cells(kernel: nodes.Kernel, names: frozenset[str]) -> nodes.Kernel:
-    """A kernel whose locals of these names are cells. Atomics on them name them as their array already."""
+    """Return a kernel whose locals of these names are cells. Atomics on them already have them as their array."""
     if not names:
         return kernel
     cells = tuple(name for name in kernel.locals if name in names)
@@ -28,7 +33,7 @@ def with_cells(kernel: nodes.Kernel, names: frozenset[str]) -> nodes.Kernel:
 
 @dataclass
 class _Writing:
-    """Writes statements with cells.
+    """Rewrites statements so that some locals are cells.
 
     Attributes:
         names: the cells.
@@ -50,6 +55,7 @@ class _Writing:
         match one:
             case nodes.Assign() if one.name in self.names:
                 yield nodes.Store(one.name, (), (), one.value, one.line)
+            # A draw and an atomic give their values to locals alone, so the value is stored in a second step.
             case nodes.Draw() if one.name in self.names:
                 local = self.local(one.name)
                 yield replace(one, name=local.name)
@@ -62,7 +68,7 @@ class _Writing:
                 yield walk.with_bodies(one, self.block)
 
     def local(self, cell: str) -> nodes.Local:
-        """A local that holds a value until it is stored to a cell."""
+        """Return a new local that holds a value until it is stored to a cell."""
         name, number = f"{cell}_now", 1
         while name in self.taken:
             number += 1

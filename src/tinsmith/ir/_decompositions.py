@@ -1,4 +1,4 @@
-"""Decompositions of square matrices: the engines' functions that give several matrices at once.
+"""Decompositions of square matrices: the engines' functions that return several matrices at once.
 
 Their values are the engine's own: order, signs and determinants are as it has them. They are kept whole, because what
 the engines do inside (an instruction of the compiler's, iterations that stop at a threshold) has no derivative where
@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """One matrix or vector that a decomposition gives.
+    """One matrix or vector of a decomposition.
 
     Attributes:
         name: what formulas call it.
@@ -34,6 +34,7 @@ class Part:
     def entries(self) -> list[Shape]:
         """The indices of the engine's entries that the IR has, in its order."""
         indices = [*product(*map(range, self.shape))]
+        # Entry `(k,)` of the IR's diagonal is entry `(k, k)` of the engine's matrix.
         return [index * 2 for index in indices] if self.is_diagonal else indices
 
 
@@ -47,10 +48,10 @@ PARTS: dict[str, Callable[[int], tuple[Part, ...]]] = {
 
 
 def parts_of(one: nodes.Decompose) -> tuple[Part, ...]:
-    """What a decomposition gives, in order."""
+    """Return the parts that a decomposition computes, in order."""
     return PARTS[one.function](side_of(one))
 
 
 def side_of(one: nodes.Decompose) -> int:
-    """The number of rows of the matrix that is decomposed."""
+    """Return the number of rows of the matrix that is decomposed."""
     return round(len(one.matrix) ** 0.5)

@@ -1,6 +1,6 @@
-"""The end of each pass: its output is verified, and shown to whoever watches.
+"""The end of each pass: its output is verified and passed to observers.
 
-Whoever runs a pipeline calls `finish_pass` after each pass: one place checks the IR, and one can print it.
+A pipeline calls `finish_pass` after each pass, so one place checks the IR, and one can print it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from . import _nodes as nodes
 from ._verify import InvalidKernel, verify
 
 Observer = Callable[[str, nodes.Kernel], None]
-"""Is given the name of a pass, and a kernel that it left."""
+"""Called with the name of a pass, and a kernel that it returned."""
 
 _OBSERVERS: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
 
@@ -30,7 +30,7 @@ def observe_passes(observer: Observer) -> Iterator[None]:
 
 
 def finish_pass(name: str, kernels: Iterable[nodes.Kernel], *, is_changed: bool = True, is_ssa: bool = False) -> None:
-    """Verify what a pass left, in tests and with `TINSMITH_VERIFY=1`, and tell the observers.
+    """Verify the kernels that a pass returned, in tests and with `TINSMITH_VERIFY=1`, and call the observers.
 
     Args:
         name: the pass.

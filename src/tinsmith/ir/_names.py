@@ -10,7 +10,7 @@ from ._types import Type
 
 
 class Names:
-    """Hands out names; remembers the type of every local.
+    """Creates names that are not taken, and remembers the type of every local.
 
     Args:
         taken: names that are not free.
@@ -25,39 +25,41 @@ class Names:
         self.types: dict[str, Type] = {}
 
     def fresh(self, wish: str, kind: Type | None = None) -> str:
-        """A name like `wish`, with a number behind it where that is taken; of a local of type `kind`."""
+        """Return a free name like `wish`, with a number if that is taken. With a `kind`, it is a local of that type."""
         name = wish if wish not in self._taken else ""
         stem = re.sub(r"_\d+$", "", wish)
         while not name:
+            # Counts on from the last number of this stem. Counting from 1 each time would take quadratic time.
             self._count[stem] = self._count.get(stem, 0) + 1
             candidate = f"{stem}_{self._count[stem]}"
             name = candidate if candidate not in self._taken else ""
         self._taken.add(name)
+        # Recorded, not read off the name: the number of `c_0`, a vector's entry, belongs to its wish.
         self._roots[name] = self.root(wish)
         if kind is not None:
             self.types[name] = kind
         return name
 
     def local(self, wish: str, kind: Type) -> nodes.Local:
-        """A fresh local."""
+        """Return a new local."""
         return nodes.Local(self.fresh(wish, kind), kind)
 
     def reserve_shared(self, wish: str) -> str:
-        """The name of memory or of an argument, which no other task of the op uses."""
+        """Return a free name of memory or of an argument, which no other task of the op uses."""
         return self.fresh(f"{wish}{self._mark}")
 
     def root(self, name: str) -> str:
-        """What a name was wished for, without the numbers of what it was made from: `grad_s` for `grad_s_4`."""
+        """Return the wish that a name was made from, without numbers: `grad_s` for `grad_s_4`."""
         if name in self._roots:
             return self._roots[name]
         return f"grad_{self.root(name.removeprefix('grad_'))}" if name.startswith("grad_") else name
 
     def copy(self) -> Names:
-        """The same names taken, from here on apart."""
+        """Return an independent copy with the same names taken."""
         other = Names(self._taken, self._mark)
         other._count, other._roots, other.types = dict(self._count), dict(self._roots), dict(self.types)
         return other
 
     def like(self, local: str, wish: str | None = None) -> str:
-        """A fresh local of another one's type."""
+        """Return a free name of a local with another one's type."""
         return self.fresh(wish or local, self.types[local])

@@ -69,6 +69,7 @@ def _hash_once(cls: type[_Node]) -> type[_Node]:
         try:
             return self._hash
         except AttributeError:
+            # The class is frozen. The slot is not a field: a node that is made from this one begins without it.
             object.__setattr__(self, "_hash", compute(self))
             return self._hash
 
@@ -78,7 +79,7 @@ def _hash_once(cls: type[_Node]) -> type[_Node]:
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A number that is known."""
+    """A known number."""
 
     value: bool | int | float
     type: Type
@@ -86,7 +87,7 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """The present value of a local."""
+    """The current value of a local."""
 
     name: str
     type: Type
@@ -94,7 +95,7 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A scalar argument of the kernel; of a vector or matrix one, its number `entry`."""
+    """A scalar argument of the kernel, or entry `entry` of a vector or matrix argument."""
 
     name: str
     type: Type
@@ -113,7 +114,7 @@ class Size:
 @_hash_once
 @dataclass(frozen=True, slots=True)
 class Load(_Hashed):
-    """An element of an array, as it is now; of a vector or matrix element, its number `entry`."""
+    """An element of an array as it is now, or entry `entry` of a vector or matrix element."""
 
     array: Loaded
     index: tuple[Expr, ...]
@@ -169,6 +170,7 @@ Expr: TypeAlias = Leaf | Load | Unary | Binary | Select | Cast
 
 # Statements -------------------------------------------------------------------------------------
 
+# Not compared: two statements that do the same are equal, whatever their numbers are.
 NUMBER: Any = field(default=0, compare=False, repr=False)
 """The field that tells a statement from others of its kernel: copies keep it, and `walk.number_statements` gives it."""
 
@@ -184,6 +186,7 @@ class _Statement:
     """
 
     __slots__ = (
+        # No fields: `replace` and the setters of `_traversals` leave them empty, and comparisons do not see them.
         "arrays_changed",
         "arrays_loaded",
         "failing",
@@ -197,7 +200,7 @@ class _Statement:
 
 @dataclass(frozen=True, slots=True)
 class Assign(_Statement):
-    """Give a local a value, cast to the local's type. The first one in a run declares it."""
+    """Assign a value to a local, cast to the local's type. The first assignment in a run declares it."""
 
     name: Defined
     value: Expr
@@ -207,7 +210,7 @@ class Assign(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class Draw(_Statement):
-    """A random number, uniform in [0, 1) or of all integers, into a local."""
+    """Draw a random number into a local: uniform in [0, 1), or any integer of the type."""
 
     name: Defined
     type: Type
@@ -217,7 +220,7 @@ class Draw(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class Decompose(_Statement):
-    """The parts of a square matrix, by the engine's own function, each entry into a local of its own.
+    """Decompose a square matrix by the engine's own function, each entry of the parts into a local of its own.
 
     `matrix` are the entries row by row, of one type; `results` those of the parts, in the order and of the shapes
     that `parts_of` gives. All of them are floats of the type `type`. Eigenvalues come with the least
@@ -235,7 +238,7 @@ class Decompose(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class LocalArray(_Statement):
-    """Declare an array that an iteration has to itself, of rank 1, zero at first. Stands inside a loop."""
+    """Declare an array of rank 1 that each iteration has for itself, initially zero. It stands inside a loop."""
 
     name: str
     type: Type
@@ -246,10 +249,10 @@ class LocalArray(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class Store(_Statement):
-    """Give an element of an array a value, cast to the array's type.
+    """Store a value to an element of an array, cast to the array's type.
 
-    `takes` says that an iteration takes the element's value with it, which others may want too: the load of it before
-    the store and the store are one step (`passes.exchange_values`).
+    With `takes`, the store and the load of the element before it must be one step: the iteration takes the value with
+    it, and others may want it too (`passes.exchange_values`).
     """
 
     array: Changed
@@ -323,7 +326,7 @@ class While(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class CarriedLocal:
-    """A local that an iteration of a `Loop` hands to the next.
+    """A local that an iteration of a `Loop` passes to the next.
 
     Attributes:
         first: its value before the loop.
@@ -372,7 +375,7 @@ class Break(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class Continue(_Statement):
-    """Go on with the innermost loop's next iteration."""
+    """Continue with the innermost loop's next iteration."""
 
     line: int = 0
     number: int = NUMBER
@@ -380,7 +383,7 @@ class Continue(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class Barrier(_Statement):
-    """Wait until all iterations of a block are here. `run_blocks_in_order` leaves none."""
+    """Wait until all iterations of a block are here. `run_blocks_in_order` removes all barriers."""
 
     line: int = 0
     number: int = NUMBER
@@ -388,7 +391,7 @@ class Barrier(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class Vote(_Statement):
-    """A barrier that says in how many iterations of a block `value` is not 0."""
+    """Wait as a barrier does; the result says whether `value` is not 0 in all or any iterations, or in how many."""
 
     operator: VoteOperator
     value: Local
@@ -399,7 +402,7 @@ class Vote(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class Assert(_Statement):
-    """End the run with a message unless a condition holds. There are some where the engine checks them."""
+    """End the run with a message unless a condition holds. A kernel has these only if the engine checks them."""
 
     may_fail: ClassVar[bool] = True
     condition: Expr
@@ -460,18 +463,19 @@ class Array:
 
     @property
     def is_given(self) -> bool:
-        """Whether a launch is given it: fields lie where their owner placed them, memory of blocks where engines do."""
+        """Whether a launch passes it: fields lie where their owner placed them, memory of blocks where engines do."""
         return not self.label and not self.is_of_blocks
 
     @property
     def sizes(self) -> DimSizes:
-        """What is known of each axis, None for all where `dims` says nothing."""
+        """What is known of each axis; None for all of them if `dims` is empty."""
         return self.dims if len(self.dims) == self.rank else (None,) * self.rank
 
 
+# Compared by identity, so that a kernel is a key of caches (`analyses.find_accesses`): its mappings have no hash.
 @dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
-    """A kernel. Each is equal to itself alone.
+    """A kernel. It is equal to itself alone.
 
     Attributes:
         name: for people, and for what is printed.
@@ -499,5 +503,5 @@ class Kernel:
     source_names: Mapping[str, str] = field(default_factory=dict)
 
     def source_name(self, name: str) -> str:
-        """What the source calls a local or an array."""
+        """Return the source's name of a local or an array."""
         return self.source_names.get(name, name)

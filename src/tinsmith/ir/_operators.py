@@ -1,4 +1,4 @@
-"""Operators of the IR, and what is known of each."""
+"""Operators of the IR, and the sets and tables that say what each is."""
 
 from __future__ import annotations
 

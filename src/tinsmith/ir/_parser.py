@@ -1,4 +1,4 @@
-"""From the text of a kernel to the kernel: the inverse of `_printer`, for tests whose input is text."""
+"""Parses the text of a kernel: the inverse of `_printer`, for tests whose input is text."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from ._types import Type
 
 Word = TypeVar("Word", Type, Operator, AtomicOperator, VoteOperator)
 
+# Of the signs, the first that matches is taken, so the longer ones stand first. A number has no sign: `_Tokens.number`
+# reads `-`.
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<number>\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|\d+)
@@ -28,7 +30,7 @@ _LINE = re.compile(r"(?P<indent> *)(?P<text>.*?)(?:  @(?P<line>\d+))?$")
 
 
 class TextError(ValueError):
-    """A text that is not a kernel's."""
+    """A text is not that of a kernel."""
 
 
 def parse_ir(text: str) -> nodes.Kernel:
@@ -89,6 +91,7 @@ class _Header:
     def read(self, line: _Line) -> bool:
         """Read a line. Return False if it is not a declaration."""
         word, _, rest = line.text.partition(" ")
+        # An array that an iteration has to itself is a statement inside a loop, so it is indented more deeply.
         if word == "array" and line.indent > 2:
             return False
         read = getattr(self, f"_read_{word}", None)
@@ -162,7 +165,7 @@ def _read_value(text: str) -> Any:
 
 
 class _Parser:
-    """Parse the statements of one kernel."""
+    """Parses the statements of one kernel."""
 
     def __init__(self, header: _Header, lines: Sequence[_Line]) -> None:
         self.header = header
@@ -217,6 +220,7 @@ class _Parser:
         tokens = _Tokens(line, self)
         parallel = tokens.skip("parallel")
         word = tokens.ahead
+        # A local or an array may be called like a statement: `loop = 1`, `atomic[0] = 1`.
         is_name = tokens.behind in ("=", "[", ",", ".")
         parse = None if is_name else _STATEMENTS.get(word)
         if parse is None and word in _BY_FIELDS and not is_name:
@@ -245,10 +249,12 @@ class _Parser:
         if tokens.skip("endlessly"):
             return (), ()
         names = tokens.names()
+        # The header does not declare the variables of loops, which are all i32.
         self.loop_names |= {*names}
         tokens.expect("in")
         bounds = []
         while True:
+            # A bound with an operator stands in parentheses, as `_print_tight` writes it.
             first = tokens.expression(TIGHTEST)
             tokens.expect("..")
             bounds.append((first, tokens.expression(TIGHTEST)))
@@ -268,6 +274,7 @@ class _Parser:
     def _for(self, tokens: _Tokens) -> nodes.Stmt:
         names, bounds = self._ranges(tokens)
         options = self._options(tokens)
+        # The options of a `For` are plain numbers; those of a `Loop`, such as `most`, are expressions.
         numbers: dict[str, Any] = {
             name: one.value if isinstance(one, nodes.Const) else one for name, one in options.items()
         }
@@ -387,12 +394,12 @@ class _Tokens:
 
     @property
     def ahead(self) -> str:
-        """The next token, "" at the end."""
+        """The next token; "" at the end."""
         return self.tokens[self.place_ahead] if self.place_ahead < len(self.tokens) else ""
 
     @property
     def behind(self) -> str:
-        """The token after the next."""
+        """The token after the next; "" at the end."""
         return self.tokens[self.place_ahead + 1] if self.place_ahead + 1 < len(self.tokens) else ""
 
     def take(self) -> str:
@@ -471,6 +478,7 @@ class _Tokens:
         left = self.operand()
         while PRECEDENCE.get(self.ahead, -1) >= strength:
             operator = self.one_of(Operator)
+            # All operators bind to the left: what is on the right must bind more strongly.
             right = self.expression(PRECEDENCE[operator] + 1)
             left = nodes.Binary(operator, left, right, types.of_operation(operator, left.type, right.type, DEFAULTS))
         return left
@@ -480,6 +488,7 @@ class _Tokens:
             inner = self.expression()
             self.expect(")")
             return self.with_type(inner)
+        # A `-` in front of an operand is the sign of a number: a negation is written `neg(x)`.
         if self.ahead == "-" or self.ahead[:1].isdigit() or self.ahead in ("inf", "nan", "true", "false"):
             return self.number()
         name = self.take()
@@ -512,6 +521,7 @@ class _Tokens:
 
     def with_type(self, expr: Any) -> Any:
         """Return an expression with the type that is written after it."""
+        # A `:` also ends the first line of a branch or a loop.
         if self.ahead == ":" and self.behind in types.ALL:
             self.take()
             return replace(expr, type=self.type())

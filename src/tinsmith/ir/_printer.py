@@ -1,4 +1,4 @@
-"""The text of a kernel: what `parse_kernel` reads again.
+"""The text of a kernel: what `parse_ir` reads again.
 
     kernel smooth
       array x: f32[1]
@@ -127,6 +127,7 @@ def _indent(body: Sequence[nodes.Stmt]) -> Iterator[str]:
 
 def _print_ranges(one: nodes.For | nodes.Loop) -> str:
     ranges = ", ".join(f"{_print_tight(first)} .. {_print_tight(end)}" for first, end in one.bounds)
+    # A loop in SSA form without names runs until its `exit`.
     return f"{', '.join(one.names)} in {ranges}" if one.names else "endlessly"
 
 
@@ -223,6 +224,7 @@ def _print_binary(expr: nodes.Binary, around: int) -> str:
     if expr.operator not in SYMBOLS:
         return f"{expr.operator}({print_expression(expr.left)}, {print_expression(expr.right)}){suffix}"
     strength = PRECEDENCE[expr.operator]
+    # All operators bind to the left, so an equally strong one on the right needs parentheses: `a - (b - c)`.
     text = f"{print_expression(expr.left, strength)} {expr.operator} {print_expression(expr.right, strength + 1)}"
     return f"({text}){suffix}" if suffix or strength < around else text
 

@@ -1,4 +1,4 @@
-"""What the front end does not know: it says so, with the line and the construct, and guesses nothing."""
+"""What the front end does not cover: it raises an error with the line and the construct, and guesses nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN_IN_ORDER = "Put the loop inside `for _ in range(1):`, where its iterations r
 
 
 class NotCovered(Exception):
-    """A kernel uses what the front end does not know.
+    """A kernel uses a construct that the front end does not cover.
 
     Attributes:
         construct: the source that it cannot lower, or what is wrong with it.
@@ -59,7 +59,7 @@ class NotCovered(Exception):
 
 
 class Misfit(Exception):
-    """An operation that the language has not, for these values; becomes a NotCovered with a line."""
+    """An operation that the language does not have for these values; becomes a NotCovered with a line."""
 
 
 class Deadly(Misfit):

@@ -42,6 +42,7 @@ def describe_fields(node: type) -> tuple[Field, ...]:
 
 
 def _describe(name: str, annotation: str) -> Iterator[Field]:
+    # The types of fields are texts, since `_nodes` defers the evaluation of annotations.
     is_optional, annotation = annotation.endswith(" | None"), annotation.removesuffix(" | None")
     element = annotation.removeprefix("tuple[").removesuffix(", ...]")
     if annotation in _ROLES:
@@ -58,18 +59,19 @@ _PARTS = describe_fields(nodes.CarriedLocal)
 
 
 def _getters(*roles: str) -> dict[type, Callable[[Any], tuple[Any, ...]]]:
-    """Functions that return what a node holds in some roles, by the types of nodes that hold anything."""
+    """Return functions that read what a node holds in some roles, by the types of nodes that hold anything in them."""
     getters = {}
     for node in nodes.NODE_TYPES:
         items = [item for field in describe_fields(node) if (item := _list_items(field, roles))]
         if items:
+            # A field that is a tuple is returned as it is: `(*node.index,)` would copy it at each call.
             is_tuple = len(items) == 1 and items[0].startswith("*node.")
             getters[node] = _compile("lambda node: " + (items[0][1:] if is_tuple else f"({', '.join(items)},)"))
     return getters
 
 
 def _list_items(field: Field, roles: Sequence[str]) -> str:
-    """What a field holds in some roles, as items of a tuple; "" where that is nothing."""
+    """Return what a field holds in some roles, as text of items of a tuple; "" if it holds nothing in them."""
     value = f"node.{field.name}"
     if field.holds == "parts":
         inner = "".join(f"part.{one.name}, " for one in _PARTS if one.role in roles)
@@ -85,7 +87,7 @@ def _list_items(field: Field, roles: Sequence[str]) -> str:
 
 
 def _setters(*roles: str) -> dict[type, Callable[[Any, tuple[Any, ...]], Any]]:
-    """Functions that return a node with others in some roles, which are given in the order of its getter."""
+    """Return functions that copy a node with other things in some roles, which are given in the order of its getter."""
     setters = {}
     for node in _getters(*roles):
         held = {field.name: field for field in describe_fields(node) if _list_items(field, roles)}
@@ -97,7 +99,7 @@ def _setters(*roles: str) -> dict[type, Callable[[Any, tuple[Any, ...]], Any]]:
 
 
 def _take(field: Field, roles: Sequence[str]) -> str:
-    """What a field gets, from the items that are left."""
+    """Return the text of a field's new value, taken from the items that are left."""
     value = f"node.{field.name}"
     inner = ", ".join("take()" if one.role in roles else f"part.{one.name}" for one in _PARTS)
     return {
@@ -110,6 +112,8 @@ def _take(field: Field, roles: Sequence[str]) -> str:
 
 
 def _compile(text: str) -> Any:
+    # Compiled text, since a closure for each field takes twice as long (docs/about/decisions/ir.md). The text is made
+    # of names of the grammar alone.
     return eval(text, dict(vars(nodes)))
 
 

@@ -1,9 +1,8 @@
-"""Scalar types of the IR, and the engines' rules for what an operation gives.
+"""Scalar types of the IR, and the engines' rules for the type of an operation's result.
 
-Both engines have the same rules, which are
-neither Python's nor torch's: an integer and a float give the float, however narrow; a local keeps the type of
-its first value; a quotient of integers is a float of the default width. tests/frontend/ir/test_types.py asks
-the engines themselves.
+Both engines have the same rules, which are neither Python's nor torch's: an integer and a float give the float, however
+narrow; a local keeps the type of its first value; a quotient of integers is a float of the default width.
+tests/frontend/ir/test_types.py asks the engines themselves.
 """
 
 from __future__ import annotations
@@ -52,36 +51,39 @@ class Defaults(NamedTuple):
 
 
 def is_float(kind: Type) -> bool:
-    """Whether a type is a floating one."""
+    """Return True for a floating type."""
     return kind in FLOATS
 
 
 def zero(kind: Type) -> bool | int | float:
-    """A type's zero, as Python has it."""
+    """Return a type's zero as a Python number."""
     if kind == Type.U1:
         return False
     return 0.0 if is_float(kind) else 0
 
 
 def width(kind: Type) -> int:
-    """Bits of a type; a truth takes as many as a byte."""
+    """Return the bits of a type; u1 takes 8, as many as a byte."""
     return max(8, int(kind[1:]))
 
 
 def keeping(kind: Type) -> Type:
-    """The type of memory that keeps numbers of a type: torch has no arithmetic on every type that engines have."""
+    """Return the type of memory that saves numbers of a type: torch computes with fewer types than engines have."""
     if is_float(kind):
         return Type.F64 if kind == Type.F64 else Type.F32
+    # A u32 needs one bit more than an i32 has.
     return Type.I64 if kind in (Type.I64, Type.U64, Type.U32) else Type.I32
 
 
 def promote(one: Type, other: Type) -> Type:
-    """The type of an arithmetic operation on two.
+    """Return the type of an arithmetic operation on two numbers.
 
     Example:
         >>> promote(Type.I64, Type.F32), promote(Type.I32, Type.I64), promote(Type.I32, Type.U32)
         ('f32', 'i64', 'u32')
     """
+    # The engines' rules, which tests/frontend/ir/test_types.py asks them for: `i64 + f16` is an f16, and of equal
+    # widths unsigned wins, as in C.
     if is_float(one) != is_float(other):
         return one if is_float(one) else other
     if width(one) != width(other):
@@ -90,14 +92,14 @@ def promote(one: Type, other: Type) -> Type:
 
 
 def of_literal(value: bool | float, defaults: Defaults) -> Type:
-    """The type of a Python number in a kernel."""
+    """Return the type of a Python number in a kernel."""
     if isinstance(value, bool):
         return Type.U1
     return defaults.fp if isinstance(value, float) else defaults.ip
 
 
 def fits(value: int, kind: Type) -> bool:
-    """Whether an integer is one of a type's."""
+    """Return True if a type can represent an integer."""
     if kind == Type.U1:
         return value in (0, 1)
     bits = width(kind)
@@ -106,14 +108,14 @@ def fits(value: int, kind: Type) -> bool:
 
 
 def of_unary(operator: str, kind: Type, defaults: Defaults) -> Type:
-    """The type of an operation on one."""
+    """Return the type of an operation on one number."""
     if operator in ("not", "ffs"):
         return Type.U1 if operator == "not" else Type.I32
     return defaults.fp if operator in WIDENING and not is_float(kind) else kind
 
 
 def of_operation(operator: str, one: Type, other: Type, defaults: Defaults) -> Type:
-    """The type of a binary operation, from those of its operands."""
+    """Return the type of a binary operation, given those of its operands."""
     if operator in COMPARISONS:
         return Type.U1
     if operator in SHIFTS or operator == Operator.STRAIGHT_THROUGH:
@@ -121,19 +123,22 @@ def of_operation(operator: str, one: Type, other: Type, defaults: Defaults) -> T
     if operator in ("/", "atan2"):
         one, other = (kind if is_float(kind) else defaults.fp for kind in (one, other))
         kind = promote(one, other)
+        # Both engines compute `atan2` of two f16 in f32.
         return Type.F32 if operator == "atan2" and kind == Type.F16 else kind
+    # A power of integers has the type of its base, however wide the exponent is.
     if operator == "pow" and not is_float(one) and not is_float(other):
         return one
     return promote(one, other)
 
 
 def accepts(operator: str, *kinds: Type) -> bool:
-    """Whether the engines take operands of these types."""
+    """Return True if the engines take operands of these types."""
     if operator in INTEGERS_ONLY:
         return not any(is_float(kind) for kind in kinds)
     return operator not in REAL_ONLY or is_float(kinds[0])
 
 
+# The verifier is given no engine's defaults, so it accepts what any of them leads to.
 _EVERY_DEFAULT = [Defaults(fp, ip) for fp, ip in product(FLOATS, (Type.I32, Type.I64))]
 
 

@@ -1,4 +1,4 @@
-"""Verification: whether a kernel keeps the rules of the IR.
+"""Verification: whether a kernel obeys the rules of the IR.
 
 `RULES` is the table: for each node type, the function that checks it. A pass that breaks a rule is found where it does
 so, not by a wrong number afterwards: tests verify the output of every pass, and so does `TINSMITH_VERIFY=1`.
@@ -24,7 +24,7 @@ VOTES = frozenset(VoteOperator)
 
 
 class InvalidKernel(AssertionError):
-    """A kernel that breaks rules of the IR, after a pass that must not have made it."""
+    """A kernel breaks rules of the IR: the pass that made it has a bug."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class _Place(NamedTuple):
 
 
 def verify(kernel: nodes.Kernel, *, is_ssa: bool = False) -> None:
-    """Check a kernel.
+    """Check that a kernel obeys the rules of the IR.
 
     Args:
         kernel: the kernel.
@@ -74,7 +74,7 @@ def verify(kernel: nodes.Kernel, *, is_ssa: bool = False) -> None:
 
 
 def find_faults(kernel: nodes.Kernel, *, is_ssa: bool = False) -> Iterator[str]:
-    """Return what a kernel breaks of the rules, a line each."""
+    """Yield the rules that a kernel breaks, a line each."""
     yield from _check_header(kernel)
     checker = _Checker(kernel, is_ssa=is_ssa)
     checker.check_block(kernel.body, Scope(kernel, is_ssa))
@@ -133,6 +133,8 @@ class _Checker:
             return scope
         if not isinstance(one.line, int) or one.line < 0:
             self.fault(one, f"its line is {one.line!r}")
+        # A loop in SSA form computes what it hands on inside its body: `_check_loop` checks each expression in its
+        # scope.
         if not isinstance(one, nodes.Loop):
             for expr in walk.expressions(one):
                 self.check_expression(one, expr, scope)
@@ -203,6 +205,7 @@ def _check_constant(expr: nodes.Const, _at: _Place) -> Iterator[str]:
 def _check_local(expr: nodes.Local, at: _Place) -> Iterator[str]:
     # What a loop counts is an i32.
     kind = at.kernel.locals.get(expr.name, Type.I32)
+    # Nothing runs behind a `break` or `continue`, so nothing is read there.
     if at.scope.is_reached and expr.name not in at.scope.defined:
         yield f"`{expr.name}` is read before it has a value"
     if kind != expr.type:
@@ -236,6 +239,7 @@ def _check_unary(expr: nodes.Unary, _at: _Place) -> Iterator[str]:
         yield f"`{expr.operator}` is no operation on one number"
     elif not types.accepts(expr.operator, expr.value.type):
         yield f"`{expr.operator}` of {expr.value.type}"
+    # A kernel does not say the engine's `default_fp` and `default_ip`, on which the type may depend.
     elif expr.type not in types.of_unary_in_any(expr.operator, expr.value.type):
         yield f"`{expr.operator}` of {expr.value.type} is not {expr.type}"
 
@@ -293,6 +297,7 @@ def _check_draw(checker: _Checker, one: nodes.Draw, scope: Scope) -> Scope:
 
 def _check_decompose(checker: _Checker, one: nodes.Decompose, scope: Scope) -> Scope:
     side = round(len(one.matrix) ** 0.5)
+    # The engines decompose 2 x 2 and 3 x 3 matrices only.
     if side * side != len(one.matrix) or side not in (2, 3):
         checker.fault(one, f"a matrix of {len(one.matrix)} numbers")
     if any(entry.type != one.type for entry in one.matrix) or not types.is_float(one.type):
@@ -353,10 +358,12 @@ def _check_for(checker: _Checker, one: nodes.For, scope: Scope) -> Scope:
     _check_ranges(checker, one)
     if one.is_parallel and not scope.is_top:
         checker.fault(one, "a parallel loop inside another statement")
+    # Its iterations run at once, so there are no later ones to leave out.
     if one.is_parallel and any(isinstance(jump, nodes.Break) for jump in walk.jumps_in(one.body)):
         checker.fault(one, "a parallel loop is left by `break`")
     if one.vector_width and not _is_divided(one):
         checker.fault(one, f"vectors of {one.vector_width} do not divide its iterations")
+    # What the body defines has no value after the loop, which may have no iteration: `scope` is returned as it was.
     inner = _inside(scope, defined=scope.defined.union(one.names), loops=(*scope.loops, one))
     checker.check_block(one.body, inner)
     return scope
@@ -379,6 +386,7 @@ def _check_ranges(checker: _Checker, one: nodes.For | nodes.Loop) -> None:
 def _check_while(checker: _Checker, one: nodes.While, scope: Scope) -> Scope:
     if checker.is_ssa:
         checker.fault(one, "SSA form has no `While`")
+    # All scopes inside share this list: `replace` copies the reference.
     scope.breaks.append(None)
     checker.check_block(one.body, _inside(scope, loops=(*scope.loops, one)))
     left = scope.breaks.pop()
@@ -394,6 +402,7 @@ def _check_loop(checker: _Checker, one: nodes.Loop, scope: Scope) -> Scope:
         checker.fault(one, "a parallel loop inside another statement, or one that hands something on")
     if not one.names and one.exit is None:
         checker.fault(one, "it never ends")
+    # What a loop hands on starts from values before the loop, and goes on from values at the end of its body.
     heads = {carried.head for carried in one.carried}
     for bound in (bound for pair in one.bounds for bound in pair):
         checker.check_expression(one, bound, scope)

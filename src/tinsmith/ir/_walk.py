@@ -1,4 +1,4 @@
-"""Going through the IR: parts of expressions, statements inside statements."""
+"""Traversals of the IR: parts of expressions, statements inside statements, and the names that these mention."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ._traversals import (
 
 
 def operands(expr: nodes.Expr) -> tuple[nodes.Expr, ...]:
-    """The expressions that one is made of; of a load, its index."""
+    """Return the expressions that one is made of; of a load, its index."""
     get = GET_OPERANDS.get(type(expr))
     return () if get is None else get(expr)
 
 
 def rebuild(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Expr:
-    """An expression with each of its operands changed; itself where none is."""
+    """Return an expression with each of its operands changed; itself if none changes."""
     get = GET_OPERANDS.get(type(expr))
     if get is None:
         return expr
@@ -41,7 +41,7 @@ def rebuild(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nod
 
 
 def parts(*exprs: nodes.Expr) -> Iterator[nodes.Expr]:
-    """Expressions and everything inside them, from left to right."""
+    """Yield expressions and everything inside them, from left to right."""
     waiting = [*reversed(exprs)]
     while waiting:
         one = waiting.pop()
@@ -52,7 +52,7 @@ def parts(*exprs: nodes.Expr) -> Iterator[nodes.Expr]:
 
 
 def locals_in(exprs: Sequence[nodes.Expr]) -> set[str]:
-    """Names of locals that expressions read."""
+    """Return the names of locals that expressions read."""
     # Not by `parts`: passes ask this a million times for a kernel of some size, and a generator takes most of that.
     names, waiting = set[str](), list(exprs)
     while waiting:
@@ -65,7 +65,7 @@ def locals_in(exprs: Sequence[nodes.Expr]) -> set[str]:
 
 
 def arrays_in(exprs: Sequence[nodes.Expr]) -> set[str]:
-    """Names of arrays that expressions load elements of."""
+    """Return the names of arrays that expressions load elements of."""
     names, waiting = set[str](), list(exprs)
     while waiting:
         one = waiting.pop()
@@ -77,52 +77,53 @@ def arrays_in(exprs: Sequence[nodes.Expr]) -> set[str]:
 
 
 def reads_memory(expr: nodes.Expr) -> bool:
-    """Whether an expression reads an element of an array."""
+    """Return True if an expression reads an element of an array."""
     return any(type(one) is nodes.Load for one in parts(expr))
 
 
 def is_invariant(expr: nodes.Expr) -> bool:
-    """Whether an expression has one value all through a launch: it is made of numbers, sizes and arguments."""
+    """Return True if an expression has one value all through a launch: it reads no local and no memory."""
     return not any(isinstance(one, nodes.Local | nodes.Load) for one in parts(expr))
 
 
 def substitute(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr:
-    """An expression with locals replaced."""
+    """Return an expression with locals replaced by values."""
     if isinstance(expr, nodes.Local):
         return values.get(expr.name, expr)
     return rebuild(expr, lambda one: substitute(one, values))
 
 
 def may_fail(statement: nodes.Stmt) -> bool:
-    """Return whether a statement, or one inside it, may end the run."""
+    """Return True if a statement, or one inside it, may end the run."""
     try:
         return statement.failing
     except AttributeError:
         is_failing = statement.may_fail or any(may_fail(one) for body in bodies(statement) for one in body)
+        # Statements are frozen; this slot is a cache, see `nodes._Statement`.
         object.__setattr__(statement, "failing", is_failing)
         return is_failing
 
 
 def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
-    """What a statement computes itself, without the statements inside it."""
+    """Return the expressions that a statement computes itself, without those of the statements inside it."""
     get = GET_OPERANDS.get(type(statement))
     return () if get is None else get(statement)
 
 
 def inner_expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
-    """Of these, what a loop in SSA form computes inside its body, at the end of an iteration."""
+    """Return those that a loop in SSA form computes inside its body, at the end of an iteration."""
     get = GET_INNER.get(type(statement))
     return () if get is None else get(statement)
 
 
 def outer_expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
-    """Of these, what a statement computes before those inside it run."""
+    """Return those that a statement computes before the statements inside it run."""
     get = GET_OUTER.get(type(statement))
     return () if get is None else get(statement)
 
 
 def locals_read(statement: nodes.Stmt) -> frozenset[str]:
-    """Locals that a statement reads itself, without the statements inside it."""
+    """Return the locals that a statement reads itself, without the statements inside it."""
     # Kept in the statement: passes over one kernel ask the same statements, most of which they leave as they are.
     try:
         return statement.names_read
@@ -136,14 +137,14 @@ def _keep(statement: nodes.Stmt, slot: str, names: frozenset[str]) -> frozenset[
 
 
 def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Stmt:
-    """A statement with each expression that it computes itself changed; itself where none is."""
+    """Return a statement with each expression that it computes itself changed; itself if none changes."""
     old = expressions(statement)
     new = tuple([change(one) for one in old])
     return statement if all(map(is_, old, new)) else SET_OPERANDS[type(statement)](statement, new)
 
 
 def bodies(statement: nodes.Stmt) -> tuple[nodes.Block, ...]:
-    """The blocks inside a statement."""
+    """Return the blocks inside a statement."""
     get = GET_BODIES.get(type(statement))
     return () if get is None else get(statement)
 
@@ -155,7 +156,7 @@ def keep_block(old: Sequence[nodes.Stmt], new: Sequence[nodes.Stmt]) -> nodes.Bl
 
 
 def with_bodies(statement: nodes.Stmt, change: Callable[[nodes.Block], nodes.Block]) -> nodes.Stmt:
-    """A statement with each block inside it changed, a branch's `else` last."""
+    """Return a statement with each block inside it changed, an `else` last; itself if none changes."""
     get = GET_BODIES.get(type(statement))
     if get is None:
         return statement
@@ -165,7 +166,7 @@ def with_bodies(statement: nodes.Stmt, change: Callable[[nodes.Block], nodes.Blo
 
 
 def rewrite(body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]) -> nodes.Block:
-    """Statements in which several, or none, stand for each: what is inside one changes before it does."""
+    """Return statements in which `change` replaces each by any number of others, after those inside it."""
     statements: list[nodes.Stmt] = []
     for one in body:
         statements += change(with_bodies(one, lambda inner: rewrite(inner, change)))
@@ -173,7 +174,7 @@ def rewrite(body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[
 
 
 def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
-    """Statements and everything inside them, in the order of the text."""
+    """Yield statements and everything inside them, in the order of the text."""
     waiting = [*reversed(body)]
     while waiting:
         one = waiting.pop()
@@ -185,17 +186,17 @@ def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
 
 
 def has_jumps(body: Sequence[nodes.Stmt]) -> bool:
-    """Whether `break` or `continue` stands anywhere in statements."""
+    """Return True if a `break` or `continue` stands anywhere in statements."""
     return any(isinstance(one, nodes.Break | nodes.Continue) for one in statements(body))
 
 
 def has_barriers(body: Sequence[nodes.Stmt]) -> bool:
-    """Whether iterations of a block wait for each other anywhere in statements."""
+    """Return True if iterations of a block wait for each other anywhere in statements."""
     return any(isinstance(one, nodes.Barrier | nodes.Vote) for one in statements(body))
 
 
 def jumps_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Break | nodes.Continue]:
-    """Every `break` and `continue` of the loop that statements stand in."""
+    """Yield every `break` and `continue` of the loop whose body statements are."""
     for one in body:
         if isinstance(one, nodes.Break | nodes.Continue):
             yield one
@@ -204,13 +205,13 @@ def jumps_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Break | nodes.Continu
 
 
 def find_assigned(statement: nodes.Stmt) -> tuple[str, ...]:
-    """Names of locals that a statement gives a value itself."""
+    """Return the names of locals that a statement gives a value itself."""
     get = GET_RESULTS.get(type(statement))
     return () if get is None else get(statement)
 
 
 def defined_in(statement: nodes.Stmt) -> frozenset[str]:
-    """Locals that a statement and those inside it give a value."""
+    """Return the locals that a statement and those inside it give a value."""
     try:
         return statement.names_defined
     except AttributeError:
@@ -219,7 +220,7 @@ def defined_in(statement: nodes.Stmt) -> frozenset[str]:
 
 
 def mentioned_in(statement: nodes.Stmt) -> frozenset[str]:
-    """Locals that a statement and those inside it give a value or read."""
+    """Return the locals that a statement and those inside it give a value or read."""
     try:
         return statement.names_mentioned
     except AttributeError:
@@ -229,7 +230,7 @@ def mentioned_in(statement: nodes.Stmt) -> frozenset[str]:
 
 
 def loaded_in(statement: nodes.Stmt) -> frozenset[str]:
-    """Arrays of which a statement and those inside it load elements."""
+    """Return the arrays of which a statement and those inside it load elements."""
     try:
         return statement.arrays_loaded
     except AttributeError:
@@ -238,7 +239,7 @@ def loaded_in(statement: nodes.Stmt) -> frozenset[str]:
 
 
 def changed_in(statement: nodes.Stmt) -> frozenset[str]:
-    """Arrays that a statement and those inside it change."""
+    """Return the arrays that a statement and those inside it change."""
     try:
         return statement.arrays_changed
     except AttributeError:
@@ -248,7 +249,7 @@ def changed_in(statement: nodes.Stmt) -> frozenset[str]:
 
 
 def has_exits(branch: nodes.If) -> bool:
-    """Return whether `break` or `continue` stands in a branch, and not in a loop inside it."""
+    """Return True if a branch has a `break` or `continue` that is not in a loop inside it."""
     try:
         return branch.has_exits
     except AttributeError:
@@ -261,32 +262,33 @@ def has_exits(branch: nodes.If) -> bool:
 
 
 def find_defined(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Locals that statements give a value."""
+    """Return the locals that statements give a value."""
     return set[str]().union(*map(defined_in, body))
 
 
 def find_mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Locals that statements give a value or read."""
+    """Return the locals that statements give a value or read."""
     return set[str]().union(*map(mentioned_in, body))
 
 
 def names_of(kernel: nodes.Kernel) -> set[str]:
-    """Every name that a kernel has, its own too."""
+    """Return every name in a kernel, its own included."""
     return {*kernel.arrays, *kernel.arguments, *kernel.locals, *find_defined(kernel.body), kernel.name}
 
 
 def rename_results(statement: nodes.Stmt, name: Callable[[str], str]) -> nodes.Stmt:
-    """A statement that gives its values to locals of other names; what it reads stays."""
+    """Return a statement that gives its values to locals of other names; what it reads stays."""
     old = find_assigned(statement)
     new = tuple([name(one) for one in old])
     return statement if old == new else SET_RESULTS[type(statement)](statement, new)
 
 
 def number_statements(body: Sequence[nodes.Stmt]) -> nodes.Block:
-    """Statements of which no two have one number: those that have one keep it, unless another one has it too."""
+    """Return statements with unique numbers: of several with one number, the first keeps it."""
     taken = {one.number for one in statements(body)}
     if 0 not in taken and len(taken) == sum(1 for _ in statements(body)):
         return tuple(body)
+    # 0 is the number of statements that have none yet. A pass that copies a body leaves two of each number.
     free, used = count(max(taken, default=0) + 1), {0}
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
@@ -298,50 +300,51 @@ def number_statements(body: Sequence[nodes.Stmt]) -> nodes.Block:
 
 
 def parts_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Expr]:
-    """Everything that statements compute, in the order of the text."""
+    """Yield everything that statements compute, in the order of the text."""
     for statement in statements(body):
         yield from parts(*expressions(statement))
 
 
 def find_read(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Locals that statements read."""
+    """Return the locals that statements read."""
     return set[str]().union(*map(locals_read, statements(body)))
 
 
 def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:
-    """Every load in statements."""
+    """Yield every load in statements."""
+    # Few statements load, and each knows whether it does, so most expressions are not searched.
     loading = (one for one in statements(body) if loaded_in(one))
     return (one for statement in loading for one in parts(*expressions(statement)) if type(one) is nodes.Load)
 
 
 def reads(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Arrays whose values statements use: those that they load, and those whose old value an atomic returns."""
+    """Return the arrays whose values statements use: those they load, and those whose old value an atomic returns."""
     results = (one for one in stores(body) if isinstance(one, nodes.Atomic) and one.result is not None)
     return find_loaded(body) | {one.array for one in results}
 
 
 def find_loaded(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Arrays of which statements load elements."""
+    """Return the arrays of which statements load elements."""
     return set[str]().union(*map(loaded_in, body))
 
 
 def find_changed(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Arrays that statements change."""
+    """Return the arrays that statements change."""
     return set[str]().union(*map(changed_in, body))
 
 
 def find_touched(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Arrays that statements load or change."""
+    """Return the arrays that statements load or change."""
     return find_loaded(body) | find_changed(body)
 
 
 def find_sized(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Arrays whose sizes statements ask for."""
+    """Return the arrays whose sizes statements ask for."""
     return {one.array for one in parts_in(body) if isinstance(one, nodes.Size)}
 
 
 def stores(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Store | nodes.Atomic]:
-    """Every statement that changes memory."""
+    """Yield every statement that changes memory."""
     return (one for one in statements(body) if isinstance(one, nodes.Store | nodes.Atomic))
 
 
@@ -350,7 +353,7 @@ def transform(
     expression: Callable[[nodes.Expr], nodes.Expr],
     after: Callable[[nodes.Stmt], nodes.Stmt] = lambda one: one,
 ) -> nodes.Stmt:
-    """A statement with every expression in it changed, and then every statement."""
+    """Return a statement with every expression in it changed, and then every statement."""
     rewritten = with_expressions(statement, expression)
     return after(
         with_bodies(rewritten, lambda body: keep_block(body, [transform(one, expression, after) for one in body]))
@@ -358,7 +361,7 @@ def transform(
 
 
 def change_parts(body: Sequence[nodes.Stmt], change: Callable[[Any], Any]) -> nodes.Block:
-    """Statements in which every expression and every statement is changed, each after what is inside it."""
+    """Return statements with every expression and every statement changed, each after what is inside it."""
 
     def expression(expr: nodes.Expr) -> nodes.Expr:
         return change(rebuild(expr, expression))

@@ -1,4 +1,4 @@
-"""Passes over generated statements that change no result: what is not needed goes, what is left reads as if written."""
+"""Clean-up passes, which change no result: they remove what is not needed, and leave code that reads as if written."""
 
 from ._additions import find_added_value, write_out_addition
 from ._dead_code import eliminate_dead_code, live_before

@@ -1,4 +1,13 @@
-"""Starts and branches put together: a known number goes where it is asked for, branches that ask the same are one."""
+"""Constants and branches brought together: constants sink into branches, and branches on one condition are merged.
+
+    if p:                       if p:
+        a = x[i]                    a = x[i]
+    s = 0.0                ->       s = 0.0
+    if p:                           y[i] = a + s
+        y[i] = a + s
+
+A sum that starts at 0 starts with what is first added to it instead: `s = 0.0; s = s + e` becomes `s = e`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +20,7 @@ from ...ir import Operator, is_constant, negate, nodes, walk
 
 
 def sink_constants(body: Sequence[nodes.Stmt]) -> nodes.Block:
-    """Statements in which `s = 0` before an `if` stands inside it, where nothing else mentions `s`."""
+    """Return statements with `s = 0` moved into the `if` behind it, if nothing else mentions `s`."""
     started = {one.name for one in walk.statements(body) if _is_start(one)}
     return _sink(tuple(body), _count_mentions(body, started)) if started else tuple(body)
 
@@ -34,10 +43,13 @@ def _sink(body: nodes.Block, everywhere: Mapping[str, int]) -> nodes.Block:
             assert isinstance(one, nodes.Assign)
             if target not in inside:
                 inside[target] = [_count_mentions(arm, started) for arm in walk.bodies(body[target])]
+            # All other mentions are in one arm: nobody reads the local after the branch, in its condition, in the other
+            # arm, or in a later iteration of a loop around.
             counts, others = [arm.get(one.name, 0) for arm in inside[target]], everywhere[one.name] - 1
             if counts in ([others, 0], [0, others]):
                 heads.setdefault(target, ([], []))[counts.index(others)].append(one)
                 statements[place] = None
+        # Going backwards, so that this is the next statement that mentions the local.
         following |= dict.fromkeys(started & walk.mentioned_in(one), place)
     for target, arms in heads.items():
         left = iter(arms)
@@ -62,7 +74,7 @@ def _count_mentions(body: Sequence[nodes.Stmt], names: AbstractSet[str]) -> dict
 
 
 def merge_branches(body: Sequence[nodes.Stmt]) -> nodes.Block:
-    """Statements in which an `if` goes into one before it that asks the same.
+    """Return statements in which an `if` is merged into an earlier one with the same condition.
 
     What lies between goes before both or after both; a copy that may do neither goes into both arms.
     """
@@ -81,7 +93,7 @@ def merge_branches(body: Sequence[nodes.Stmt]) -> nodes.Block:
 
 
 def _normalize_condition(one: nodes.Stmt) -> nodes.Stmt:
-    """A branch on `not c` as one on `c`, so that it finds its partner."""
+    """Return a branch on `not c` as one on `c`, so that it is merged with others on `c`."""
     match one:
         case nodes.If(nodes.Unary(Operator.NOT, nodes.Local() as condition), body, orelse):
             return replace(one, condition=condition, body=orelse, orelse=body)
@@ -90,7 +102,7 @@ def _normalize_condition(one: nodes.Stmt) -> nodes.Stmt:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two branches that ask the same; `end` is behind the second, and the others are what lies between."""
+    """Two branches on one condition; `end` is behind the second, and the other fields are what lies between."""
 
     branches: tuple[nodes.If, nodes.If]
     end: int
@@ -100,11 +112,14 @@ class _Pair:
 
 
 def _find_pair(body: Sequence[nodes.Stmt], place: int) -> _Pair | None:
-    """The branch here, with the one that can be joined to it."""
+    """Return the branch at a place with a later one that can be merged into it; None if there is none."""
     one = body[place]
+    # A condition that is a local does not change with memory, which the first branch may store to. Behind a jump out of
+    # it, the second branch must not run.
     if not isinstance(one, nodes.If) or not isinstance(one.condition, nodes.Local) or walk.has_jumps([one]):
         return None
     first = _Uses.of(one)
+    # The second branch would ask for another value.
     if one.condition.name in first.defined:
         return None
     between: list[nodes.Assign] = []
@@ -113,6 +128,7 @@ def _find_pair(body: Sequence[nodes.Stmt], place: int) -> _Pair | None:
             second = _Uses.of(two)
             places = _place_between(between, first, second, False) or _place_between(between, first, second, True)
             return None if places is None else _Pair((one, two), end, *places)
+        # What reads or changes memory is not moved past a branch that may change it.
         if not isinstance(two, nodes.Assign) or walk.reads_memory(two.value) or two.name == one.condition.name:
             return None
         between.append(two)
@@ -122,7 +138,7 @@ def _find_pair(body: Sequence[nodes.Stmt], place: int) -> _Pair | None:
 def _place_between(
     between: Sequence[nodes.Assign], first: _Uses, second: _Uses, prefers_inside: bool
 ) -> tuple[list[nodes.Stmt], list[nodes.Stmt], list[nodes.Stmt]] | None:
-    """What lies between two branches: before, inside both arms, and after; None where a statement fits nowhere.
+    """Return what lies between two branches: before, inside both arms, and after; None if a statement fits nowhere.
 
     What goes after may be wanted by what goes inside, so there are two ways to try.
     """
@@ -130,6 +146,7 @@ def _place_between(
     inside, after = first, _Uses()
     for one in between:
         uses = _Uses.of(one)
+        # Only what costs nothing is written twice, once in each arm.
         may_be_inside = isinstance(one.value, nodes.Local | nodes.Const) and uses.commutes(after)
         may_be_after = uses.commutes(second)
         if uses.commutes(inside) and uses.commutes(after):
@@ -160,16 +177,18 @@ class _Uses:
         return _Uses(self.defined | other.defined, self.mentioned | other.mentioned)
 
     def commutes(self, other: _Uses) -> bool:
-        """Whether statements may change places, of which some use no memory."""
+        """Return True if statements may be exchanged, of which some use no memory."""
         return self.defined.isdisjoint(other.mentioned) and other.defined.isdisjoint(self.mentioned)
 
 
 def start_sums(body: Sequence[nodes.Stmt]) -> nodes.Block:
-    """Statements in which no `s = 0` is followed by `s = s + e` before anything else asks for `s`."""
+    """Return statements without `s = 0` where `s = s + e` follows before anything else reads `s`."""
     statements: list[nodes.Stmt | None] = [walk.with_bodies(one, start_sums) for one in body]
     waiting: dict[str, int] = {}
     for place, one in enumerate(statements):
         for name in walk.mentioned_in(body[place]) & waiting.keys() if waiting else ():
+            # Any mention ends the wait. In a loop or a branch, the sum may be added to what the iteration before left,
+            # or not at all.
             started = _start_sum(name, one)
             if started is not None:
                 statements[place], statements[waiting[name]] = started, None
@@ -180,7 +199,7 @@ def start_sums(body: Sequence[nodes.Stmt]) -> nodes.Block:
 
 
 def _start_sum(name: str, one: nodes.Stmt | None) -> nodes.Stmt | None:
-    """`s = s + e` as `s = e`."""
+    """Return `s = s + e` as `s = e`, and `s = s - e` as `s = -e`; None for other statements."""
     if not isinstance(one, nodes.Assign) or one.name != name or not isinstance(one.value, nodes.Binary):
         return None
     left, right = one.value.left, one.value.right

@@ -1,5 +1,12 @@
 """Locals coalesced: what a loop hands on, and what branches end with, is one local that changes, as a person writes it.
 
+    a = 0.0                           a = 0.0
+    for j in range(3):                for j in range(3):
+        b = a                  ->         a = a + x[i]
+        c = b + x[i]                  y[i] = a
+        a = c
+    y[i] = a
+
 Two locals are one where one is copied to the other and they never hold different values at a time at which both are
 asked for (Chaitin's coalescing, on live ranges).
 """
@@ -14,7 +21,7 @@ from ...ir import Type, nodes, walk
 
 
 def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> nodes.Block:
-    """Statements of the top level in which each loop has fewer locals. What is known outside of a loop stays as it is.
+    """Return the statements of a top level with fewer locals in each loop. Locals that are known outside of it stay.
 
     Args:
         body: the statements.
@@ -25,6 +32,7 @@ def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> no
         if not isinstance(one, nodes.For):
             statements.append(one)
             continue
+        # One local of several iterations, or of the kernel and an iteration, would be shared by them: a race.
         outside = {
             *one.names,
             *walk.locals_read(one),
@@ -36,9 +44,11 @@ def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> no
 
 def _within(body: nodes.Block, kinds: Mapping[str, Type], fixed: set[str]) -> nodes.Block:
     loops = {name for one in walk.statements(body) if isinstance(one, nodes.For) for name in one.names}
+    # A loop's variable must get no other value, and a copy to another type is a cast.
     barred = fixed | loops
     pairs = [pair for pair in _copies(body) if barred.isdisjoint(pair) and kinds[pair[0]] == kinds[pair[1]]]
     conflicts = _Interference({name for pair in pairs for name in pair})
+    # As a loop, since a `continue` in the body asks for what is live where an iteration ends.
     conflicts.loop(body, set(), set())
     places = {name: place for place, name in enumerate(_in_order(body))}
     merged = _MergedLocals(conflicts.of, places)
@@ -48,7 +58,7 @@ def _within(body: nodes.Block, kinds: Mapping[str, Type], fixed: set[str]) -> no
 
 
 def _in_order(body: Sequence[nodes.Stmt]) -> Iterator[str]:
-    """Locals as they are given values in the text, the last first: of several places the first counts."""
+    """Yield locals by the places where they get a value, the last first: of several places, the first counts."""
     return reversed([name for one in walk.statements(body) for name in walk.find_assigned(one)])
 
 
@@ -60,7 +70,7 @@ def _copies(body: Sequence[nodes.Stmt]) -> Iterator[tuple[str, str]]:
 
 @dataclass
 class _MergedLocals:
-    """Which locals are one by now: by the name of the one that comes first in the text.
+    """The locals merged so far, each group under the name of the local that comes first in the text.
 
     Attributes:
         conflicts: for some locals, others that they cannot be one with. One of the two names the other.
@@ -95,7 +105,7 @@ class _MergedLocals:
 
 
 class _Interference(Liveness):
-    """Notes which of some locals hold values at one time that are asked for later: the interference graph.
+    """Builds the interference graph of some locals: which of them are live at the same time.
 
     Attributes:
         of: for each local that is given a value, those whose values are asked for later.
@@ -113,6 +123,7 @@ class _Interference(Liveness):
     def plain(self, one: nodes.Stmt, live: Live) -> nodes.Stmt | None:
         source = one.value.name if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) else ""
         for name in self.given.intersection(walk.find_assigned(one)):
+            # A copy and its source hold one value, so they do not conflict here (Chaitin).
             self.of.setdefault(name, set()).update(live - {name, source})
         return super().plain(one, live)
 
@@ -129,6 +140,7 @@ def _rename(body: nodes.Block, merged: _MergedLocals) -> nodes.Block:
         one = old
         if not merged.into.keys().isdisjoint(walk.mentioned_in(old)):
             one = walk.rename_results(walk.with_expressions(old, expression), merged.name)
+        # A copy whose two locals have become one is `a = a`, and goes.
         if not (isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) and one.value.name == one.name):
             renamed.append(walk.with_bodies(one, lambda inner: _rename(inner, merged)))
     return walk.keep_block(body, renamed)

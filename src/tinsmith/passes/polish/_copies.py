@@ -1,4 +1,11 @@
-"""Copies propagated: what has one value by two names goes by the first, and an element is loaded once an iteration."""
+"""Copies propagated, and common loads eliminated: one name for one value, and one load of an element in an iteration.
+
+    a = x[i]                        a = x[i]
+    b = x[i]                ->      y[i] = a * a
+    y[i] = a * b
+
+The copy `b = a` that the second load becomes is propagated.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +19,7 @@ Loaded = Mapping[nodes.Load, nodes.Local]
 
 
 def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> nodes.Block:
-    """Statements without `a = b`, where `b` keeps its value as long as `a` is asked for.
+    """Return statements without `a = b` where `b` keeps its value as long as `a` is read.
 
     That is so where `a` gets a value nowhere else, `b` nowhere after it in the text, and both live in one iteration.
 
@@ -25,8 +32,10 @@ def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> n
     for one in walk.statements(body):
         if not isinstance(one, nodes.Assign) or not isinstance(one.value, nodes.Local):
             continue
+        # A copy of a copy is one of the first local.
         source = values.get(one.value.name, one.value)
         assert isinstance(source, nodes.Local)
+        # An assignment to a local of another type is a cast.
         if kinds[one.name] == source.type and table.is_copy(one.name, source.name):
             values[one.name] = source
 
@@ -44,7 +53,7 @@ def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> n
 
 
 def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> nodes.Block:
-    """Statements in which `b = x[i]` is `b = a` where `a = x[i]` stands before it on every way, and nobody changes `x`.
+    """Return statements with `b = x[i]` as `b = a` if `a = x[i]` comes before it on every path and `x` never changes.
 
     Args:
         body: the statements.
@@ -54,15 +63,18 @@ def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]
     table = DefinitionsAndUses(body)
 
     def holds(name: str, load: nodes.Load) -> bool:
-        """Whether a local holds what the load gives, wherever both can be asked for."""
+        """Return True if a local has the value of the load wherever both can be read."""
         definition = table.single(name)
         if definition is None or kinds[name] != load.type:
             return False
+        # Changed anywhere in the statements: an index does not tell whether it is this element, nor a loop whether it
+        # is later.
         if any(isinstance(part, nodes.Load) and part.array in changed for part in walk.parts(load)):
             return False
         return all(table.is_fixed_from(definition[0], local) for local in walk.locals_in([load]))
 
     def block(statements: nodes.Block, outer: Loaded) -> nodes.Block:
+        # A copy: what an arm or a loop's body loads is not loaded on every path to what follows.
         known = dict(outer)
         rewritten: list[nodes.Stmt] = []
         for one in statements:

@@ -1,4 +1,11 @@
-"""Dead code eliminated: assignments to locals that are not read, stores to memory that is not."""
+"""Dead code eliminated: assignments to locals that are not read, and stores to memory that is not.
+
+    a = x[i] * 2.0
+    b = a + 1.0             ->      a = x[i] * 2.0
+    y[i] = a                        y[i] = a
+
+An array that nobody reads afterwards is treated like a local: a store to it stays only if something reads it later.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +23,7 @@ def eliminate_dead_code(
     private: Collection[str] = (),
     unread: Collection[str] = (),
 ) -> nodes.Block:
-    """Statements without what has no effect.
+    """Return statements without those that have no effect.
 
     Args:
         body: the statements.
@@ -28,13 +35,13 @@ def eliminate_dead_code(
 
 
 def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> Live:
-    """Locals that statements read before they give them a value, where only some matter afterwards."""
+    """Return the locals that statements read before they give them a value, where only some matter afterwards."""
     wanted = set(filter(is_wanted, walk.find_defined(body)))
     return _Elimination(frozenset(), frozenset()).block(tuple(body), wanted)[1] - wanted
 
 
 class _Elimination(Liveness):
-    """Keeps what changes memory that somebody reads, or a live local. Private arrays are live as `@name`."""
+    """Keeps statements that change a live local, or memory that is read. Private arrays are live as `@name`."""
 
     def __init__(self, private: frozenset[str], unread: frozenset[str]) -> None:
         super().__init__()
@@ -47,6 +54,7 @@ class _Elimination(Liveness):
         shared = self.private & (walk.loaded_in(one) | walk.changed_in(one))
         if not shared:
             return super().statement(one, live, is_last)
+        # What an iteration stores to elements of its own, no other iteration reads.
         own = _as_memory(find_owned(one, shared))
 
         def carry(body: nodes.Block, before: Live) -> Live:
@@ -64,6 +72,7 @@ class _Elimination(Liveness):
     def reads(self, one: nodes.Stmt) -> frozenset[str]:
         names = walk.locals_read(one)
         if self.private:
+            # `loaded_in` counts the statements inside, too, and those are asked by themselves.
             arrays = frozenset(walk.arrays_in(walk.expressions(one))) if walk.bodies(one) else walk.loaded_in(one)
             if isinstance(one, nodes.Atomic) and one.result is not None:
                 arrays |= {one.array}
@@ -72,7 +81,7 @@ class _Elimination(Liveness):
         return names
 
     def changes(self, one: nodes.Stmt, live: Live) -> bool:
-        """Whether a statement changes memory that somebody reads, or may end the run."""
+        """Return True if a statement changes memory that somebody reads, or may end the run."""
         return one.may_fail or (isinstance(one, nodes.Store | nodes.Atomic) and self.is_read(one.array, live))
 
     def is_read(self, array: str, live: Live) -> bool:
@@ -80,7 +89,8 @@ class _Elimination(Liveness):
         return array not in self.unread and (array not in self.private or f"@{array}" in live)
 
     def plain(self, one: nodes.Stmt, live: Live) -> nodes.Stmt | None:
-        if type(one) is nodes.Assign:  # as below, for most statements
+        # As below, but faster, for most statements.
+        if type(one) is nodes.Assign:
             if one.name not in live:
                 return None
             live.discard(one.name)
@@ -108,7 +118,7 @@ class _Elimination(Liveness):
         return walk.with_bodies(one, lambda _: next(left))
 
     def is_felt(self, body: nodes.Block, live: Live) -> bool:
-        """Whether a loop changes memory that somebody reads after it, or a local that is read after it.
+        """Return True if a loop changes memory that is read after it, or a local that is read after it.
 
         That it never ends is not an effect, nor is what it asks only for itself.
         """

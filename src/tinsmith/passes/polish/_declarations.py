@@ -1,4 +1,14 @@
-"""Locals declared in the block that holds all their uses, where an engine sees them, under names for people."""
+"""Locals declared in the block that contains all their uses, where an engine sees them, and renamed for people.
+
+    if p:                       s = 0.0
+        s = x[i]                if p:
+    else:               ->          s = x[i]
+        s = 1.0                 else:
+    y[i] = s                        s = 1.0
+                                y[i] = s
+
+A local that one block alone uses is declared by its first assignment there.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +21,7 @@ from ...ir import Type, nodes, types, walk
 def declare_locals(
     body: Sequence[nodes.Stmt], kinds: Mapping[str, Type], visible: frozenset[str] = frozenset()
 ) -> nodes.Block:
-    """Statements in which every local that is given a value inside a block and read outside it starts at 0 before it.
+    """Return statements that start a local at 0 before a block that gives it a value, if it is read outside of it.
 
     A local of a parallel loop is declared in that loop, whatever others do with the name: one that is declared before
     the loop would be shared by its iterations.
@@ -31,7 +41,7 @@ def _is_parallel(one: nodes.Stmt) -> bool:
 
 @dataclass(frozen=True)
 class _Scoping:
-    """Declares locals.
+    """Declares locals in the blocks that contain their uses.
 
     Attributes:
         kinds: their types.
@@ -53,6 +63,7 @@ class _Scoping:
         declared: list[nodes.Stmt] = []
         for one, places in zip(body, mentions, strict=True):
             for name in places:
+                # A local that one body alone mentions is declared in there.
                 if name in self.visible or counts[name] < 2:
                     continue
                 self.visible.add(name)
@@ -74,7 +85,7 @@ class _Scoping:
         return rewritten
 
     def mentions(self, one: nodes.Stmt) -> dict[str, int]:
-        """Locals that a statement mentions: 1 where a single body inside it does, 2 where that cannot declare it."""
+        """Return the locals that a statement mentions: 1 if one body inside it can declare it, otherwise 2 or more."""
         counts = dict.fromkeys([*walk.find_assigned(one), *sorted(walk.locals_read(one))], 2)
         if isinstance(one, nodes.For):
             counts = {name: count for name, count in counts.items() if name not in one.names}
@@ -86,6 +97,7 @@ class _Scoping:
                 if not (isinstance(one, nodes.For) and name in one.names):
                     counts[name] = counts.get(name, 0) + 1
         if _is_parallel(one):
+            # A local of this loop alone is declared inside it, one for each iteration.
             counts = {name: count for name, count in counts.items() if name in self.shared}
         return counts
 
@@ -93,7 +105,7 @@ class _Scoping:
 def name_locals(
     body: Sequence[nodes.Stmt], root: Callable[[str], str], taken: Collection[str], known: Collection[str]
 ) -> tuple[nodes.Block, dict[str, str]]:
-    """Statements with their locals renamed, and the new names by the old ones.
+    """Return statements with their locals renamed, and the new names by the old ones.
 
     Args:
         body: the statements.
@@ -104,6 +116,7 @@ def name_locals(
     new: dict[str, str] = {}
     used, numbers = set(taken), dict[str, int]()
     for one in walk.statements(body):
+        # In the order of the text, and sorted where a set has none: the same kernel gets the same names in each run.
         for name in (*walk.find_assigned(one), *sorted(walk.locals_read(one))):
             if name not in new:
                 new[name] = _free(root(name), used, known, numbers)
