@@ -232,7 +232,6 @@ def step_of(part: nodes.Expr) -> int:
     return 0
 
 
-@functools.lru_cache(maxsize=8)
 def find_accesses(kernel: nodes.Kernel, loop: nodes.For) -> tuple[LoopAccess, ...]:
     """Return every access of an iteration of a loop of the top level; analyses of races and of bounds both ask."""
     # Iterations of a block share its memory on purpose, and wait for each other at barriers.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from .._lazy import lazy
 from ..analyses import definitions, single_definitions
@@ -18,7 +17,7 @@ from ..ir import Type, nodes
 from ..spec import DimSizes
 from ._sketch_writer import Element, Noted, Place, SketchWriter, guess_type
 from ._source_form import Expression, Subscript
-from ._subject import Subject
+from ._subject import Subject, keep_with_subject
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Sketch:
         return expr
 
 
-@lru_cache(maxsize=4)
+@keep_with_subject
 def sketch_of(subject: Subject) -> Sketch:
     """Return the sketch of a kernel; several rules ask for it."""
     writer = SketchWriter(subject)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from .._lazy import lazy
 from ..engines import Engine, count_column, module_name, preferred_name
@@ -40,6 +41,7 @@ from ._source_form import (
 )
 from ._unrun import EngineName, UnrunSource
 
+Fact = TypeVar("Fact")
 ENGINES = ("taichi", "quadrants")
 BOTH = "Taichi and Quadrants"
 
@@ -74,6 +76,7 @@ class Subject:
         labels: what the source calls those texts of the tree that are none there.
         handed: fields that its functions name themselves, and that its tree hands to them.
         written_before: arrays that earlier kernels of its op write.
+        kept: what `keep_with_subject` keeps.
     """
 
     source: Source
@@ -87,6 +90,7 @@ class Subject:
     labels: Mapping[str, str] = field(default_factory=dict)
     handed: frozenset[str] = frozenset()
     written_before: frozenset[str] = frozenset()
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # What it is made of -----------------------------------------------------------------------
 
@@ -230,3 +234,18 @@ _OF_FIELDS = frozenset({"append", "deactivate", "is_active", "length", "parent"}
 
 
 _BUILTINS = frozenset({"abs", "bool", "float", "int", "max", "min", "pow", "range", "round"})
+
+
+def keep_with_subject(compute: Callable[[Subject], Fact]) -> Callable[[Subject], Fact]:
+    """Let a fact about a kernel be computed once, for the rules that ask for it. A decorator.
+
+    It goes with the subject: a cache of this module's own would keep the kernel, and all that its closures hold.
+    """
+
+    @functools.wraps(compute)
+    def look_up(subject: Subject) -> Fact:
+        if compute not in subject.kept:
+            subject.kept[compute] = compute(subject)
+        return subject.kept[compute]
+
+    return look_up

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ast
 from collections import ChainMap
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from .._lazy import lazy
 from ..engines import Engine, Language
 from ..frontend import assignments, find_called_function, is_size, resolve_callee, root, walk
 from ._scan import MATH_TYPES
-from ._subject import ParameterFacts, Subject
+from ._subject import ParameterFacts, Subject, keep_with_subject
 from ._unrun import EngineName, MatrixTypeName
 
 
@@ -55,7 +54,7 @@ _FLOAT_TYPES = frozenset({"float", "f16", "f32", "f64"})
 _COMPONENTS = frozenset("xyzwrgbastpq")
 
 
-@lru_cache(maxsize=4)
+@keep_with_subject
 def types_of(subject: Subject) -> Types:
     """Types of a kernel's locals; several rules ask for them."""
     return Types(subject)
