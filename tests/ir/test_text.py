@@ -40,22 +40,72 @@ def test_declarations_come_back():
     assert_same(parse_ir(print_ir(kernel)), kernel)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("kernel plain", "plain", "a kernel's text begins with `kernel NAME`"),
-        ("    a = -0.0\n", "    a = -0.0 +\n", "line 16: it ends too early: a = -0.0 +"),
-        ("    a = -0.0\n", "    a = nowhere\n", "line 16: `nowhere` is not declared"),
-        ("    a = -0.0\n", "    a = nowhere[0]\n", "line 16: `nowhere` is not declared"),
-        ("    a = -0.0\n", "    a = erf(b)\n", "line 16: there is no `erf` of 1"),
-        ("    a = -0.0\n", "    a = $\n", "line 16: '\\$' means nothing here"),
-        ("    a = -0.0\n", "    a = b b\n", "line 16: nothing is wanted before `b`"),
-        ("    a = -0.0\n", "    a b\n", "line 16: `=` is wanted before `b`"),
-        ("    barrier  @6\n", "      barrier  @6\n", "is indented otherwise"),
-        ("    if ok:\n      break", "    if ok:\n    break", "nothing is inside"),
-    ],
-)
-def test_a_text_that_is_none(old, new, words):
+REFUSED = {
+    "no kernel": ("kernel plain", "plain", "a kernel's text begins with `kernel NAME`"),
+    "half an expression": ("    a = -0.0\n", "    a = -0.0 +\n", "line 16: it ends too early: a = -0.0 +"),
+    "an undeclared local": ("    a = -0.0\n", "    a = nowhere\n", "line 16: `nowhere` is not declared"),
+    "an undeclared array": ("    a = -0.0\n", "    a = nowhere[0]\n", "line 16: `nowhere` is not declared"),
+    "an undeclared array that is stored to": (
+        "    q[]{1} = 0.5:f64",
+        "    r[]{1} = 0.5:f64",
+        "line 21: `r` is not declared",
+    ),
+    "an undeclared array of an atomic": ("atomic add total[]", "atomic add sum[]", "line 41: `sum` is not declared"),
+    "the size of an undeclared array": ("x.shape[0]", "w.shape[0]", "line 15: `w` is not declared"),
+    "a local array before its declaration": (
+        "    array near: f32[8]\n    exchange x[i] = near[3]",
+        "    exchange x[i] = near[3]",
+        "line 19: `near` is not declared",
+    ),
+    "an unknown function": ("    a = -0.0\n", "    a = erf(b)\n", "line 16: there is no `erf` of 1"),
+    "an unknown function of two": ("    a = -0.0\n", "    a = nand(b, c)\n", "line 16: there is no `nand` of 2"),
+    "an unknown operator": ("    a = -0.0\n", "    a = b ** c\n", r"line 16: an operand is wanted before `\*`"),
+    "an unknown sign": ("    a = -0.0\n", "    a = $\n", "line 16: '\\$' means nothing here"),
+    "an unknown atomic": (
+        "atomic max",
+        "atomic nand",
+        "line 40: `nand` is none of add, sub, mul, min, max, and, or, xor",
+    ),
+    "an unknown vote": ("vote any", "vote most", "line 18: `most` is none of"),
+    "a vote about a number": ("vote any at", "vote any 3", "line 18: a local is wanted in place of `3`"),
+    "an unknown type of a local": ("  locals u1: ok", "  locals u3: ok", "line 12: `u3` is none of f16, f32"),
+    "an unknown type of an array": ("array x: f32[1]", "array x: f31[1]", "line 2: `f31` is none of f16, f32"),
+    "an unknown type of an argument": ("argument n: i32", "argument n: int", "line 7: `int` is none of f16, f32"),
+    "an unknown type of a number": ("0.5:f64", "0.5:f63", "line 21: `f63` is none of f16, f32"),
+    "an unknown type of random numbers": ("random f32", "random f31", "line 43: `f31` is none of f16, f32"),
+    "a rank that is no number": (
+        "array x: f32[1]",
+        "array x: f32[n]",
+        r"line 2: a type and a rank are wanted in place of `f32\[n\]`",
+    ),
+    "half a declaration": ("array x: f32[1]", "array x f32[1]", "line 2: a name, `:` and a type are wanted"),
+    "sizes of block memory": ("n * 2", "n * m", r"line 13: `m` is not declared"),
+    "an unknown statement": ("    barrier  @6\n", "    return  @6\n", "line 17: `=` is wanted at the end: return"),
+    "an unknown statement with a word": (
+        "    barrier  @6\n",
+        "    goto a  @6\n",
+        "line 17: `=` is wanted before `a`: goto a",
+    ),
+    "an unknown option": ("may_race", "may_wait", "line 15: `may_wait` is none of block_size, vector_width, may_race"),
+    "two expressions": ("    a = -0.0\n", "    a = b b\n", "line 16: nothing is wanted before `b`"),
+    "no `=`": ("    a = -0.0\n", "    a b\n", "line 16: `=` is wanted before `b`"),
+    "no `:`": ("    if ok:\n      break", "    if ok\n      break", "line 34: `:` is wanted at the end: if ok"),
+    "no `..`": ("for k in 0 .. 8", "for k in 0, 8", r"line 23: `\.\.` is wanted before `,`"),
+    "no `]`": ("x[i] = near[3]", "x[i = near[3]", "line 20: `]` is wanted before `=`"),
+    "no `)`": ("    a = -0.0\n", "    a = (b + c\n", r"line 16: `\)` is wanted at the end"),
+    "no `]` of an option": ("[vector_width = 8]", "[vector_width = 8", "line 23: "),
+    "an entry that is no number": ("p[i]{2, 1}", "p[i]{2, n}", "line 22: a whole number is wanted in place of `n`"),
+    "an axis that is no number": ("x.shape[0]", "x.shape[n]", "line 15: a whole number is wanted in place of `n`"),
+    "a length that is no number": ("near: f32[8]", "near: f32[n]", "line 19: a whole number is wanted in place of `n`"),
+    "a sign before a local": ("    a = -0.0\n", "    a = -b\n", "line 16: a number is wanted in place of `b`"),
+    "another indentation": ("    barrier  @6\n", "      barrier  @6\n", "is indented otherwise"),
+    "nothing inside": ("    if ok:\n      break", "    if ok:\n    break", "nothing is inside"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_text_that_is_none(name):
+    old, new, words = REFUSED[name]
     assert PLAIN.count(old) >= 1
     with pytest.raises(TextError, match=words):
         parse_ir(PLAIN.replace(old, new, 1))

@@ -74,6 +74,13 @@ class _Line:
     def fail(self, words: str) -> NoReturn:
         raise TextError(f"line {self.number}: {words}: {self.text}")
 
+    def one_of(self, kind: type[Word], word: str) -> Word:
+        """Return a word as one of an enum's."""
+        try:
+            return kind(word)
+        except ValueError:
+            self.fail(f"`{word}` is none of {', '.join(kind)}")
+
 
 @dataclass
 class _Header:
@@ -85,7 +92,7 @@ class _Header:
     arguments: dict[str, tuple[Type, tuple[int, ...]]] = field(default_factory=dict)
     locals: dict[str, Type] = field(default_factory=dict)
     cells: list[str] = field(default_factory=list)
-    block_memory: dict[str, str] = field(default_factory=dict)
+    block_memory: dict[str, _Line] = field(default_factory=dict)
     source_names: dict[str, str] = field(default_factory=dict)
 
     def read(self, line: _Line) -> bool:
@@ -97,19 +104,21 @@ class _Header:
         read = getattr(self, f"_read_{word}", None)
         if read is None:
             return False
-        read(rest)
+        read(line, rest)
         return True
 
-    def _read_file(self, rest: str) -> None:
+    def _read_file(self, _: _Line, rest: str) -> None:
         self.path = _read_value(rest)
 
-    def _read_array(self, rest: str) -> None:
-        name, kind, dims, facts = _read_declaration(rest)
-        rank = int(kind.partition("[")[2].rstrip("]"))
+    def _read_array(self, line: _Line, rest: str) -> None:
+        name, kind, dims, facts = _read_declaration(line, rest)
+        match = re.match(r"(\w+)\[(\d+)\]$", kind)
+        if match is None:
+            line.fail(f"a type and a rank are wanted in place of `{kind}`")
         made = nodes.Array(
             name,
-            Type(kind.partition("[")[0]),
-            rank,
+            line.one_of(Type, match[1]),
+            int(match[2]),
             dims,
             facts.get("field", ""),
             facts.get("offset", ()),
@@ -120,23 +129,23 @@ class _Header:
         )
         self.arrays[name] = made
 
-    def _read_cell(self, rest: str) -> None:
-        self._read_array(rest)
+    def _read_cell(self, line: _Line, rest: str) -> None:
+        self._read_array(line, rest)
         self.cells.append(rest.partition(":")[0])
 
-    def _read_argument(self, rest: str) -> None:
-        name, kind, dims, _ = _read_declaration(rest)
-        self.arguments[name] = Type(kind), dims
+    def _read_argument(self, line: _Line, rest: str) -> None:
+        name, kind, dims, _ = _read_declaration(line, rest)
+        self.arguments[name] = line.one_of(Type, kind), dims
 
-    def _read_locals(self, rest: str) -> None:
+    def _read_locals(self, line: _Line, rest: str) -> None:
         kind, _, names = rest.partition(": ")
-        self.locals |= dict.fromkeys(names.split(", "), Type(kind))
+        self.locals |= dict.fromkeys(names.split(", "), line.one_of(Type, kind))
 
-    def _read_block_memory(self, rest: str) -> None:
+    def _read_block_memory(self, line: _Line, rest: str) -> None:
         name, _, sizes = rest.partition(": ")
-        self.block_memory[name] = sizes
+        self.block_memory[name] = replace(line, text=sizes)
 
-    def _read_written(self, rest: str) -> None:
+    def _read_written(self, _line: _Line, rest: str) -> None:
         source, _, names = rest.partition(": ")
         self.source_names |= dict.fromkeys(names.split(", "), source)
 
@@ -144,11 +153,11 @@ class _Header:
 _VALUE = r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\S+"
 
 
-def _read_declaration(rest: str) -> tuple[str, str, tuple[int, ...], Mapping[str, Any]]:
+def _read_declaration(line: _Line, rest: str) -> tuple[str, str, tuple[int, ...], Mapping[str, Any]]:
     """Return the name, type, element dims and facts of `p: f32[1] of 3x3 field='self.p' clamped`."""
     match = re.match(rf"(\w+): (\S+)(?: of ([0-9x]+))?((?: (?:\w+=(?:{_VALUE})|\w+))*)$", rest)
     if match is None:
-        raise TextError(f"not a declaration: {rest}")
+        line.fail("a name, `:` and a type are wanted")
     name, kind, dims, words = match.groups()
     facts = {one[0]: _read_value(one[1]) if one[1] else True for one in re.findall(rf" (\w+)(?:=({_VALUE}))?", words)}
     return name, kind, tuple(map(int, dims.split("x"))) if dims else (), facts
@@ -180,7 +189,7 @@ class _Parser:
         body = self.block(self.lines[0].indent) if self.lines else ()
         if self.place < len(self.lines):
             self.lines[self.place].fail("it is indented otherwise than the line before")
-        memory = {name: self.expressions(f"{sizes}") for name, sizes in known.block_memory.items()}
+        memory = {name: self.expressions(sizes) for name, sizes in known.block_memory.items()}
         return nodes.Kernel(
             known.name,
             known.path,
@@ -193,10 +202,12 @@ class _Parser:
             known.source_names,
         )
 
-    def expressions(self, text: str) -> tuple[nodes.Expr, ...]:
+    def expressions(self, line: _Line) -> tuple[nodes.Expr, ...]:
         """Return the expressions of a list."""
-        tokens = _Tokens(_Line(0, 0, text, 0), self)
-        return tokens.list_until("")
+        tokens = _Tokens(line, self)
+        listed = tokens.list_until("")
+        tokens.end()
+        return listed
 
     def block(self, indent: int) -> nodes.Block:
         """Return the statements at an indentation."""
@@ -261,11 +272,14 @@ class _Parser:
             if not tokens.skip(","):
                 return names, tuple(bounds)
 
-    def _options(self, tokens: _Tokens) -> dict[str, Any]:
+    def _options(self, tokens: _Tokens, *known: str) -> dict[str, Any]:
+        """Parse what stands in brackets after a loop's ranges: some of these options."""
         options: dict[str, Any] = {}
         if tokens.skip("["):
             while not tokens.skip("]"):
                 name = tokens.take()
+                if name not in known:
+                    tokens.line.fail(f"`{name}` is none of {', '.join(known)}")
                 options[name] = tokens.expression() if tokens.skip("=") else True
                 tokens.skip(";")
         tokens.expect(":")
@@ -273,7 +287,7 @@ class _Parser:
 
     def _for(self, tokens: _Tokens) -> nodes.Stmt:
         names, bounds = self._ranges(tokens)
-        options = self._options(tokens)
+        options = self._options(tokens, "block_size", "vector_width", "may_race")
         # The options of a `For` are plain numbers; those of a `Loop`, such as `most`, are expressions.
         numbers: dict[str, Any] = {
             name: one.value if isinstance(one, nodes.Const) else one for name, one in options.items()
@@ -286,7 +300,7 @@ class _Parser:
 
     def _loop(self, tokens: _Tokens) -> nodes.Stmt:
         names, bounds = self._ranges(tokens)
-        options = self._options(tokens)
+        options = self._options(tokens, "exit", "most", "has_blocks")
         carried = []
         while self.place < len(self.lines) and self.lines[self.place].text.startswith("carry "):
             inner = _Tokens(self.lines[self.place], self)
@@ -299,7 +313,7 @@ class _Parser:
         tokens.expect(":")
         kind = tokens.type()
         tokens.expect("[")
-        length = int(tokens.take())
+        length = tokens.whole_number()
         tokens.expect("]")
         self.local_arrays[name] = kind
         return nodes.LocalArray(name, kind, length)
@@ -340,8 +354,9 @@ class _Parser:
                 return self._atomic(tokens, names[0])
             case "vote":
                 tokens.take()
-                operator, value = tokens.one_of(VoteOperator), tokens.expression()
-                assert isinstance(value, nodes.Local)
+                operator, word, value = tokens.one_of(VoteOperator), tokens.ahead, tokens.expression()
+                if not isinstance(value, nodes.Local):
+                    tokens.line.fail(f"a local is wanted in place of `{word}`")
                 return nodes.Vote(operator, value, names[0])
             case "decompose":
                 tokens.take()
@@ -415,11 +430,7 @@ class _Tokens:
 
     def one_of(self, kind: type[Word]) -> Word:
         """Take a token that is one of an enum's."""
-        token = self.take()
-        try:
-            return kind(token)
-        except ValueError:
-            self.line.fail(f"`{token}` is none of {', '.join(kind)}")
+        return self.line.one_of(kind, self.take())
 
     def type(self) -> Type:
         """Take a type."""
@@ -434,11 +445,17 @@ class _Tokens:
 
     def expect(self, token: str) -> None:
         if not self.skip(token):
-            self.line.fail(f"`{token}` is wanted before `{self.ahead}`")
+            self.line.fail(f"`{token}` is wanted " + (f"before `{self.ahead}`" if self.ahead else "at the end"))
 
     def end(self) -> None:
         if self.ahead:
             self.line.fail(f"nothing is wanted before `{self.ahead}`")
+
+    def whole_number(self) -> int:
+        token = self.take()
+        if not token.isdigit():
+            self.line.fail(f"a whole number is wanted in place of `{token}`")
+        return int(token)
 
     def names(self) -> tuple[str, ...]:
         names = [self.take()]
@@ -462,6 +479,7 @@ class _Tokens:
     def place(self) -> tuple[str, tuple[nodes.Expr, ...], tuple[int, ...]]:
         """Parse an element: array, index, entry."""
         array = self.take()
+        self.type_of(array)
         self.expect("[")
         return array, self.list_until("]"), self.entry()
 
@@ -469,7 +487,7 @@ class _Tokens:
         entry = []
         if self.skip("{"):
             while not self.skip("}"):
-                entry.append(int(self.take()))
+                entry.append(self.whole_number())
                 self.skip(",")
         return tuple(entry)
 
@@ -494,6 +512,8 @@ class _Tokens:
         name = self.take()
         if self.ahead == "(":
             return self.with_type(self.call(name))
+        if not name.isidentifier():
+            self.line.fail(f"an operand is wanted before `{name}`")
         if self.ahead == "[":
             self.place_ahead -= 1
             array, index, entry = self.place()
@@ -502,8 +522,9 @@ class _Tokens:
             self.take()
             self.take()
             self.expect("[")
-            axis = int(self.take())
+            axis = self.whole_number()
             self.expect("]")
+            self.type_of(name)
             return self.with_type(nodes.Size(name, axis))
         if name in self.known.arguments:
             return nodes.Argument(name, self.known.arguments[name][0], self.entry())
@@ -522,7 +543,7 @@ class _Tokens:
     def with_type(self, expr: Any) -> Any:
         """Return an expression with the type that is written after it."""
         # A `:` also ends the first line of a branch or a loop.
-        if self.ahead == ":" and self.behind in types.ALL:
+        if self.ahead == ":" and self.behind:
             self.take()
             return replace(expr, type=self.type())
         return expr
@@ -533,6 +554,8 @@ class _Tokens:
         if text in ("true", "false"):
             return self.with_type(nodes.Const(text == "true", Type.U1))
         is_whole = text.isdigit()
+        if not is_whole and not text[:1].isdigit() and text not in ("inf", "nan"):
+            self.line.fail(f"a number is wanted in place of `{text}`")
         value = sign * int(text) if is_whole else float("-" * (sign < 0) + text)
         return self.with_type(nodes.Const(value, Type.I32 if is_whole else Type.F32))
 
