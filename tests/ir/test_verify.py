@@ -112,6 +112,17 @@ TEXTS = {
     "a local that is an array": ("locals f32: acc", "locals f32: x, acc", "`x` is a local, and an array"),
     "an array that is an argument": ("argument n: i32", "argument n: i32\n  argument y: f32", "`y` is an array and an"),
     "a cell with dims": ("cell total: f32[0]", "cell total: f32[1]", "cell `total` is no array of rank 0"),
+    "an array of an iteration outside of its loop": (
+        "y[i] * near[0]  @24\n",
+        "y[i] * near[0]  @24\n  for k in 0 .. 2:\n    y[k] = near[0]\n",
+        "`near` is no array of the kernel",
+    ),
+    "a loop inside one of the same name": (
+        "      at = k[j]",
+        "      for i in 0 .. 2:\n        pass\n      at = k[j]",
+        "`i` counts another loop",
+    ),
+    "a loop with one name twice": ("for i in 0 .. 4:", "for i, i in 0 .. 4, 0 .. 2:", "`i` counts another loop"),
     "a loop in SSA form": ("  for i in 0 .. 4:", "  loop j in 0 .. 4:\n    pass\n  for i in 0 .. 4:", "SSA form alone"),
 }
 
@@ -136,6 +147,8 @@ SSA_TEXTS = {
     "a loop without an end": ("loop j in 0 .. x.shape[0] [exit = done]", "loop endlessly", "it never ends"),
     "what is handed on has no value": ("    next = head * x[0]  @4\n", "", "`next` is read before it has a value"),
     "what is handed on has another type": ("locals u1: done", "locals u1: done, head", "`head` hands on a f32"),
+    "what is handed on first has another type": ("head = 1.0", "head = 1", "`head` hands on a f32"),
+    "what holds it in between has another type": ("locals u1: done", "locals u1: done, cell", "`head` hands on a f32"),
     "what is handed on is asked for before": ("head = 1.0", "head = last", "`last` is read before it has a value"),
     "a parallel loop that hands something on": ("  loop", "  parallel loop", "one that hands something on"),
 }
@@ -168,7 +181,33 @@ def change(kind, **fields):
     return corrupt
 
 
+def give_memory(*sizes):
+    """Make `x` memory of blocks, of these sizes."""
+
+    def corrupt(kernel):
+        arrays = {**kernel.arrays, "x": replace(kernel.arrays["x"], is_of_blocks=True)}
+        return replace(kernel, arrays=arrays, block_memory={"x": sizes})
+
+    return corrupt
+
+
+def decompose(function, *results):
+    """Put a decomposition of a matrix of 4 numbers before a kernel."""
+    matrix = (nodes.Const(1.0, "f32"),) * 4
+    return lambda kernel: replace(kernel, body=(nodes.Decompose(function, matrix, results, "f32"), *kernel.body))
+
+
 NODES = {
+    "a size of block memory that is read from memory": (
+        give_memory(nodes.Load("k", (nodes.Const(0, "i32"),), (), "i32")),
+        "a size of `x`: it reads locals or memory",
+    ),
+    "a size of block memory of an unknown array": (
+        give_memory(nodes.Size("gone", 0)),
+        "a size of `x`: `gone`, whose size is asked for, is no array of the kernel",
+    ),
+    "a decomposition that there is not": (decompose("lu", "acc"), "`lu` is no decomposition"),
+    "results that a decomposition has not": (decompose("sym_eig", "acc", "t"), "2 results of `sym_eig`"),
     "an atomic that there is not": (change(nodes.Atomic, operator="nand"), "`nand` is no atomic operation"),
     "a vote that there is not": (
         lambda kernel: change(nodes.Vote, operator="most")(

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
+from ._decompositions import PARTS, parts_of, side_of
 from ._operators import BINARY, LOGICAL, UNARY, AtomicOperator, VoteOperator
 from ._types import Type
 
@@ -98,9 +99,20 @@ def _check_header(kernel: nodes.Kernel) -> Iterator[str]:
     for name in kernel.cells:
         if name not in kernel.arrays or kernel.arrays[name].rank or kernel.arrays[name].element:
             yield f"cell `{name}` is no array of rank 0"
-    for name in kernel.block_memory:
+    for name, sizes in kernel.block_memory.items():
         if name not in kernel.arrays or not kernel.arrays[name].is_of_blocks:
             yield f"`{name}` has sizes of block memory, and is none"
+        yield from (f"a size of `{name}`: {words}" for size in sizes for words in _check_size_of_memory(size, kernel))
+
+
+def _check_size_of_memory(size: nodes.Expr, kernel: nodes.Kernel) -> Iterator[str]:
+    """Check a formula of sizes and arguments, which is computed before the kernel runs."""
+    if not walk.is_invariant(size):
+        yield "it reads locals or memory"
+        return
+    place = _Place(kernel, Scope(kernel, is_ssa=False), lambda _: None)
+    for part in walk.parts(size):
+        yield from EXPRESSIONS[type(part)](part, place)
 
 
 class _Checker:
@@ -140,7 +152,10 @@ class _Checker:
                 self.check_expression(one, expr, scope)
         for name in walk.find_assigned(one):
             self.check_given(one, name)
+        around = dict(self.local_arrays)
         after = RULES[type(one)](self, one, scope)
+        if walk.bodies(one):
+            self.local_arrays = around
         # A loop's names are its own; what else a statement gives a value has one after it.
         own = walk.find_assigned(one) if not walk.bodies(one) else ()
         return after if not own else replace(after, defined=after.defined.union(own))
@@ -296,7 +311,11 @@ def _check_draw(checker: _Checker, one: nodes.Draw, scope: Scope) -> Scope:
 
 
 def _check_decompose(checker: _Checker, one: nodes.Decompose, scope: Scope) -> Scope:
-    side = round(len(one.matrix) ** 0.5)
+    side = side_of(one)
+    if one.function not in PARTS:
+        checker.fault(one, f"`{one.function}` is no decomposition")
+    elif len(one.results) != sum(len(part.entries) for part in parts_of(one)):
+        checker.fault(one, f"{len(one.results)} results of `{one.function}`")
     # The engines decompose 2 x 2 and 3 x 3 matrices only.
     if side * side != len(one.matrix) or side not in (2, 3):
         checker.fault(one, f"a matrix of {len(one.matrix)} numbers")
@@ -355,7 +374,7 @@ def _check_if(checker: _Checker, one: nodes.If, scope: Scope) -> Scope:
 def _check_for(checker: _Checker, one: nodes.For, scope: Scope) -> Scope:
     if checker.is_ssa:
         checker.fault(one, "SSA form has no `For`")
-    _check_ranges(checker, one)
+    _check_ranges(checker, one, scope)
     if one.is_parallel and not scope.is_top:
         checker.fault(one, "a parallel loop inside another statement")
     # Its iterations run at once, so there are no later ones to leave out.
@@ -375,7 +394,10 @@ def _is_divided(one: nodes.For) -> bool:
     return is_known and isinstance(end, nodes.Const) and end.value % one.vector_width == 0
 
 
-def _check_ranges(checker: _Checker, one: nodes.For | nodes.Loop) -> None:
+def _check_ranges(checker: _Checker, one: nodes.For | nodes.Loop, scope: Scope) -> None:
+    for name in one.names:
+        if one.names.count(name) > 1 or any(name in walk.find_assigned(loop) for loop in scope.loops):
+            checker.fault(one, f"`{name}` counts another loop around this one")
     if len(one.names) != len(one.bounds) or (isinstance(one, nodes.For) and not one.names):
         checker.fault(one, f"{len(one.names)} names for {len(one.bounds)} ranges")
     for bound in (bound for pair in one.bounds for bound in pair):
@@ -397,7 +419,7 @@ def _check_while(checker: _Checker, one: nodes.While, scope: Scope) -> Scope:
 def _check_loop(checker: _Checker, one: nodes.Loop, scope: Scope) -> Scope:
     if not checker.is_ssa:
         checker.fault(one, "it stands for a loop in SSA form alone")
-    _check_ranges(checker, one)
+    _check_ranges(checker, one, scope)
     if one.is_parallel and (not scope.is_top or one.carried or one.exit is not None):
         checker.fault(one, "a parallel loop inside another statement, or one that hands something on")
     if not one.names and one.exit is None:
@@ -408,7 +430,8 @@ def _check_loop(checker: _Checker, one: nodes.Loop, scope: Scope) -> Scope:
         checker.check_expression(one, bound, scope)
     for carried in one.carried:
         checker.check_expression(one, carried.first, scope)
-        kinds = {checker.kernel.locals.get(name, carried.next.type) for name in (carried.head, carried.last)}
+        names = carried.head, carried.last, carried.cell
+        kinds = {checker.kernel.locals.get(name, carried.next.type) for name in names} | {carried.first.type}
         if kinds != {carried.next.type}:
             checker.fault(one, f"`{carried.head}` hands on a {carried.next.type}")
     inner = _inside(scope, defined=scope.defined.union(one.names, heads), loops=(*scope.loops, one))
