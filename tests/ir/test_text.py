@@ -40,6 +40,19 @@ def test_declarations_come_back():
     assert_same(parse_ir(print_ir(kernel)), kernel)
 
 
+def test_options_behind_a_name_come_back():
+    text = """\
+kernel one
+  argument n: i32
+  locals i32: m
+  m = 0
+  for i in 0 .. m [may_race]:
+    for j in i .. n [vector_width = 4]:
+      m = j
+"""
+    assert print_ir(parse_ir(text)) == text
+
+
 REFUSED = {
     "no kernel": ("kernel plain", "plain", "a kernel's text begins with `kernel NAME`"),
     "half an expression": ("    a = -0.0\n", "    a = -0.0 +\n", "line 16: it ends too early: a = -0.0 +"),

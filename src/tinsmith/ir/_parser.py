@@ -514,7 +514,10 @@ class _Tokens:
             return self.with_type(self.call(name))
         if not name.isidentifier():
             self.line.fail(f"an operand is wanted before `{name}`")
-        if self.ahead == "[":
+        is_number = name in self.known.arguments or name in self.known.locals or name in self.parser.loop_names
+        is_array = name in self.known.arrays or name in self.parser.local_arrays
+        # Behind a number, a bracket begins the options of a loop.
+        if self.ahead == "[" and (is_array or not is_number):
             self.place_ahead -= 1
             array, index, entry = self.place()
             return nodes.Load(array, index, entry, self.type_of(array))
@@ -528,7 +531,7 @@ class _Tokens:
             return self.with_type(nodes.Size(name, axis))
         if name in self.known.arguments:
             return nodes.Argument(name, self.known.arguments[name][0], self.entry())
-        if name not in self.known.locals and name not in self.parser.loop_names:
+        if not is_number:
             self.line.fail(f"`{name}` is not declared")
         return nodes.Local(name, self.known.locals.get(name, Type.I32))
 
