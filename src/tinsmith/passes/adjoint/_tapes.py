@@ -105,18 +105,18 @@ class Tapes:
             kept = compare(Operator.NE, kept, constant(0, tape.type))
         return [_move_top(tape, Operator.SUB), nodes.Assign(local.name, cast(kept, local.type))]
 
-    def log(self, tape: Tape, index: tuple[nodes.Expr, ...]) -> Block:
-        """Keep an element that is about to be overwritten, and where it is."""
+    def log(self, tape: Tape, index: tuple[nodes.Expr, ...], line: int) -> Block:
+        """Keep an element that is about to be overwritten in this line, and where it is."""
         block: Block = []
         for axis, place in enumerate(index):
-            block.append(nodes.Store(tape.where, (tape.slot(number(axis), tape.rank),), (), place))
+            block.append(nodes.Store(tape.where, (tape.slot(number(axis), tape.rank),), (), place, line))
         for at, entry in enumerate(itertools.product(*map(range, tape.element))):
             old = nodes.Load(tape.of, index, entry, tape.type)
-            block.append(nodes.Store(tape.array, (tape.slot(number(at)),), (), old))
+            block.append(nodes.Store(tape.array, (tape.slot(number(at)),), (), old, line))
         return [*block, _move_top(tape, Operator.ADD)]
 
-    def undo(self, tape: Tape, mark: nodes.Local) -> Block:
-        """Put back what was kept since `mark`, the latest first."""
+    def undo(self, tape: Tape, mark: nodes.Local, line: int) -> Block:
+        """Put back what was kept since `mark`, the latest first. `line` is that of the loop whose stores it undoes."""
         index = tuple(
             nodes.Load(tape.where, (tape.slot(number(axis), tape.rank),), (), Type.I32) for axis in range(tape.rank)
         )
@@ -126,12 +126,12 @@ class Tapes:
         ]
         # Read once for all numbers of the element.
         names = [self.names.fresh(f"{tape.of}_row", Type.I32) for _ in index]
-        block += [nodes.Assign(name, place) for name, place in zip(names, index, strict=True)]
+        block += [nodes.Assign(name, place, line) for name, place in zip(names, index, strict=True)]
         places = tuple(nodes.Local(name, Type.I32) for name in names)
         for at, entry in enumerate(itertools.product(*map(range, tape.element))):
             old = nodes.Load(tape.array, (tape.slot(number(at)),), (), tape.type)
-            block.append(nodes.Store(tape.of, places, entry, old))
-        return [nodes.While(tuple(block))]
+            block.append(nodes.Store(tape.of, places, entry, old, line))
+        return [nodes.While(tuple(block), line)]
 
 
 def _top(tape: Tape) -> nodes.Local:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...ir import Names, Operator, Type, compare, constant, nodes, walk
+from .._strip_parts import at_line
 
 INTEGER = Type.I32
 Index: TypeAlias = tuple[nodes.Expr, ...]
@@ -59,12 +60,12 @@ def copy_of(array: nodes.Array, name: str, kind: str = "") -> nodes.Array:
     return replace(array, name=name, type=kind or array.type, label="", is_differentiable=False)
 
 
-def over_elements(array: nodes.Array, names: Names, change: Change, line: int = 0) -> nodes.Block:
+def over_elements(array: nodes.Array, names: Names, change: Change, line: int) -> nodes.Block:
     """Return a task that runs the statements of `change` for every number of an array."""
     rows = tuple(names.fresh(f"row_{axis}", INTEGER) for axis in range(array.rank))
     index = tuple(nodes.Local(name, INTEGER) for name in rows)
     entries = itertools.product(*map(range, array.element))
-    body = tuple(statement for entry in entries for statement in change(index, entry))
+    body = at_line([statement for entry in entries for statement in change(index, entry)], line)
     if not rows:
         return body
     bounds = tuple((constant(0, INTEGER), nodes.Size(array.name, axis)) for axis in range(array.rank))

@@ -68,13 +68,13 @@ class Search:
         self.kernel, self.names, self.task = kernel, names, task
         self.loop = task[-1] if isinstance(task[-1], nodes.For) and task[-1].is_parallel else None
         self.body = self.loop.body if self.loop else task
-        self.line = self.loop.line if self.loop else 0
         self.extremes = {
             name: Extreme(kernel.arrays[name], *(names.reserve_shared(f"{name}_{word}") for word in ("ties", "winner")))
             for name in sorted(arrays)
         }
         atomics = (one for one in walk.stores(self.body) if isinstance(one, nodes.Atomic))
         self.atomics = {one.number: one for one in atomics if one.array in self.extremes}
+        self.line = self.loop.line if self.loop else min(one.line for one in self.atomics.values())
         self.changed = frozenset(walk.find_changed(task))
         # The task runs several times. A value with the same bits each time can be compared; others are kept.
         exact = Exact(task, self.changed)
@@ -141,7 +141,7 @@ class Search:
         """
         body = replace_statements(self._body, self.atomics, change)
         body = (*start, *(body if also is None else walk.rewrite(body, also)))
-        loop = self.loop or nodes.For((self.names.fresh("once", INTEGER),), ((ZERO, ONE),), (), True)
+        loop = self.loop or nodes.For((self.names.fresh("once", INTEGER),), ((ZERO, ONE),), (), True, self.line)
         # What the task itself changes is changed once, when it runs for good. Here nobody reads it afterwards, so that
         # stores which no candidate needs are dead, and the rest go to copies.
         others = self.changed - self.extremes.keys()

@@ -137,7 +137,7 @@ class FrameReversal:
         forward = self.forward(body)
         # Partial sums share the adjoint of the whole sum, which outer frames set: a zero here would lose it.
         zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self.partial_sums]
-        added = [self.add_total(load, total) for load, total in frame.totals.items()]
+        added = [self.add_total(load, total, frame.lines[load]) for load, total in frame.totals.items()]
         begun = [nodes.Assign(total.name, constant(0, total.type)) for total in frame.totals.values()]
         return TurnedFrame(forward, [*begun, *zeros, *backwards, *added])
 
@@ -294,12 +294,12 @@ class FrameReversal:
         if load.array not in self.task.gradients:
             return []
         # A store takes the adjoint of its element as it is then, so what a loop gathers must not come later.
-        total = None if load.array in self.task.changed_arrays else self.sums.total(load)
+        total = None if load.array in self.task.changed_arrays else self.sums.total(load, line)
         if total is not None:
             return [nodes.Assign(total.name, plus(total, seed), line)]
         return [self.add(load, seed, line)]
 
-    def add(self, load: nodes.Load, value: nodes.Expr, line: int = 0) -> nodes.Stmt:
+    def add(self, load: nodes.Load, value: nodes.Expr, line: int) -> nodes.Stmt:
         """Add to the adjoint of an element: plainly where no other iteration can."""
         gradient = self.task.gradients[load.array]
         if load.array not in self.task.own:
@@ -307,12 +307,12 @@ class FrameReversal:
         old = nodes.Load(gradient, load.index, load.entry, load.type)
         return nodes.Store(gradient, load.index, load.entry, plus(old, value), line)
 
-    def add_total(self, load: nodes.Load, total: nodes.Local) -> nodes.Stmt:
+    def add_total(self, load: nodes.Load, total: nodes.Local, line: int) -> nodes.Stmt:
         """Add what a loop gathered, once.
 
         If it is zero, nothing is added: a loop without iterations may name an element that does not exist.
         """
-        return nodes.If(is_not_zero(total), (self.add(load, total),))
+        return nodes.If(is_not_zero(total), (self.add(load, total, line),), (), line)
 
     def reverse_store(self, store: nodes.Store) -> Block:
         statements: Block = []

@@ -128,10 +128,10 @@ class LoopReversal:
             return [store]
         tape = self.tapes.for_array(self.task.kernel.arrays[store.array])
         if store.array not in kept.regular:
-            return [*self.tapes.log(tape, store.index), store]
+            return [*self.tapes.log(tape, store.index, store.line), store]
         place = walk.substitute(kept.regular[store.array].stores[store.number].place, renamed)
         old = nodes.Load(store.array, store.index, store.entry, tape.type)
-        return [nodes.Store(tape.array, (tape.slot(place),), (), old), store]
+        return [nodes.Store(tape.array, (tape.slot(place),), (), old, store.line), store]
 
     # Backwards ---------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class LoopReversal:
                 statements += self.put_back(tape, kept.regular[array])
                 continue
             mark = nodes.Local(self.names.fresh(f"mark_{array}", Type.I32), Type.I32)
-            statements += [*self.tapes.pop(mark), *self.tapes.undo(tape, mark)]
+            statements += [*self.tapes.pop(mark), *self.tapes.undo(tape, mark, loop.line)]
         for name in reversed(kept.taped):
             statements += self.tapes.pop(nodes.Local(name, self.names.types[name]))
         return statements

@@ -27,12 +27,13 @@ class Frame:
     Attributes:
         names: its locals.
         definitions: what some of them are computed from.
-        totals: locals that gather for elements, by a load of each.
+        totals: locals that gather for elements, by a load of each; `lines` are those of the first loads.
     """
 
     names: frozenset[str]
     definitions: Mapping[str, nodes.Expr]
     totals: dict[nodes.Load, nodes.Local] = field(default_factory=dict)
+    lines: dict[nodes.Load, int] = field(default_factory=dict)
 
 
 class Sums:
@@ -58,10 +59,10 @@ class Sums:
             self.frames.pop()
             self._expanders.pop()
 
-    def total(self, load: nodes.Load) -> nodes.Local | None:
+    def total(self, load: nodes.Load, line: int) -> nodes.Local | None:
         """Return the local that gathers a load's adjoint in the outermost frame that can name the element.
 
-        Return None if that is the frame of the load.
+        Return None if that is the frame of the load, which is in `line`.
         """
         for frame, expand in zip(self.frames, self._expanders[-1], strict=False):
             index = [expand(one) for one in load.index]
@@ -69,5 +70,6 @@ class Sums:
                 element = replace(load, index=tuple(one for one in index if one is not None))
                 if element not in frame.totals:
                     frame.totals[element] = self.names.local(f"grad_{load.array}_sum", load.type)
+                    frame.lines[element] = line
                 return frame.totals[element]
         return None

@@ -61,7 +61,7 @@ class SsaBuilder:
             case nodes.Decompose():
                 self.decompose(one, scope)
             case nodes.Store():
-                index, value = self.index(one.index, scope), self.bind_stored(one, scope)
+                index, value = self.index(one.index, scope, one.line), self.bind_stored(one, scope)
                 self.steps.append(replace(one, index=index, value=value))
             case nodes.Atomic():
                 self.atomic(one, scope)
@@ -100,7 +100,7 @@ class SsaBuilder:
         if isinstance(value, nodes.Select) and types.is_float(value.type):
             self.assign_select(name, value, scope, line)
         elif isinstance(value, nodes.Load):
-            self.steps.append(nodes.Assign(name, replace(value, index=self.index(value.index, scope)), line))
+            self.steps.append(nodes.Assign(name, replace(value, index=self.index(value.index, scope, line)), line))
         else:
             self.steps.append(nodes.Assign(name, self.expression(value, scope, line), line))
 
@@ -126,7 +126,7 @@ class SsaBuilder:
         return nodes.Local(name, kind)
 
     def atomic(self, one: nodes.Atomic, scope: Scope) -> None:
-        index, value = self.index(one.index, scope), self.bind_stored(one, scope)
+        index, value = self.index(one.index, scope, one.line), self.bind_stored(one, scope)
         result = None
         if one.result is not None:
             kind = self.kernel.arrays[one.array].type
@@ -226,8 +226,8 @@ class SsaBuilder:
 
     # Expressions ------------------------------------------------------------------------------
 
-    def index(self, index: tuple[nodes.Expr, ...], scope: Scope) -> tuple[nodes.Expr, ...]:
-        return tuple([self.expression(one, scope, 0) for one in index])
+    def index(self, index: tuple[nodes.Expr, ...], scope: Scope, line: int) -> tuple[nodes.Expr, ...]:
+        return tuple([self.expression(one, scope, line) for one in index])
 
     def expression(self, expr: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
         """Return an expression in the locals' present names; loads and choices of floats become steps before it."""
