@@ -35,8 +35,19 @@ def rename_arrays(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kerne
         locals={locals_.get(name, name): kind for name, kind in kernel.locals.items()},
         body=with_names(kernel.body, moved, locals_),
         cells=tuple([moved.get(name, name) for name in kernel.cells]),
-        block_memory={moved.get(name, name): sizes for name, sizes in kernel.block_memory.items()},
+        block_memory={
+            moved.get(name, name): tuple(_rename_sizes(size, moved) for size in sizes)
+            for name, sizes in kernel.block_memory.items()
+        },
         source_names=source_names,
+    )
+
+
+def _rename_sizes(expr: nodes.Expr, arrays: Mapping[str, str]) -> nodes.Expr:
+    """Rename the arrays whose sizes a formula asks for."""
+    renamed = walk.rebuild(expr, lambda part: _rename_sizes(part, arrays))
+    return (
+        replace(renamed, array=arrays.get(renamed.array, renamed.array)) if isinstance(renamed, nodes.Size) else renamed
     )
 
 
