@@ -6,52 +6,28 @@ stand under the line of the statement before them (`codegen.add_comments`).
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from support.pass_texts import FOLDER, read_example
 from tinsmith.ir import nodes, parse_ir, walk
-from tinsmith.passes import generate_adjoint
-from tinsmith.passes.adjoint import AdjointOptions
 
-TEXTS = {
-    "a log": """\
-kernel smooth
-  array x: f32[2]
-  array k: i32[1]
-  array y: f32[1]
-  for t in 0 .. x.shape[0]:  @3
-    for i in 0 .. x.shape[1]:  @4
-      y[i] = y[i] * x[t, i]  @5
-    y[k[t]] = y[0] * y[1]  @6
-""",
-    "a loop's sum": """\
-kernel sums
-  array x: f32[1]
-  array y: f32[1]
-  locals f32: s
-  parallel for r in 0 .. y.shape[0]:  @3
-    s = 0.0  @4
-    for i in 0 .. x.shape[0]:  @5
-      s = s + x[i] * x[r]  @6
-    y[r] = s  @7
-""",
-    "a search for winners": """\
-kernel largest
-  array x: f32[2]
-  array k: i32[1]
-  array y: f32[1]
-  parallel for i in 0 .. x.shape[0]:  @3
-    for j in 0 .. x.shape[1]:  @4
-      atomic max y[k[i]], x[i, j] * x[i, j]  @5
-""",
-}
+NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 
-@pytest.mark.parametrize("name", TEXTS)
+def kernels_in(text: str) -> list[nodes.Kernel]:
+    """Return the kernels of a golden text, without what stands between them."""
+    return [parse_ir(one) for one in re.findall(r"^kernel .*\n(?:  .*\n)*", text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_statement_has_the_line_that_it_comes_from(name: str) -> None:
-    given = parse_ir(TEXTS[name])
-    arrays = {form for array in given.arrays for form in (array, f"grad_{array}")}
-    made = generate_adjoint([given], AdjointOptions(active={"x"}, outputs={"y"}, made={"y"}))
-    for kernel in made.kernels:
+    example = read_example(name)
+    given = parse_ir(example.given)
+    assert all(one.line for one in walk.statements(given.body))
+    arrays = {form for array in given.arrays for form in (array, f"grad_{array}", f"{array}_dot")}
+    for kernel in kernels_in(example.made()):
         for one in walk.statements(kernel.body):
             used = walk.arrays_in(walk.expressions(one))
             used |= {one.array} if isinstance(one, nodes.Store | nodes.Atomic) else set()
