@@ -25,7 +25,7 @@ def adjoint(
     **options: Any,
 ) -> Program:
     """The backward pass of kernels, as `AdjointOptions` has it."""
-    return generate_adjoint(kernels, AdjointOptions(active=active, outputs=outputs, made=made, **options))
+    return generate_adjoint(kernels, AdjointOptions(active=active, outputs=outputs, allocations=made, **options))
 
 
 def gradients(

@@ -153,7 +153,7 @@ def _start_adjoint(kernel: nodes.Kernel, options: Options) -> tuple[list[nodes.K
     given = AdjointOptions(
         active=options["active"],
         outputs=options["outputs"],
-        made=options.get("made", options["outputs"]),
+        allocations=options.get("allocations", options["outputs"]),
         detached=options.get("detached", ()),
         launches=[0] * int(options.get("launches", ("1",))[0]),
         promises=promises,

@@ -95,6 +95,8 @@ class Core:
         self.paces = Paces(config().serial_below)
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
         self.captures = Captures(signature, reverse.gradient_stage)
+        # Filled by `operators`.
+        self.launches: Cache[Any, Any] = Cache()
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:

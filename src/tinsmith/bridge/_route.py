@@ -22,6 +22,7 @@ from ._cache import Cache
 from ._call import Call
 from ._core import Core
 from ._plan import Plan
+from ._signature import Signature
 from ._tracing import is_tracing, reshape_result
 from .derived import find_recorded
 
@@ -73,6 +74,39 @@ class Conversion(NamedTuple):
         call = Call(core, cores, self.dtypes, bound.scalars, bound.templates, bound.sizes, batch, self.batched)
         return None if call.solution is None else Form(call, self, lead)
 
+    def prepare(
+        self,
+        signature: Signature,
+        batch: int | None,
+        tensors: Sequence[torch.Tensor],
+        outer: Sequence[tuple[int, ...]] = (),
+    ) -> list[torch.Tensor]:
+        """The caller's tensors as the plan wants them. `outer` are dims in front that the op does not see."""
+        ready = []
+        names = signature.arrays
+        for place, tensor in enumerate(tensors):
+            check_before_copy(f"array `{names[place]}` of op `{signature.op}`", tensor)
+            first = outer[place] if outer else ()
+            tensor = tensor.float() if self.casts[place] else tensor
+            if self.lead > 1 and names[place] in self.batched:
+                shape = tensor.shape[len(first) + self.lead :]
+                assert batch is not None, "several batch dims become one"
+                tensor = tensor.reshape(*first, batch, *shape)
+            ready.append(tensor)
+        return ready
+
+    def finish(
+        self, results: Sequence[torch.Tensor], lead: tuple[int, ...], outer: tuple[int, ...] = ()
+    ) -> list[torch.Tensor]:
+        """The plan's results, outputs first, as the caller wants them, where the spec's `*b` has the sizes `lead`."""
+        done = []
+        for place, result in enumerate(results):
+            shape = (*outer, *lead, *result.shape[len(outer) + 1 :])
+            shaped = reshape_result(result, shape) if len(lead) > 1 else result
+            half = self.halves[place] if place < len(self.halves) else None
+            done.append(shaped if half is None else shaped.to(half))
+        return done
+
 
 @dataclass(frozen=True)
 class Form:
@@ -90,30 +124,11 @@ class Form:
 
     def prepare(self, tensors: Sequence[torch.Tensor], outer: Sequence[tuple[int, ...]] = ()) -> list[torch.Tensor]:
         """The caller's tensors as the plan wants them. `outer` are dims in front that the op does not see."""
-        ready = []
-        signature = self.call.core.signature
-        names = signature.arrays
-        for place, tensor in enumerate(tensors):
-            check_before_copy(f"array `{names[place]}` of op `{signature.op}`", tensor)
-            first = outer[place] if outer else ()
-            tensor = tensor.float() if self.conversion.casts[place] else tensor
-            if len(self.lead) > 1 and names[place] in self.call.batched:
-                shape = tensor.shape[len(first) + len(self.lead) :]
-                assert self.call.batch is not None, "several batch dims become one"
-                tensor = tensor.reshape(*first, self.call.batch, *shape)
-            ready.append(tensor)
-        return ready
+        return self.conversion.prepare(self.call.core.signature, self.call.batch, tensors, outer)
 
     def finish(self, results: Sequence[torch.Tensor], outer: tuple[int, ...] = ()) -> list[torch.Tensor]:
         """The plan's results, outputs first, as the caller wants them."""
-        done = []
-        halves = self.conversion.halves
-        for place, result in enumerate(results):
-            shape = (*outer, *self.lead, *result.shape[len(outer) + 1 :])
-            shaped = reshape_result(result, shape) if len(self.lead) > 1 else result
-            half = halves[place] if place < len(halves) else None
-            done.append(shaped if half is None else shaped.to(half))
-        return done
+        return self.conversion.finish(results, self.lead, outer)
 
 
 def as_it_is(call: Call) -> Form:

@@ -100,6 +100,32 @@ def may_be_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
     return is_transformed() or (torch.is_grad_enabled() and any([one.requires_grad for one in tensors]))  # noqa: C419
 
 
+def is_finished(arguments: Sequence[Any]) -> bool:
+    """Return whether an operator called with these arguments has nothing left to do but to compute.
+
+    Then neither autograd, a transform, a mode nor a tensor's own type wants to see the call: so it is in graphs that a
+    compiler has differentiated already.
+    """
+    if is_tracing() or not is_plain():
+        return False
+    return _are_finished(arguments, torch.is_grad_enabled())
+
+
+def _are_finished(arguments: Sequence[Any], is_recording: bool) -> bool:
+    for one in arguments:
+        # A subclass of tensors has a dispatch of its own, and a meta tensor no memory.
+        if type(one) in PLAIN_TYPES:
+            if one.is_meta or (is_recording and one.requires_grad):
+                return False
+        elif isinstance(one, torch.Tensor) or (type(one) is list and not _are_finished(one, is_recording)):
+            return False
+    return True
+
+
+PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
+"""Types of tensors with memory and without a dispatch of their own."""
+
+
 def is_jit_traced() -> bool:
     """Whether `torch.jit.trace` is at work, which writes down torch's own operations alone."""
     return _jit_tracing() is not None

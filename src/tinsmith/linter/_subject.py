@@ -76,7 +76,7 @@ class Subject:
         labels: what the source calls those texts of the tree that are none there.
         handed: fields that its functions name themselves, and that its tree hands to them.
         written_before: arrays that earlier kernels of its op write.
-        kept: what `keep_with_subject` keeps.
+        known_facts: what `keep_with_subject` keeps.
     """
 
     source: Source
@@ -90,7 +90,7 @@ class Subject:
     labels: Mapping[str, str] = field(default_factory=dict)
     handed: frozenset[str] = frozenset()
     written_before: frozenset[str] = frozenset()
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    known_facts: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # What it is made of -----------------------------------------------------------------------
 
@@ -244,8 +244,8 @@ def keep_with_subject(compute: Callable[[Subject], Fact]) -> Callable[[Subject],
 
     @functools.wraps(compute)
     def look_up(subject: Subject) -> Fact:
-        if compute not in subject.kept:
-            subject.kept[compute] = compute(subject)
-        return subject.kept[compute]
+        if compute not in subject.known_facts:
+            subject.known_facts[compute] = compute(subject)
+        return subject.known_facts[compute]
 
     return look_up

@@ -192,7 +192,7 @@ class SourceAt(ReverseAt):
         options = AdjointOptions(
             active=active,
             outputs=given,
-            made=signature.outputs + signature.scratch,
+            allocations=signature.outputs + signature.scratch,
             detached=signature.detached,
             private=self.own,
             launches=self.kernel_launches.launches,

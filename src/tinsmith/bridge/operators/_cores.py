@@ -31,11 +31,12 @@ class Cores:
 
     def find(self) -> Core:
         """One of them: the last."""
-        living = self._living()
-        if not living:
-            words = f"a traced graph calls op `{self.op}` of module `{self.module}`, which no longer exists"
-            raise GraphError(refusal(words, remedy="Keep the op alive as long as what was compiled with it."))
-        return living[-1]
+        for known in reversed(self._cores):
+            core = known()
+            if core is not None:
+                return core
+        words = f"a traced graph calls op `{self.op}` of module `{self.module}`, which no longer exists"
+        raise GraphError(refusal(words, remedy="Keep the op alive as long as what was compiled with it."))
 
     @property
     def is_alive(self) -> bool:

@@ -12,7 +12,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.library import Library, register_fake, register_vmap
@@ -20,6 +20,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING
+from ...spec import Numbers
 from .._batches import backward_over_batch, forward_over_batch
 from .._binding import BoundArguments, check_dtypes, check_ranges
 from .._buffers import in_order
@@ -27,12 +28,15 @@ from .._call import BackwardCall, Call
 from .._captured_values import LENGTH
 from .._core import Core
 from .._gradients import find_saved_names
-from .._route import Form, as_it_is, form_of, make_checked_form
+from .._plan import Plan
+from .._route import Conversion, Form, as_it_is, form_of, make_checked_form
+from .._signature import Signature
 from .._tracing import (
     answer_missing,
     apply_at_one_level,
     constant_when_traced,
     innermost,
+    is_finished,
     is_linearized,
     may_be_differentiated,
 )
@@ -70,6 +74,70 @@ def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, 
     register_vmap(qualified, vmap, lib=_LIBRARY)
     _LIBRARY.impl(name, over_older_batch(vmap), "Batched")
     return getattr(getattr(torch.ops, NAMESPACE), name).default
+
+
+class ForwardLaunch(NamedTuple):
+    """A forward pass that was checked, for tensors of the same kind and sizes. It holds no core, which holds it.
+
+    Attributes:
+        signature: of the op.
+        conversion: what becomes of the tensors before, and of the results afterwards.
+        lead: sizes of the spec's `*b`; `batch` is their product, or None.
+        plan: what runs it.
+        numbers, scalars: those of the call.
+        is_direct: whether tensors go to the plan, and results to the caller, as they are.
+    """
+
+    signature: Signature
+    conversion: Conversion
+    lead: tuple[int, ...]
+    batch: int | None
+    plan: Plan
+    numbers: Numbers
+    scalars: Mapping[str, Any]
+    is_direct: bool
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Return outputs and scratch."""
+        if self.is_direct:
+            return self.plan.forward(tensors, self.numbers, self.scalars)[len(tensors) :]
+        ready = in_order(self.conversion.prepare(self.signature, self.batch, tensors))
+        made = self.plan.forward(ready, self.numbers, self.scalars)[len(ready) :]
+        return self.conversion.finish(made, self.lead)
+
+
+class BackwardLaunch(NamedTuple):
+    """A backward pass that was checked, for tensors of the same kind.
+
+    Attributes:
+        plan: what runs it.
+        active: inputs whose gradients are wanted.
+        numbers, scalars: those of the call.
+        needed: the arrays that it reads, each with its place among the operator's tensors.
+        first: the place of the first cotangent.
+    """
+
+    plan: Plan
+    active: frozenset[str]
+    numbers: Numbers
+    scalars: Mapping[str, Any]
+    needed: tuple[tuple[str, int], ...]
+    first: int
+
+    def run(self, tensors: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+        """Return the gradients of the active inputs. `tensors` are the operator's: saved arrays, then cotangents."""
+        # A compiled graph may hand over tensors in another memory order. Kernels get addresses.
+        values = {name: tensors[place].contiguous() for name, place in self.needed}  # type: ignore[union-attr]
+        given = [None if one is None else one.contiguous() for one in tensors[self.first :]]
+        gradients = self.plan.backward(values, given, self.active, self.numbers, self.scalars)
+        # Results are copied here: compilers assume that an operator's results are new memory.
+        taken = [one for one in given if one is not None]
+        results: list[torch.Tensor] = []
+        for gradient in gradients:
+            if gradient is not None:
+                is_taken = any([gradient is one for one in (*taken, *results)])  # noqa: C419  # faster
+                results.append(gradient.clone() if is_taken else gradient)
+        return results
 
 
 class Operator:
@@ -193,24 +261,48 @@ class Operator:
         return as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
 
     def _forward(self, *given: Any, **keywords: Any) -> Any:
+        if self.schema.has_state:
+            return self._forward_with_state(given, keywords)
+        core = self.cores.find()
+        key = self._launch_key(core, given, keywords)
+        known = core.launches.get(key)
+        if known is None:
+            known = self._prepare_forward(core, self.schema.bind_arguments(given, keywords), keywords)
+            core.launches.keep(key, known)
+        return self._for_torch(known.run(self.schema.tensors_in(given)))
+
+    def _launch_key(self, core: Core, given: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return all that a launch depends on besides the contents of tensors, where kernels use no other values."""
+        key: list[Any] = [core.runtime()]
+        _describe_arguments(given, key)
+        for name, value in keywords.items():
+            key.append(name)
+            _describe_arguments((value,), key)
+        return tuple(key)
+
+    def _prepare_forward(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> ForwardLaunch:
+        """Check a forward pass, and return what runs it."""
+        check_ranges(core.signature, bound.scalars)
+        form = self._form(core, bound, keywords)
+        call, plan = form.call, form.call.plan(core.device(bound.tensors))
+        is_direct = form.conversion.is_prepared and form.conversion.is_finished
+        is_direct = is_direct and all(one.is_contiguous() and not one.is_neg() for one in bound.tensors)
+        return ForwardLaunch(
+            core.signature, form.conversion, form.lead, call.batch, plan, call.numbers, call.scalars, is_direct
+        )
+
+    def _forward_with_state(self, given: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         arguments, before = self.schema.take_state(given)
         core, bound = self._read(arguments, keywords)
-        check_ranges(core.signature, bound.scalars)
-        if WATCHES and core.has_state:
+        if WATCHES:
             show_call(core, lambda: core.captures.take(bound.templates))
-        state = []
-        if self.schema.has_state:
-            captured = core.captures.take(bound.templates)
-            if before is None:
-                core.captures.refuse_rerun(captured.fingerprints)
-            else:
-                captured.check_state(before)
-            state = [captured.as_state()]
-        form = self._form(core, bound, keywords)
-        call = form.call
-        ready = in_order(form.prepare(bound.tensors))
-        made = call.plan(core.device(ready)).forward(ready, call.numbers, call.scalars)[len(ready) :]
-        return self._for_torch([*form.finish(made), *state])
+        captured = core.captures.take(bound.templates)
+        if before is None:
+            core.captures.refuse_rerun(captured.fingerprints)
+        else:
+            captured.check_state(before)
+        made = self._prepare_forward(core, bound, keywords).run(bound.tensors)
+        return self._for_torch([*made, captured.as_state()])
 
     def _run(self, core: Core, bound: BoundArguments, count: int | None = None) -> list[torch.Tensor]:
         """The first results of the forward operator for a call as a caller writes it; all, without a count."""
@@ -226,6 +318,8 @@ class Operator:
         return self._for_torch([*form.finish(made), *state])
 
     def _autograd(self, *given: Any, **keywords: Any) -> Any:
+        if is_finished(given):
+            return self._forward(*given, **keywords)
         arguments, state = self.schema.take_state(given)
         core, bound = self._read(arguments, keywords)
         if state is None and self.schema.has_state and is_linearized():
@@ -286,7 +380,19 @@ class Operator:
         return self.schema.backward_call(self.cores.find(), arguments, keywords)
 
     def _backward(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
-        call, active, saved, cotangents, state = self._read_backward(arguments, keywords)
+        core, tensors = self.cores.find(), self.schema.owned_in(arguments)
+        if self.schema.has_state:
+            return self._prepare_backward(self._read_backward(arguments, keywords)).run(tensors)
+        key = "backward", self._launch_key(core, arguments, keywords)
+        known = core.launches.get(key)
+        if known is None:
+            known = self._prepare_backward(self._read_backward(arguments, keywords))
+            core.launches.keep(key, known)
+        return known.run(tensors)
+
+    def _prepare_backward(self, asked: BackwardCall) -> BackwardLaunch:
+        """Check a backward pass, and return what runs it."""
+        call, active, saved, cotangents, state = asked
         core = call.core
         if not cotangents:
             words = f"a graph asks for the gradient of op `{core.signature.op}`, and passes no gradient of its outputs"
@@ -301,20 +407,16 @@ class Operator:
                 "A Python value that the kernel uses changed since: call torch.compiler.reset(), and compile again."
             )
             raise GradientError(refusal(words, remedy=remedy))
-        # A compiled graph may hand over tensors in another memory order. Kernels get addresses.
-        values = {name: saved[name].contiguous() for name in needed}
         device = next(iter(cotangents.values())).device
-        ready = {name: one.contiguous() for name, one in cotangents.items()}
-        given = [ready.get(name) for name in core.signature.outputs]
-        gradients = call.plan(device).backward(values, given, active, call.numbers, call.scalars)
-        # Results are copied here: compilers assume that an operator's results are new memory.
-        taken = {id(one) for one in ready.values()}
-        results = []
-        for gradient in gradients:
-            if gradient is not None:
-                results.append(gradient.clone() if id(gradient) in taken else gradient)
-                taken.add(id(gradient))
-        return results
+        arrays = self.schema.arrays
+        return BackwardLaunch(
+            call.plan(device),
+            active,
+            call.numbers,
+            call.scalars,
+            tuple((name, arrays.index(name)) for name in needed),
+            len(arrays),
+        )
 
     def _backward_fake(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
         asked = self._read_backward(arguments, keywords)
@@ -327,6 +429,8 @@ class Operator:
         ]
 
     def _backward_autograd(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
+        if is_finished(arguments):
+            return self._backward(*arguments, **keywords)
         asked = self._read_backward(arguments, keywords)
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -347,6 +451,21 @@ class Operator:
 
     def _backward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
         return backward_flops(self._read_backward(arguments, keywords))
+
+
+def _describe_arguments(arguments: Sequence[Any], key: list[Any]) -> None:
+    """Append what a launch depends on of an operator's arguments; of a list, its length and its entries."""
+    for one in arguments:
+        if type(one) is torch.Tensor:
+            key.append((one.shape, one.dtype, one.device, one.is_contiguous(), one.is_neg()))
+        elif type(one) is list:
+            key.append(len(one))
+            _describe_arguments(one, key)
+        elif isinstance(one, torch.Tensor):
+            key.append((one.shape, one.dtype, one.device, one.is_contiguous(), one.is_neg(), type(one)))
+        else:
+            # 1, 1.0 and True are equal, and stand for arguments of other types.
+            key.append((type(one), one))
 
 
 def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:

@@ -68,8 +68,9 @@ def assemble(made: Reversed, options: AdjointOptions) -> Program:
     form, reverses = made.form, made.reverses
     turns = turns_of(form.tasks, reverses, form.order, options.unchanged)
     # Outputs and scratch start at zero, so nobody asks for the gradient of what they were before.
-    discarded = [form.gradients[name] for name in options.made if name in form.gradients and name not in options.active]
-    given = frozenset(options.made), form.cells, frozenset(options.outputs)
+    unwanted = [name for name in options.allocations if name not in options.active]
+    discarded = [form.gradients[name] for name in unwanted if name in form.gradients]
+    given = frozenset(options.allocations), form.cells, frozenset(options.outputs)
 
     def assemble_turns(turns: list[Turn]) -> Program:
         return Assembly(turns, form.arrays, form.gradients, *given).program(discarded)

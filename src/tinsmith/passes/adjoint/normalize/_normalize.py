@@ -90,7 +90,7 @@ class AdjointOptions:
     Attributes:
         active: inputs that want a gradient.
         outputs: arrays whose adjoint is given.
-        made: outputs and scratch: they start at zero.
+        allocations: outputs and scratch: they start at zero.
         detached: those of them that get no gradient and let none through.
         private: other arrays that start at zero, and that nobody kept.
         launches: for each launch the number of its kernel; None where each kernel is launched once.
@@ -106,7 +106,7 @@ class AdjointOptions:
 
     active: Collection[str]
     outputs: Collection[str]
-    made: Collection[str]
+    allocations: Collection[str]
     detached: Collection[str] = ()
     private: Collection[str] = ()
     launches: Sequence[int] | None = None
