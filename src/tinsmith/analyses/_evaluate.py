@@ -70,7 +70,10 @@ def _compute(expr: nodes.Expr, numbers: Sequence[Numbers], is_defined: np.ndarra
         case nodes.Binary(Operator.SHIFT_LEFT | Operator.SHIFT_RIGHT | Operator.SHIFT_RIGHT_UNSIGNED as word):
             # By other numbers, a shift of an int64 is undefined.
             is_shift = (numbers[1] >= 0) & (numbers[1] < 64)
-            return Result(_BINARY[word](numbers[0], np.where(is_shift, numbers[1], 0)), is_defined & is_shift)
+            count = np.where(is_shift, numbers[1], 0)
+            if word == Operator.SHIFT_RIGHT_UNSIGNED:
+                return Result(_shift_unsigned(numbers[0], count, expr.type), is_defined & is_shift)
+            return Result(_BINARY[word](numbers[0], count), is_defined & is_shift)
         case nodes.Binary(Operator.ADD | Operator.SUB | Operator.MUL | Operator.DIV as word) if types.is_float(
             expr.type
         ):
@@ -89,6 +92,13 @@ def _dtype(kind: Type) -> np.dtype:
 def _wrap(value: int) -> int:
     """Return a number as int64, which the largest ones of u64 are not."""
     return (value + 2**63) % 2**64 - 2**63
+
+
+def _shift_unsigned(numbers: Numbers, count: Numbers, kind: Type) -> Numbers:
+    """Return integers of a type whose bits are shifted right, and filled with zeros."""
+    bits = numbers.astype(np.uint64) & np.uint64(2 ** types.width(kind) - 1)
+    # Not shifted, a negative number stays one.
+    return np.where(count == 0, numbers, (bits >> count.astype(np.uint64)).astype(np.int64))
 
 
 _FLOATS = {Type.F16: np.dtype(np.float16), Type.F32: np.dtype(np.float32), Type.F64: np.dtype(np.float64)}
@@ -113,7 +123,6 @@ _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "^": operator.xor,
     "<<": operator.lshift,
     ">>": operator.rshift,
-    ">>>": operator.rshift,
     "min": np.minimum,
     "max": np.maximum,
     "<": operator.lt,

@@ -20,8 +20,8 @@ from ._integer_systems import Constraint, Variable, has_no_solution
 MOST_ALTERNATIVES = 8
 """Cases of conditions with `or` and `!=` that are looked at; beyond, the condition is left out."""
 _SHIFTS = {
+    # Not the unsigned shift, which makes large numbers of negative ones.
     Operator.SHIFT_RIGHT: Operator.FLOOR_DIV,
-    Operator.SHIFT_RIGHT_UNSIGNED: Operator.FLOOR_DIV,
     Operator.SHIFT_LEFT: Operator.MUL,
 }
 
@@ -98,9 +98,7 @@ class IterationForms:
             ):
                 return self._remainder(left, mask + 1)
             case nodes.Binary(
-                (Operator.SHIFT_LEFT | Operator.SHIFT_RIGHT | Operator.SHIFT_RIGHT_UNSIGNED) as word,
-                left,
-                nodes.Const(int() as shift),
+                (Operator.SHIFT_LEFT | Operator.SHIFT_RIGHT) as word, left, nodes.Const(int() as shift)
             ) if 0 <= shift < 31:
                 other = nodes.Const(1 << shift, left.type)
                 return self.form(nodes.Binary(_SHIFTS[word], left, other, expr.type))
