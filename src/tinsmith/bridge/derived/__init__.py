@@ -7,11 +7,11 @@ from ._seeds import SeededCore, has_draws
 from ._tangents import TangentCore
 
 __all__ = [
-    "TangentCore",
     "BlockedCore",
     "RecordedCore",
     "SecondOrder",
     "SeededCore",
+    "TangentCore",
     "find_recorded",
     "find_recorded_at",
     "has_draws",
