@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .._lazy import lazy
-from ..ir import AtomicOperator, Operator, Type, nodes, types, walk
+from ..ir import AtomicOperator, Operator, Type, nodes, operators, types, walk
 from ..spec import Arithmetic, Tree, parse
 
 OPAQUE = "?"
@@ -32,8 +32,6 @@ COMPUTED_OF_FLOATS = frozenset({"+", "-", "*", "/", "neg", "abs", "min", "max", 
 """Operations on floats whose numbers are those of any IEEE arithmetic."""
 _SIGNS = {"<": 1, "<=": 1, ">": -1, ">=": -1}
 """Comparisons by order, and whether a counter that goes up (1) or down (-1) ends them."""
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _NAMELESS = (nodes.Const, nodes.Local, nodes.Argument, nodes.Size)
 
 
@@ -409,7 +407,7 @@ class _Walk:
         assigned = {name for one in walk.statements(body) for name in walk.find_assigned(one)}
         for counter, word, bound in (
             (stays.left, stays.operator, stays.right),
-            (stays.right, _MIRRORED[stays.operator], stays.left),
+            (stays.right, operators.SWAPPED[stays.operator], stays.left),
         ):
             # The number of iterations is computed from the bound as it is before the loop.
             is_fixed = not (walk.locals_in([bound]) & assigned or walk.arrays_in([bound]) & self.changed)
@@ -625,7 +623,7 @@ def _negate(condition: nodes.Expr) -> nodes.Binary | None:
         case nodes.Unary(Operator.NOT, nodes.Binary() as inner) if inner.operator in _SIGNS:
             return inner
         case nodes.Binary() if condition.operator in _SIGNS:
-            return replace(condition, operator=_OPPOSITE[condition.operator])
+            return replace(condition, operator=operators.OPPOSITE[condition.operator])
     return None
 
 

@@ -124,6 +124,11 @@ def with_memory(tensor: torch.Tensor, what: str) -> torch.Tensor:
     raise DeviceError(refusal(f"{what} has no memory of its own", rows, "Pass the tensor that it wraps."))
 
 
+def are_in_order(tensors: Sequence[torch.Tensor]) -> bool:
+    """Return whether `in_order` would give all tensors back as they are."""
+    return all(tensor.is_contiguous() and not tensor.is_neg() for tensor in tensors)
+
+
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors with contiguous memory; copies of those that were not contiguous."""
     return [(tensor if tensor.is_contiguous() else private(tensor)).resolve_neg() for tensor in tensors]

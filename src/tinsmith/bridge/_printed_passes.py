@@ -15,7 +15,7 @@ from .backward import AutoReverse, SourceAt, SourceReverse
 from .derived import TangentCore, find_recorded_at
 
 PassOutput = tuple[str, nodes.Kernel]
-"""The name of a pass, and a kernel that it left."""
+"""The name of a pass, and a kernel of its output."""
 
 
 def record_passes(

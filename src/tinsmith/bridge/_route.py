@@ -17,16 +17,14 @@ from .._lazy import lazy
 from ..engines import HALVES
 from ..spec import Numbers, solve
 from ._binding import BoundArguments, check_tensors
-from ._buffers import check_before_copy
+from ._buffers import are_in_order, check_before_copy
 from ._cache import Cache
 from ._call import Call
 from ._core import Core
 from ._plan import Plan
 from ._signature import Signature
-from ._tracing import is_tracing, reshape_result
+from ._tracing import PLAIN_TYPES, is_tracing, reshape_result
 from .derived import find_recorded
-
-_NATIVE = (torch.Tensor, torch.nn.Parameter)
 
 
 def compute_dtypes(dtypes: Sequence[torch.dtype]) -> tuple[torch.dtype, ...]:
@@ -61,6 +59,11 @@ class Conversion(NamedTuple):
         """Whether none is needed after."""
         return not (any(self.halves) or self.lead > 1)
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether tensors go to the plan, and results to the caller, as they are."""
+        return self.is_prepared and self.is_finished
+
     def form(self, core: Core, bound: BoundArguments, shapes: Sequence[tuple[int, ...]]) -> Form | None:
         """The form of a call of this kind; None where sizes do not fit."""
         count, names = self.lead, core.signature.arrays
@@ -81,7 +84,7 @@ class Conversion(NamedTuple):
         tensors: Sequence[torch.Tensor],
         outer: Sequence[tuple[int, ...]] = (),
     ) -> list[torch.Tensor]:
-        """The caller's tensors as the plan wants them. `outer` are dims in front that the op does not see."""
+        """Convert the caller's tensors to what the plan takes. `outer` are leading dims that the op does not see."""
         ready = []
         names = signature.arrays
         for place, tensor in enumerate(tensors):
@@ -98,7 +101,7 @@ class Conversion(NamedTuple):
     def finish(
         self, results: Sequence[torch.Tensor], lead: tuple[int, ...], outer: tuple[int, ...] = ()
     ) -> list[torch.Tensor]:
-        """The plan's results, outputs first, as the caller wants them, where the spec's `*b` has the sizes `lead`."""
+        """Convert the plan's results to the caller's dtypes and batch dims; `lead` are the sizes of the spec's `*b`."""
         done = []
         for place, result in enumerate(results):
             shape = (*outer, *lead, *result.shape[len(outer) + 1 :])
@@ -123,11 +126,11 @@ class Form:
     lead: tuple[int, ...]
 
     def prepare(self, tensors: Sequence[torch.Tensor], outer: Sequence[tuple[int, ...]] = ()) -> list[torch.Tensor]:
-        """The caller's tensors as the plan wants them. `outer` are dims in front that the op does not see."""
+        """Convert the caller's tensors to what the plan takes. `outer` are leading dims that the op does not see."""
         return self.conversion.prepare(self.call.core.signature, self.call.batch, tensors, outer)
 
     def finish(self, results: Sequence[torch.Tensor], outer: tuple[int, ...] = ()) -> list[torch.Tensor]:
-        """The plan's results, outputs first, as the caller wants them."""
+        """Convert the plan's results, outputs first, to the caller's dtypes and batch dims."""
         return self.conversion.finish(results, self.lead, outer)
 
 
@@ -202,7 +205,7 @@ class Route:
         self.device = device
         self.runtimes = runtimes
         self.is_ordered, self.is_native = is_ordered, is_native
-        self.is_converted = not (form.conversion.is_prepared and form.conversion.is_finished)
+        self.is_converted = not form.conversion.is_identity
         # Where the gradient needs what the forward pass kept, the op's operators know what that is.
         self.is_recorded = bool(active) and is_native and find_recorded(self.core, form.call) is not None
         self.is_direct = is_ordered and is_native and not self.is_converted and not self.is_recorded
@@ -311,8 +314,8 @@ def route(core: Core, bound: BoundArguments) -> Route:
         frozenset(name for name, one in zip(core.signature.arrays, tensors, strict=True) if one.requires_grad),
         device,
         tuple((runtime, runtime()) for runtime in core.runtimes),
-        is_ordered=all(tensor.is_contiguous() and not tensor.is_neg() for tensor in tensors),
-        is_native=has_memory and all(type(tensor) in _NATIVE for tensor in tensors),
+        is_ordered=are_in_order(tensors),
+        is_native=has_memory and all(type(tensor) in PLAIN_TYPES for tensor in tensors),
     )
 
 

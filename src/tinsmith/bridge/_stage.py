@@ -291,13 +291,11 @@ class Stage:
             one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
             return LoweredKernel(run_pipeline(BATCH, one, batch_options(variant)), fields)
         lowered = self._lower_in_blocks(variant, values, defaults)
-        options = PassOptions(find_racing_loops=lambda kernel: self._find_racing_loops(kernel, (variant, defaults)))
-
-        def watch(name: str, before: nodes.Kernel, after: nodes.Kernel) -> None:
-            if name == "write-divisions" and after is not before:
-                self._misread.add(variant)
-
-        return lowered._replace(kernel=run_pipeline(FORWARD, lowered.kernel, options, watch))
+        options = PassOptions(
+            find_racing_loops=lambda kernel: self._find_racing_loops(kernel, (variant, defaults)),
+            note_divisions=lambda: self._misread.add(variant),
+        )
+        return lowered._replace(kernel=run_pipeline(FORWARD, lowered.kernel, options))
 
     def _find_racing_loops(self, kernel: nodes.Kernel, key: tuple[Variant, types.Defaults]) -> list[nodes.For]:
         """Return the loops that are to run in order since their iterations may race, and note their conflicts."""

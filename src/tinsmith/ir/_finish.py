@@ -1,4 +1,4 @@
-"""The end of each pass: its output is verified and passed to observers.
+"""After each pass: verify its output, and pass it to observers.
 
 A pipeline calls `finish_pass` after each pass, so one place checks the IR, and one can print it.
 """

@@ -5,7 +5,16 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Operator(str, Enum):
+class TextEnum(str, Enum):
+    """An enum whose members are texts. Passes look them up a million times: they are compared and hashed in C."""
+
+    __hash__ = str.__hash__
+    __str__ = str.__str__
+    __format__ = str.__format__
+    __repr__ = str.__repr__
+
+
+class Operator(TextEnum):
     """An operation on one number or two. As text it is the sign or the name that the printed IR has."""
 
     # On one.
@@ -72,12 +81,6 @@ class Operator(str, Enum):
     STRAIGHT_THROUGH = "straight_through"
     ARITHMETIC_POW = "arithmetic_pow"
 
-    # As texts they are compared and hashed in C.
-    __hash__ = str.__hash__
-    __str__ = str.__str__
-    __format__ = str.__format__
-    __repr__ = str.__repr__
-
 
 COMPARISONS = frozenset({Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, Operator.GE})
 SHIFTS = frozenset({Operator.SHIFT_LEFT, Operator.SHIFT_RIGHT, Operator.SHIFT_RIGHT_UNSIGNED})
@@ -108,6 +111,9 @@ WIDENING = frozenset({Operator.SQRT, Operator.EXP, Operator.LOG})
 """Functions that make an integer a float of the default width."""
 INTEGERS_ONLY = BITWISE | LOGICAL | set(map(Operator, ("not", "~", "popcnt", "clz", "ffs")))
 
+DIVISIONS = frozenset({Operator.FLOOR_DIV, Operator.MOD, Operator.RAW_DIV, Operator.RAW_MOD})
+"""Divisions that end the process on integers, by zero or of the least integer by -1."""
+
 OPPOSITE = {
     Operator.LT: Operator.GE,
     Operator.LE: Operator.GT,
@@ -128,7 +134,7 @@ SWAPPED = {
 """The mirror of each comparison: `a < b` is `b > a`."""
 
 
-class AtomicOperator(str, Enum):
+class AtomicOperator(TextEnum):
     """What an atomic does to an element."""
 
     ADD = "add"
@@ -139,11 +145,6 @@ class AtomicOperator(str, Enum):
     AND = "and"
     OR = "or"
     XOR = "xor"
-
-    __hash__ = str.__hash__
-    __str__ = str.__str__
-    __format__ = str.__format__
-    __repr__ = str.__repr__
 
 
 ATOMIC = {
@@ -159,14 +160,9 @@ ATOMIC = {
 """What an atomic makes of the old value and its operand."""
 
 
-class VoteOperator(str, Enum):
+class VoteOperator(TextEnum):
     """What a vote says of the iterations of a block."""
 
     ALL = "all"
     ANY = "any"
     COUNT = "count"
-
-    __hash__ = str.__hash__
-    __str__ = str.__str__
-    __format__ = str.__format__
-    __repr__ = str.__repr__

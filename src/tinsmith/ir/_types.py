@@ -7,14 +7,13 @@ tests/frontend/ir/test_types.py asks the engines themselves.
 
 from __future__ import annotations
 
-from enum import Enum
 from itertools import product
 from typing import NamedTuple
 
-from ._operators import COMPARISONS, INTEGERS_ONLY, REAL_ONLY, SHIFTS, WIDENING, Operator
+from ._operators import COMPARISONS, INTEGERS_ONLY, REAL_ONLY, SHIFTS, WIDENING, Operator, TextEnum
 
 
-class Type(str, Enum):
+class Type(TextEnum):
     """A type of numbers. As text it is the engines' name for it."""
 
     F16 = "f16"
@@ -29,12 +28,6 @@ class Type(str, Enum):
     U16 = "u16"
     U32 = "u32"
     U64 = "u64"
-
-    # Passes look types up a million times: as texts they are compared and hashed in C.
-    __hash__ = str.__hash__
-    __str__ = str.__str__
-    __format__ = str.__format__
-    __repr__ = str.__repr__
 
 
 FLOATS = (Type.F16, Type.F32, Type.F64)

@@ -18,7 +18,7 @@ from ._operators import BINARY, LOGICAL, UNARY, AtomicOperator, VoteOperator
 from ._types import Type
 
 INDICES = types.ALL - {*types.FLOATS, Type.U1}
-"""Types that an index or a bound of a loop may have."""
+"""The types allowed for array indices and loop bounds."""
 
 ATOMICS = frozenset(AtomicOperator)
 VOTES = frozenset(VoteOperator)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..ir import TRUE, AtomicOperator, Operator, Type, both, nodes, opposite, types, walk
+from ..ir import TRUE, AtomicOperator, Operator, Type, both, nodes, operators, opposite, types, walk
 
 RECORD = "_outside"
 ENTRIES = 4
@@ -174,12 +174,11 @@ class _Writer:
 
 
 _ZERO = nodes.Const(0, Type.I32)
-_DIVISIONS = frozenset({"//", "%", "raw_div", "raw_mod"})
 
 
 def _may_end_process(expr: nodes.Binary) -> bool:
     """Return True if an operation divides integers, by a number that is not known to be harmless."""
-    if expr.operator not in _DIVISIONS or types.is_float(expr.type):
+    if expr.operator not in operators.DIVISIONS or types.is_float(expr.type):
         return False
     return not isinstance(expr.right, nodes.Const) or expr.right.value in (0, -1)
 

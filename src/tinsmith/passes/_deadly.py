@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..analyses import Numbers, Result, evaluate
-from ..ir import DIVISION_BY_ZERO, AtomicOperator, Operator, Type, nodes, types, walk
+from ..ir import DIVISION_BY_ZERO, AtomicOperator, Operator, Type, nodes, operators, types, walk
 from ._products import is_alone_in
 
 _BYTES = frozenset({Type.U1, Type.I8, Type.U8})
 _NARROW = frozenset({Type.I8, Type.I16})
-_DIVISIONS = frozenset({"//", "%", "raw_div", "raw_mod"})
 
 
 class DeadlyOperation(NamedTuple):
@@ -131,7 +130,7 @@ def _of_expression(one: nodes.Expr, known: Mapping[str, Numbers]) -> Iterator[tu
             yield f"a power of {left.type} whose exponent is {right.type}", "Convert the exponent to i32 first"
         case nodes.Binary(Operator.RAW_MOD, _, _, kind) if types.is_float(kind):
             yield f"`raw_mod` of {kind}", "Use `%`"
-        case nodes.Binary(operator, _, right, kind) if operator in _DIVISIONS and not types.is_float(kind):
+        case nodes.Binary(operator, _, right, kind) if operator in operators.DIVISIONS and not types.is_float(kind):
             # Only a divisor that is certainly 0 in every run is refused; `check_bounds=True` finds those of one run.
             divisor = _evaluate(right, known)
             if divisor is not None and not divisor.numbers.any():

@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 from ..ir import Names, Operator, Type, cast, compare, constant, either, nodes, types, walk
 
-_SIGNED = frozenset({Type.I8, Type.I16, Type.I32, Type.I64})
 _RULES = {"//": operator.floordiv, "%": operator.mod}
 _KEEP_SIGN = frozenset({"+", "*", "//", "%", "min", "max", "&", "|", "^", ">>", "raw_div", "raw_mod"})
 """Operators whose result is not negative where neither operand is."""
@@ -39,7 +38,7 @@ def write_out_divisions(kernel: nodes.Kernel) -> nodes.Kernel:
 
 
 def _is_division(expr: nodes.Expr) -> bool:
-    return isinstance(expr, nodes.Binary) and expr.operator in _RULES and expr.type in _SIGNED
+    return isinstance(expr, nodes.Binary) and expr.operator in _RULES and expr.type in types.SIGNED
 
 
 class _Origin(NamedTuple):
@@ -129,7 +128,7 @@ def _is_natural(expr: nodes.Expr, natural: set[str]) -> bool:
         case nodes.Local(name):
             return name in natural
         case nodes.Cast(value, kind, False):
-            return (kind in _SIGNED or types.is_float(kind)) and _is_natural(value, natural)
+            return (kind in types.SIGNED or types.is_float(kind)) and _is_natural(value, natural)
         case nodes.Binary(sign, left, right):
             return sign in _KEEP_SIGN and _is_natural(left, natural) and _is_natural(right, natural)
         case nodes.Select(_, then, otherwise):

@@ -69,6 +69,7 @@ class PassOptions:
         batched: arrays that have a batch dimension, everything that the kernel changes among them.
         is_serial: whether all loops run in order.
         is_flat: whether arrays of vectors and matrices become arrays of numbers.
+        note_divisions: is called if divisions were written out, which the engine would compute by another rule.
         note_sites: is told the places whose indices are checked; None where none are.
         is_spread: whether blocks are spread over the threads of a CPU.
         has_fast_vectors: whether the engine's compiler makes vectors of float64 that pay.
@@ -80,6 +81,7 @@ class PassOptions:
     batched: frozenset[str] = frozenset()
     is_serial: bool = False
     is_flat: bool = False
+    note_divisions: Callable[[], None] | None = None
     note_sites: Callable[[tuple[Site, ...]], None] | None = None
     is_spread: bool = False
     has_fast_vectors: bool = False
@@ -102,8 +104,6 @@ class Pass(NamedTuple):
 
 
 Pipeline = tuple[Pass, ...]
-Watch = Callable[[str, nodes.Kernel, nodes.Kernel], Any]
-"""Is told a pass's name, and the kernel before and after it."""
 
 
 def order_racing_loops(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
@@ -118,6 +118,13 @@ def order_racing_loops(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kern
 
 def _batch(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
     return batch_kernel(kernel, options.batched | kernel.block_memory.keys()) if options.batched else kernel
+
+
+def _write_divisions(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
+    written = write_out_divisions(kernel)
+    if written is not kernel and options.note_divisions is not None:
+        options.note_divisions()
+    return written
 
 
 def _check_bounds(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
@@ -146,7 +153,7 @@ _CHECK_BOUNDS = Pass("check-bounds", _check_bounds, "its indices are those of th
 FORWARD: Pipeline = (
     Pass("run-blocks", lambda kernel, _: run_blocks_in_order(kernel), "all lanes of a block reach the same barriers"),
     Pass("order-races", order_racing_loops, "there are no barriers"),
-    Pass("write-divisions", lambda kernel, _: write_out_divisions(kernel)),
+    Pass("write-divisions", _write_divisions),
     Pass("write-products", lambda kernel, _: write_out_products(kernel), "loops that may race run in order"),
 )
 """From what lowering gives to the kernel that all other pipelines, and all analyses, take."""
@@ -232,28 +239,23 @@ PASS_NAMES: tuple[str, ...] = ("lower", *dict.fromkeys(one.name for pipeline in 
 """All passes by name, in the order in which they run: lowering from Python, then those of the pipelines."""
 
 
-def run_pipeline(
-    pipeline: Pipeline, kernel: nodes.Kernel, options: PassOptions | None = None, watch: Watch | None = None
-) -> nodes.Kernel:
+def run_pipeline(pipeline: Pipeline, kernel: nodes.Kernel, options: PassOptions | None = None) -> nodes.Kernel:
     """Run the passes of a pipeline on a kernel, one after the other.
 
     Args:
         pipeline: the passes.
         kernel: what the first one gets.
         options: what they depend on.
-        watch: is told what each pass does.
     """
-    return run_passes(pipeline, kernel, replace(options or PassOptions(), first=kernel), watch)
+    return run_passes(pipeline, kernel, replace(options or PassOptions(), first=kernel))
 
 
-def run_passes(pipeline: Pipeline, unit: Any, options: Any, watch: Watch | None = None) -> Any:
+def run_passes(pipeline: Pipeline, unit: Any, options: Any) -> Any:
     """Run passes one after the other, each on what the one before it left. Arguments as in `run_pipeline`."""
     for one in pipeline:
         after = one.run(unit, options)
         kernels = (after,) if isinstance(after, nodes.Kernel) else after.kernels
         finish_pass(one.name, kernels, is_changed=after is not unit, is_ssa=isinstance(after, NormalForm | Planned))
-        if watch is not None:
-            watch(one.name, unit, after)
         unit = after
     return unit
 

@@ -23,7 +23,7 @@ from ...engines import COMPILING
 from ...spec import Numbers
 from .._batches import backward_over_batch, forward_over_batch
 from .._binding import BoundArguments, check_dtypes, check_ranges
-from .._buffers import in_order
+from .._buffers import are_in_order, in_order
 from .._call import BackwardCall, Call
 from .._captured_values import LENGTH
 from .._core import Core
@@ -77,7 +77,7 @@ def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, 
 
 
 class ForwardLaunch(NamedTuple):
-    """A forward pass that was checked, for tensors of the same kind and sizes. It holds no core, which holds it.
+    """A validated forward launch, cached per dtypes, shapes, devices and scalars. It has no reference to the core.
 
     Attributes:
         signature: of the op.
@@ -107,7 +107,7 @@ class ForwardLaunch(NamedTuple):
 
 
 class BackwardLaunch(NamedTuple):
-    """A backward pass that was checked, for tensors of the same kind.
+    """A validated backward launch, cached per dtypes, shapes, devices and scalar arguments.
 
     Attributes:
         plan: what runs it.
@@ -265,11 +265,10 @@ class Operator:
             return self._forward_with_state(given, keywords)
         core = self.cores.find()
         key = self._launch_key(core, given, keywords)
-        known = core.launches.get(key)
-        if known is None:
-            known = self._prepare_forward(core, self.schema.bind_arguments(given, keywords), keywords)
-            core.launches.keep(key, known)
-        return self._for_torch(known.run(self.schema.tensors_in(given)))
+        launch = core.launches.get(key) or core.launches.keep(
+            key, self._prepare_forward(core, self.schema.bind_arguments(given, keywords), keywords)
+        )
+        return self._for_torch(launch.run(self.schema.tensors_in(given)))
 
     def _launch_key(self, core: Core, given: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return all that a launch depends on besides the contents of tensors, where kernels use no other values."""
@@ -285,8 +284,7 @@ class Operator:
         check_ranges(core.signature, bound.scalars)
         form = self._form(core, bound, keywords)
         call, plan = form.call, form.call.plan(core.device(bound.tensors))
-        is_direct = form.conversion.is_prepared and form.conversion.is_finished
-        is_direct = is_direct and all(one.is_contiguous() and not one.is_neg() for one in bound.tensors)
+        is_direct = form.conversion.is_identity and are_in_order(bound.tensors)
         return ForwardLaunch(
             core.signature, form.conversion, form.lead, call.batch, plan, call.numbers, call.scalars, is_direct
         )
@@ -327,7 +325,7 @@ class Operator:
         if is_distributed(bound.tensors):
             return self._for_torch(call_distributed(core, bound, functools.partial(self._run, core)))
         form = self._form(core, bound, keywords)
-        if not (form.conversion.is_prepared and form.conversion.is_finished):
+        if not form.conversion.is_identity:
             results = self.results(form.call, form.prepare(bound.tensors), state)
             return self._for_torch(
                 [*form.finish(results[: self._allocation_count]), *results[self._allocation_count :]]
@@ -384,11 +382,10 @@ class Operator:
         if self.schema.has_state:
             return self._prepare_backward(self._read_backward(arguments, keywords)).run(tensors)
         key = "backward", self._launch_key(core, arguments, keywords)
-        known = core.launches.get(key)
-        if known is None:
-            known = self._prepare_backward(self._read_backward(arguments, keywords))
-            core.launches.keep(key, known)
-        return known.run(tensors)
+        launch = core.launches.get(key) or core.launches.keep(
+            key, self._prepare_backward(self._read_backward(arguments, keywords))
+        )
+        return launch.run(tensors)
 
     def _prepare_backward(self, asked: BackwardCall) -> BackwardLaunch:
         """Check a backward pass, and return what runs it."""

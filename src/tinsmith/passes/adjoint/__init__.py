@@ -18,8 +18,8 @@ from ._promises import NO_PROMISES, Promise
 from ._records import Records, records_of
 from ._tapes import TapeSize
 from .clean_up import CleanUpOptions, gather_additions, hand_on_adjoints, store_whole_gradients
-from .decide import Planned, decide_sources
-from .emit import Reversed, assemble, emit_reverses
+from .decide import decide_sources
+from .emit import Planned, Reversed, assemble, emit_reverses
 from .normalize import AdjointOptions, NormalForm, find_promised, normalize_kernels
 
 __all__ = [

@@ -109,7 +109,7 @@ class ResultRoom(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """What is decided about a task.
+    """The plan of a task: which arrays its reverse works on in copies, and the plan of each of its loops.
 
     Attributes:
         state: arrays that its reverse changes in copies of them, and puts back as they were.

@@ -147,7 +147,7 @@ class _Task:
         self.writer = Writer(sharing, names, self.size)
 
     def write(self) -> nodes.For:
-        """Write a parallel loop of as many iterations, of which each first one of a block runs all of it.
+        """Write a parallel loop with the same trip count: the first iteration of each block runs all of the block.
 
         So engines share the work as before: a thread gets 512 iterations at least, whatever they do.
         """
@@ -215,7 +215,7 @@ class _Task:
         ]
 
     def may_read(self) -> nodes.Expr:
-        """Return the condition that what inactive lanes read exists: element 0, or one for each iteration."""
+        """Return the condition under which inactive lanes may load: element 0 exists, or one per iteration."""
         arrays = sorted(walk.find_loaded(self.sharing.body))
         axes = [nodes.Size(name, axis) for name in arrays for axis in range(self.kernel.arrays[name].rank)]
         tests = [compare(Operator.GT, axis, number(0)) for axis in axes]

@@ -33,7 +33,7 @@ class Sharing:
         self.varying = self._find_varying()
 
     def _find_agreed(self) -> dict[str, int]:
-        """Return the locals from memory that bound loops, if an iteration begins with them, and their place in it."""
+        """Return the locals that are loaded from memory and bound inner loops, and their position in the iteration."""
         loops = [one for one in walk.statements(self.body) if isinstance(one, nodes.For)]
         bounds = walk.locals_in([bound for one in loops for pair in one.bounds for bound in pair])
         bounds |= {name for one in loops for name in self._find_first(one)}

@@ -1,4 +1,4 @@
-"""Locals declared in the block that contains all their uses, where an engine sees them, and renamed for people.
+"""Declare each local in the innermost block that contains all its uses, and give it a readable name.
 
     if p:                       s = 0.0
         s = x[i]                if p:

@@ -10,7 +10,7 @@ values that it must be given. Nothing of that is kept but the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ....ir import nodes, types, walk
@@ -27,6 +27,7 @@ from ..emit import (
     FrameReversal,
     LoopResults,
     LoopReversal,
+    Planned,
     TaskReverse,
     TurnedFrame,
     without_locals,
@@ -36,21 +37,6 @@ from ..normalize import AdjointOptions, NormalForm
 
 Room = Callable[[nodes.Loop], int]
 """How many numbers a forward pass may keep of each iteration of a loop."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    """Tasks to reverse, each with the plan of its reverse; and the reverses that were written to decide."""
-
-    form: NormalForm
-    tasks: Sequence[Task]
-    plans: Sequence[TaskPlan]
-    drafts: Sequence[TaskReverse | None]
-
-    @property
-    def kernels(self) -> Iterator[nodes.Kernel]:
-        """Return each task as a kernel in SSA form."""
-        return self.form.kernels
 
 
 def decide_sources(form: NormalForm, options: AdjointOptions) -> Planned:
@@ -185,7 +171,7 @@ class _Choosing:
         return tuple(sorted(stored)), is_idle
 
     def explain_tape(self, loop: nodes.Loop, head: str) -> str:
-        """Say why a local that an iteration is handed goes on a tape."""
+        """Return the reason why a loop-carried local is taped."""
         kind = self.task.names.types[head]
         if types.is_float(kind) and kind not in LEAST_VALUE:
             return f"too few digits of {kind} are left when an update is undone"

@@ -1,6 +1,6 @@
 """The third step of the adjoint: the reverse of each task, written as planned, and the order of the reverses."""
 
-from ._emit import Reversed, assemble, emit_reverses
+from ._emit import Planned, Reversed, assemble, emit_reverses
 from ._frame_reversal import Block, FrameReversal, TurnedFrame
 from ._loop_results import LoopResults
 from ._loop_reversal import LoopReversal, without_locals
@@ -11,6 +11,7 @@ __all__ = [
     "FrameReversal",
     "LoopResults",
     "LoopReversal",
+    "Planned",
     "Reversed",
     "TaskReverse",
     "TurnedFrame",

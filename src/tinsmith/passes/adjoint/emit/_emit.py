@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from ....analyses import concurrent_loop
 from ....ir import RUN_IN_ORDER, NotCovered, nodes, walk
@@ -28,6 +27,21 @@ from .._task import Task
 from ..normalize import AdjointOptions, NormalForm
 from ._assembly import Assembly, Turn, turns_of
 from ._task_reverse import KeptResults, TaskReverse, write_task
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Tasks to reverse, each with the plan of its reverse; and the reverses that were written to decide."""
+
+    form: NormalForm
+    tasks: Sequence[Task]
+    plans: Sequence[TaskPlan]
+    drafts: Sequence[TaskReverse | None]
+
+    @property
+    def kernels(self) -> Iterator[nodes.Kernel]:
+        """Return each task as a kernel in SSA form."""
+        return self.form.kernels
 
 
 @dataclass(frozen=True)
@@ -44,20 +58,7 @@ class Reversed:
         return (one.kernel for one in self.reverses)
 
 
-class Plans(Protocol):
-    """Tasks to reverse, each with the plan of its reverse."""
-
-    @property
-    def form(self) -> NormalForm: ...
-    @property
-    def tasks(self) -> Sequence[Task]: ...
-    @property
-    def plans(self) -> Sequence[TaskPlan]: ...
-    @property
-    def drafts(self) -> Sequence[TaskReverse | None]: ...
-
-
-def emit_reverses(planned: Plans, _: AdjointOptions) -> Reversed:
+def emit_reverses(planned: Planned, _: AdjointOptions) -> Reversed:
     """Write the reverse of each task as planned. Nothing is chosen here."""
     rows = zip(planned.tasks, planned.plans, planned.drafts, strict=True)
     return Reversed(planned.form, planned.tasks, [draft or write_task(task, plan) for task, plan, draft in rows])

@@ -10,16 +10,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ....ir import FALSE, Names, Type, constant, minus, nodes, opposite, plus, walk
-from .._plan import LoopPlan
+from .._plan import PLAIN_LOOP, LoopPlan
 from .._regular_logs import RegularLog
 from .._tapes import Tape, Tapes
+from .._task import Task
 from ._accumulators import find_partial_sums
 from ._forward_copy import ForwardCopy, Renamed
-from ._frame_reversal import Block, FrameReversal, Task, TurnedFrame
+from ._frame_reversal import Block, FrameReversal, TurnedFrame
 from ._inverses import Rerun, plan_rerun
 from ._loop_results import LoopResults
-
-_NOTHING = LoopPlan()
 
 Chooser = Callable[["LoopReversal", nodes.Loop, TurnedFrame, set[str]], LoopPlan]
 """Returns the plan of a loop. It is given the reversed frame of an iteration, and the locals known before it."""
@@ -77,7 +76,7 @@ class LoopReversal:
 
     def run_loop(self, loop: nodes.Loop) -> Block:
         """Write a loop that runs forward and keeps what is planned."""
-        kept = _NOTHING if self.frames.is_forward_pass else self.plans[loop.number]
+        kept = PLAIN_LOOP if self.frames.is_forward_pass else self.plans[loop.number]
         plain = ForwardCopy(self.names, lambda store, inner: self.log_store(loop, store, inner))
         # The frame goes on reading what the loop hands on, so that keeps its name; all else is the copy's own.
         renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
