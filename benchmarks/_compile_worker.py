@@ -21,11 +21,11 @@ import torch
 
 import tinsmith as ts
 from _compile_kernels import CASES, GROWING, name_of
-from tinsmith.bridge import _kernel_families
-from tinsmith.bridge._adjoint_source import _active, _case
-from tinsmith.bridge.backward import SourceReverse
+from tinsmith.calls.backward import SourceReverse
+from tinsmith.compiling import _kernel_families
 from tinsmith.engines import Compiled, CompileOptions
 from tinsmith.engines._compiled_engine import CompiledEngine
+from tinsmith.ops.reports._adjoint_source import _active, _case
 
 
 class Clock:

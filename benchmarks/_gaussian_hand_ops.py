@@ -17,7 +17,7 @@ from _gaussian_by_hand import (
     projection_backward,
 )
 from tinsmith import kernels
-from tinsmith.bridge import language
+from tinsmith.calls import language
 from tinsmith.render import _ops
 from tinsmith.render._rule import steady
 

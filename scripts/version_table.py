@@ -38,10 +38,10 @@ class Row:
 
 def describe() -> dict[str, object]:
     """Versions and probes of this very Python."""
-    from tinsmith import bridge, engines
+    from tinsmith import engines, tracing
 
     # Before the engines: after Quadrants, setuptools does not load everywhere, which torch's compiler needs.
-    of_torch = bridge.torch_probes()
+    of_torch = tracing.torch_probes()
     with warnings.catch_warnings():  # engines warn at import, on newer Pythons
         warnings.simplefilter("ignore")
         for name in engines.list_installed():

@@ -30,7 +30,16 @@ _BANNERS = ("[Taichi]", "[Quadrants]", "[W ")
 _SECONDS = 240
 # torch imports its compiler, a second of processor time, when half of the pages take a step of an optimizer, vmap or
 # compile: it is imported once for all.
-_ROOMS = ("torch", "torch._dynamo", "tinsmith.bridge", "tinsmith.layers", "tinsmith.doctor", "tinsmith.nn")
+_ROOMS = (
+    "torch",
+    "torch._dynamo",
+    "tinsmith.ops",
+    "tinsmith.torch_side",
+    "tinsmith.calls",
+    "tinsmith.layers",
+    "tinsmith.doctor",
+    "tinsmith.nn",
+)
 
 
 def main(folders: list[str]) -> None:

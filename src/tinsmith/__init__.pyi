@@ -20,7 +20,6 @@ from ._errors import (
 )
 from ._user_warnings import RaceWarning, SlowEngineWarning, TruncationWarning
 from ._version import __version__
-from .bridge import Answer, Op, chain, op, oracle
 from .doctor import Finding, Gradcheck, Report, ScanCheck, check, gradcheck, lint, sanitize
 from .engines import init
 from .layers import (
@@ -40,6 +39,8 @@ from .layers import (
     rollout,
     weight,
 )
+from .ops import Op, chain, op
+from .ops.examination import Answer, oracle
 from .time import scan
 
 __all__ = [

@@ -5,7 +5,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.bridge._tape_room import TapeRoom
+from tinsmith.calls._tape_room import TapeRoom
 
 F64 = torch.float64
 ARRAY = "lang.types.ndarray()"

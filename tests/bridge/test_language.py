@@ -10,7 +10,7 @@ import torch
 import tinsmith as ts
 from support.thinned import RUNS_ON_PYTHON
 from tinsmith._config import config
-from tinsmith.bridge import _language
+from tinsmith.calls import _language
 
 CPU = torch.device("cpu")
 
@@ -71,7 +71,7 @@ def test_an_unknown_engine_is_refused():
 
 def test_it_starts_without_a_word(engine):
     code = (
-        "import torch; from tinsmith.bridge._language import language; "
+        "import torch; from tinsmith.calls._language import language; "
         f"assert language({engine!r}, torch.device('cpu')).__name__ == {engine!r}"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

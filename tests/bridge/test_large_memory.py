@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.bridge._large_memory import LARGE, in_huge_pages
+from tinsmith.calls._large_memory import LARGE, in_huge_pages
 
 pytestmark = pytest.mark.compiled_engine
 

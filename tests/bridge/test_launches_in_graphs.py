@@ -6,7 +6,7 @@ import weakref
 import torch
 
 import tinsmith as ts
-from tinsmith.bridge.operators import _operator
+from tinsmith.torch_side import _operator
 
 
 def make_scaled(lang):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.bridge import Links, OpOptions
+from tinsmith.compiling import Links
+from tinsmith.ops import OpOptions
 
 
 def _kernels(lang):

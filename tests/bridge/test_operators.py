@@ -8,7 +8,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.bridge import Op, OpOptions
+from tinsmith.ops import Op, OpOptions
 
 
 @pytest.fixture(autouse=True)

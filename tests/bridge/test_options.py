@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 
 import tinsmith as ts
-from tinsmith.bridge import OpOptions
+from tinsmith.ops import OpOptions
 
 
 def find_options(function):

@@ -5,8 +5,8 @@ import torch
 from torch.func import vmap
 
 from support.written import written
-from tinsmith.bridge import Op, OpOptions
 from tinsmith.engines import of_kernel
+from tinsmith.ops import Op, OpOptions
 
 SPEC = "x[n, {size}], w[n, {size}], b[n] -> y[n, {size}]"
 

@@ -144,9 +144,9 @@ def test_any_size_is_right_with_an_engine_s_gradient(lang64, program):
 def test_a_new_size_looks_up_no_kernel(lang64, program, monkeypatch):
     op, _, inputs = program(lang64)
     gradients(op, tuple(map(doubled, inputs(8))), 0)
-    for name in ("_steps.StageLaunch.step", "_stage.Stage.ensure_compiled"):
+    for name in ("_steps.StageLaunch.step", "_compilation.ensure_compiled"):
         monkeypatch.delattr(f"tinsmith.bridge.{name}")
-    monkeypatch.delattr("tinsmith.bridge.backward._generated_kernel.GeneratedKernel.step")
+    monkeypatch.delattr("tinsmith.calls.backward._generated_kernel.GeneratedKernel.step")
     for n in (9, 3, 31):
         gradients(op, tuple(map(doubled, inputs(n))), n)
 
@@ -234,7 +234,7 @@ def test_nothing_is_kept_for_a_size(lang64, program):
 
 
 def test_what_is_kept_for_each_kind_of_call_is_bounded_and_the_newest_stay(lang64, monkeypatch):
-    monkeypatch.setattr("tinsmith.bridge._cache.config", lambda: Config(plan_cache=4))
+    monkeypatch.setattr("tinsmith.calls._cache.config", lambda: Config(plan_cache=4))
 
     @ts.op("x[...] -> y[...]")
     @lang64.kernel

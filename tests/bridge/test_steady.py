@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tinsmith.bridge import Op, OpOptions
+from tinsmith.ops import Op, OpOptions
 
 
 def built(lang, held):

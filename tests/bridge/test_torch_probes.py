@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tinsmith import bridge
-from tinsmith.bridge import _tracing
+from tinsmith.tracing import _torch_state as _tracing
 
 
 def failed():

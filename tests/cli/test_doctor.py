@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from support.engine_keeper import load_quietly
-from tinsmith import bridge, engines
+from tinsmith import engines, tracing
 from tinsmith.cli import app
 
 GOOD = engines.Probe("kernels carry `_primal`", "taichi", True, "seen on [n] kernels")
@@ -23,7 +23,7 @@ BAD = engines.Probe("launch takes a gradient pointer", "quadrants", False, "no s
 def doctor(monkeypatch):
     def run(*probes):
         monkeypatch.setattr(engines, "probes", lambda: iter(probes))
-        monkeypatch.setattr(bridge, "torch_probes", lambda: ())
+        monkeypatch.setattr(tracing, "torch_probes", lambda: ())
         return CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
 
     return run
@@ -80,7 +80,7 @@ def test_a_setuptools_that_does_not_load_is_told(doctor, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "setuptools", sys)
     monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
-    monkeypatch.setattr(bridge, "torch_probes", lambda: ())
+    monkeypatch.setattr(tracing, "torch_probes", lambda: ())
     assert "torch.compile" not in CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"}).stdout
 
 
@@ -94,7 +94,7 @@ def test_a_probe_that_fails_is_named_and_is_the_exit_code(doctor):
 
 def test_a_probe_of_torch_that_fails_is_named_and_is_the_exit_code(doctor, monkeypatch):
     monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
-    monkeypatch.setattr(bridge._torch_probes.tracing, "is_transformed", lambda: False)
+    monkeypatch.setattr(tracing._probes.tracing, "is_transformed", lambda: False)
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "250"})
     assert result.exit_code == 1
     line = next(line for line in result.stdout.splitlines() if "an active transform of torch.func is detected" in line)
@@ -103,13 +103,14 @@ def test_a_probe_of_torch_that_fails_is_named_and_is_the_exit_code(doctor, monke
 
 
 def test_a_torch_that_lost_a_name_is_told(monkeypatch):
-    """The bridge then cannot be imported at all."""
+    """No op can then be made at all."""
     monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
-    monkeypatch.delattr(bridge, "torch_probes")
+    monkeypatch.delattr(tracing, "torch_probes", raising=False)
+    monkeypatch.setitem(sys.modules, "tinsmith.tracing._probes", None)
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "250"})
     assert result.exit_code == 1
-    line = next(line for line in result.stdout.splitlines() if "the bridge can be imported" in line)
-    assert "no op can be made with this torch" in line and "torch_probes" in line
+    line = next(line for line in result.stdout.splitlines() if "ops can be imported" in line)
+    assert "no op can be made with this torch" in line and "tracing._probes" in line
 
 
 def test_what_is_installed_here_is_as_we_know_it():

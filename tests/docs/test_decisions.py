@@ -8,7 +8,7 @@ import torch
 from pages.blocks import ROOT
 
 import tinsmith as ts
-from tinsmith.bridge import _pass_text
+from tinsmith.calls import _pass_text
 
 RECORDS = sorted((ROOT / "docs/about/decisions").glob("*.md"))
 RECORD = ROOT / "docs/about/decisions/programs.md"

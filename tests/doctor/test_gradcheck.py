@@ -226,7 +226,7 @@ def test_an_engine_s_gradient_where_the_source_is_not_covered(lang64, monkeypatc
     def refused(*_args, **_named):
         raise NotCovered("`range`", 1, "here.py")
 
-    monkeypatch.setattr("tinsmith.bridge._stage.lower", refused)
+    monkeypatch.setattr("tinsmith.compiling._stage.lower", refused)
     op = conv(lang64)
     x, k = torch.rand(4), torch.rand(2)
     with warnings.catch_warnings():
@@ -241,7 +241,7 @@ def test_single_precision_without_the_interpreter(lang, monkeypatch):
     def refused(*_args, **_named):
         raise NotCovered("`range`", 1, "here.py")
 
-    monkeypatch.setattr("tinsmith.bridge._stage.lower", refused)
+    monkeypatch.setattr("tinsmith.compiling._stage.lower", refused)
     result = gradcheck(conv(lang, adjoint="engine"), torch.rand(4), torch.rand(2))
     assert result.ok, result
     assert "central differences of the op, step 0.005, each element" in result.notes

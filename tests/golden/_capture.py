@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import torch
 
-from tinsmith.bridge import _kernel_families
+from tinsmith.compiling import _kernel_families
 from tinsmith.engines import Compiled, CompileOptions
 from tinsmith.engines._compiled_engine import CompiledEngine
 

@@ -8,9 +8,9 @@ import setuptools  # noqa: F401 - before Quadrants, after which Python cannot im
 import torch
 
 import tinsmith as ts
-from tinsmith.bridge import Recipe
 from tinsmith.nn.encodings import _grid, _pointwise
 from tinsmith.nn.networks import _fused
+from tinsmith.torch_side import Recipe
 
 # Of torch's own modules, as they load and copy programs.
 pytestmark = [

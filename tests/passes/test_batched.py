@@ -246,7 +246,7 @@ def test_a_kernel_that_cannot_be_followed_is_launched_once_a_sample(lang64, monk
     def refuse(*_arguments, **_named):
         raise NotCovered("`a word`", 7, "file.py")
 
-    monkeypatch.setattr("tinsmith.bridge._stage.lower", refuse)
+    monkeypatch.setattr("tinsmith.compiling._stage.lower", refuse)
 
     @ts.op("x[n] -> y[n]")
     @lang64.kernel

@@ -4,7 +4,7 @@ import torch
 
 import cases
 import tinsmith as ts
-from tinsmith.bridge._plan import Plan
+from tinsmith.calls._plan import Plan
 
 
 def check(op):

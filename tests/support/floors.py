@@ -37,17 +37,21 @@ FLOORS = {
     "kernels": 4,
     "linter": 5,
     "passes": 4,
-    "bridge": 6,
-    "layers": 7,
-    "nn": 7,
-    "time": 7,
-    "doctor": 8,
-    "render": 8,
-    "apps": 9,
-    "cli": 10,
-    "testing": 10,
-    "__init__": 10,
-    "__main__": 11,
+    "tracing": 5,
+    "compiling": 6,
+    "calls": 7,
+    "torch_side": 8,
+    "ops": 9,
+    "layers": 10,
+    "nn": 10,
+    "time": 10,
+    "doctor": 11,
+    "render": 11,
+    "apps": 12,
+    "cli": 13,
+    "testing": 13,
+    "__init__": 13,
+    "__main__": 14,
 }
 LATE = "__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)"
 SUGGESTING = "__getattr__ = _suggestions.attach_suggestions(__name__, __getattr__, __all__)"
@@ -60,13 +64,13 @@ ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})
 # Where Python's syntax trees are handled: elsewhere a kernel is IR.
 SYNTAX_TREE_ROOMS = ("engines", "codegen", "frontend", "linter")
-TORCH_PRIVATE_FILES = frozenset({"bridge/_tracing.py"})
+TORCH_PRIVATE_FILES = frozenset({"tracing/_torch_state.py"})
 # An optimizer reads the gradients that backward left: nn/optimizers has one file for it.
 # An engine keeps the gradient that replaces a function's own as the function's `.grad`: no tensor is touched there.
 # And a field's gradient is a field.
 GRAD_FILES = frozenset(
     {
-        "bridge/_buffers.py",
+        "calls/_buffers.py",
         "engines/_custom_gradients.py",
         "engines/_fields.py",
         "layers/_pool.py",

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tinsmith.bridge._oracle import bind_call, interpret_call
 from tinsmith.codegen import build_exact_kernel
 from tinsmith.engines import How, Number, Recorder
 from tinsmith.ir import nodes, types
+from tinsmith.ops.examination._oracle import bind_call, interpret_call
 
 
 def interpret(

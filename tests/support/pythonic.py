@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tinsmith.bridge._launcher import Launcher
+from tinsmith.calls.fields._launcher import Launcher
 from tinsmith.engines import Checks, run_on
 
 

@@ -154,7 +154,7 @@ def test_a_layer_that_keeps_a_state_is_refused(lang64):
 def test_calls_of_other_threads_are_not_watched(ops):
     import threading
 
-    from tinsmith.bridge import watch_calls
+    from tinsmith.calls import watch_calls
 
     op, _ = ops["value"]
     x = torch.ones(3, dtype=torch.float64)

@@ -67,11 +67,11 @@ def _devices() -> Iterable[tuple[str, str]]:
 
 def _torch_probes() -> Iterable[Probe]:
     try:
-        from ..bridge import torch_probes
-    except (AttributeError, ImportError) as error:  # a private name that the bridge takes from torch is gone
+        from ..tracing import torch_probes
+    except (AttributeError, ImportError) as error:  # a private name of torch that ops use is gone
         from ..engines import Probe
 
-        return [Probe("the bridge can be imported", "torch", False, f"no op can be made with this torch: {error}")]
+        return [Probe("ops can be imported", "torch", False, f"no op can be made with this torch: {error}")]
     return torch_probes()
 
 

@@ -75,7 +75,7 @@ def _drop_lines(path: str) -> None:
 def write_file(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
     """Return the text of a tree and the path of its synthetic file, which depends on the label and the text alone."""
     text = ast.unparse(tree) + "\n"
-    # Not by OpenSSL, which may hang in a forked process (bridge/_digest.py).
+    # Not by OpenSSL, which may hang in a forked process (compiling/_digest.py).
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return text, f"<tinsmith {label} {digest}>"
 

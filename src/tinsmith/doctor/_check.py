@@ -11,9 +11,10 @@ from typing import Any, overload
 
 from .._errors import KernelError, refusal
 from .._user_warnings import TruncationWarning
-from ..bridge import Examinable, Examination, Op, examine_call, example_inputs
 from ..engines import init, list_running, of_kernel
 from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file, not_run
+from ..ops import Op, example_inputs
+from ..ops.examination import Examinable, Examination, examine_call
 from ..time import scan
 from ._excerpt import ignore_syntax_warnings, shorten_path
 from ._gradcheck import gradcheck

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from .._errors import BoundsError, GradientError, KernelError, TinsmithError
-from ..bridge import Cotangents, Examinable, Examination, Op, examine_call
 from ..linter import Finding, drop_suppressed, in_order
+from ..ops import Op
+from ..ops.examination import Cotangents, Examinable, Examination, examine_call
 from ._budget import OPERATIONS, Budget, TooLong
 from ._gradcheck_result import Gradcheck
 from .gradients import (

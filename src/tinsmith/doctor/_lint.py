@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .._errors import ArgumentError, refusal
-from ..bridge import Examinable, Op, lint_subject
 from ..engines import is_kernel
 from ..linter import Finding, lint_kernels
+from ..ops import Op
+from ..ops.examination import Examinable, lint_subject
 
 
 def lint(subject: Any) -> list[Finding]:

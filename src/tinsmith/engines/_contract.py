@@ -1,7 +1,7 @@
 """What the rest of the library may ask of an engine.
 
 An engine turns a Python function into a compiled kernel and launches it on raw memory. It
-says nothing about tensors, gradients' ownership or shapes: those are the bridge's business.
+says nothing about tensors, gradients' ownership or shapes: those are for `calls` to know.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Roles: where a kernel reads an array, writes it, or adds to it.
 
-The engines do not report this. The bridge needs it to know which arrays must be saved for the backward pass, which
+The engines do not report this. `calls` needs it to know which arrays must be saved for the backward pass, which
 parameters are outputs, and where a value is overwritten that the gradient still needs.
 """
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 OURS = frozenset({"self", "_lang", "_batch"})
-"""What rewritten kernels call things of the bridge."""
+"""Names of arrays and arguments in rewritten kernels."""
 
 
 def identifier(wish: str, taken: set[str]) -> str:

@@ -18,7 +18,7 @@ import torch
 from .._errors import ArgumentError, CheckpointError, InputError, refusal
 from .._extras import require_packages
 from .._untrusted import parse_json, read_safetensors
-from ..bridge import is_distributed
+from ..torch_side import is_distributed
 from ._shares import as_shared, gather
 
 _METADATA = "tinsmith"  # one key: safetensors writes several keys in no fixed order

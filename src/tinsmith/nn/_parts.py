@@ -9,7 +9,7 @@ import torch
 from torch.func import functional_call
 
 from .._errors import ArgumentError, refusal
-from ..bridge import is_distributed, run_on_parts
+from ..torch_side import is_distributed, run_on_parts
 
 
 def call_on_parts(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .._errors import ArgumentError, CheckpointError, ConfigError, refusal
-from ..bridge import is_distributed
+from ..torch_side import is_distributed
 from ._board import Board
 from ._checkpoint import read_checkpoint, write_checkpoint
 from ._processes import average

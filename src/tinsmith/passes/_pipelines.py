@@ -8,7 +8,7 @@
     any kernel --CPU--> the form that the engines' compilers make machine vectors of --ENGINE--> what an engine gets
 
 A plain forward call takes a shorter way: the engine gets the user's own source, and the IR is only analyzed, unless
-`bridge._compilation` finds that its form has to change: for a batch, strips, another engine, or what it misreads.
+`compiling._compilation` finds that its form has to change: for a batch, strips, another engine, or what it misreads.
 A pass takes a kernel and options, and returns a kernel: the very same one where there is nothing to do. Those of the
 adjoint take all kernels of an op, and hand on tasks and then programs. Nothing else orders passes. With
 `TINSMITH_VERIFY=1`, and in all tests, the kernels are verified after each pass that changed them.

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, DtypeError, ShapeError, nearest, refusal
-from ..bridge import Op, is_plain, op
+from ..ops import Op, op
+from ..tracing import is_plain
 from ._ops import get_op, register_maker
 
 _FORWARD = {"opencv": 1, "opengl": -1}

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
-from ..bridge import Op, assume, is_tracing
+from ..ops import Op
+from ..tracing import assume, is_tracing
 from ._crossing import box_of, ray_aabb_intersect, refuse_range
 from ._occupancy import OccupancyGrid
 from ._ops import get_op, register_maker

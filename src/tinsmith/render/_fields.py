@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ShapeError, refusal
-from ..bridge import Layer, one_node
+from ..torch_side import Layer, one_node
 
 _STEEPEST = 15.0
 """The gradient of `trunc_exp` grows up to here, as in instant-ngp; exp(15) is 3.3 million."""

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from .._errors import DtypeError, refusal
-from ..bridge import constant_when_traced, language
+from ..calls import language
+from ..tracing import constant_when_traced
 
 FLOATS = {torch.float32: "f32", torch.float64: "f64"}
 """The supported dtypes, with their names in kernels."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ..bridge import is_plain
+from ..tracing import is_plain
 from ._ops import FLOATS
 
 _WHOLE = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
-from ..bridge import Op, assume
+from ..ops import Op
+from ..tracing import assume
 from ._course import Jitter, draw_offsets
 from ._ops import get_op, register_maker
 from ._packed import check_floats, check_rays, dense_rays

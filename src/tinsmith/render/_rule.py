@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..bridge import Op, OpOptions, has_older_batch, is_transformed
+from ..ops import Op, OpOptions
+from ..tracing import has_older_batch, is_transformed
 
 
 class Asked(NamedTuple):

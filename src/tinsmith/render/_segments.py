@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ShapeError, refusal
-from ..bridge import constant_when_traced
+from ..tracing import constant_when_traced
 from ._ops import get_op, known_when_traced, register_maker
 from ._packed import check_floats, check_rays, check_shapes
 from ._rule import Asked, Rule, run, steady

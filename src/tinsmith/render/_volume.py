@@ -16,8 +16,9 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusal
-from ..bridge import Op, op, outside_transforms
+from ..ops import Op, op
 from ..reference import Rendered, Shading
+from ..tracing import outside_transforms
 from ._ops import get_op, in_single, register_maker
 from ._rule import Asked, Rule, run
 

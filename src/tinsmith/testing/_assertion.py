@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .._errors import CheckError
-from ..bridge import Examinable, Op
 from ..doctor import Report, check
+from ..ops import Op
+from ..ops.examination import Examinable
 
 
 def assert_differentiable(op: Op | Examinable, *inputs: Any, **named: Any) -> Report:

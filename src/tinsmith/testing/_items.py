@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ..bridge import Op
 from ..doctor import Report, check_example, check_file, ops_of
+from ..ops import Op
 
 _KERNEL = re.compile(rb"^[ \t]*@.*\bkernel\b|\.kernel\(", re.MULTILINE)
 

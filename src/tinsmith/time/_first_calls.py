@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..bridge import Note, Op, note_values, watch_calls
+from ..calls import Note, watch_calls
+from ..ops import Op
 
 
 class FirstCalls:
@@ -45,7 +46,7 @@ def _visiting(visit: Callable[[Any, Callable[[], Note | None]], None]) -> Genera
     """Within, `visit(caller, note)` is called before each call of an op or of a layer on fields."""
 
     def look(op: Op[Any], run: Callable[[], Any], arguments: Sequence[Any], named: dict[str, Any]) -> Any:
-        visit(op, lambda: note_values(op, arguments, named))
+        visit(op, lambda: op.note_values(arguments, named))
         return run()
 
     with watch_calls(look, visit):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._errors import GradientError, refusal
-from ..bridge import has_older_batch, into_older_batch, is_transformed, older_batches
+from ..tracing import has_older_batch, into_older_batch, is_transformed, older_batches
 from ._batch import batch_of
 from ._environment import within
 from ._job import Arguments, Job, is_differentiable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from ..bridge import PreparedPass
+from ..ops import PreparedPass
 from ._job import Job, is_differentiable
 from ._records import Move, Record, Rows
 

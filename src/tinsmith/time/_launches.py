@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..bridge import PreparedPass, Stepping, is_null, make_zeros, prepare_stepping
+from ..calls import is_null, make_zeros
+from ..ops import PreparedPass, Stepping, prepare_stepping
 from ._job import Job, is_differentiable
 from ._launch_reversal import LaunchedReversal
 from ._records import Move, Record, Rows

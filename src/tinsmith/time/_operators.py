@@ -21,7 +21,9 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, GradientError, GraphError, refusal
-from ..bridge import Op, SingleLevelFunction, apply_at_one_level, define_operator, one_level_down
+from ..ops import Op
+from ..torch_side import define_operator
+from ..tracing import SingleLevelFunction, apply_at_one_level, one_level_down
 from ._arguments import Options
 from ._batch import Batch, batch_of
 from ._function import replace_missing, runner

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..bridge import make_zeros
+from ..calls import make_zeros
 
 ALIGNED = 64
 """Bytes: addresses of tensors are multiples of that many."""

@@ -14,7 +14,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from .._errors import ArgumentError, refusal
 from .._offers import checking_scan, scan_operators
 from .._suggestions import suggest_options
-from ..bridge import Op, check_before_copy, has_forward_mode, is_tracing, is_transformed, transforms_in_graph
+from ..calls import check_before_copy
+from ..ops import Op
+from ..tracing import has_forward_mode, is_tracing, is_transformed, transforms_in_graph
 from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_keep, read_memory
 from ._captures import find_captured_leaves
 from ._environment import RandomStates, note_surroundings

@@ -8,7 +8,7 @@ import torch
 import cases
 from support import random_kernels
 from support.roundtrip import assert_same, lowered, text
-from tinsmith.bridge._route import make_checked_form
+from tinsmith.calls._route import make_checked_form
 from tinsmith.ir import nodes
 from tinsmith.kernels import splat
 

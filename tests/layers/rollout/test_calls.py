@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.bridge._stage import Stage
+from tinsmith.compiling._stage import Stage
 from tinsmith.layers.rollout import _rollout
 
 D = torch.float64

@@ -5,7 +5,7 @@ import torch
 
 import cases
 import tinsmith as ts
-from tinsmith.bridge._stage import Stage
+from tinsmith.compiling._stage import Stage
 from tinsmith.frontend import _later_changes
 
 MASSES = 4

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...bridge import op
 from ...engines import get, init_quietly, list_running
 from ...kernels import splat
+from ...ops import op
 from .._photo import Photo
 
 NAMES = ("pos", "log_scale", "angle", "colour", "logit")

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...bridge import op
 from ...engines import get
+from ...ops import op
 from ...time import scan
 from ._drawing import Canvas
 from ._simulation import Look, Simulation

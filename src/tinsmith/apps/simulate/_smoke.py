@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...bridge import chain
 from ...engines import get
+from ...ops import chain
 from ...time import scan
 from ._drawing import colorize, draw_text
 from ._simulation import Look, Simulation

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from ...bridge import Examination
 from ...frontend import Columns
 from ...ir import NotCovered, nodes, walk
 from ...linter import Finding, Severity
+from ...ops.examination import Examination
 from ._comparison import Disagreement, InputDerivatives
 from ._proposal import Proposal
 from ._verdict import Kind, Point

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ...bridge import Examination
 from ...engines import Recorder, Watch
 from ...ir import NotCovered, nodes, types, walk
+from ...ops.examination import Examination
 from .._budget import Budget
 
 Tensors: TypeAlias = dict[str, torch.Tensor]

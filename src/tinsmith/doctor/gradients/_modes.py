@@ -21,9 +21,9 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from ..._errors import TinsmithError
-from ...bridge import Examination
 from ...ir import NotCovered
 from ...linter import Finding
+from ...ops.examination import Examination
 from .._budget import Budget, TooLong
 from ._function import Dangerous, Function, Tensors, of_interpreter, of_op, pull_back
 from ._verdict import Tolerance

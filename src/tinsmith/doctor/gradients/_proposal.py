@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from ..._errors import KernelError
-from ...bridge import Examination
 from ...ir import NotCovered
+from ...ops.examination import Examination
 from .._budget import Budget, TooLong
 from ._function import Dangerous, Tensors, of_interpreter, pull_back
 

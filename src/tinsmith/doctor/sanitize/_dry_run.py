@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import torch
 
 from ..._errors import KernelError
-from ...bridge import Examination
 from ...engines import NoRule
 from ...ir import NotCovered, nodes, types, walk
 from ...linter import Finding, in_order
+from ...ops.examination import Examination
 from .._budget import OPERATIONS, TooLong
 from ._sanitize import Run
 

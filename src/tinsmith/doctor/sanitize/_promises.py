@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import torch
 
-from ...bridge import Examination
 from ...linter import Finding
+from ...ops.examination import Examination
 from ...spec import PROMISES
 
 

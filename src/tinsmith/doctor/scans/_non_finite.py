@@ -15,7 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 from ..._errors import TinsmithError
 from ..._user_warnings import find_place_of_user
-from ...bridge import Op, watch_calls
+from ...calls import watch_calls
+from ...ops import Op
 from ...time import Step
 from .._excerpt import shorten_path
 from ..sanitize import sanitize

@@ -12,16 +12,11 @@ from typing import Any
 import torch
 
 from ..._errors import KernelError, SpecError, refusal
-from ...bridge import (
-    Adjoint,
-    EngineHazards,
-    Examination,
-    Prepared,
-    current_watch,
-    examine_layer,
-    is_tracing,
-)
+from ...calls import current_watch
 from ...ir import NotCovered
+from ...ops import Adjoint, Prepared
+from ...ops.examination import EngineHazards, Examination, examine_layer
+from ...tracing import is_tracing
 from .._pool import RECORDED
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import has_saved_tensor_hooks, is_plain, is_transformed, plain_apply
+from ...tracing import has_saved_tensor_hooks, is_plain, is_transformed, plain_apply
 from ._call_notes import NotedFields, fingerprints_of
 from ._function import FieldFunction, OneSample, refuse_second
 from ._layer_field import LayerField

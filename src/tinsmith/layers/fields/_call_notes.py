@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import outside_transforms, value_changed_between
+from ...compiling import value_changed_between
+from ...tracing import outside_transforms
 from ._layer_field import LayerField
 from ._roles import Launch
 from ._transfer import read

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...bridge import has_older_batch, outside_recording
+from ...tracing import has_older_batch, outside_recording
 
 Write = Callable[[Sequence[torch.Tensor]], None]
 

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import torch
 
 from ..._errors import GradientError, KernelError, TinsmithError, refusal
-from ...bridge import Examination, Origin
 from ...engines import Language
 from ...frontend.lowering import LoweredKernel
 from ...ir import NotCovered
+from ...ops.examination import Examination, Origin
 from ._as_op import OpProgram
 from ._call import run
 from ._managed_copies import ManagedCopies

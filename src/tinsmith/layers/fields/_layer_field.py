@@ -23,7 +23,7 @@ from ..._errors import (
     ShapeError,
     refusal,
 )
-from ...bridge import check_before_copy, refuse_nested
+from ...calls import check_before_copy, refuse_nested
 from ...engines import Engine, FieldFacts, module_name, of_field, remedy_for_lost_field
 from .._pool import gradient_field
 

@@ -19,7 +19,9 @@ from typing import Any, Literal
 
 import torch
 
-from ...bridge import Copy, ManagedLoads, Transfer, is_plain, keep_order
+from ...calls import keep_order
+from ...calls.fields import Copy, ManagedLoads, Transfer
+from ...tracing import is_plain
 from .._pool import FIELDS_LOCK, gradient_field
 from ._call import plain
 from ._function import FieldFunction, OneSample, refuse_second

@@ -16,19 +16,10 @@ import torch
 
 from ..._config import config
 from ..._errors import GraphError, KernelError, refusal
-from ...bridge import (
-    Copy,
-    Transfer,
-    has_older_batch,
-    has_saved_tensor_hooks,
-    is_in_backward,
-    is_linearized,
-    is_plain,
-    is_recorded,
-    keep_order,
-    name_fields,
-)
+from ...calls import keep_order
+from ...calls.fields import Copy, Transfer, name_fields
 from ...ir import NotCovered
+from ...tracing import has_older_batch, has_saved_tensor_hooks, is_in_backward, is_linearized, is_plain, is_recorded
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
 from ._call_notes import NotedFields, fingerprints_of

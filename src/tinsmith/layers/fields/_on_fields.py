@@ -17,8 +17,12 @@ import torch
 
 from ..._errors import DeviceError, GradientError, TinsmithError, refusal
 from ..._user_warnings import warn
-from ...bridge import RACE, Adjoint, Examination, is_in_backward, is_transformed, refuse_race, show_call
+from ...calls import show_call
+from ...calls.backward import RACE, refuse_race
 from ...ir import NotCovered
+from ...ops import Adjoint
+from ...ops.examination import Examination
+from ...tracing import is_in_backward, is_transformed
 from .._pool import FIELDS_LOCK, RECORDED
 from ._call import plan_call, run_call, run_plain
 from ._call_notes import NotedFields, fingerprints_of

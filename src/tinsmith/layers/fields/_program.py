@@ -20,7 +20,8 @@ import torch
 from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
 from ..._user_warnings import warn
-from ...bridge import Copy, Transfer, keep_order
+from ...calls import keep_order
+from ...calls.fields import Copy, Transfer
 from ...engines import Engine
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram, make_op_for_checks

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..._errors import RegistrationError, refusal
-from ...bridge import BoundArguments, Launcher
+from ...calls import BoundArguments
+from ...calls.fields import Launcher
 from ._layer_field import LayerField, place_field
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..._errors import refusal
 from ..._user_warnings import warn
-from ...bridge import Links
 from ...codegen import build_from_text
+from ...compiling import Links
 from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, Use, by_key, uses_of_each
 

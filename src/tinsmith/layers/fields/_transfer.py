@@ -12,7 +12,10 @@ from typing import Any, Literal
 import torch
 
 from ..._errors import DeviceError, refusal
-from ...bridge import Copy, Transfer, is_distributed, is_fake, keep_order
+from ...calls import keep_order
+from ...calls.fields import Copy, Transfer
+from ...torch_side import is_distributed
+from ...tracing import is_fake
 from ._layer_field import LayerField
 
 

@@ -14,7 +14,9 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import Copy, Transfer, is_plain, keep_order
+from ...calls import keep_order
+from ...calls.fields import Copy, Transfer
+from ...tracing import is_plain
 from .._pool import FIELDS_LOCK, gradient_field
 from ..fields import (
     ArrayProgram,

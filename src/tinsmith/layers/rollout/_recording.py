@@ -16,7 +16,8 @@ import torch
 
 from ..._errors import ArgumentError, GradientError, KernelError, refusal
 from ..._user_warnings import find_place_of_user
-from ...bridge import BoundArguments, Launcher
+from ...calls import BoundArguments
+from ...calls.fields import Launcher
 from ...engines import Engine, FieldFacts, Listener, get, list_loaded, module_name, of_field
 from ..fields import Launch, uses_of_each
 from ._writes import element_writer, filler, loader

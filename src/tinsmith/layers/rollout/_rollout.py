@@ -16,9 +16,10 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
-from ...bridge import OpOptions, Races, is_transformed
 from ...engines import Engine, hide_frames
 from ...ir import NotCovered
+from ...ops import OpOptions, Races
+from ...tracing import is_transformed
 from .._pool import FIELDS_LOCK, RECORDED, make_field
 from ..fields import (
     ArrayProgram,

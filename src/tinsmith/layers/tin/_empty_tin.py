@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examination, OpOptions, Races, is_distributed, one_node, set_parameter
 from ...linter import Finding, lint_kernels
+from ...ops import Adjoint, OpOptions, Races
+from ...ops.examination import Examinable, Examination
+from ...torch_side import is_distributed, one_node, set_parameter
 from ..fields import (
     Habits,
     LayerField,

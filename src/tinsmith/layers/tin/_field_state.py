@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from ..._errors import CheckpointError, TinsmithError, refusal
 from ..._user_warnings import warn
-from ...bridge import Layer, set_parameter
+from ...torch_side import Layer, set_parameter
 from ..fields import LayerField, fill, is_whole, read
 from ._kernels import Kernels
 from ._weights import check_accessible, follow

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, nearest, refusal
-from ...bridge import Launcher
+from ...calls.fields import Launcher
 from ...engines import is_kernel, of_kernel
 from ..fields import Launch
 

@@ -18,7 +18,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ..._errors import DeviceError, refusal
-from ...bridge import is_distributed
+from ...torch_side import is_distributed
 from ..fields import LayerField, is_whole
 
 

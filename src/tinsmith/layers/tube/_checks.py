@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, DeviceError, DtypeError, GradientError, refusal
-from ...bridge import refuse_nested
+from ...calls import refuse_nested
 from ._blueprint import Blueprint
 from ._parts import TensorPart
 

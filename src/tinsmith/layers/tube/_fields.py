@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from ..._errors import KernelError, ShapeError, refusal
-from ...bridge import Examination, Launcher
+from ...calls.fields import Launcher
 from ...engines import Engine
+from ...ops.examination import Examination
 from .._pool import FieldTree
 from ..fields import Habits, Launch, LayerField, OnFields, Roles, break_graph, clearing, place_field
 from ._blueprint import Blueprint

@@ -12,8 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ...bridge import Cache, Examination, Links, Op, OpOptions, constant_when_traced, examine_layer
+from ...calls import Cache
+from ...compiling import Links
 from ...engines import NAMES
+from ...ops import Op, OpOptions
+from ...ops.examination import Examination, examine_layer
+from ...tracing import constant_when_traced
 from ._blueprint import Blueprint
 from ._checks import check_tensors
 from ._dims import Anything, Batch, MatchDim

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import torch
 
 from ..._errors import ArgumentError, DtypeError, GradientError, RegistrationError, ShapeError, refusal
-from ...bridge import Op, Reference, reference_to
 from ...engines import DTYPES, Engine, Parameter, is_kernel, of_kernel
+from ...ops import Op, Reference, reference_to
 from ._dims import Anything, Batch, DimensionCalculator, DimOption, MatchDim
 
 Kind = Literal["input tensor", "output tensor", "intermediate field"]

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from ..._errors import RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examination, Layer, OpOptions, Races, one_node
 from ...linter import Finding, lint_kernels
+from ...ops import Adjoint, OpOptions, Races
+from ...ops.examination import Examinable, Examination
+from ...torch_side import Layer, one_node
 from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption
 from ._fields import field_program

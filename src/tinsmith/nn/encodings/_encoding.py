@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import Layer, is_distributed, one_node, refuse_nested, reshape_result, set_parameter
+from ...calls import refuse_nested
+from ...torch_side import Layer, is_distributed, one_node, set_parameter
+from ...tracing import reshape_result
 from .._parts import call_on_parts
 from .._precision import PARAMETERS, compute_dtype, round_to, widen
 from ..config import Section, resolve_section

@@ -15,18 +15,11 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from ...bridge import (
-    Family,
-    Op,
-    OpOptions,
-    Recipe,
-    constant_when_traced,
-    is_transformed,
-    language,
-    outside_transforms,
-    register_family,
-)
+from ...calls import language
+from ...ops import Op, OpOptions
 from ...reference import GridLevel
+from ...torch_side import Family, Recipe, register_family
+from ...tracing import constant_when_traced, is_transformed, outside_transforms
 from ._encoder import FLOATS, Encoder
 
 _WORD = 2**32

@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from ...bridge import Family, Op, OpOptions, Recipe, constant_when_traced, language, register_family
+from ...calls import language
+from ...ops import Op, OpOptions
+from ...torch_side import Family, Recipe, register_family
+from ...tracing import constant_when_traced
 from ._encoder import FLOATS, Encoder
 
 _FACTORIES: dict[str, tuple[Any, str, str]] = {

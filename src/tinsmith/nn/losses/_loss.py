@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..._errors import ShapeError, refusal
-from ...bridge import Layer, one_node
+from ...torch_side import Layer, one_node
 from .._precision import round_to, widen
 from ..config import Section, resolve_section
 from ._terms import TERMS

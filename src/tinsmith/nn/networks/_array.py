@@ -12,18 +12,11 @@ import torch
 from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import (
-    Layer,
-    constant_when_traced,
-    is_distributed,
-    is_transformed,
-    one_node,
-    refuse_nested,
-    reshape_result,
-    set_parameter,
-)
+from ...calls import refuse_nested
 from ...engines import HALVES
 from ...kernels import ELEMENT_LOSSES
+from ...torch_side import Layer, is_distributed, one_node, set_parameter
+from ...tracing import constant_when_traced, is_transformed, reshape_result
 from .._parts import call_on_parts
 from .._precision import COMPUTED, PARAMETERS, compute_dtype, round_to, widen
 from .._shares import own_rows, share_out

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.func import vmap
 
-from ...bridge import Layer, one_node, set_parameter
+from ...torch_side import Layer, one_node, set_parameter
 from .._precision import compute_dtype, widen
 from .._shares import own_rows, share_out
 from ..config import Section

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import refuse_nested
+from ...calls import refuse_nested
 from .._precision import PARAMETERS, compute_dtype
 
 

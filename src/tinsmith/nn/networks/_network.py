@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from ...bridge import Layer, is_distributed, one_node, reshape_result, set_parameter
+from ...torch_side import Layer, is_distributed, one_node, set_parameter
+from ...tracing import reshape_result
 from .._parts import call_on_parts
 from .._precision import round_to, widen
 from ..config import Section, resolve_section

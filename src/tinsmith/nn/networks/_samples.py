@@ -11,19 +11,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...bridge import (
-    Family,
-    Op,
-    OpOptions,
-    Recipe,
-    constant_when_traced,
-    has_modes,
-    language,
-    outside_transforms,
-    register_family,
-)
+from ...calls import language
 from ...engines import NAMES
 from ...kernels import counting_sort, move_rows
+from ...ops import Op, OpOptions
+from ...torch_side import Family, Recipe, register_family
+from ...tracing import constant_when_traced, has_modes, outside_transforms
 
 _TASKS_PER_THREAD = 8
 """Tasks are what is shared out: enough that a thread that is late does not keep the others waiting."""

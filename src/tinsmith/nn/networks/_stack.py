@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ..._errors import ArgumentError, refusal
-from ...bridge import Layer
+from ...torch_side import Layer
 from .._activations import apply
 from ..config import resolve_section
 from ._array import NetworkArray

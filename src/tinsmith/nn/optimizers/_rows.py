@@ -17,7 +17,7 @@ import torch
 from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, CheckpointError, ConfigError, ShapeError, refusal
-from ...bridge import is_distributed
+from ...torch_side import is_distributed
 from .._shares import as_shared, of_own_rows, own_rows, share_out
 from ..config import Section, resolve_section
 from ._composite import Composite

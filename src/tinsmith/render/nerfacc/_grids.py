@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, ShapeError, refusal
-from ...bridge import Op
+from ...ops import Op
 from .._ops import get_op, register_maker
 from .._rule import steady
 from ._samples import RayIntervals, RaySamples

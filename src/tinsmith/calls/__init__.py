@@ -1,0 +1,5 @@
+"""From the arguments of a call to its outputs: binding, key, program, executor."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,377 @@
+"""Binding: a call's arguments, by position and by name, sorted by kind and checked.
+
+This file only checks single *arguments* of a call; `spec._solve` checks whether sizes agree.
+Everything happens before any launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import is_tensor_like
+
+from .._errors import ArgumentError, DeviceError, DtypeError, refusal
+from ..engines import FLOATS, HALVES, INTEGERS, NAMES, Parameter
+from ..spec import unexpected_keyword
+from ..tracing import is_jit_traced
+from ._buffers import check_before_copy
+from ._signature import Signature, default_integer, fitting_dtypes, takes_half, takes_half_alone
+
+_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+_SUPPORTED = (*FLOATS, torch.bfloat16, *_INTEGERS, torch.bool)
+
+
+class BoundArguments(NamedTuple):
+    """A call's arguments by kind.
+
+    Attributes:
+        sizes: dims given by keyword.
+        of_numpy: indices of tensors whose memory belongs to a NumPy array: torch does not count its changes.
+    """
+
+    tensors: tuple[Any, ...]
+    scalars: Mapping[str, Any]
+    templates: Mapping[str, Any]
+    sizes: Mapping[str, int]
+    of_numpy: tuple[int, ...] = ()
+
+    @property
+    def values(self) -> list[Any]:
+        """All tensors and numbers, with the entries of vectors and matrices."""
+        numbers = [*self.scalars.values(), *self.templates.values(), *self.sizes.values()]
+        return [*self.tensors, *[entry for one in numbers for entry in (one if isinstance(one, tuple) else (one,))]]
+
+    def with_tensors(self, tensors: tuple[Any, ...]) -> BoundArguments:
+        """The same with other tensors. Not by `_replace`, which torch 2.6's compiler cannot read."""
+        return BoundArguments(tensors, self.scalars, self.templates, self.sizes)
+
+
+def is_symbolic(value: Any) -> bool:
+    """Return True for a tracer's stand-in for a tensor or a number, such as a `torch.fx.Proxy`."""
+    return not isinstance(value, torch.Tensor) and is_tensor_like(value)
+
+
+def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> BoundArguments:
+    """Sort a call's arguments. Raises ArgumentError for too many, too few, doubled or unknown ones."""
+    order = signature.order
+    if len(arguments) > len(order):
+        raise ArgumentError(_count(signature, len(arguments)))
+    # Cut to one length, since torch 2.6's compiler reads `strict=False` as a check all the same.
+    values = dict(zip(order[: len(arguments)], arguments, strict=True))
+    sizes = {}
+    for name, value in named.items():
+        if name in values:
+            raise ArgumentError(
+                refusal(f"argument `{name}` of op `{signature.op}` was given twice", remedy=_usage(signature))
+            )
+        if name in order:
+            values[name] = value
+        elif name in signature.size_names:
+            sizes[name] = _check_size(signature, name, value)
+        else:
+            known = (*order, *signature.spec.free_dims)
+            missing = [one for one in known if one not in values and one not in named]
+            raise unexpected_keyword(signature.spec, name, order, signature.op, missing)
+    if len(values) < len(order):
+        raise ArgumentError(_missing(signature, [name for name in order if name not in values]))
+    return BoundArguments(
+        tuple([values[name] for name in signature.arrays]),
+        {name: check_scalar(signature, name, values[name]) for name in signature.scalars},
+        {name: _check_template(signature, name, values[name]) for name in signature.templates},
+        sizes,
+    )
+
+
+def check_scalar(signature: Signature, name: str, value: Any) -> Any:
+    """A scalar argument as the engine takes it: a float, an int, or a vector's numbers."""
+    parameter = signature.parameters(name)[0]
+    if is_symbolic(value):
+        return value
+    # Refused even if it needs no gradient: the call would silently lose the gradient once it does.
+    if isinstance(value, torch.Tensor):
+        raise ArgumentError(_tensor_for_a_number(signature, parameter, value, "is a tensor"))
+    if parameter.kind == "matrix":
+        return _matrix(signature, name, value)
+    wanted = float if parameter.setter == "float" else int
+    try:
+        is_exact = not isinstance(value, str) and wanted(value) == value
+    except (TypeError, ValueError):
+        is_exact = False
+    if not is_exact and not (wanted is float and isinstance(value, float)):
+        words = (
+            f"scalar argument `{name}` of op `{signature.op}` must be {'a number' if wanted is float else 'an integer'}"
+        )
+        raise ArgumentError(
+            refusal(words, [("got", f"{type(value).__name__} {value!r}")], f"Pass {wanted.__name__}({name}).")
+        )
+    if wanted is int:
+        _check_range(signature, name, value)
+    return wanted(value)
+
+
+def _tensor_for_a_number(signature: Signature, parameter: Parameter, value: torch.Tensor, what: str) -> str:
+    name = parameter.name
+    words = f"{parameter.noun} argument `{name}` of op `{signature.op}` {what}"
+    rows = [(name, f"{tuple(value.shape)} {value.dtype}")]
+    remedy = f"where a gradient is wanted, the spec of an op takes `{parameter.spec_item}`."
+    return refusal(words, rows, f"Pass `{name}.{parameter.conversion}()`; {remedy}")
+
+
+def check_ranges(signature: Signature, scalars: Mapping[str, Any]) -> None:
+    """Refuse integers that do not fit. A graph gives an op's operator numbers that nothing has checked."""
+    for name, value in scalars.items():
+        parameter = signature.parameters(name)[0]
+        if parameter.kind != "matrix" and parameter.setter != "float":
+            _check_range(signature, name, value)
+
+
+def _check_range(signature: Signature, name: str, value: Any) -> None:
+    fitting = signature.parameters(name)[0].dtypes or (torch.int32,)
+    dtype = default_integer(signature) if fitting == INTEGERS else fitting[0]
+    limits = torch.iinfo(torch.uint8 if dtype == torch.bool else dtype)
+    if not limits.min <= value <= limits.max:
+        words = f"scalar argument `{name}` of op `{signature.op}` does not fit its annotation"
+        kind = signature.parameters(name)[0].annotation
+        rows = [("annotation", f"{kind}: {limits.min} to {limits.max}"), ("got", str(value))]
+        raise ArgumentError(refusal(words, rows, f"Annotate `{name}` with a wider integer."))
+
+
+def _check_size(signature: Signature, name: str, value: Any) -> Any:
+    """A dim passed by keyword. 5.0 is refused, although it equals 5."""
+    if isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if is_symbolic(value):
+        return value
+    if isinstance(value, torch.Tensor) and is_jit_traced():
+        words = f"torch.jit.trace would take dim `{name}` of op `{signature.op}`, the size of a tensor, for a constant"
+        remedy = f"Use torch.export.export, or torch.compile; or pass {name}=int(...) if it is constant."
+        raise ArgumentError(refusal(words, remedy=remedy))
+    if hasattr(value, "__index__") and not isinstance(value, bool):
+        return value.__index__()
+    words = f"dim `{name}` of op `{signature.op}` must be an integer"
+    raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r}")], f"Pass {name}=int(...)."))
+
+
+def _check_template(signature: Signature, name: str, value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        words = f"template argument `{name}` of op `{signature.op}` is a tensor"
+        remedy = f"Pass a Python value, `{name}.item()`; or write `{name}[...]` into the spec if it is an array."
+        raise ArgumentError(refusal(words, [(name, _describe_value(value))], remedy))
+    return value
+
+
+def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
+    parameter = signature.parameters(name)[0]
+    entries = signature.stages[0].home.matrix_entries(value)
+    flat = list(entries) if entries is not None else _flat(value)
+    for entry in flat:
+        if isinstance(entry, torch.Tensor):
+            raise ArgumentError(_tensor_for_a_number(signature, parameter, entry, "holds tensors"))
+    count = parameter.entries
+    if len(flat) != count or not all(isinstance(entry, (int, float)) or is_symbolic(entry) for entry in flat):
+        words = f"argument `{name}` of op `{signature.op}` must hold {count} numbers"
+        raise ArgumentError(refusal(words, [("got", repr(value))], f"Pass a list of {count} numbers."))
+    return tuple(flat)
+
+
+def _flat(value: Any) -> list[Any]:
+    if hasattr(value, "tolist") and not isinstance(value, torch.Tensor) and not is_symbolic(value):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple)):
+        return [value]
+    return [entry for part in value for entry in _flat(part)]
+
+
+def check_tensors(signature: Signature, tensors: Sequence[Any], *, is_cast: bool = False) -> None:
+    """Refuse arguments that a kernel cannot take: non-tensors, layouts, dtypes and devices that do not fit.
+
+    With `is_cast`, half precision may have become single already, in which it is computed.
+    """
+    _refuse_nested(signature, tensors)
+    given: list[torch.Tensor] = []
+    for name, tensor in zip(signature.arrays, tensors, strict=True):
+        if isinstance(tensor, torch.Tensor):
+            _check_layout(signature, name, tensor)
+            _check_dtype(signature, name, tensor, is_cast=is_cast)
+            given.append(tensor)
+        elif not is_symbolic(tensor):
+            raise ArgumentError(_no_tensor(signature, name, tensor))
+    if len(given) == len(tensors):
+        check_devices(signature, tensors)
+
+
+def check_dtypes(signature: Signature, tensors: Sequence[torch.Tensor], *, is_cast: bool = False) -> None:
+    """Refuse dtypes that do not fit. With `is_cast`, half precision may have become single already."""
+    for name, tensor in zip(signature.arrays, tensors, strict=True):
+        _check_dtype(signature, name, tensor, is_cast=is_cast)
+
+
+def check_devices(signature: Signature, tensors: Sequence[torch.Tensor]) -> None:
+    """Refuse tensors on different devices."""
+    devices = {tensor.device for tensor in tensors}
+    if len(devices) > 1:
+        rows = [(name, str(tensor.device)) for name, tensor in zip(signature.arrays, tensors, strict=True)]
+        raise DeviceError(
+            refusal(
+                f"the tensors of op `{signature.op}` are on different devices",
+                rows,
+                "Move them to one device with `.to(device)`.",
+            )
+        )
+
+
+def _refuse_nested(signature: Signature, tensors: Sequence[Any]) -> None:
+    """Refuse nested tensors of both layouts, in which the parts of a batch have different sizes."""
+    pairs = zip(signature.arrays, tensors, strict=True)
+    nested = {name: one for name, one in pairs if isinstance(one, torch.Tensor) and one.is_nested}
+    if not nested:
+        return
+    name, tensor = next(iter(nested.items()))
+    layout = signature.items[name].layout
+    takes_any_rank = layout.has_batch or layout.has_rest
+    plain = len(layout.plain)
+    if plain == tensor.dim() and not takes_any_rank:
+        remedy = f"Pass `{name}.to_padded_tensor(0.0)`, in which all parts have the size of the largest."
+    else:
+        names, parts = ", ".join(nested), ", ".join(f"{one}.unbind()" for one in nested)
+        call = f"{signature.op}({', '.join(signature.order)})"
+        remedy = f"Call it for each part: `[{call} for {names} in {f'zip({parts})' if len(nested) > 1 else parts}]`."
+    refuse_nested(name, tensor, f"op `{signature.op}`", remedy=remedy)
+
+
+def refuse_nested(name: str, tensor: torch.Tensor, whose: str, *, remedy: str = "") -> None:
+    """Refuse a nested tensor as an input of a layer. Raises ArgumentError."""
+    if tensor.is_nested:
+        words = f"tensor `{name}` of {whose} is nested ({tensor.layout})"
+        raise ArgumentError(
+            refusal(words, _describe_nested(tensor), remedy or f"Call it for each part of `{name}.unbind()`.")
+        )
+
+
+def _describe_nested(tensor: torch.Tensor) -> list[tuple[str, str]]:
+    return [("got", f"{tensor.size(0)} parts with {tensor.dim() - 1} dims each, {_short(tensor.dtype)}")]
+
+
+def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None:
+    actual = remedy = ""
+    if tensor.is_quantized:
+        actual, remedy = f"quantised ({tensor.dtype})", f"Pass `{name}.dequantize()`."
+    elif tensor.layout != torch.strided:
+        actual, remedy = f"sparse ({tensor.layout})", f"Pass `{name}.to_dense()`."
+    elif isinstance(tensor, torch.masked.MaskedTensor):
+        actual, remedy = "masked", f"Pass `{name}.to_tensor(0.0)`, with a value for what is masked."
+    if remedy:
+        raise ArgumentError(
+            refusal(f"tensor `{name}` of op `{signature.op}` is {actual}", [(name, _describe_value(tensor))], remedy)
+        )
+
+
+def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor, *, is_cast: bool) -> None:
+    fitting, dtype = fitting_dtypes(signature, name), tensor.dtype
+    wanted = " or ".join(_short(d) for d in fitting) if fitting else "any real dtype of at most 64 bits"
+    if dtype in _SUPPORTED and (fitting is None or dtype in fitting):
+        return
+    if dtype in HALVES and takes_half(signature, name):
+        return
+    if is_cast and dtype == torch.float32 and takes_half_alone(signature, name):
+        return
+    why = _why(signature, name) if fitting else ""
+    if dtype.is_complex:
+        remedy = f"Pass `torch.view_as_real({name})`; the kernel then sees one more dim of size 2."
+    elif fitting and len(fitting) == 1:
+        remedy = f"Pass `{name}.to({fitting[0]})`; or {_other_annotation(signature, name, dtype)}."
+    else:
+        is_float = dtype.is_floating_point and not signature.items[name].promise
+        remedy = f"Pass `{name}.float()`." if is_float else f"Pass `{name}.to(torch.int32)`."
+    words = f"tensor `{name}` of op `{signature.op}` has a dtype that does not fit"
+    raise DtypeError(refusal(words, [("expected", wanted, why), ("got", _short(dtype))], remedy))
+
+
+def _other_annotation(signature: Signature, name: str, dtype: torch.dtype) -> str:
+    """The remedy for a dtype if exactly one other is accepted."""
+    if signature.items[name].dtype:
+        return "leave the dtype out of the spec, which then takes any"
+    stage, parameter = next(
+        (stage, stage.parameters[name])
+        for stage in signature.firsts
+        if name in stage.parameters and stage.parameters[name].dtypes is not None
+    )
+    lang = stage.module_name
+    # The annotation of a scalar fixes its dtype, unlike that of an array.
+    if parameter.kind == "scalar":
+        own = f"`{name}: {lang}.{NAMES[dtype]}`, or " if dtype in NAMES else ""
+        return f"annotate it as {own}`{name}: {lang}.types.ndarray()`, which takes any dtype, and read `{name}[None]`"
+    if parameter.kind == "matrix":
+        return f"annotate it as `{name}: {lang}.types.ndarray()`, which takes any dtype, and read its elements"
+    return "leave the dtype out of the annotation, which then takes any"
+
+
+def _why(signature: Signature, name: str) -> str:
+    """The origin of an array's dtype: the spec or the annotation."""
+    item = signature.items[name]
+    if item.dtype:
+        return f"spec `{item}`"
+    if all(parameter.dtypes is None for parameter in signature.parameters(name)):
+        return f"`{item.promise}` in the spec"
+    return f"annotated {next(p.annotation for p in signature.parameters(name) if p.dtypes is not None)}"
+
+
+def _no_tensor(signature: Signature, name: str, value: Any) -> str:
+    remedy = f"Pass a tensor: `torch.as_tensor({name})`."
+    return refusal(
+        f"argument `{name}` of op `{signature.op}` must be a tensor",
+        [("got", f"{type(value).__name__} {value!r:.60}")],
+        remedy,
+    )
+
+
+def _count(signature: Signature, count: int) -> str:
+    rows = [("expected", f"{len(signature.order)}: {', '.join(signature.order) or 'none'}"), ("got", str(count))]
+    return refusal(f"op `{signature.op}` got too many arguments", rows, _usage(signature))
+
+
+def _missing(signature: Signature, names: Sequence[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names)
+    return refusal(
+        f"op `{signature.op}` is missing {listed}", [("expected", ", ".join(signature.order))], _usage(signature)
+    )
+
+
+def _usage(signature: Signature) -> str:
+    # A layer launches it on fields, without a spec.
+    if not signature.spec.items:
+        return f"Give ({', '.join(signature.order)}) when the kernel is registered, or by `set_kernel_args`."
+    parts = [*signature.order, *(f"{name}=..." for name in signature.size_names)]
+    return f"Call it as `{signature.op}({', '.join(parts)})`; outputs and scratch are made by the op."
+
+
+def _describe_value(tensor: torch.Tensor) -> str:
+    return f"{tuple(tensor.shape)} {_short(tensor.dtype)} on {tensor.device}"
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def autocast(signature: Signature, bound: BoundArguments) -> BoundArguments:
+    """Under autocast an op runs in float32, as torch's `custom_fwd(cast_inputs=torch.float32)` has it.
+
+    Arrays that only take half precision are not cast: they are computed in single precision in any case.
+    """
+
+    def single(name: str, tensor: Any) -> Any:
+        # torch has no autocast for the meta device, and raises when asked.
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type == "meta":
+            return tensor
+        if not torch.is_autocast_enabled(tensor.device.type):
+            return tensor
+        is_cast = tensor.is_floating_point() and tensor.dtype != torch.float64
+        if not is_cast or takes_half_alone(signature, name) or tensor.dtype == torch.float32:
+            return tensor
+        check_before_copy(f"array `{name}` of op `{signature.op}`", tensor)
+        return tensor.float()
+
+    pairs = zip(signature.arrays, bound.tensors, strict=True)
+    return bound.with_tensors(tuple([single(name, tensor) for name, tensor in pairs]))

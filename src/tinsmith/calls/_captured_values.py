@@ -1,0 +1,178 @@
+"""Captured values: what a call depends on besides its arguments, from its forward to its backward pass.
+
+Kernels bake in Python values (a global, `self.scale`) and read fields. They belong to the user, who may change them
+between the two passes, or before a derivative of the second. So a call that may have a gradient captures them, and
+whatever runs a kernel for its derivatives later compares: here, in every mode. Eager calls keep the values themselves.
+A traced graph can only pass tensors from one pass to the other, so there a tensor of numbers stands for them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..compiling import Stage, digest_of, value_changed_between
+from ..frontend import number_of
+from ..tracing import is_in_backward
+from ._cache import Cache
+from ._signature import Signature
+from .fields import Contents, FieldContents, Fingerprints
+
+LENGTH = 16
+"""Numbers in a state: one for the Python values, the others for fields. A graph is traced before fields are counted, so
+that further fields share the numbers of the first ones."""
+
+
+class CapturedValues(NamedTuple):
+    """The Python values and the contents of fields that one call depends on."""
+
+    captures: Captures
+    templates: Mapping[str, Any]
+    fingerprints: Fingerprints
+    contents: tuple[Contents, ...]
+
+    def check(self) -> None:
+        """Raise GradientError where a Python value or a field differs by now."""
+        self.captures.check_python_values(self.templates, self.fingerprints)
+        self.check_fields()
+
+    def check_fields(self) -> None:
+        """Raise GradientError where a field holds something else by now."""
+        for one in self.contents:
+            one.check()
+
+    def as_state(self) -> torch.Tensor:
+        """Return the numbers that stand for these values in a graph."""
+        numbers = [0] * LENGTH
+        numbers[0] = self.captures.number(self.fingerprints)
+        for count, (_, number) in enumerate(self._digests()):
+            numbers[_place(count)] ^= number
+        return torch.tensor(numbers, dtype=torch.int64, device="cpu")
+
+    def explain_mark(self, mark: torch.Tensor) -> Exception:
+        """Build the error for a forward pass that was run again with other Python values, those of `mark`."""
+        return self.captures.explain_rerun(self.fingerprints, int(mark))
+
+    def check_state(self, before: torch.Tensor) -> None:
+        """Raise GradientError where these values, of now, are not those that `before` stands for.
+
+        It is a state, or only its first number: the mark that an eager call saved (`Plan.mark`).
+        """
+        now, then = self.as_state().tolist(), before.reshape(-1).tolist()
+        now = now[: len(then)]
+        if now == then:
+            return
+        if now[0] != then[0]:
+            raise self.captures.explain_number(then[0], self.fingerprints)
+        for count, (contents, name) in enumerate(self._names()):
+            if now[_place(count)] != then[_place(count)]:
+                raise contents.explain_number(name, then[_place(count)])
+
+    def _digests(self) -> list[tuple[str, int]]:
+        return [one for contents in self.contents for one in contents.digests()]
+
+    def _names(self) -> list[tuple[Contents, str]]:
+        return [(contents, name) for contents in self.contents for name, _ in contents.digests()]
+
+
+def _place(count: int) -> int:
+    """Where the number of a field stands in a state."""
+    return 1 + count % (LENGTH - 1)
+
+
+class Captures:
+    """Captures and compares what the calls of an op depend on besides their arguments.
+
+    Args:
+        signature: of the op.
+        gradient: a gradient kernel that the user wrote.
+    """
+
+    def __init__(self, signature: Signature, gradient: Stage | None) -> None:
+        self._signature = signature
+        gradients = () if gradient is None else (gradient,)
+        self.stages = (*signature.stages, *gradients)
+        self.firsts = (*signature.firsts, *gradients)
+        self._fields = FieldContents(signature.op, self.stages, self.firsts)
+        self.looks = self._fields.looks
+        self._planned: dict[Fingerprints, None] = {}
+        self._numbers: Cache[Fingerprints, int] = Cache()
+        self._known: Cache[int, Fingerprints] = Cache()
+
+    @property
+    def has_state(self) -> bool:
+        """Whether kernels use fields or Python values besides a call's arguments, which may change between calls."""
+        return any(stage.baked_values.has_state for stage in self.firsts)
+
+    @property
+    def varies(self) -> bool:
+        """Whether a call depends on Python values outside its arguments."""
+        return any(stage.baked_values.varies for stage in self.firsts)
+
+    @property
+    def environment(self) -> tuple[Any, ...]:
+        """The objects from which Python values come that these kernels use; none where they use none."""
+        return tuple(itertools.chain.from_iterable(stage.baked_values.environment for stage in self.firsts))
+
+    def describe(self) -> str:
+        """Return a digest of the Python values of now, which another process can compare with its own."""
+        return digest_of(*(stage.baked_values.describe_values() for stage in self.firsts))
+
+    def fingerprints(self, templates: Mapping[str, Any]) -> Fingerprints:
+        """Return fingerprints of every Python value that the kernels bake in now, one for each stage."""
+        by_stage = {stage: stage.baked_values.fingerprint(templates) for stage in self.firsts}
+        return tuple([by_stage[stage.first] for stage in self.stages])
+
+    def is_needed(self, templates: Mapping[str, Any]) -> bool:
+        """Return whether calls with these templates depend on values that may change."""
+        return any(stage.baked_values.has_state_with(templates) for stage in self.firsts)
+
+    def take(self, templates: Mapping[str, Any]) -> CapturedValues:
+        """Capture the values of now."""
+        fingerprints = self.fingerprints(templates)
+        contents = tuple([look.contents() for look in self.looks(fingerprints)])
+        return CapturedValues(self, templates, fingerprints, contents)
+
+    def check_python_values(self, templates: Mapping[str, Any], before: Fingerprints) -> None:
+        """Raise GradientError where a Python value differs from what it was."""
+        now = self.fingerprints(templates)
+        if now != before:
+            raise self._explain(before, now)
+
+    def note_plan(self, fingerprints: Fingerprints) -> None:
+        """Note the Python values of a call that is planned."""
+        self._planned[fingerprints] = None
+
+    def refuse_rerun(self, fingerprints: Fingerprints) -> None:
+        """Raise GradientError for a forward pass inside a backward pass, with Python values that no call had so far.
+
+        `torch.utils.checkpoint` runs forward passes again there. If it does not keep the tensors of the first one
+        (`use_reentrant=True`, or inside a compiled function), nothing else tells that the values have changed.
+        """
+        if self._planned and fingerprints not in self._planned and is_in_backward():
+            raise self._explain(next(reversed(self._planned)), fingerprints)
+
+    def number(self, fingerprints: Fingerprints) -> int:
+        """Return a number for fingerprints."""
+        number = self._numbers.get(fingerprints)
+        if number is None:
+            number = self._numbers.keep(fingerprints, number_of(fingerprints))
+            self._known.keep(number, fingerprints)
+        return number
+
+    def explain_number(self, before: int, now: Fingerprints) -> Exception:
+        """Build the error for Python values that had another number."""
+        return self._explain(self._known.get(before), now)
+
+    def explain_rerun(self, before: Fingerprints, again: int) -> Exception:
+        """Build the error for a forward pass that was run again with Python values of the number `again`."""
+        return self._explain(before, self._known[again])
+
+    def _explain(self, before: Fingerprints | None, now: Fingerprints) -> Exception:
+        olds: Sequence[tuple[Any, ...] | None] = before or [None] * len(now)
+        pairs = zip(olds, now, strict=True)
+        old, new = next((old, new) for old, new in pairs if old != new)
+        return value_changed_between(f"op `{self._signature.op}`", old, new)

@@ -1,0 +1,381 @@
+"""Executor: a program becomes one Python function, and a run of it is a call.
+
+A program does the same for all calls of a kind, so it is written once as straight code: unpack the call's sizes,
+allocate memory, launch. So new sizes cost nothing, and no call repeats a decision.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+
+from .._config import config
+from ..compiling import check_element
+from ..engines import DTYPES, MOST_ELEMENTS, Python, hold, track_writes
+from ..ir import nodes
+from ..passes import formula_text
+from ..passes.adjoint import Copy
+from ..spec import Size, Symbol
+from ._buffers import LOWEST_ADDRESS, adjoint_of, check_reach, private, with_memory
+from ._kind import Kind
+from ._large_memory import LARGE
+from ._layout import Cotangent, Given, Input, Layout, Make, ProgramLaunch, Result, Saved, Tapes
+from ._pass_text import Pass, PassText
+from ._steps import Entry, Step
+from ._streams import keep_order
+from ._tape_room import TapeReservation, TapeRoom
+from ._threads import Watch
+
+HELD_FROM = 4
+"""Launches of one kernel in a program from which on its arguments are filled in once, and then changed where they
+differ. Each further launch takes 1 us in Quadrants instead of 3, 4 us in Taichi instead of 12 (five arrays, on a CPU);
+the first ones take 2 us more."""
+
+
+class HeldKernel:
+    """A kernel of a pass whose launches share a context: the variable's name, and the last arguments."""
+
+    def __init__(self, name: str, entries: list[str]) -> None:
+        self.name = name
+        self.entries = entries
+
+
+class Waiting(NamedTuple):
+    """A launch that is queued to be issued with others, and the watch that measures it."""
+
+    step: Step
+    watch: Watch | None
+
+
+def executor(layout: Layout, kind: Kind, watches: Mapping[ProgramLaunch, Watch]) -> Pass:
+    """A program for a kind of call, as a function.
+
+    Args:
+        layout: the program.
+        kind: the kind of call.
+        watches: measure launches on one thread.
+    """
+    return PassWriter(layout, kind, watches, may_vectorize=True).function()
+
+
+def _note_unwritten(engine: Python, memory: torch.Tensor) -> torch.Tensor:
+    return track_writes(memory) if engine.checks_unwritten else memory
+
+
+class PassWriter(PassText):
+    """Writes a program as Python.
+
+    Where its tapes may be shorter, and `may_shorten`, a run that would take more bytes of them than
+    `config().tape_limit` stops before it makes them, and returns their number: nothing of the call's was changed.
+    """
+
+    may_shorten = True
+
+    def __init__(
+        self, layout: Layout, kind: Kind, watches: Mapping[ProgramLaunch, Watch], *, may_vectorize: bool
+    ) -> None:
+        super().__init__(kind.signature.op, kind.device)
+        self.layout = layout
+        self.kind = kind
+        self.watches = watches
+        self.may_vectorize = may_vectorize and not layout.is_looped
+        self.is_inside = False
+        self.numbers: dict[str, str] = {}
+        self.group: list[Waiting] = []
+        self.counts: Counter[Any] = Counter()
+        self.held: dict[Any, HeldKernel] = {}
+        self.aligned: dict[str, int] = {}
+
+    # The whole --------------------------------------------------------------------------------
+    def function(self) -> Pass:
+        """The function."""
+        for one in self.layout.given:
+            self.take(one)
+        begin = len(self.lines)
+        if self.may_shorten and self.layout.has_long_tapes:
+            self.add("taped = 0")
+        for one in self.layout.makes:
+            self.make(one)
+        self.run_actions()
+        results = "".join(f"{self.result(one)}, " for one in self.layout.results)
+        self.add(f"return ({results})")
+        head = [*self.unpack(), *self.lines[:begin], *self.guard_alignment()]
+        text = "\n".join(["def run(inputs, cotangents, numbers, scalars):", *head, *self.lines[begin:], ""])
+        return self.compile(text)
+
+    def unpack(self) -> list[str]:
+        """Take the numbers of sizes apart."""
+        sizes = "".join(f"{Symbol(place)}, " for place in range(self.kind.sizing.symbols))
+        check = self.bind(partial(check_reach, self.kind.signature.op, self.kind.sizing), "check_reach")
+        lines = [f"    {sizes}elements, = numbers", f"    if elements > {MOST_ELEMENTS}: {check}(numbers)"]
+        # No dtype has more than 8 bytes, so no array of a call with fewer elements is large.
+        return [*lines, f"    is_large = elements >= {LARGE // 8}"] if self.kind.device.type == "cpu" else lines
+
+    def guard_alignment(self) -> list[str]:
+        """Run without machine vectors where memory lies so that they cannot be loaded."""
+        given = {one.name for one in self.layout.given}
+        checks = [f"{self.pointer(name)} % {size}" for name, size in self.aligned.items() if name in given]
+        if not checks:
+            return []
+        run: list[Pass] = []
+
+        def without_vectors(*arguments: Any) -> Any:
+            if not run:
+                run.append(PassWriter(self.layout, self.kind, self.watches, may_vectorize=False).function())
+            return run[0](*arguments)
+
+        call = f"{self.bind(without_vectors, 'without_vectors')}(inputs, cotangents, numbers, scalars)"
+        return [f"    if {' or '.join(checks)}: return {call}"]
+
+    def result(self, one: Result | None) -> str:
+        if one is None:
+            return "None"
+        return self.memory(one.name) + (".sum(0)" if one.is_summed else "")
+
+    # Memory -----------------------------------------------------------------------------------
+    def whole(self, name: str) -> tuple[str, ...]:
+        """The sizes of an array of the call, or of a generated kernel."""
+        shape: tuple[Size, ...] = self.kind.sizing.shapes.get(name, ())
+        assert name in self.kind.sizing.shapes or not self.layout.arrays[name].rank, name
+        return tuple(map(str, shape))
+
+    def take(self, one: Given) -> None:
+        """Memory that a run is given."""
+        dtype = self.layout.dtype(self.kind, one.like)
+        if isinstance(one, Saved) and one.name not in self.kind.sizing.shapes:
+            # what a forward pass kept for this pass alone
+            self.put(one.name, f"inputs[{one.name!r}]", (f"inputs[{one.name!r}].numel()",), dtype)
+            return
+        shape = self.whole(one.like)
+        match one:
+            case Input():
+                value = f"inputs[{one.place}]"
+            case Saved():
+                value = f"inputs[{one.name!r}]"
+                value = f"{self.bind(private, 'private')}({value})" if one.is_copied else value
+            case Cotangent():
+                incoming = f"cotangents[{one.number}]"
+                own = f"{self.bind(adjoint_of, 'adjoint_of')}({incoming}, {one.is_copied})"
+                value = f"{self.create(shape, dtype, is_zero=True)} if {incoming} is None else {own}"
+        self.put(one.name, value, shape, dtype)
+        if not isinstance(one, Cotangent):
+            memory, pointer = self.memory(one.name), self.pointer(one.name)
+            what = f"tensor `{one.like}` of op `{self.op}`"
+            check = f"{self.bind(with_memory, 'with_memory')}({memory}, {what!r})"
+            self.add(f"if {pointer} < {LOWEST_ADDRESS}: {memory} = {check}; {pointer} = {memory}.data_ptr()")
+
+    def make(self, one: Make) -> None:
+        """Memory that a run makes."""
+        known = one.like in self.shapes and one.like not in self.kind.sizing.shapes
+        shape = self.shapes[one.like] if known else self.whole(one.like)
+        dtype = self.dtypes[one.like] if known else self.layout.dtype(self.kind, one.like)
+        dtype = DTYPES[one.type] if one.type else dtype
+        if one.is_wide:
+            shape = (str(self.kind.sizing.batch), *shape)
+        elif self.is_inside and not known and one.like in self.kind.batched_arrays:
+            shape = shape[1:]
+        value = self.create(shape, dtype, is_zero=one.is_zero)
+        engine = self.kind.signature.stages[0].engine
+        if not one.is_zero and isinstance(engine, Python) and one.name in self.kind.signature.items:
+            value = f"{self.bind(partial(_note_unwritten, engine), 'note_unwritten')}({value})"
+        self.put(one.name, value, shape, dtype)
+
+    # What it does -----------------------------------------------------------------------------
+    def run_actions(self) -> None:
+        """All actions; sample by sample where that has to be."""
+        if not self.layout.is_looped:
+            self.act()
+            return
+        whole = dict(self.places), dict(self.shapes)
+        self.add(f"for sample in range({self.kind.sizing.batch}):")
+        self.indent += "    "
+        self.is_inside = True
+        for name in list(self.places):
+            if self.is_batched(name):
+                self.put(name, f"{self.memory(name)}[sample]", self.shapes[name][1:], self.dtypes[name])
+        self.act()
+        self.indent = self.indent[4:]
+        self.places, self.shapes = whole
+
+    def is_batched(self, name: str) -> bool:
+        """Whether memory that a program has before its first action has a batch dimension."""
+        own = {one.name: one.like for one in (*self.layout.given, *self.layout.makes)}
+        while own.get(name, name) != name:
+            name = own[name]
+        return name in self.kind.batched_arrays
+
+    def act(self) -> None:
+        steps = {
+            place: self.compile_launch(action)
+            for place, action in enumerate(self.layout.in_order)
+            if not isinstance(action, Make | Copy | Tapes)
+        }
+        self.counts = Counter(step.launch for step in steps.values())
+        for place, action in enumerate(self.layout.in_order):
+            match action:
+                case Make():
+                    self.flush()
+                    self.make(action)
+                case Copy(name, of):
+                    self.flush()
+                    self.put(name, f"{self.memory(of)}.clone()", self.shapes[of], self.dtypes[of])
+                case Tapes():
+                    self.flush()
+                    self.reserve(action)
+                case _:
+                    self.wait(action, steps[place])
+        self.flush()
+
+    def compile_launch(self, launch: ProgramLaunch) -> Step:
+        step = launch.step(self.kind, may_vectorize=self.may_vectorize)
+        self.aligned |= dict(step.aligned)
+        return step
+
+    # Launches ---------------------------------------------------------------------------------
+    def wait(self, launch: ProgramLaunch, step: Step) -> None:
+        """Let a launch wait, so that it goes out with those that follow."""
+        self.group.append(Waiting(step, self.watches.get(launch)))
+
+    def take_group(self) -> list[Waiting]:
+        """The launches that wait, to be written now."""
+        group, self.group = self.group, []
+        self.check_elements([one.step for one in group])
+        return group
+
+    def flush(self) -> None:
+        """Let the launches go that wait: in order with torch's own work, and watched where they use one thread."""
+        group = self.take_group()
+        if not group:
+            return
+        if self.kind.device.type == "cuda":
+            self.add(f"with {self.bind(keep_order, 'keep_order')}({self.device}):")
+            self.indent += "    "
+            for one in group:
+                self.launch(one.step)
+            self.indent = self.indent[4:]
+            return
+        timed = set[Watch]()
+        for watch, waiting in groupby(group, key=lambda one: one.watch):
+            steps = [one.step for one in waiting]
+            # One measurement of each kernel is enough.
+            if watch is None or watch in timed:
+                for step in steps:
+                    self.launch(step)
+            else:
+                timed.add(watch)
+                self.launch_watched(steps, watch)
+
+    def launch_watched(self, steps: Sequence[Step], watch: Watch) -> None:
+        """Launches on one thread that follow each other, and how long they take."""
+        pace, note = self.bind(watch.pace, "pace"), self.bind(watch.note, "note")
+        # Read once: another thread may change it.
+        self.add(f"clock = {pace}.clock")
+        self.add("begin = clock()")
+        for step in steps:
+            self.launch(step)
+        samples = [str(self.kind.sizing.batch) if is_split(step) else "1" for step in steps]
+        count = str(len(steps)) if {*samples} == {"1"} else f"max({' + '.join(samples)}, 1)"
+        launches = self.bind([step.launch for step in steps], "launches")
+        self.add(f"seconds = (clock() - begin) / {count}")
+        slow = f"seconds > {watch.pace.limit} or {pace}.slow_in_a_row"
+        self.add(f"if {slow}: {note}(seconds, numbers, scalars, {launches})")
+
+    def check_elements(self, steps: Sequence[Step]) -> None:
+        """Hold sizes against the vectors of generated kernels."""
+        for step in steps:
+            for parameter, memory in step.elements:
+                check = partial(check_element, self.kind.signature.op, parameter, "")
+                core = self.whole(memory)[memory in self.kind.batched_arrays :]
+                self.add(f"{self.bind(check, 'check')}({self.tuple_of(core)})")
+
+    def launch(self, step: Step) -> None:
+        """One launch, or one for each sample."""
+        if self.can_hold(step):
+            self.launch_held(step)
+            return
+        entries = "".join(f"{self.entry(one)}, " for one in step.entries)
+        scalars = "".join(
+            f"({how!r}, {self.constant(slot)}, {self.scalar(name)}), " for how, slot, name in step.scalars
+        )
+        call = f"{self.bind(step.launch, 'launch')}(({entries}), ({scalars}))"
+        self.add(f"for one in range({self.kind.sizing.batch}): {call}" if is_split(step) else call)
+
+    def can_hold(self, step: Step) -> bool:
+        """Whether a kernel keeps its arguments from launch to launch: on a GPU each launch has a context of its own."""
+        # What is held is one launch context. On a GPU the launch before may still read it, as launches return at once.
+        return self.counts[step.launch] >= HELD_FROM and not is_split(step) and self.kind.device.type == "cpu"
+
+    def launch_held(self, step: Step) -> None:
+        """A launch with the arguments of the one before, but for those that differ."""
+        entries = [self.entry(one) for one in step.entries]
+        held = self.held.get(step.launch)
+        if held is None:
+            held = self.held[step.launch] = HeldKernel(self.fresh("held"), entries)
+            kept, launch = self.bind(hold, "hold"), self.bind(step.launch, "launch")
+            self.add(f"{held.name} = {kept}({launch}, ({''.join(f'{entry}, ' for entry in entries)}), ())")
+            self.add(f"{held.name}_put, {held.name}_run = {held.name}.put, {held.name}.run")
+            for kind in sorted({kind for kind, _, _ in step.scalars}):
+                self.add(f"{held.name}_{kind} = {held.name}.setter({kind!r})")
+        for entry, before in zip(entries, held.entries, strict=True):
+            if entry != before:
+                self.add(f"{held.name}_put{entry}")
+        held.entries = entries
+        for kind, slot, name in step.scalars:
+            self.add(f"{held.name}_{kind}({self.constant(slot)}, {self.scalar(name)})")
+        self.add(f"{held.name}_run()")
+
+    def entry(self, one: Entry) -> str:
+        shape = self.size(one.like)
+        if one.is_split:
+            shape = shape[1:]
+        nbytes = " * ".join([str(one.itemsize), *shape])
+        dims = self.tuple_of(shape[: len(shape) - one.inner])
+        address = self.address(one.memory, nbytes if one.is_split else "")
+        gradient = self.address(one.gradient, nbytes if one.is_split else "")
+        return f"({self.constant(one.slot)}, {address}, {nbytes}, {dims}, {gradient})"
+
+    def address(self, memory: str, stride: str) -> str:
+        if not memory:
+            return "0"
+        return f"{self.pointer(memory)} + one * {stride}" if stride else self.pointer(memory)
+
+    def scalar(self, name: str) -> str:
+        return self.numbers.get(name, f"scalars[{name!r}]")
+
+    # Tapes ------------------------------------------------------------------------------------
+    def reserve(self, tapes: Tapes) -> None:
+        """Make room for a task's tapes."""
+
+        def launch(one: ProgramLaunch) -> None:
+            self.wait(one, self.compile_launch(one))
+            self.flush()
+
+        may_stop = self.may_shorten and self.layout.has_long_tapes
+        limit = config().tape_limit if may_stop else None
+        room = TapeRoom(self.kind.signature.op, self.kind.device)
+        self.numbers |= TapeReservation(self, room, tapes, launch, self.formula, limit).write()
+
+    def formula(self, expr: nodes.Expr, tapes: Tapes) -> str:
+        """An integer that sizes and scalars tell."""
+
+        def argument(name: str) -> str:
+            return self.scalar(tapes.renamed.get(name, name))
+
+        return formula_text(expr, lambda array, axis: self.size(array)[axis], argument)
+
+    def size(self, array: str) -> tuple[str, ...]:
+        """The sizes of an array as a launch sees it, also one that this program does not touch."""
+        if array in self.shapes:
+            return self.shapes[array]
+        is_part = self.layout.is_looped and array in self.kind.batched_arrays
+        return self.whole(array)[1:] if is_part else self.whole(array)
+
+
+def is_split(step: Step) -> bool:
+    """Whether a kernel is launched for each sample of a batch."""
+    return any(one.is_split for one in step.entries)

@@ -1,0 +1,52 @@
+"""Facts about gradients that eager calls and operators share: saved arrays, missing and refused gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from .._errors import GradientError, refusal
+from ._call import Call
+
+
+def all_names(call: Call) -> tuple[str, ...]:
+    """Inputs, outputs and scratch of a call, in the order of all arrays."""
+    signature = call.core.signature
+    return signature.arrays + signature.outputs + signature.scratch
+
+
+def find_saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
+    """Arrays whose values the backward pass reads, in the order of all arrays."""
+    if not active:
+        return ()
+    read = call.reverse.find_read(active)
+    return tuple(name for name in all_names(call) if name in read)
+
+
+def select_nondifferentiable(call: Call, made: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Of outputs and scratch, those that have no gradient: integers, what is detached, and all scratch."""
+    signature = call.core.signature
+    names = signature.outputs + signature.scratch
+    without = signature.detached | frozenset(signature.scratch)
+    pairs = zip(names, made, strict=True)
+    return [tensor for name, tensor in pairs if name in without or not tensor.dtype.is_floating_point]
+
+
+def no_forward_mode(op: str) -> GradientError:
+    """Return the error of an op that has no forward mode."""
+    return GradientError(
+        refusal(
+            f"op `{op}` has no forward-mode derivative (jvp)",
+            remedy="Use reverse mode: torch.func.vjp, grad or jacrev instead of jvp, jacfwd or hessian.",
+        )
+    )
+
+
+def no_second_derivative(op: str) -> GradientError:
+    return GradientError(
+        refusal(
+            f"op `{op}` has no second derivative",
+            remedy="Take first derivatives only (no create_graph=True around this op, no hessian).",
+        )
+    )

@@ -1,0 +1,230 @@
+"""Signature: a spec matched with the parameters of the kernels that it describes.
+
+It holds, once, everything that is known before a call: which parameter is an input, an
+output, scratch, a scalar or a template, and the order of a call's arguments.
+`_match` checks whether the kernels comply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from .._lazy import lazy
+from ..compiling import Stage
+from ..engines import DTYPES, HALVES, SPEC_DTYPES, Language, Parameter
+from ..spec import Item, Spec
+
+WHOLE_DTYPES = tuple(dtype for name, dtype in SPEC_DTYPES.items() if name[0] in "iu" and name != "u1")
+"""Dtypes of arrays that the spec promises something of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """What an op takes and gives, in terms of its kernels' parameters.
+
+    Attributes:
+        op: the op's name, for messages.
+        order: names of the call arguments, in the kernels' order.
+        arrays, scalars, templates: the same names by kind, each in call order.
+        init: "zeros", "empty" or "workspace" of outputs, scratch and gradients (`grad_x`); of others "zeros".
+        detached: outputs and scratch that get no gradient, and let none through.
+        trusts_engine: whether the engine's gradient is taken where it is known to go wrong.
+        is_deterministic: whether each run gives the same bits.
+        refuses_half: whether an array that a kernel annotates as float32 takes no half precision.
+        updates: outputs that are new values of inputs, with the names of these.
+        overwrites: inputs whose memory the kernels change.
+        hidden_sizes: dims that a call gives by keyword for arrays that the spec does not name: those of a base.
+    """
+
+    op: str
+    spec: Spec
+    stages: tuple[Stage, ...]
+    order: tuple[str, ...]
+    arrays: tuple[str, ...]
+    scalars: tuple[str, ...]
+    templates: tuple[str, ...]
+    init: dict[str, str]
+    detached: frozenset[str] = frozenset()
+    trusts_engine: bool = False
+    is_deterministic: bool = False
+    refuses_half: bool = False
+    hidden_sizes: tuple[str, ...] = ()
+    updates: Mapping[str, str] = field(default_factory=dict)
+    overwrites: frozenset[str] = frozenset()
+
+    @lazy
+    def items(self) -> dict[str, Item]:
+        return {item.name: item for item in self.spec.items}
+
+    @lazy
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(item.name for item in self.spec.outputs)
+
+    @lazy
+    def scratch(self) -> tuple[str, ...]:
+        return tuple(item.name for item in self.spec.scratch)
+
+    @lazy
+    def kernel_spec(self) -> Spec:
+        """The spec as the kernel sees it: without `*b`."""
+        sides = [
+            tuple(replace(item, dims=item.dims[1:]) if item.batch_name else item for item in side)
+            for side in (self.spec.inputs, self.spec.outputs, self.spec.scratch)
+        ]
+        return Spec(self.spec.text, self.spec.scratch_text, *sides)
+
+    @lazy
+    def kernel_items(self) -> dict[str, Item]:
+        """The arrays of the spec as the kernel sees them, by name."""
+        return {item.name: item for item in self.kernel_spec.items}
+
+    @lazy
+    def size_names(self) -> tuple[str, ...]:
+        """Dims that a call gives by keyword: free dims that are not scalar parameters."""
+        own = (name for name in self.spec.free_dims if name not in self.scalars)
+        return tuple(dict.fromkeys((*self.hidden_sizes, *own)))
+
+    @lazy
+    def uses_blocks(self) -> bool:
+        """Whether a kernel runs in blocks of threads that share memory or wait for each other."""
+        return any(stage.uses_blocks for stage in self.firsts)
+
+    @lazy
+    def size_scalars(self) -> tuple[str, ...]:
+        """Scalar arguments that dims are computed from; any may say how many blocks there are."""
+        used = {name for item in self.spec.items for name in item.names}
+        return tuple(name for name in self.scalars if name in used or self.uses_blocks)
+
+    def size_values(self, scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+        """What a call gives for dims: by integer scalar arguments, and by keyword."""
+        # No `|` of dicts, which torch 2.6's compiler cannot read.
+        return {**{name: scalars[name] for name in self.size_scalars}, **sizes}
+
+    @lazy
+    def vectors(self) -> tuple[tuple[Parameter, str], ...]:
+        """Parameters that are arrays of vectors or matrices, of every stage, and their dims in the spec."""
+        dims = {item.name: item.brackets for item in self.kernel_spec.items}
+        parameters = (stage.parameters[name] for stage in self.firsts for name in stage.arrays)
+        return tuple((parameter, dims.get(parameter.name, "")) for parameter in parameters if parameter.element)
+
+    @lazy
+    def ends(self) -> dict[str, tuple[int, ...]]:
+        """The last dims of arrays of vectors or matrices, which are known."""
+        ends: dict[str, tuple[int, ...]] = {}
+        for parameter, _ in self.vectors:
+            ends[parameter.name] = max(parameter.element, ends.get(parameter.name, ()), key=len)
+        return ends
+
+    @lazy
+    def has_open_elements(self) -> bool:
+        """Whether sizes decide which last dims of an array are those of vectors or matrices."""
+        pairs = ((stage, name) for stage in self.firsts for name in stage.arrays)
+        return any(
+            stage.parameters[name].kind == "template" and name not in stage.links.elements for stage, name in pairs
+        )
+
+    def starts_at_zero(self, name: str) -> bool:
+        """Whether the memory of an output, of scratch, or of a gradient (`grad_x`) is zeroed."""
+        return self.init.get(name, "zeros") == "zeros"
+
+    @lazy
+    def firsts(self) -> tuple[Stage, ...]:
+        """The stages without those that launch an earlier one again."""
+        return tuple(dict.fromkeys(stage.first for stage in self.stages))
+
+    @lazy
+    def launch_numbers(self) -> tuple[str, ...]:
+        """Integer arguments, where they tell launches of one kernel apart: of an op that launches one again."""
+        if len(self.firsts) == len(self.stages):
+            return ()
+        kinds = ((name, self.by_name[name][0]) for name in self.scalars)
+        return tuple(name for name, one in kinds if one.kind == "scalar" and one.setter == "int")
+
+    @lazy
+    def places(self) -> dict[Stage, int]:
+        """The place of each stage among the stages."""
+        return {stage: place for place, stage in enumerate(self.stages)}
+
+    @lazy
+    def by_name(self) -> dict[str, list[Parameter]]:
+        """The parameters of each name, of every stage that has it."""
+        parameters: dict[str, list[Parameter]] = {}
+        for stage in self.stages:
+            for name, parameter in stage.parameters.items():
+                if stage is stage.first or name not in stage.arrays:
+                    parameters.setdefault(name, []).append(parameter)
+        return parameters
+
+    def parameters(self, name: str) -> list[Parameter]:
+        """The parameter of that name in every stage that has it."""
+        return self.by_name.get(name, [])
+
+
+def compute_lazy_values(signature: Signature) -> Signature:
+    """The signature with everything that it computes once, computed."""
+    spec, inner = signature.spec, signature.kernel_spec
+    for part in (signature, spec, inner, *spec.items, *inner.items):
+        _settle(part)
+    return signature
+
+
+def _settle(value: object) -> None:
+    """Compute every lazy property now: `torch.compile` finds plain attributes then."""
+    for name, member in vars(type(value)).items():
+        if isinstance(member, lazy):
+            getattr(value, name)
+
+
+def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] | None:
+    """Dtypes that an array may have by its spec and annotations; None where any will do."""
+    item = signature.items[name]
+    if item.dtype:
+        return (SPEC_DTYPES[item.dtype],)
+    declared = [p.dtypes for p in signature.parameters(name) if p.dtypes is not None]
+    if not declared:
+        return WHOLE_DTYPES if item.promise else None
+    # Lists, since torch 2.6's compiler, which reads this too, knows no `set.intersection`.
+    return tuple(sorted([dtype for dtype in declared[0] if all(dtype in others for others in declared)], key=str))
+
+
+def default_integer(signature: Signature) -> torch.dtype:
+    """What `int` in an annotation means: the engine's integers, as it was started."""
+    return DTYPES[Language(signature.stages[0].engine).default_types[1]]
+
+
+def default_float(signature: Signature) -> torch.dtype:
+    """What `float` in an annotation means."""
+    return DTYPES[Language(signature.stages[0].engine).default_types[0]]
+
+
+def takes_half(signature: Signature, name: str) -> bool:
+    """Whether an array that is computed in float32, as its kernel annotates it, may be of half precision outside."""
+    item = signature.items[name]
+    return item.dtype is None and not signature.refuses_half and fitting_dtypes(signature, name) == (torch.float32,)
+
+
+def takes_half_alone(signature: Signature, name: str) -> bool:
+    """Whether an array takes half precision and nothing else, by its annotation or the spec."""
+    fitting = fitting_dtypes(signature, name)
+    return fitting is not None and len(fitting) == 1 and fitting[0] in HALVES
+
+
+def is_steady(signature: Signature, name: str) -> bool:
+    """Whether an output or scratch has no gradient, whatever a call brings: it holds integers, or is detached."""
+    if name in signature.detached:
+        return True
+    fitting = fitting_dtypes(signature, name)
+    return fitting is not None and not any(dtype.is_floating_point for dtype in fitting)
+
+
+def common_float(dtypes: Sequence[torch.dtype]) -> torch.dtype | None:
+    """The dtype that torch would promote these floats to; None where there is no float."""
+    floats = [dtype for dtype in dtypes if dtype.is_floating_point]
+    result: Any = None
+    for dtype in floats:
+        result = dtype if result is None else torch.promote_types(result, dtype)
+    return result

@@ -1,0 +1,189 @@
+"""Steps: compiled kernels, and the memory that each is launched on."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+
+from ..compiling import ArrayType, Stage, Variant, element_of, ensure_compiled, is_order_fixed_serially
+from ..engines import Launch
+from ..ir import NotCovered
+from ..spec import Size
+from ._cost import Cost
+from ._kind import Kind
+
+
+class Use(NamedTuple):
+    """An array argument of a launch.
+
+    Attributes:
+        parameter: the kernel's.
+        array: whose sizes it has.
+        memory: the name of its memory; `gradient` that of its gradient's, "" without.
+        is_batched: whether its memory has a batch dimension.
+    """
+
+    parameter: str
+    array: str
+    memory: str
+    gradient: str
+    is_batched: bool
+
+
+class Entry(NamedTuple):
+    """An array argument of a compiled kernel.
+
+    Attributes:
+        slot: where the engine puts it.
+        memory: the name of its memory; `gradient` that of its gradient's, "" without.
+        like: the memory whose sizes the engine is given: of some arguments sizes alone are asked for.
+        itemsize: bytes of a number.
+        inner: how many last dims are those of a vector or matrix, which the engine is not given.
+        is_split: whether its memory has a batch dimension and the kernel gets one sample of it.
+    """
+
+    slot: Any
+    memory: str
+    like: str
+    itemsize: int
+    inner: int
+    gradient: str = ""
+    is_split: bool = False
+
+
+class Step(NamedTuple):
+    """A compiled kernel, and what it is launched on: once, or for each sample where an entry is split.
+
+    Attributes:
+        scalars: (how it is set, slot, the op's name or that of a tape's depth).
+        elements: (parameter, memory) whose last dims are to be held against the kernel's vectors at each call.
+        aligned: (memory, what its address must be a multiple of) where the kernel loads machine vectors.
+    """
+
+    launch: Launch
+    entries: tuple[Entry, ...]
+    scalars: tuple[tuple[str, Any, str], ...]
+    elements: tuple[tuple[Any, str], ...] = ()
+    aligned: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class StageLaunch:
+    """A launch of a kernel of the op's, or of its reverse.
+
+    Attributes:
+        adjoint: whether the engine's reverse of the kernel.
+        stack: the depth of its gradient stack.
+    """
+
+    stage: Stage
+    uses: tuple[Use, ...]
+    adjoint: bool = False
+    is_serial: bool = False
+    stack: int = 0
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.stage.name
+
+    def on_one_thread(self) -> StageLaunch:
+        """The same launch, on one thread."""
+        return replace(self, is_serial=True)
+
+    def cost(self, kind: Kind) -> Cost | None:
+        """What its operations are counted from. An engine differentiates the loops that the user wrote."""
+        if self.adjoint:
+            return None
+        stage, values = self.stage.first, kind.case.templates
+        variant = self._variant(kind, self._types(kind))
+        is_split = bool(variant.batched_arrays) and bool(self.stage.batch_refusal(variant, values))
+        body = None
+        # The loops of networks are unrolled; the IR's cost does not cover them.
+        if not stage.is_simd:
+            with contextlib.suppress(NotCovered):
+                body = stage.lower_variant(variant.single if is_split else variant, values).kernel
+        shapes = {use.parameter: _shape(kind, use)[is_split and use.is_batched :] for use in self.uses}
+        return Cost(stage, body, shapes, self.stage.scalar_names, stage.engine.thread_count())
+
+    def _types(self, kind: Kind) -> dict[str, ArrayType]:
+        return {use.parameter: _type(kind, self.stage, use) for use in self.uses}
+
+    def _variant(self, kind: Kind, types: Mapping[str, ArrayType]) -> Variant:
+        fingerprint = _fingerprint(kind, self.stage)
+        return Variant(tuple(types.items()), self.adjoint, self.is_serial, fingerprint, self.stack)
+
+    def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
+        """Compile the stage for a kind of call."""
+        stage, uses = self.stage, self.uses
+        types = self._types(kind)
+        variant = self._variant(kind, types)
+        if kind.signature.is_deterministic and not variant.is_serial:
+            is_serial = is_order_fixed_serially(stage, variant, kind.case.templates, kind.signature.op)
+            variant = replace(variant, is_serial=is_serial)
+        is_split = bool(variant.batched_arrays) and bool(stage.batch_refusal(variant, kind.case.templates))
+        variant = variant.single if is_split else variant
+        is_plain = not (self.adjoint or variant.batched_arrays or is_split)
+        is_simd = stage.is_simd and may_vectorize and is_plain and kind.device.type == "cpu"
+        step = _lay_out(kind, stage, uses, types, replace(variant, is_simd=is_simd), is_split=is_split)
+        if not is_simd:
+            return step
+        vectors = [use for use in uses if types[use.parameter].element]
+        return step._replace(aligned=tuple((use.memory, _alignment(types[use.parameter])) for use in vectors))
+
+
+def _shape(kind: Kind, use: Use) -> tuple[Size, ...]:
+    """The sizes of an argument's memory; of a gradient with one part for each sample, where its array has none."""
+    shape = kind.sizing.shapes[use.array]
+    batch = kind.sizing.batch
+    return (batch, *shape) if use.is_batched and use.array not in kind.batched_arrays and batch is not None else shape
+
+
+def _alignment(array: ArrayType) -> int:
+    """Bytes that a machine vector's address is a multiple of: its own size."""
+    return array.dtype.itemsize * math.prod(array.element)
+
+
+def _lay_out(
+    kind: Kind,
+    stage: Stage,
+    uses: Sequence[Use],
+    types: Mapping[str, ArrayType],
+    variant: Variant,
+    *,
+    is_split: bool,
+) -> Step:
+    compiled = ensure_compiled(stage, variant, kind.case.templates, kind.signature.op)
+    entries = []
+    for use in uses:
+        array = types[use.parameter]
+        inner = 0 if compiled.is_flat else len(array.element)
+        slot, itemsize = compiled.slots[use.parameter], array.dtype.itemsize
+        entries.append(Entry(slot, use.memory, use.memory, itemsize, inner, use.gradient, is_split and use.is_batched))
+    scalars = tuple(
+        (parameter.setter, compiled.slots[name], stage.scalar_names.get(name, name))
+        for name, parameter in stage.first.parameters.items()
+        if parameter.kind in ("scalar", "matrix") and name not in types
+    )
+    # Those of the op's own kernels are held against its inputs, and decide its outputs.
+    is_own = stage in kind.signature.places
+    vectors = (use for use in uses if stage.parameters[use.parameter].element)
+    elements = () if is_own else tuple((stage.parameters[use.parameter], use.array) for use in vectors)
+    return Step(compiled.launch, tuple(entries), scalars, elements)
+
+
+def _type(kind: Kind, stage: Stage, use: Use) -> ArrayType:
+    core = kind.core(use.array)
+    element = element_of(stage, use.parameter, core)
+    dtype: torch.dtype = kind.dtypes[use.array]
+    return ArrayType(dtype, len(core) - len(element), element, bool(use.gradient), use.is_batched)
+
+
+def _fingerprint(kind: Kind, stage: Stage) -> tuple[Any, ...]:
+    place = kind.signature.places.get(stage)
+    return stage.baked_values.fingerprint(kind.case.templates) if place is None else kind.case.fingerprints[place]

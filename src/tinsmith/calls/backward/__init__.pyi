@@ -1,0 +1,13 @@
+from ._auto import AutoAt as AutoAt
+from ._auto import AutoReverse as AutoReverse
+from ._by_hand import HandWritten as HandWritten
+from ._engine_reverse import EngineReverse as EngineReverse
+from ._generated_layouts import forward_layout as forward_layout
+from ._kernel_reverse import KernelReverse as KernelReverse
+from ._reverse import Reverse as Reverse
+from ._reverse import ReverseAt as ReverseAt
+from ._reverse import Wish as Wish
+from ._source_adjoint import RACE as RACE
+from ._source_adjoint import SourceAt as SourceAt
+from ._source_adjoint import SourceReverse as SourceReverse
+from ._source_adjoint import refuse_race as refuse_race

@@ -1,0 +1,121 @@
+"""A hand-written gradient kernel as a source of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..._errors import GradientError, SpecError, refusal
+from ...compiling import Stage
+from ...frontend import Roles, find_store_line
+from .._signature import Signature
+from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
+
+
+class HandWritten(KernelReverse):
+    """A gradient kernel that the user wrote: `grad_<name>` is an array's gradient.
+
+    `otherwise` is the remedy for derivatives that it does not have.
+    """
+
+    name = "backward"
+
+    def __init__(self, signature: Signature, stage: Stage, otherwise: str = "") -> None:
+        self.signature = signature
+        self.otherwise = (
+            otherwise or "Leave out `backward=`: they are generated from the kernel then, and so is the gradient."
+        )
+        self.stage = self.gradient_stage = stage
+        self.targets = {name: f"grad_{name}" for name in signature.items if f"grad_{name}" in stage.parameters}
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        twofold = [name for name in self.signature.items if f"grad_{name}" in self.signature.items]
+        if twofold:
+            words = (
+                f"`grad_{twofold[0]}` of op `{self.signature.op}` is an array of its own and the gradient of another"
+            )
+            remedy = (
+                f"Call the array something else: its backward kernel could not tell it from that of `{twofold[0]}`."
+            )
+            raise SpecError(refusal(words, remedy=remedy))
+        known = {*self.signature.order, *self.signature.items, *(f"grad_{name}" for name in self.signature.items)}
+        unfilled = [name for name in self.signature.init if name not in {*self.signature.items, *self.stage.parameters}]
+        if unfilled:
+            words = f"`init` of op `{self.signature.op}` names `{unfilled[0]}`, which its backward kernel does not fill"
+            raise SpecError(refusal(words, [("kernel", ", ".join(self.stage.parameters))]))
+        unknown = [name for name in self.stage.parameters if name not in known]
+        if unknown:
+            words = f"the backward kernel of op `{self.signature.op}` has an unknown parameter `{unknown[0]}`"
+            remedy = "Use the op's own names, `grad_<output>` for a cotangent and `grad_<input>` for a gradient."
+            raise SpecError(refusal(words, [("expected", ", ".join(sorted(known)))], remedy))
+        self._refuse_unfilled()
+        if not any(name in self.targets for name in self.signature.arrays):
+            words = f"the backward kernel of op `{self.signature.op}` gives no input a gradient"
+            raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
+
+    def _refuse_unfilled(self) -> None:
+        """Uninitialised memory that is read or added to before a store: silently wrong."""
+        gradients = frozenset(one for name, one in self.targets.items() if self.starts_empty(name))
+        for name in sorted((self._own | gradients) & self.stage.roles.keys()):
+            role = self.stage.roles[name]
+            uses = role.of("read", "add")
+            if uses and not role.of("write") and not role.escapes:
+                how = "adds to" if role.of("add") else "reads"
+                words = f"the backward kernel of op `{self.signature.op}` {how} `{name}`, and never stores to it"
+                rows = [("at", uses[0].place), ("init", f"{name!r}: {self.signature.init[name]!r}")]
+                remedy = f"Leave `{name}` out of `init`: it starts at zero then."
+                if name in self._own:
+                    remedy = f"Say 'empty' for `{name}` in `init`: the results of the forward kernel are kept then."
+                raise SpecError(refusal(words, rows, remedy))
+
+    def reads(self, active: frozenset[str]) -> frozenset[str]:
+        roles = {name: self.stage.roles[name] for name in self.signature.items if name in self.stage.roles}
+        read = frozenset(name for name, role in roles.items() if role.is_read or role.of("add"))
+        return read - self._own
+
+    @property
+    def _own(self) -> frozenset[str]:
+        """Scratch that is separate for each launch."""
+        return frozenset(name for name, how in self.signature.init.items() if how == "workspace")
+
+    def gives(self, active: frozenset[str]) -> frozenset[str]:
+        return frozenset(self.targets) - frozenset(self.signature.outputs)
+
+    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+        arguments = []
+        for parameter in self.stage.arrays:
+            name = parameter.removeprefix("grad_")
+            is_gradient = self.targets.get(name) == parameter
+            arguments.append(Argument(parameter, ("gradient", name) if is_gradient else ("value", parameter)))
+        return (Request(self.stage, False, tuple(arguments)),)
+
+    def place(self, name: str) -> tuple[str, int]:
+        """File and line of what stores an array's gradient: one store, or the kernel where that is not known."""
+        source = self.stage.source
+        return source.path, find_store_line(source, self.stage.roles.get(f"grad_{name}", Roles()))
+
+    def spoils(self, output: str) -> bool:
+        roles: Mapping[str, object] = self.stage.roles
+        return f"grad_{output}" in roles and self.stage.roles[f"grad_{output}"].is_written
+
+    def starts_empty(self, name: str) -> bool:
+        return not self.signature.starts_at_zero(f"grad_{name}")
+
+    def reruns(self, name: str) -> Rerun:
+        if name not in self.stage.roles or not self.stage.roles[name].is_written:
+            return ""
+        return "empty" if name in self._own else "final"
+
+    def sums_over_batch(self, name: str) -> bool:
+        """A plain store to `grad_x` would keep the last sample's gradient, so each sample gets its own buffer."""
+        return False
+
+    def check(self, active: frozenset[str]) -> None:
+        missing = sorted(active - self.targets.keys())
+        if missing:
+            words = (
+                f"`{missing[0]}` of op `{self.signature.op}` requires a gradient that its backward kernel does not give"
+            )
+            raise GradientError(
+                refusal(words, remedy=f"Add the parameter `grad_{missing[0]}`, or pass `{missing[0]}.detach()`.")
+            )

@@ -1,0 +1,264 @@
+"""The engine's own reverse mode as a source of gradients, and refusals of kernels that it gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ..._errors import GradientError, refusal, sentence
+from ...compiling import Stage
+from ...frontend import Access, LaterChanges, Nest, SavedValues, carrying_nests, find_saved_values, runs_in_blocks
+from ...linter import lint_kernels
+from .._signature import Signature, is_steady
+from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
+
+DEFAULT_STACK = 32
+"""Entries of Taichi's gradient stack where it does not know how many it needs."""
+_WRONG = frozenset({"TS401", "TS404", "TS405", "TS411", "TS412"})
+"""Rules of lint for what comes out silently wrong and is not looked for here. What they name was wrong in all but a
+few of a census of random kernels (docs/about/census.md). TS406 is wrong in Taichi's own `kernel.grad()` alone: here
+vectors are taken apart before Taichi makes the reverse kernel (`engines/_taichi.py`)."""
+STACK_OF_LISTS = 1024
+"""Entries where a sum runs over a list whose length is known after the launch alone. With 32, lists of 96 ended the
+process without a message on one machine, and not on another."""
+LARGEST_STACK = 1 << 16
+"""Entries, of all stacks of a kernel together, that still fit a thread's own memory (1 MiB in float64)."""
+
+
+class EngineReverse(KernelReverse):
+    """The engine's own reverse mode, on memory of ours.
+
+    `instead` says what a layer may do where it is not available; an op has ways of its own.
+    """
+
+    name = "engine"
+
+    def __init__(self, signature: Signature, instead: Callable[[], str] | None = None) -> None:
+        self.signature = signature
+        self._instead = instead
+        self._allocations = frozenset(signature.outputs + signature.scratch)
+        self._steady = frozenset(name for name in self._allocations if is_steady(signature, name))
+        self._views = {stage: stage.reversed_view(self._steady) for stage in signature.firsts}
+        everything = frozenset(signature.arrays) | self._allocations
+        self._nests = {
+            stage: carrying_nests(view[0], find_saved_values(*view, everything, stage.home).locals)
+            if stage.engine.needs_stack_depth
+            else ()
+            for stage, view in self._views.items()
+        }
+        self._needed: dict[tuple[Stage, frozenset[str]], SavedValues] = {}
+        self._checked: set[tuple[frozenset[str], frozenset[tuple[str, int]]]] = set()
+
+    def needs_stacks(self, active: frozenset[str]) -> bool:
+        return any(self._nests.values())
+
+    def stacks(
+        self, active: frozenset[str], shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
+    ) -> tuple[int, ...]:
+        return tuple([self._stack(stage, shapes, values) for stage in self.signature.stages])
+
+    def _stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
+        """A power of two, so that a new size seldom compiles again."""
+        nests = self._nests[stage.first]
+        own = {name: values[called] for name, called in stage.scalar_names.items()} if nests else {}
+        depths = [self._depth(nest, stage.first, shapes, {**values, **own}) for nest in nests]
+        needed = max(depths, default=0)
+        return 0 if needed <= DEFAULT_STACK else 1 << (needed - 1).bit_length()
+
+    def _depth(self, nest: Nest, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
+        depth = nest.depth(shapes, values)
+        if depth is None and nest.is_aside:
+            # A sum over a list of unknown length: right where lists are not longer, which lint warns of (TS204).
+            return min(STACK_OF_LISTS, LARGEST_STACK // len(self._nests[stage]))
+        if depth is not None and depth * len(self._nests[stage]) <= LARGEST_STACK:
+            return depth
+        op = self.signature.op
+        words = (
+            f"{stage.engine.name}'s reverse mode would overflow its gradient stack in op `{op}`, and kill the process"
+        )
+        count = "not known before the launch" if depth is None else str(depth)
+        rows = [("loop", f"carries `{nest.local}`, at {nest.place}"), ("values to keep", count)]
+        own = "" if self._instead else "run it on Quadrants (`engine='quadrants'`), "
+        remedy = sentence(f"{own}make the loop `{stage.module_name}.static`, or {self._way()}")
+        raise GradientError(refusal(words, rows, remedy))
+
+    def reads(self, active: frozenset[str]) -> frozenset[str]:
+        return frozenset().union(*(self._needs(stage, active).values for stage in self.signature.firsts))
+
+    def _needs(self, stage: Stage, active: frozenset[str]) -> SavedValues:
+        """The arrays that one stage's reverse reads."""
+        stage = stage.first
+        needs = self._needed.get((stage, active))
+        if needs is None:
+            with_adjoint = active | (self._allocations - self._steady)
+            needs = self._needed[stage, active] = find_saved_values(*self._views[stage], with_adjoint, stage.home)
+        return needs
+
+    def gives(self, active: frozenset[str]) -> frozenset[str]:
+        return active | frozenset(self.signature.scratch)
+
+    def starts_empty(self, name: str) -> bool:
+        return False
+
+    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+        with_gradient = (active | self._allocations) & floats
+        requests = []
+        for stage in reversed(self.signature.stages):
+            arguments = [
+                Argument(name, ("value", name), name if name in with_gradient else None) for name in stage.arrays
+            ]
+            requests.append(Request(stage, True, tuple(arguments)))
+        return tuple(requests)
+
+    def spoils(self, output: str) -> bool:
+        """A plain store's reverse zeroes the adjoint, and that of reading adds to it; an addition's leaves it alone."""
+        roles = [stage.roles[output] for stage in self.signature.firsts if output in stage.roles]
+        return any(role.is_read or role.of("write") for role in roles)
+
+    def reruns(self, name: str) -> Rerun:
+        """Stores without an adjoint that cannot be dropped run again, on temporary memory."""
+        roles = [roles[name] for _, roles in self._views.values() if name in roles]
+        if name not in self._steady or not any(role.is_written for role in roles):
+            return ""
+        return "final" if any(role.is_read for role in roles) else "fresh"
+
+    def sums_over_batch(self, name: str) -> bool:
+        return True
+
+    def check(self, active: frozenset[str], known: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Refuse gradients that would be wrong. `known` are arguments that every call has."""
+        if self.signature.is_deterministic:
+            words = f"op `{self.signature.op}` is deterministic, and the engine's own gradient is not"
+            remedy = "Use the generated gradient, or a `backward=` kernel; or leave out `deterministic=True`."
+            raise GradientError(refusal(words, remedy=remedy))
+        key = (active, frozenset(known.items()))
+        if key in self._checked or self.signature.trusts_engine:
+            return
+        kernels = {id(stage.kernel): stage for stage in self.signature.firsts}
+        for stage in kernels.values():
+            self._refuse_blocks(stage)
+            self._refuse_known_wrong(stage)
+        for stage in self.signature.firsts:
+            needs = self._needs(stage, active)
+            for name in stage.arrays:
+                self._refuse_unordered(stage, name, needs.returns)
+                if name in needs.values:
+                    self._refuse_overwritten(stage, name, needs.reads[name])
+                self._refuse_carried(stage, name)
+        self._refuse_changed(active, known)
+        self._checked.add(key)
+
+    def _refuse_known_wrong(self, stage: Stage) -> None:
+        """Functions and locals that this engine's reverse mode gets wrong, as lint's rules tell."""
+        engine = stage.engine.name
+        for finding in lint_kernels([stage.kernel], self.signature.spec):
+            if finding.rule in _WRONG and engine in finding.engines:
+                words = f"{engine}'s reverse mode is known to get the gradient of op `{self.signature.op}` wrong"
+                rows = [(finding.rule, finding.message), ("at", f"{finding.path}:{finding.line}")]
+                own = "" if self._instead else "; or say `trust_engine=True`, if you know better"
+                remedy = sentence(self._way() + own)
+                raise GradientError(refusal(words, rows, remedy))
+
+    def _refuse_blocks(self, stage: Stage) -> None:
+        """Blocks of threads: their reverse would have to meet at each `sync` again, in the other order."""
+        where = runs_in_blocks(stage.source, stage.home)
+        if where is not None:
+            engine = stage.engine.name
+            words = f"{engine}'s reverse mode is not trusted with blocks of threads, which share memory or wait"
+            remedy = (
+                "Give the kernel that memory as scratch, a row for each block, and write a loop of its own for what "
+                f"stands between two `sync()`; or {self._way()}."
+            )
+            raise GradientError(refusal(words, [("at", where)], remedy))
+
+    def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
+        """The return value of an atomic is lost: run again it returns another value, and it has no derivative."""
+        use = stage.roles[name].use_of_result
+        if use is None or (name in self._steady and name not in needed):
+            return
+        called = self._name_in_kernel(name)
+        words = f"the gradient of op `{self.signature.op}` needs what an atomic on `{called}` returned"
+        atomic = f"{stage.module_name}.atomic_add(...)"
+        remedy = f"Store it in an integer array, `slot[i] = {atomic}`, and use it in a later loop."
+        raise GradientError(refusal(words, [("at", use.place)], remedy))
+
+    def _refuse_carried(self, stage: Stage, name: str) -> None:
+        """An outermost serial loop runs forwards in reverse too: values that its iterations carry come out wrong."""
+        carried = stage.roles[name].find_carried() if name in self._allocations - self._steady else None
+        if carried is None:
+            return
+        engine = stage.engine.name
+        op, called = self.signature.op, self._name_in_kernel(name)
+        words = f"{engine}'s reverse mode does not reverse the loop of op `{op}` that carries `{called}`"
+        rows = [("used", carried[0].place), ("changed", carried[1].place)]
+        remedy = f"Write the loop inside another, `for _ in range(1):`, or {self._way()}."
+        raise GradientError(refusal(words, rows, remedy))
+
+    def _refuse_overwritten(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
+        view = self._views[stage][1][name]
+        if name in self._allocations and view.escapes:
+            self._refuse_lost(name, "used whole", view.escapes, "changed", "unseen")
+        overwritten = stage.roles[name].find_overwritten(needed)
+        if overwritten is not None:
+            self._refuse_lost(name, "read", overwritten[0].place, "overwritten", overwritten[1].place)
+        again = view.of("add") if name in self._steady else []
+        if again and view.is_read:
+            self._refuse_lost(name, "read", view.of("read")[0].place, "counted up", again[0].place)
+
+    def check_whole(self, active: frozenset[str]) -> None:
+        for stage in () if self.signature.trusts_engine else self.signature.firsts:
+            for name in sorted(self._steady & self._needs(stage, active).values):
+                self._refuse_run_again(stage, name, active)
+
+    def _refuse_run_again(self, stage: Stage, name: str, active: frozenset[str]) -> None:
+        """A store whose new value rests on the old one, in the loop whose gradient needs it, is one more in reverse.
+
+        The loops of a kernel are reversed one by one, last first: a later one still finds the right value.
+        """
+        needed = self._needs(stage, active).reads[name]
+        loops: dict[str, list[Access]] = {}
+        for access in stage.roles[name].accesses:
+            loops.setdefault(access.loops[0].key if access.loops else "", []).append(access)
+        for accesses in loops.values():
+            reads = [access for access in accesses if access.kind == "read" and access.place in needed]
+            changes = [access for access in accesses if access.kind != "read"]
+            if reads and changes and accesses[0].kind != "write":
+                self._refuse_lost(name, "read", reads[0].place, "counted up", changes[0].place)
+
+    def _refuse_lost(self, name: str, read: str, at: str, changed: str, where: str) -> None:
+        called = self._name_in_kernel(name)
+        words = f"op `{self.signature.op}` overwrites a value of `{called}` that its gradient needs"
+        remedy = f"Write each value to a place of its own (`{called}[t + 1]` from `{called}[t]`), or {self._way()}."
+        raise GradientError(refusal(words, [(read, at), (changed, where)], remedy))
+
+    def _refuse_changed(self, active: frozenset[str], known: Mapping[str, int]) -> None:
+        """A launch that overwrites what the reverse of an earlier one reads. The first such reader is named."""
+        change_after_read: tuple[Stage, str, tuple[Access, Access, Stage]] | None = None
+        later: dict[str, LaterChanges] = {}
+        for stage in reversed(self.signature.stages):
+            own = {name: known.get(called, called) for name, called in stage.scalar_names.items()}
+            values = {name: known[name] for name in stage.parameters if name in known} | own
+            needs = self._needs(stage, active)
+            for name in sorted(needs.values & later.keys() & set(stage.arrays), reverse=True):
+                met = later[name].meeting(stage.roles[name], needs.reads[name], values)
+                change_after_read = change_after_read if met is None else (stage, name, met)
+            for name in stage.arrays:
+                later.setdefault(name, LaterChanges()).add(stage.roles[name], values, stage)
+        if change_after_read is not None:
+            reader, name, (_, change, writer) = change_after_read
+            op, called = self.signature.op, self._name_in_kernel(name)
+            words = f"op `{op}` changes a value of `{called}` that its gradient needs, after `{reader.name}` read it"
+            own = "an array of its own to write, in `scratch=`"
+            own = f"a field of its own to write, or {self._way()}" if self._instead else own
+            rows = [(f"changed by `{writer.name}`", change.place)]
+            raise GradientError(refusal(words, rows, f"Give each kernel {own}."))
+
+    def _name_in_kernel(self, name: str) -> str:
+        """What people call an array: `self.x`, where a field that they gave no name of its own became `self_x`."""
+        fields = (called for stage in self.signature.firsts for called in stage.links.fields)
+        return next((called for called in fields if called.replace(".", "_") == name), name)
+
+    def _way(self) -> str:
+        """The remedy without a change of the kernel."""
+        return self._instead() if self._instead else "give `backward=`"

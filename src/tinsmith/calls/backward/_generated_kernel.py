@@ -1,0 +1,182 @@
+"""Generated kernels: printed and compiled for the engine that runs their op."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..._errors import EngineError, TinsmithError, internal_error
+from ...codegen import PrintedKernel, add_comments, build, print_kernel
+from ...compiling import (
+    Stage,
+    annotate_numbers,
+    compile_in_family,
+    engine_options,
+    guard_launches,
+    in_machine_vectors,
+    namespace_of,
+    record_of,
+    telling,
+)
+from ...engines import COMPILING, DTYPES, Compiled, CompileOptions, Language, Parameter, array_text
+from ...ir import nodes, types, walk
+from ...passes import (
+    ENGINE,
+    GENERATED,
+    ON_ONE_THREAD,
+    RECORD,
+    PassOptions,
+    Site,
+    has_aliases,
+    has_elements_at_top,
+    has_vector_loops,
+    is_swept,
+    run_pipeline,
+)
+from .._steps import Entry, Step
+
+_SHORT = {"taichi": "ti", "quadrants": "qd"}
+"""Usual names of the engines' modules."""
+
+
+class GeneratedKernel:
+    """A generated kernel.
+
+    Args:
+        kernel: the kernel.
+        stage: the kernel of the op that it comes from: its engine, and its scalars' annotations.
+        fields: fields by the names of the arrays that stand for them.
+        op: the op's name, for messages.
+    """
+
+    def __init__(self, kernel: nodes.Kernel, stage: Stage, fields: Mapping[str, Any], op: str) -> None:
+        self.kernel = kernel
+        self.stage = stage
+        self.op = op
+        self.fields = {name: field for name, field in fields.items() if name in kernel.arrays}
+        self.arrays = tuple(name for name in kernel.arrays if name not in self.fields and name not in kernel.cells)
+        touched = walk.find_touched(kernel.body)
+        self.touched = tuple(name for name in self.arrays if name in touched)
+        self._is_flat = has_aliases(kernel.body) or has_elements_at_top(kernel)
+        self._is_swept = is_swept(kernel.body)
+        self._compiled: Compiled | None = None
+        self._twin: GeneratedKernel | None = None
+
+    @property
+    def on_one_thread(self) -> GeneratedKernel:
+        """The same kernel on one thread; made once."""
+        if self._twin is None:
+            with COMPILING:
+                kernel = run_pipeline(ON_ONE_THREAD, self.kernel)
+                self._twin = self._twin or GeneratedKernel(kernel, self.stage, self.fields, self.op)
+        return self._twin
+
+    @property
+    def readable(self) -> list[str]:
+        """Its source for people, in lines: above each group of statements the line that it comes from.
+
+        It is what is launched, but for the form in which a CPU runs loops in machine vectors.
+        """
+        path, name = self.kernel.path, _SHORT[self.stage.engine.home.name]
+        kernel = run_pipeline(GENERATED, self.kernel, self._make_options([]))
+        lines = add_comments(self._tree(kernel), lambda number: linecache.getline(path, number).strip())
+        return [line.replace("_lang.", f"{name}.").replace(", needs_grad=False", "") for line in lines]
+
+    def prepare(self, sites: list[Site]) -> nodes.Kernel:
+        """Run the pipelines to what the engine gets. Append the places whose indices are checked to `sites`."""
+        options = self._make_options(sites)
+        kernel = run_pipeline(GENERATED, self.kernel, options)
+        if not self.stage.is_checked:
+            kernel = in_machine_vectors(kernel, self.stage.engine)
+        return run_pipeline(ENGINE, kernel, options)
+
+    def _make_options(self, sites: list[Site]) -> PassOptions:
+        engine = self.stage.engine
+        return replace(
+            engine_options(engine, is_aliased=self._is_swept),
+            is_flat=self._is_flat,
+            note_sites=sites.extend if self.stage.is_checked else None,
+            is_spread=engine.device_type() == "cpu",
+        )
+
+    def _tree(self, kernel: nodes.Kernel) -> PrintedKernel:
+        texts = {}
+        for name in self.arrays:
+            array = kernel.arrays[name]
+            texts[name] = array_text(DTYPES[array.type], array.rank, array.element, "unsafe", False)
+        for name in self.kernel.arguments:
+            parameter = self._parameter(name)
+            if parameter is not None:
+                texts[name] = parameter.text
+        handed = [name for name in kernel.arrays if name in self.fields or name == RECORD]
+        texts |= dict.fromkeys(handed, "_lang.template()")
+        defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
+        return print_kernel(kernel, annotate_numbers(kernel, texts), defaults)
+
+    def ensure_compiled(self) -> Compiled:
+        """The compiled kernel."""
+        compiled = self._compiled
+        if compiled is not None and compiled.runtime is self.stage.engine.runtime():
+            return compiled
+        with COMPILING:
+            compiled = self._compiled
+            if compiled is None or compiled.runtime is not self.stage.engine.runtime():
+                compiled = self._compiled = self._compile()
+        return compiled
+
+    def _compile(self) -> Compiled:
+        engine = self.stage.engine
+        engine.require_ready(self.op)
+        self.stage.baked_values.check_fields(self.op)
+        sites: list[Site] = []
+        kernel = self.prepare(sites)
+        fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
+        # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
+        choices = CompileOptions(is_careful=True, is_aliased=self._is_swept, is_simd=has_vector_loops(kernel))
+
+        def compile_printed(kernel: nodes.Kernel) -> Compiled:
+            function, _ = build(self._tree(kernel), namespace_of(engine), kernel.name)
+            # Equal text is an equal kernel, unless it names fields, which two texts may call alike.
+            return engine.compile(function, fields, choices, content=None if fields else "")
+
+        try:
+            if fields:
+                compiled = compile_printed(kernel)
+            else:
+                compiled = compile_in_family(engine, kernel, compile_printed)
+            return guard_launches(compiled, sites, engine, self.op, kernel) if self.stage.is_checked else compiled
+        except TinsmithError:
+            raise
+        except Exception as cause:
+            words = f"a kernel that was generated for the gradient of op `{self.op}` does not compile"
+            rows = [("kernel", self.kernel.name), (engine.name, telling(cause))]
+            raise internal_error(EngineError, words, rows) from cause
+
+    def step(self, names: Mapping[str, str], renamed: Mapping[str, str]) -> Step:
+        """A launch on memory of these names.
+
+        `renamed` are the op's names for this launch's scalar arguments, where they are not the kernel's.
+        """
+        compiled = self.ensure_compiled()
+        # For some memory only the sizes are used: its content is not read.
+        some = names[self.touched[0]] if self.touched else ""
+        entries = []
+        for name in self.arrays:
+            array = self.kernel.arrays[name]
+            memory = names[name] if name in self.touched else some
+            inner = 0 if self._is_flat else len(array.element)
+            itemsize = DTYPES[array.type].itemsize
+            entries.append(Entry(compiled.slots[name], memory, names[name], itemsize, inner))
+        named = ((name, renamed.get(name, name)) for name in self.kernel.arguments)
+        scalars = tuple((self._setter(name), compiled.slots[name], called) for name, called in named)
+        return Step(compiled.launch, tuple(entries), scalars)
+
+    def _parameter(self, name: str) -> Parameter | None:
+        """The kernel's parameter of that name; a launch that is not the first may have it by another."""
+        return self.stage.parameters.get(name) or self.stage.first.parameters.get(name)
+
+    def _setter(self, name: str) -> str:
+        parameter = self._parameter(name)
+        return "int" if parameter is None else parameter.setter

@@ -1,0 +1,153 @@
+"""Backward passes with one reverse kernel for each kernel of the op: the engine's own, or a user's."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from ..._config import config
+from ...compiling import Stage
+from .._kind import Kind
+from .._layout import Cotangent, Layout, Make, Result, Saved
+from .._specialization import Specialization
+from .._steps import StageLaunch, Use
+from ._reverse import Reverse, ReverseAt, Wish
+
+Memory = tuple[Literal["value", "gradient"], str]
+"""Memory of an array: its values, or its gradient."""
+Rerun = Literal["", "fresh", "final", "empty"]
+"""Initial values of an array that is written again: none, zeros, those after the forward pass, any."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An array argument of a launch: the kernel's parameter, its memory, and its gradient's array."""
+
+    parameter: str
+    memory: Memory
+    gradient: str | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One launch that a reverse pass wants."""
+
+    stage: Stage
+    adjoint: bool
+    arguments: tuple[Argument, ...]
+
+
+class KernelReverse(Reverse, ReverseAt):
+    """A source of gradients that is one kernel for each of the op's, on memory of ours; the same for every call."""
+
+    def at(self, case: Specialization) -> ReverseAt:
+        return self
+
+    def backward(self, kind: Kind, wish: Wish) -> Layout:
+        return _Program(kind, self, wish.active).layout(wish.stacks)
+
+    @abstractmethod
+    def gives(self, active: frozenset[str]) -> frozenset[str]:
+        """Inputs and scratch for which gradient memory is needed: `active`, or more where the kernel writes more."""
+
+    @abstractmethod
+    def starts_empty(self, name: str) -> bool:
+        """Whether an input's gradient memory need not be zero."""
+
+    @abstractmethod
+    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+        """The launches, in order. `floats` are the arrays that can have a gradient in this call."""
+
+    @abstractmethod
+    def spoils(self, output: str) -> bool:
+        """Whether the reverse pass writes to this output's adjoint."""
+
+    @abstractmethod
+    def reruns(self, name: str) -> Rerun:
+        """For an array without a gradient that the reverse pass writes again: the values it must start from."""
+
+    @abstractmethod
+    def sums_over_batch(self, name: str) -> bool:
+        """Whether an unbatched input's gradient may be one buffer for the whole batch."""
+
+
+class _Program:
+    """Such a backward pass as a program: where each array's values and gradient come from."""
+
+    def __init__(self, kind: Kind, reverse: KernelReverse, active: frozenset[str]) -> None:
+        signature, floats = kind.signature, kind.floats
+        self._reverse = reverse
+        self._active = active
+        self._floats = floats
+        self._batched = kind.batched_arrays
+        self._is_batch = kind.sizing.batch is not None
+        self._inputs = frozenset(signature.arrays)
+        self._results = signature.arrays
+        self._stages = signature.stages
+        self._read = reverse.reads(active & floats)
+        self._gives = reverse.gives(active) & floats
+        self._outputs = tuple(
+            Cotangent(_gradient(name), name, number, reverse.spoils(name))
+            for number, name in enumerate(signature.outputs)
+            if name in floats
+        )
+        self._with_gradient = self._gives | {one.like for one in self._outputs}
+        self._makes: list[Make] = []
+        self._reads: list[Saved] = []
+        for name in kind.names:
+            self._place(name)
+        self._makes += [
+            Make(_gradient(name), name, not reverse.starts_empty(name), self._is_widened(name))
+            for name in kind.names
+            if name in self._gives
+        ]
+
+    def _place(self, name: str) -> None:
+        """Say where an array's values come from, where somebody reads or writes them.
+
+        A reverse kernel drops every store to an array that has an adjoint, and what is not saved
+        it does not read. Such an argument is given its gradient's memory, which spares making any; but not memory
+        with a batch dim that the argument lacks, on which a launch ended the process.
+        """
+        rerun = self._reverse.reruns(name)
+        is_read = name in self._read
+        if rerun in ("fresh", "empty"):
+            self._makes.append(Make(name, name, is_zero=rerun == "fresh"))
+        elif is_read:
+            self._reads.append(Saved(name, rerun == "final"))
+        elif name not in self._with_gradient or rerun or self._is_widened(name) or config().poison:
+            self._makes.append(Make(name, name, is_zero=False))
+
+    def layout(self, stacks: tuple[int, ...]) -> Layout:
+        """The program."""
+        depths = dict(zip(self._stages, stacks, strict=False))
+        launches = tuple(
+            StageLaunch(one.stage, self._uses(one), one.adjoint, stack=depths.get(one.stage, 0))
+            for one in self._reverse.requests(self._active, self._floats)
+        )
+        results = tuple(
+            Result(_gradient(name), self._is_widened(name)) if name in self._active else None for name in self._results
+        )
+        return Layout((*self._reads, *self._outputs), tuple(self._makes), launches, results, {})
+
+    def _uses(self, request: Request) -> tuple[Use, ...]:
+        uses = []
+        known = {one.name for one in (*self._reads, *self._makes)}
+        for argument in request.arguments:
+            kind, name = argument.memory
+            memory = name if kind == "value" and name in known else _gradient(name)
+            gradient = _gradient(argument.gradient) if argument.gradient else ""
+            is_batched = name in self._batched or (kind == "gradient" and self._is_widened(name))
+            uses.append(Use(argument.parameter, name, memory, gradient, is_batched))
+        return tuple(uses)
+
+    def _is_widened(self, name: str) -> bool:
+        """Whether an unbatched input's gradient gets one buffer for each sample, to be summed after."""
+        is_shared = self._is_batch and name not in self._batched
+        return is_shared and name in self._inputs and not self._reverse.sums_over_batch(name)
+
+
+def _gradient(name: str) -> str:
+    """The name of a gradient's memory, which no array can have."""
+    return f"gradient of {name}"

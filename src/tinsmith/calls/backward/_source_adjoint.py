@@ -1,0 +1,389 @@
+"""The adjoint generated from the kernels' source, as a source of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..._errors import GradientError, refusal
+from ...compiling import check_races, ensure_compiled, fix_order
+from ...engines import COMPILING, Language
+from ...frontend.lowering import LoweredKernel
+from ...ir import NotCovered, Race, nodes, walk
+from ...passes import clean_up_adjoint, generate_adjoint
+from ...passes.adjoint import (
+    AdjointOptions,
+    CleanUpOptions,
+    Fresh,
+    Program,
+    Promise,
+    Run,
+    Unchanged,
+    WithResults,
+    find_unchanged_after,
+)
+from .._filled_arrays import find_length
+from .._kind import Kind
+from .._layout import Layout, Make
+from .._lower import KernelLaunches, lower_launches
+from .._signature import Signature
+from .._specialization import Specialization
+from ._generated_kernel import GeneratedKernel
+from ._generated_layouts import backward_layout, forward_layout_with_results
+from ._reverse import ForwardWithResults, Reverse, ReverseAt, Wish
+
+Kernels = Callable[[Specialization], list[LoweredKernel]]
+"""Gives an op's kernels as IR, for a kind of call."""
+RACE = "its result depends on the order in which iterations of a parallel loop run"
+"""The reason why a kernel whose iterations race has no gradient."""
+MOST_GROUPS = 8
+"""Sets of outputs for which a gradient of their own is generated; other sets take that of each output, and add up."""
+
+
+class SourceReverse(Reverse):
+    """The generated adjoint of an op, or of what was generated from one."""
+
+    name = "source"
+
+    def __init__(self, signature: Signature, kernels: Kernels | None = None) -> None:
+        self.signature = signature
+        self._kernels = lower_launches if kernels is None else lambda case: _launch_each_once(kernels(case))
+        self._at: dict[Any, SourceAt] = {}
+
+    @property
+    def specializations(self) -> tuple[SourceAt, ...]:
+        """The kinds of calls so far."""
+        return tuple(self._at.values())
+
+    def at(self, case: Specialization) -> SourceAt:
+        defaults = tuple(Language(stage.engine).default_types for stage in self.signature.firsts)
+        key = (case.variants, case.is_looped, defaults)
+        source = self._at.get(key) or self._make_at(key, case)
+        if not case.numbers:
+            return source
+        unchanged = source.find_unchanged(case.numbers)
+        known = (key, unchanged)
+        return self._at.get(known) or self._make_at(known, case, unchanged)
+
+    def _make_at(self, key: Any, case: Specialization, unchanged: frozenset[Unchanged] | None = None) -> SourceAt:
+        """The gradient for a kind of call; without `unchanged` for whatever numbers its launches are given."""
+        plain = replace(case, batched=frozenset(), numbers={} if unchanged is None else case.numbers)
+        with COMPILING:
+            if key not in self._at:
+                single = self.at(plain) if case.batched else None
+                self._at[key] = SourceAt(case, self._kernels, single, unchanged or frozenset())
+            return self._at[key]
+
+
+def check_compiles(case: Specialization) -> None:
+    """Compile the kernels forward, so that a kernel that does not compile at all is reported as such."""
+    for stage, variant in zip(case.signature.stages, case.variants, strict=True):
+        ensure_compiled(stage, variant, case.templates, case.signature.op)
+
+
+def _launch_each_once(kernels: Sequence[LoweredKernel]) -> KernelLaunches:
+    return KernelLaunches(kernels, range(len(kernels)))
+
+
+class SourceAt(ReverseAt):
+    """The generated adjoint for calls of one kind.
+
+    Attributes:
+        case: the kind.
+        programs: what was generated, by the inputs that want a gradient and whether it has checkpoints.
+
+    `unchanged` is what later launches leave alone, as the numbers among their arguments tell.
+    """
+
+    def __init__(
+        self,
+        case: Specialization,
+        kernels: Callable[[Specialization], KernelLaunches],
+        single: SourceAt | None,
+        unchanged: frozenset[Unchanged] = frozenset(),
+    ) -> None:
+        self._unchanged = unchanged
+        self._last_numbers: tuple[Mapping[str, int], frozenset[Unchanged]] = ({}, frozenset())
+        self.case = case
+        self._single = single
+        # A batch whose samples run one by one has the gradient of a single call.
+        self._twin = single if case.is_looped else None
+        self._lower = kernels
+        self.programs: dict[tuple[frozenset[str], bool], Program] = {}
+        self._partial: dict[tuple[frozenset[str], frozenset[str], bool], Program | None] = {}
+        self._launches: KernelLaunches | None = None
+        self._refused: dict[frozenset[str], NotCovered] = {}
+        self._emitted: dict[nodes.Kernel, GeneratedKernel] = {}
+        self._forward: Program | None = None
+        self._whole: dict[tuple[Any, ...], Program] = {}
+
+    @property
+    def kernel_launches(self) -> KernelLaunches:
+        """The op's kernels as IR, each once, and their launches."""
+        launches = self._launches
+        if launches is not None:
+            return launches
+        with COMPILING:
+            launches = self._launches = self._launches or self._lower(self.case)
+        return launches
+
+    @property
+    def kernels(self) -> Sequence[LoweredKernel]:
+        """The op's kernels as IR, each once."""
+        return self.kernel_launches.kernels
+
+    def find_unchanged(self, numbers: Mapping[str, int]) -> frozenset[Unchanged]:
+        """What later launches leave alone, given integer arguments by name; nothing where no IR tells."""
+        last, known = self._last_numbers
+        if numbers == last:
+            return known
+        try:
+            kernels = [one.kernel for one in self.kernels]
+        except NotCovered:
+            return frozenset()
+        launch_numbers = []
+        for stage in self.case.signature.stages:
+            names = ((name, stage.scalar_names.get(name, name)) for name in stage.first.parameters)
+            launch_numbers.append({name: numbers[called] for name, called in names if called in numbers})
+        unchanged = find_unchanged_after(kernels, self.kernel_launches.launches, launch_numbers)
+        self._last_numbers = numbers, unchanged
+        return unchanged
+
+    def program(self, active: frozenset[str], *, has_checkpoints: bool = False) -> Program:
+        """The backward pass. Raises NotCovered."""
+        if self._twin is not None:
+            return self._twin.program(active, has_checkpoints=has_checkpoints)
+        key = active, has_checkpoints
+        if key in self.programs:
+            return self.programs[key]
+        with COMPILING:
+            if key not in self.programs:
+                whole = frozenset(self.case.signature.outputs)
+                program = self.programs[key] = self._generate_adjoint(active, whole, has_checkpoints=has_checkpoints)
+                # A call saves what the one without checkpoints reads.
+                assert not has_checkpoints or program.reads <= self.program(active).reads, sorted(program.reads)
+            return self.programs[key]
+
+    def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
+        if self._twin is not None:
+            return self._twin.groups(active, given)
+        known = {outputs for inputs, outputs, _ in self._partial if inputs == active}
+        if given not in known and len(known) >= MOST_GROUPS and len(given) > 1:
+            return tuple(group for name in sorted(given) for group in self.groups(active, frozenset({name})))
+        return (given,) if self._part(active, given) is not None else (None,)
+
+    def _part(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool = False) -> Program | None:
+        """The backward pass where only `given` outputs have a cotangent; None where what was kept is not enough."""
+        if self._twin is not None:
+            return self._twin._part(active, given, has_checkpoints=has_checkpoints)
+        key = active, given, has_checkpoints
+        if key in self._partial:
+            return self._partial[key]
+        with COMPILING:
+            program = self._generate_adjoint(active, given, has_checkpoints=has_checkpoints)
+            self._partial[key] = program if program.reads <= self.program(active).reads else None
+            return self._partial[key]
+
+    def _generate_adjoint(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool) -> Program:
+        signature = self.case.signature
+        is_on_cpu = signature.firsts[0].engine.device_type() == "cpu"
+        options = AdjointOptions(
+            active=active,
+            outputs=given,
+            allocations=signature.outputs + signature.scratch,
+            detached=signature.detached,
+            private=self.own,
+            launches=self.kernel_launches.launches,
+            unchanged=self._unchanged,
+            promises=self._promises,
+            has_checkpoints=has_checkpoints,
+            # Where iterations run at once in any case, there is a gradient only if they certainly do not race.
+            refuses_possible_races=not is_on_cpu and not any(stage.allows_races for stage in signature.firsts),
+            keeps_results=self._may_keep_results,
+            # GPUs have units for functions, and wait for memory.
+            keeps_functions=is_on_cpu,
+        )
+        return generate_adjoint([one.kernel for one in self.kernels], options)
+
+    @property
+    def _promises(self) -> dict[str, Promise]:
+        """What the spec says of the numbers in inputs."""
+        items = (item for item in self.case.signature.spec.inputs if item.promise)
+        return {item.name: Promise(item.promise, is_by_sample=item.name in self.case.batched) for item in items}
+
+    @property
+    def arrays(self) -> dict[str, nodes.Array]:
+        """What is known of every array that the kernels are given."""
+        kernels = [one.kernel for one in self.kernels]
+        return {n: one for kernel in kernels for n, one in kernel.arrays.items() if n not in kernel.cells}
+
+    @property
+    def own(self) -> frozenset[str]:
+        """Arrays that neither a call gives nor its caller gets: memory that starts at zero."""
+        signature = self.case.signature
+        known = {*signature.arrays, *signature.outputs, *signature.scratch}
+        return frozenset(name for name, array in self.arrays.items() if name not in known and not array.label)
+
+    @property
+    def forward(self) -> Program:
+        """A forward pass by the generated kernels alone."""
+        if self._forward is None:
+            arrays = self.arrays
+            launches = (
+                (place, self.kernels[number].kernel) for place, number in enumerate(self.kernel_launches.launches)
+            )
+            runs = [Run(one, place, {}) for place, one in launches if any(True for _ in walk.stores(one.body))]
+            actions = (*(Fresh(name, name) for name in sorted(self.own)), *runs)
+            self._forward = Program(actions, arrays, {}, frozenset(arrays) - self.own, frozenset(), ())
+        return self._forward
+
+    def refusal(self, active: frozenset[str]) -> NotCovered | None:
+        """Why there is no generated adjoint for these inputs; None where there is."""
+        if active not in self._refused:
+            try:
+                self.program(active)
+            except NotCovered as reason:
+                self._refused[active] = reason
+        return self._refused.get(active)
+
+    @property
+    def requests(self) -> tuple[tuple[frozenset[str], bool], ...]:
+        """What was generated or refused so far: inputs that want a gradient, and whether it has checkpoints."""
+        return (*self.programs, *((active, False) for active in self._refused))
+
+    def emit(self, run: Run) -> GeneratedKernel:
+        """A launch's kernel, for the engine."""
+        if self._twin is not None:
+            return self._twin.emit(run)
+        emitted = self._emitted.get(run.kernel)
+        if emitted is not None:
+            return emitted
+        with COMPILING:
+            stage = self.case.signature.stages[run.source]
+            fields = self.kernels[self.kernel_launches.launches[run.source]].fields
+            signature = self.case.signature
+            kernel = fix_order(run.kernel, stage, signature.op) if signature.is_deterministic else run.kernel
+            emitted = self._emitted[run.kernel] = GeneratedKernel(kernel, stage, fields, signature.op)
+        return emitted
+
+    def check(self, active: frozenset[str]) -> None:
+        reason = self.refusal(active)
+        if reason is None:
+            return
+        if reason.race is not None:
+            # The kernel itself is refused first, unless races are allowed.
+            for stage, variant in zip(self.case.signature.stages, self.case.variants, strict=True):
+                check_races(stage, variant, self.case.templates, f"op `{self.case.signature.op}`")
+            module = self.case.signature.stages[0].module_name
+            raise refuse_race(f"op `{self.case.signature.op}`", reason, reason.race, module)
+        if self._lower is lower_launches:
+            check_compiles(self.case)
+        words = f"op `{self.case.signature.op}` uses what its adjoint cannot be generated for"
+        rows = [("construct", reason.construct), ("at", reason.place)]
+        own = "" if self.case.signature.stages[0].engine.runs_source else ", or try `adjoint='engine'`"
+        raise GradientError(refusal(words, rows, f"{reason.remedy}, or give `backward=`{own}."))
+
+    def reads(self, active: frozenset[str]) -> frozenset[str]:
+        signature = self.case.signature
+        read = self.program(active).reads & {*signature.arrays, *signature.outputs, *signature.scratch}
+        # A batch of backward passes of one call gets the values that this call saved.
+        if self._single is not None:
+            read |= self._single.reads(active)
+        # a second derivative computes again what the first one reads as it was left
+        return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
+
+    def results(self, active: frozenset[str]) -> WithResults | None:
+        """The passes that keep what loops leave; None where that would save nothing, or is not done."""
+        if not self._may_keep_results or self.refusal(active):
+            return None
+        return self.program(active).results
+
+    @property
+    def _may_keep_results(self) -> bool:
+        # A checked kernel says where an index was out of bounds by its own lines; samples that run one by one have no
+        # memory apart; and Python runs the user's own lines.
+        stage = self.case.signature.stages[0]
+        return not (self.case.is_looped or stage.is_checked or stage.engine.runs_source)
+
+    def forward_with_results(
+        self, kind: Kind, active: frozenset[str], makes: Sequence[Make]
+    ) -> ForwardWithResults | None:
+        kept = self.results(active)
+        if kept is None:
+            return None
+        layout = forward_layout_with_results(self.case, self.emit, kept, kind.names, makes)
+        return ForwardWithResults(layout, kept.names)
+
+    def backward(self, kind: Kind, wish: Wish) -> Layout:
+        active, given, _, adds, has_checkpoints, has_results = wish
+        self.check(active)
+        # Samples that run one by one add to the gradient of an input that they share.
+        alone = active & kind.batched_arrays if self.case.is_looped else active
+        alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
+        kept = self.results(active) if has_results else None
+        program = self.prepare_program(active, given, alone, has_checkpoints=has_checkpoints, kept=kept)
+        names = kept.names if kept else ()
+        return backward_layout(self.case, self.emit, program, kind, active, names)
+
+    def prepare_program(
+        self,
+        active: frozenset[str],
+        given: frozenset[str] | None,
+        alone: frozenset[str],
+        *,
+        has_checkpoints: bool = False,
+        kept: WithResults | None = None,
+    ) -> Program:
+        """The backward pass as it is launched.
+
+        Args:
+            active: inputs that want a gradient.
+            given: outputs that have a cotangent, None for all.
+            alone: inputs whose gradients one run of the pass makes.
+            has_checkpoints: whether its tapes are short, at the price of more work.
+            kept: the passes that keep what loops leave, if it is the backward one of these.
+        """
+        part = None if given is None else self._part(active, given, has_checkpoints=has_checkpoints)
+        program = self.program(active, has_checkpoints=has_checkpoints) if part is None else part
+        program = program if kept is None else kept.backward
+        key = active, None if part is None else given, alone, has_checkpoints, kept is not None
+        if key not in self._whole:
+            # Adjoints of scratch are this pass's own.
+            own = frozenset[str]() if self.case.is_looped else frozenset(self.case.signature.scratch)
+            options = CleanUpOptions(
+                alone=alone | own,
+                extent=self._extent,
+                outputs=None if self.case.is_looped else self.case.signature.outputs,
+                has_vectors=self.case.signature.firsts[0].engine.device_type() == "cpu",
+            )
+            self._whole[key] = clean_up_adjoint(program, options)
+        return self._whole[key]
+
+    def _extent(self, array: str, axis: int) -> object:
+        """What is equal for axes of arrays that the spec says are equally long."""
+        axis -= array in self.case.batched and not self.case.is_looped
+        return "the batch" if axis < 0 else find_length(self.case.signature, nodes.Size(array, axis))
+
+
+def refuse_race(owner: str, reason: NotCovered, race: Race, module: str) -> GradientError:
+    """The refusal of a gradient of what depends on the order of a parallel loop's iterations.
+
+    `module` is what the kernel's file calls its engine.
+    """
+    words = f"{owner} has no gradient: {RACE}"
+    rows = [
+        ("changed", f"`{race.change}` in line {race.change_line}"),
+        (
+            "read" if race.is_read else "changed",
+            f"`{race.other}` in line {race.other_line}, which another iteration changes",
+        ),
+        ("at", reason.place),
+    ]
+    remedy = (
+        f"Put `{module}.loop_config(serialize=True)` above the loop, or an outer loop over one index around it: "
+        "`for _ in range(1):`. Its iterations then run in order."
+    )
+    if race.change == race.other:
+        remedy = f"For a sum, write `{race.change} += ...`, which is atomic. Otherwise: {remedy}"
+    return GradientError(refusal(words, rows, remedy))

@@ -1,0 +1,5 @@
+"""Cores made of other cores: tangents, second derivatives, records, seeds, blocks."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,242 @@
+"""Records: an op whose atomics hand out indices in parallel loops keeps them for its derivatives.
+
+Which iteration gets which index depends on timing, so a backward pass that ran the atomics again would use other
+indices. Such an op has two more forms. `RecordedCore` does the same as the op and returns the results of its atomics as
+additional scratch. `ReplayedCore` takes these as additional inputs, and depends on no order: gradients and tangents of
+any order are generated from it. A call that is not differentiated runs the op itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...compiling import digest_of
+from ...engines import COMPILING, DTYPES
+from ...frontend import returns_from_atomics
+from ...frontend.lowering import LoweredKernel
+from ...ir import NotCovered, Type, nodes
+from ...passes.adjoint import Records, records_of
+from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec
+from .._buffers import Buffer
+from .._call import Call
+from .._core import Core
+from .._lower import lower_launches
+from .._signature import Signature, compute_lazy_values
+from .._specialization import Specialization
+from ..backward import AutoReverse, SourceAt, SourceReverse
+from ._derived_core import DerivedCore
+from ._room import Room, lengths, with_room
+
+ZERO = nodes.Const(0, Type.I32)
+Kept = tuple[Records | None, ...]
+"""What has to be kept of each kernel of an op, in the order of their launches."""
+
+
+class ReplayedCore(DerivedCore):
+    """A core whose atomics return the values of its last inputs."""
+
+    hands_out = False
+
+    def __init__(self, base: Core, names: Mapping[int, str], types: Mapping[int, str]) -> None:
+        self.names = names
+        self.types = types
+        super().__init__(base, _signature(base.signature, names, types, is_given=True))
+
+    def call(self, base: Call, records: Sequence[Any]) -> Call:
+        """The call that corresponds to one of the base and its records."""
+        lead = 0 if base.batch is None else 1
+        batched = base.batched | (frozenset(self.names.values()) if lead else frozenset())
+        return replace(
+            base,
+            core=self,
+            shapes=base.shapes + tuple(tuple(one.shape[lead:]) for one in records),
+            dtypes=base.dtypes + tuple(one.dtype for one in records),
+            batched=batched,
+        )
+
+    def base_call(self, call: Call) -> Call:
+        """The call of the core without records."""
+        count = len(self.base.signature.arrays)
+        batched = call.batched & frozenset(self.base.signature.arrays)
+        return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
+
+    def case(self, call: Call) -> Specialization:
+        base = self.base.case(self.base_call(call))
+        return _with_records(base, self, call.batched & frozenset(self.names.values()))
+
+    def kernels(self, case: Specialization) -> list[LoweredKernel]:
+        kernels, kept = _find_records(self.base, case)
+        return [
+            LoweredKernel(
+                one.kernel if records is None else records.build_replaying_kernel(self.names[place]), one.fields
+            )
+            for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
+        ]
+
+
+class RecordedCore(DerivedCore):
+    """A core that returns the results of its atomics as its last scratch."""
+
+    hands_out = False
+
+    def __init__(self, base: Core, names: Mapping[int, str], types: Mapping[int, str]) -> None:
+        self.names = names
+        self.types = types
+        self.replay = ReplayedCore(base, names, types)
+        super().__init__(base, _signature(base.signature, names, types, is_given=False))
+
+    def call(self, base: Call) -> Call:
+        """The call that corresponds to one of the base."""
+        return replace(base, core=self)
+
+    def base_call(self, call: Call) -> Call:
+        """The call of the core without records."""
+        return replace(call, core=self.base)
+
+    def case(self, call: Call) -> Specialization:
+        base = self.base.case(self.base_call(call))
+        return _with_records(base, self, frozenset() if call.batch is None else frozenset(self.names.values()))
+
+    def kernels(self, case: Specialization) -> list[LoweredKernel]:
+        kernels, kept = _find_records(self.base, case)
+        return [
+            LoweredKernel(
+                one.kernel if records is None else records.build_recording_kernel(self.names[place]), one.fields
+            )
+            for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
+        ]
+
+    def replay_at(self, case: Specialization) -> SourceAt:
+        """Where the gradient comes from, for calls of the base of one kind."""
+        case = _with_records(replace(case, batched=frozenset()), self.replay, frozenset())
+        return self.replay.source.at(case)
+
+    def get_derivative_call(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
+        records = made[len(made) - len(self.names) :]
+        return self.replay.call(self.base_call(call), records), records
+
+    # Sizes ------------------------------------------------------------------------------------
+
+    def size_values(self, call: Call) -> dict[str, Any]:
+        """All integers of a call: how much is kept may depend on any."""
+        return {**self.signature.size_values(call.scalars, call.sizes), **call.scalars}
+
+    def plan_buffers(self, call: Call) -> list[Buffer]:
+        base = self.base_call(call)
+        made, lead = self.base.plan_buffers(base), () if call.batch is None else (call.batch,)
+        shapes = dict(zip(self.signature.arrays, call.shapes, strict=True))
+        shapes.update({one.name: tuple(one.shape[len(lead) :]) for one in made})
+        sizes = lengths(self._room(call), self.signature, shapes, call.scalars)
+        kept = zip(self.names.items(), sizes, strict=True)
+        return [*made, *(Buffer(name, (*lead, size), DTYPES[self.types[place]]) for (place, name), size in kept)]
+
+    def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
+        return self.base.solve_sizes(self.base_call(call))
+
+    def sizing(self, call: Call) -> Sizing:
+        """The base's, and that of the records, whose formulas depend on the kind of call."""
+        return with_room(self.base_call(call).sizing, self._room(call), call, is_looped=True)
+
+    def _room(self, call: Call) -> Room:
+        """The length of each kernel's records."""
+        kept = _find_records(self.base, self.case(call))[1]
+        sizes = {place: ZERO if (one := kept[place]) is None else one.size for place in self.names}
+        return {name: (place, sizes[place]) for place, name in self.names.items()}
+
+
+def _with_records(base: Specialization, core: ReplayedCore | RecordedCore, batched: frozenset[str]) -> Specialization:
+    """A kind of call with records; samples of a batch are run one by one, each with counters of its own."""
+    names = core.names
+    return replace(
+        base,
+        signature=core.signature,
+        shapes={**base.shapes, **dict.fromkeys(names.values(), (1,))},
+        dtypes={**base.dtypes, **{name: DTYPES[core.types[place]] for place, name in names.items()}},
+        batched=base.batched | batched,
+        is_apart=True,
+    )
+
+
+def find_recorded(core: Core, call: Call) -> RecordedCore | None:
+    """The core that keeps what the atomics of a call return; None where none has to be kept, or that is unknown."""
+    if core.hands_out is None:
+        stages = core.signature.firsts if isinstance(core.reverse, AutoReverse | SourceReverse) else ()
+        core.hands_out = any(returns_from_atomics(stage.source, stage.home) for stage in stages)
+    return find_recorded_at(core, core.case(call)) if core.hands_out else None
+
+
+def find_recorded_at(core: Core, case: Specialization) -> RecordedCore | None:
+    """The same, for a kind of call."""
+    try:
+        kept = _find_records(core, case)[1] if _keeps_some(core, case) else ()
+    except NotCovered:
+        return None
+    types = {place: one.type for place, one in enumerate(kept) if one is not None}
+    recorded = _core_for(core, types) if types else None
+    if recorded is None or not isinstance(core.reverse, AutoReverse):
+        return recorded
+    # If there is another obstacle as well, the engine's reverse mode is tried next.
+    active = frozenset(name for name in core.signature.arrays if case.dtypes[name].is_floating_point)
+    return None if recorded.replay_at(case).refusal(active) else recorded
+
+
+def _core_for(core: Core, types: Mapping[int, str]) -> RecordedCore:
+    key = tuple(types.items())
+    recorded = core.recorded.get(key)
+    if recorded is not None:
+        return recorded
+    with COMPILING:
+        if key not in core.recorded:
+            core.settle()
+            recorded = RecordedCore(core, _names(core.signature, types), types)
+            content = digest_of(core.content, *(f"{place} {kind}" for place, kind in key))
+            core.operators.define(recorded.replay, lambda: content, "_replayed")
+            core.operators.define(recorded, lambda: content, "_recorded")
+            core.recorded[key] = recorded
+        return core.recorded[key]
+
+
+def _names(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
+    """Names of records that no kernel has."""
+    taken = {*signature.order, *signature.items, *signature.by_name}
+    names = {}
+    for place in types:
+        names[place] = f"returned_{place}"
+        while names[place] in taken:
+            names[place] += "_"
+    return names
+
+
+def _keeps_some(core: Core, case: Specialization) -> bool:
+    """Whether something may have to be kept: launches of one kernel are alike, and not lowered one by one."""
+    if len(core.signature.firsts) == len(core.signature.stages):
+        return True
+    kernels = lower_launches(replace(case, signature=core.signature, batched=frozenset(), numbers={})).kernels
+    return any(records_of(kernel) is not None for kernel, _ in kernels)
+
+
+def _find_records(core: Core, case: Specialization) -> tuple[list[LoweredKernel], Kept]:
+    """The kernels of a core for one sample, and what has to be kept of each. Raises NotCovered."""
+    single = replace(case, signature=core.signature, batched=frozenset(), numbers={})
+    records = core.cores_with_records.get(single.variants)
+    if records is None:
+        kernels = core.kernels(single)
+        records = core.cores_with_records[single.variants] = kernels, tuple(records_of(kernel) for kernel, _ in kernels)
+    return records
+
+
+def _signature(base: Signature, names: Mapping[int, str], types: Mapping[int, str], *, is_given: bool) -> Signature:
+    """A core's signature with records, as inputs or as scratch."""
+    batch = () if base.spec.batch_name is None else (Batch(base.spec.batch_name),)
+    # The core computes the real size.
+    dim = Anything() if is_given else Fixed(1)
+    items = tuple(Item(name, (*batch, dim), types[place]) for place, name in names.items())
+    spec = base.spec
+    if not is_given:
+        extended = replace(spec, scratch=(*spec.scratch, *items))
+        return compute_lazy_values(replace(base, spec=extended, detached=base.detached | frozenset(names.values())))
+    extended = Spec(spec.text, spec.scratch_text, (*spec.inputs, *items), spec.outputs, spec.scratch)
+    more = tuple(names.values())
+    return compute_lazy_values(replace(base, spec=extended, order=(*base.order, *more), arrays=(*base.arrays, *more)))

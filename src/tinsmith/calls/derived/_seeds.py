@@ -1,0 +1,118 @@
+"""Seeds: an op whose kernels draw random numbers takes a seed, so that its backward pass draws the same again.
+
+The seed is an additional, hidden input: it comes from torch's generator at each call, so `torch.manual_seed` reproduces
+the op's numbers. Each sample of a batch has its own seed and runs separately.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch.overrides import handle_torch_function
+
+from ..._errors import KernelError, refusal
+from ...frontend import draws
+from ...frontend.lowering import LoweredKernel
+from ...ir import NotCovered
+from ...passes import seed_random
+from ...spec import Batch, Item, Spec, solve
+from ...tracing import is_jit_traced
+from .._binding import BoundArguments, is_symbolic
+from .._call import Call
+from .._core import Core
+from .._kind import Kind
+from .._layout import Layout
+from .._signature import Signature, compute_lazy_values
+from .._specialization import Specialization
+from ._derived_core import DerivedCore
+
+APART = 1 << 12
+"""More tasks than a kernel has; the offset between the seeds of kernels of one op."""
+
+
+def has_draws(signature: Signature) -> bool:
+    """Whether a kernel of an op draws random numbers."""
+    return any(draws(stage.source, stage.home) for stage in signature.stages)
+
+
+class SeededCore(DerivedCore):
+    """A core whose random numbers follow from its last input."""
+
+    def __init__(self, base: Core) -> None:
+        self.seed = "random_seed"
+        while self.seed in {*base.signature.order, *base.signature.items}:
+            self.seed += "_"
+        super().__init__(base, _signature(base.signature, self.seed))
+
+    def base_call(self, call: Call) -> Call:
+        """The call of the core without a seed."""
+        return replace(
+            call,
+            core=self.base,
+            shapes=call.shapes[:-1],
+            dtypes=call.dtypes[:-1],
+            batched=call.batched - {self.seed},
+        )
+
+    def case(self, call: Call) -> Specialization:
+        # Of one sample: in a batch of seeds alone, the base's call has no batch to take sizes from.
+        base = self.base.case(self.base_call(call).single)
+        made = self.signature.outputs + self.signature.scratch
+        return replace(
+            base,
+            signature=self.signature,
+            shapes={**base.shapes, self.seed: ()},
+            dtypes={**base.dtypes, self.seed: torch.int64},
+            batched=call.batched | frozenset(made if call.batch is not None else ()),
+            is_apart=True,
+        )
+
+    def kernels(self, case: Specialization) -> list[LoweredKernel]:
+        lowered = self.base.kernels(replace(case, signature=self.base.signature, batched=case.batched - {self.seed}))
+        return [
+            LoweredKernel(seed_random(kernel, self.seed, number * APART), fields)
+            for number, (kernel, fields) in enumerate(lowered)
+        ]
+
+    def _layout(self, call: Call, kind: Kind) -> Layout:
+        try:
+            return super()._layout(call, kind)
+        except NotCovered as reason:
+            words = f"op `{self.signature.op}` draws random numbers, and uses a construct that tinsmith cannot analyse"
+            remedy = f"{reason.remedy}, or pass adjoint='engine': the engine draws, without a gradient."
+            rows = [("construct", reason.construct), ("at", reason.place)]
+            raise KernelError(refusal(words, rows, remedy)) from None
+
+    def with_seed(self, bound: BoundArguments) -> BoundArguments:
+        """A call's arguments, with a seed for it, or one for each sample of its batch."""
+        given = 0, 2**62, self._lead(bound)
+        if any(map(is_symbolic, bound.values)):
+            # A graph draws whenever it runs; `torch.randint` itself would draw once, while it is traced.
+            seeds = handle_torch_function(torch.randint, bound.values, *given, device=self.device(bound.tensors))
+        else:
+            seeds = torch.randint(*given, device=self.device(bound.tensors))
+        return bound.with_tensors((*bound.tensors, seeds))
+
+    def _lead(self, bound: BoundArguments) -> tuple[int, ...]:
+        """Sizes of the spec's `*b`."""
+        signature = self.base.signature
+        if signature.spec.batch_name is None:
+            return ()
+        for name, one in zip(signature.arrays, bound.tensors, strict=True):
+            # A size of these stands for that of a later call, and must not be compared.
+            if (is_symbolic(one) or is_jit_traced()) and signature.items[name].batch_name:
+                count = len(signature.items[name].layout.plain)
+                return one.shape[:-count] if count else one.shape
+        shapes = {name: tuple(one.shape) for name, one in zip(signature.arrays, bound.tensors, strict=True)}
+        values = signature.size_values(bound.scalars, bound.sizes)
+        return tuple(solve(signature.spec, shapes, values, signature.op).batch)
+
+
+def _signature(base: Signature, seed: str) -> Signature:
+    """The core's signature with a seed."""
+    batch = base.spec.batch_name
+    item = Item(seed, () if batch is None else (Batch(batch),), "i64")
+    spec = Spec(base.spec.text, base.spec.scratch_text, (*base.spec.inputs, item), base.spec.outputs, base.spec.scratch)
+    seeded = replace(base, spec=spec, order=(*base.order, seed), arrays=(*base.arrays, seed))
+    return compute_lazy_values(seeded)

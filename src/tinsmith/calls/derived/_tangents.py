@@ -1,0 +1,236 @@
+"""Tangents: the derivative of an op in a direction, as an op of its own.
+
+For y = f(x) it is (x, x_dot) -> y_dot, generated from the same kernels. Users do not call it: operators do, in forward
+mode and when a gradient is differentiated. It has a tangent and a gradient itself, so derivatives of any order result
+from applying the same two passes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..._errors import GradientError, refusal
+from ...compiling import digest_of
+from ...engines import COMPILING
+from ...frontend.lowering import LoweredKernel
+from ...ir import NotCovered, nodes, walk
+from ...passes import clean_up_tangent, generate_tangent, rename_arrays
+from ...passes.tangent import UnneededOptions
+from ...spec import Item, Sizing, Spec
+from .._buffers import Buffer
+from .._call import Call
+from .._core import Core
+from .._signature import Signature, compute_lazy_values, is_steady
+from .._specialization import Specialization
+from ._derived_core import DerivedCore
+from ._room import Room, with_room
+
+
+class TangentCore(DerivedCore):
+    """The derivative of a core in the direction of tangents of some of its inputs.
+
+    Its inputs are those of the core, then a tangent for each of `active`; its outputs are the tangents of the
+    core's floating outputs. What the core makes is computed in memory of its own.
+    """
+
+    hands_out = False
+
+    def __init__(self, base: Core, active: frozenset[str]) -> None:
+        self.active = tuple(name for name in base.signature.arrays if name in active)
+        made = base.signature.outputs + base.signature.scratch
+        self.hidden = frozenset(made) | base.hidden
+        self.moving = tuple(name for name in base.signature.outputs if not is_steady(base.signature, name))
+        self._taken = {*base.signature.order, *base.signature.items, *base.hidden}
+        self.dots: dict[str, str] = {}
+        for name in (*self.active, *made, *sorted(base.hidden)):
+            self.dot_of(name)
+        self.hidden |= {self.dots[name] for name in self.hidden if name not in self.moving}
+        self._beside: dict[str, str] = {}
+        self._room: dict[Any, Room] = {}
+        signature = _signature(base.signature, self)
+        super().__init__(base, signature)
+
+    def dot_of(self, name: str) -> str:
+        """The name of an array's tangent.
+
+        What a tangent's maxima keep beside their arrays is known with its kernels only, and a tangent of that one
+        meets it later than the names of its other arrays.
+        """
+        if name not in self.dots:
+            self.dots[name] = _fresh(f"{name}_dot", "_dot", self._taken)
+        return self.dots[name]
+
+    # What a call is ---------------------------------------------------------------------------
+
+    def call(self, base: Call) -> Call:
+        """The call of the tangent that goes with one of the core."""
+        names = self.base.signature.arrays
+        places = [names.index(name) for name in self.active]
+        batched = base.batched | {self.dots[name] for name in self.active if name in base.batched}
+        return replace(
+            base,
+            core=self,
+            shapes=base.shapes + tuple(base.shapes[place] for place in places),
+            dtypes=base.dtypes + tuple(base.dtypes[place] for place in places),
+            batched=batched,
+        )
+
+    def base_call(self, call: Call) -> Call:
+        """The call of the core that goes with one of the tangent."""
+        count = len(self.base.signature.arrays)
+        batched = call.batched & frozenset(self.base.signature.arrays)
+        return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
+
+    def together(self, batched: frozenset[str]) -> frozenset[str]:
+        """A tangent has a batch dimension where its input has one, and the other way round."""
+        pairs = [(name, self.dots[name]) for name in self.active]
+        batched |= self.base.together(batched & frozenset(self.base.signature.arrays))
+        return batched | {name for pair in pairs if batched & {*pair} for name in pair}
+
+    def plan_buffers(self, call: Call) -> list[Buffer]:
+        buffers = {buffer.name: buffer for buffer in self.base.plan_buffers(self.base_call(call))}
+        return [buffers[name]._replace(name=self.dots[name]) for name in self.moving]
+
+    def size_values(self, call: Call) -> dict[str, Any]:
+        """Scalars too: room for candidates may depend on any."""
+        return {**self.base.size_values(self.base_call(call)), **call.scalars}
+
+    def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
+        return self.base.solve_sizes(self.base_call(call))
+
+    def case(self, call: Call) -> Specialization:
+        base = self.base.case(self.base_call(call))
+        pairs = [(name, dot) for name, dot in self.dots.items() if name in base.shapes]
+        shapes = {**base.shapes, **{dot: base.shapes[name] for name, dot in pairs}}
+        dtypes = {**base.dtypes, **{dot: base.dtypes[name] for name, dot in pairs}}
+        batched = base.batched | {dot for name, dot in pairs if name in base.batched}
+        return replace(base, signature=self.signature, shapes=shapes, dtypes=dtypes, batched=batched)
+
+    def _find_sizing(self, call: Call) -> Sizing:
+        """The base's: each tangent has the sizes of its array."""
+        base_call = self.base_call(call)
+        sizing, count = base_call.sizing, len(base_call.shapes)
+        shapes = dict(sizing.shapes)
+        for name, shape in sizing.shapes.items():
+            if name in self.dots or name not in self.base.signature.arrays:
+                shapes[self.dot_of(name)] = shape
+        # Generating the kernels determines the arrays that maxima need.
+        self._kernels_of(call)
+        for name, like in self._beside.items():
+            shapes[name] = shapes[like]
+        plain = Sizing(shapes, lambda given, values: sizing.solve(given[:count], values), sizing.batch, sizing.symbols)
+        case = self.at(call).case
+        return with_room(plain, self._room.get(_key(case), {}), call, is_looped=case.is_looped)
+
+    def sizing(self, call: Call) -> Sizing:
+        """What is kept depends on the kind of call, by which the core's own table does not tell calls apart."""
+        self._kernels_of(call)
+        return self._find_sizing(call) if self.keeps_candidates else super().sizing(call)
+
+    @property
+    def keeps_candidates(self) -> bool:
+        """Whether a loop keeps values that may become a maximum or minimum, here or in what this is made of."""
+        return bool(self._room) or (isinstance(self.base, TangentCore) and self.base.keeps_candidates)
+
+    # Kernels ----------------------------------------------------------------------------------
+
+    def kernels(self, case: Specialization) -> list[LoweredKernel]:
+        """The tangents of the core's kernels. Raises NotCovered."""
+        signature = self.base.signature
+        moving = {*self.active} - signature.detached
+        derived = []
+        by_order: dict[str, NotCovered] = {}
+        room: dict[str, tuple[int, nodes.Expr]] = {}
+        for kernel, fields in self.base.kernels(replace(case, signature=signature)):
+            active = frozenset(moving) & kernel.arrays.keys()
+            made = generate_tangent(kernel, active, inert=signature.detached, disordered=by_order)
+            by_order |= made.disordered
+            names = {dot: self.dot_of(name) for name, dot in made.companions.items()}
+            # each kernel finds its own at zero; that of a tangent's tangent is not what the first tangent has
+            taken = {*kernel.arrays}
+            own = (*made.scratch, *made.room)
+            beside = {name: _fresh(f"{name}_of_{len(derived)}", "_again", taken) for name in own}
+            self._beside |= {beside[name]: of for name, of in made.scratch.items()}
+            room |= {beside[name]: (len(derived), size) for name, size in made.room.items()}
+            moving |= made.companions.keys()
+            derived.append(LoweredKernel(rename_arrays(made.kernel, names | beside), fields))
+        if room:
+            self._room[_key(case)] = room
+        return self._drop_unneeded(derived)
+
+    def _drop_unneeded(self, derived: list[LoweredKernel]) -> list[LoweredKernel]:
+        """The kernels without what neither the results nor a later kernel reads."""
+        results = {self.dots[name] for name in self.moving}
+        needed: set[str] = set()
+        kept: list[LoweredKernel] = []
+        for kernel, fields in reversed(derived):
+            idle = frozenset(kernel.arrays.keys() - {*self.signature.arrays} - results - needed)
+            kernel = clean_up_tangent(kernel, UnneededOptions(idle=idle, needed=frozenset(needed)))
+            needed |= walk.reads(kernel.body)
+            kept.append(LoweredKernel(kernel, fields))
+        return kept[::-1]
+
+    def needs(self, call: Call) -> frozenset[str]:
+        """Inputs whose values it reads. Raises GradientError where there is no tangent."""
+        kernels = self._kernels_of(call)
+        return frozenset(self.signature.arrays) & {name for kernel, _ in kernels for name in walk.reads(kernel.body)}
+
+    def _kernels_of(self, call: Call) -> Sequence[LoweredKernel]:
+        """The kernels of a call, made once for its kind. Raises GradientError."""
+        try:
+            return self.at(call).kernels
+        except NotCovered as reason:
+            words = f"op `{self.signature.op}` uses what no forward-mode or second derivative can be generated for"
+            rows = [("construct", reason.construct), ("at", reason.place)]
+            raise GradientError(refusal(words, rows, f"{reason.remedy}.")) from None
+
+
+def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
+    """The tangent of a core; made once."""
+    tangent = core.tangents.get(active)
+    if tangent is not None:
+        return tangent
+    with COMPILING:
+        if active not in core.tangents:
+            made = TangentCore(core, active)
+            core.operators.define(made, lambda: digest_of(core.content, *sorted(active)), "_tangent")
+            core.tangents[active] = made
+        return core.tangents[active]
+
+
+def _key(case: Specialization) -> object:
+    """What a core's kernels depend on."""
+    return case.variants, case.is_looped
+
+
+def _fresh(name: str, suffix: str, taken: set[str]) -> str:
+    """A name that is not taken, which it then is: `name`, with the suffix as often as needed."""
+    while name in taken:
+        name += suffix
+    taken.add(name)
+    return name
+
+
+def _signature(base: Signature, core: TangentCore) -> Signature:
+    """The core's signature with tangents."""
+    items = base.items
+
+    def make_tangent_items(names: Sequence[str]) -> tuple[Item, ...]:
+        return tuple(replace(items[name], name=core.dots[name], dtype=None) for name in names)
+
+    spec = Spec(
+        base.spec.text, "", (*base.spec.inputs, *make_tangent_items(core.active)), make_tangent_items(core.moving), ()
+    )
+    dots = tuple(core.dots[name] for name in core.active)
+    signature = replace(
+        base,
+        spec=spec,
+        order=(*base.order, *dots),
+        arrays=(*base.arrays, *dots),
+        init={},
+        detached=base.detached & frozenset(base.arrays),
+        hidden_sizes=base.size_names,
+    )
+    return compute_lazy_values(signature)

@@ -1,0 +1,9 @@
+from ._field_contents import Contents as Contents
+from ._field_contents import FieldContents as FieldContents
+from ._field_contents import Fingerprints as Fingerprints
+from ._field_contents import Look as Look
+from ._launcher import Launcher as Launcher
+from ._named_fields import name_fields as name_fields
+from ._transfer import Copy as Copy
+from ._transfer import ManagedLoads as ManagedLoads
+from ._transfer import Transfer as Transfer

@@ -1,0 +1,179 @@
+"""Field contents: a backward pass reads an op's fields again and needs their contents of the forward pass.
+
+Fields belong to the user, and no engine counts their changes. So their contents are copied when a call that may have a
+gradient starts, and compared when its backward pass starts. The copies are bytes: an active transform of torch
+does not see them, and bytes are compared fastest.
+
+The fields and their layouts are determined once for each set of Python values that the kernels bake in: asking an
+engine takes longer than copying.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..._config import config
+from ..._errors import GradientError
+from ...compiling import Stage, changed_between, field_is_gone
+from ...engines import COMPILING, Engine, FieldFacts
+from ...frontend import Change
+from .._cache import Cache
+from ._transfer import Copy, Transfer
+
+Fingerprints = tuple[tuple[Any, ...], ...]
+"""For each stage of an op a fingerprint of the Python values that it bakes in."""
+_WORD = 8
+"""Bytes. Each field's copy begins at a multiple of it, where numbers of every type may lie."""
+_SMALL = 256
+"""Bytes of a field's content up to which a message may show what it was when only a number of it was kept."""
+
+
+class _Field(NamedTuple):
+    """A field of numbers that a kernel reads."""
+
+    name: str
+    field: Any
+    facts: FieldFacts
+
+    def find_change(self, before: bytes | None, now: bytes) -> Change:
+        """Return the first element that differs. Without `before`, all elements are shown."""
+        facts = self.facts
+        after = self._elements(now)
+        if before is None:
+            return Change(self.name, "", f"{' '.join(str(after.reshape(facts.shape + facts.element)).split()):.60}")
+        then = self._elements(before)
+        size = facts.dtype.itemsize
+        # Bytes: nan is equal to itself, and -0.0 differs from 0.0.
+        place = next(place for place in range(len(then)) if before[place * size :][:size] != now[place * size :][:size])
+        outer, inner = np.unravel_index(place, facts.shape + facts.element), len(facts.element)
+        steps = [str(int(step)) for step in outer]
+        index, entry = steps[: len(steps) - inner], steps[len(steps) - inner :]
+        shown = f"at [{', '.join(index) or 'None'}]" + (f"[{', '.join(entry)}]" if entry else "")
+        return Change(self.name, f"{then[place].item()} {shown}", f"{after[place].item()} {shown}")
+
+    def _elements(self, content: bytes) -> torch.Tensor:
+        return torch.frombuffer(bytearray(content), dtype=self.facts.dtype)[: self.facts.count]
+
+
+class Contents(NamedTuple):
+    """What the fields of a look held. Those that are equal share their `values`."""
+
+    look: Look
+    values: tuple[bytes, ...]
+
+    def check(self) -> None:
+        """Raise GradientError where a field holds something else by now."""
+        now = self.look.contents().values
+        if now is not self.values:
+            for one, before, after in self.look.pairs(self.values, now):
+                if before != after:
+                    raise self.look.changed_between(one, before, after)
+
+    def digests(self) -> list[tuple[str, int]]:
+        """Return a number for what each field held: of two different contents two different ones, but for 1 in 2^64."""
+        return [(one.name, self.look.number(held)) for one, held, _ in self.look.pairs(self.values, self.values)]
+
+    def explain_number(self, name: str, before: int) -> GradientError:
+        """Build the error for a field that holds this now, and something else when it had the number `before`."""
+        pairs = self.look.pairs(self.values, self.values)
+        one, _, now = next(pair for pair in pairs if pair[0].name == name)
+        return self.look.changed_between(one, self.look.find_content(before), now)
+
+
+class Look:
+    """Copies the fields of one engine: dense ones on the CPU by one launch, others by the engine's own means.
+
+    An engine's `to_numpy` takes milliseconds where its threads are asleep.
+    """
+
+    def __init__(self, op: str, engine: Engine, fields: Sequence[_Field]) -> None:
+        self.op = op
+        self._engine, self._runtime = engine, engine.runtime()
+        is_near = engine.device_type() == "cpu"
+        self._ours = [one for one in fields if is_near and one.facts.is_dense]
+        self._others = [one for one in fields if not (is_near and one.facts.is_dense)]
+        sizes = [_WORD * -(-facts.count * facts.dtype.itemsize // _WORD) for _, _, facts in self._ours]
+        self._ends = tuple(itertools.accumulate(sizes, initial=0))
+        self._memory = ctypes.c_char * self._ends[-1]
+        self._count = sum(facts.count for _, _, facts in self._ours)
+        self._transfer = Transfer(engine, [Copy("store", field, facts) for _, field, facts in self._ours])
+        self._last: tuple[bytes, ...] = ()
+        self._small: Cache[int, bytes] = Cache()
+
+    def contents(self) -> Contents:
+        """What they hold."""
+        values, last = self._values(), self._last
+        if values == last:
+            return Contents(self, last)
+        self._last = values
+        return Contents(self, values)
+
+    def _values(self) -> tuple[bytes, ...]:
+        """The bytes of all fields that our launch copies, and those of each other."""
+        if self._engine.runtime() is not self._runtime:
+            raise field_is_gone(self.op, (self._ours + self._others)[0].name, self._engine)
+        # Zeros, since gaps between fields are compared too and nothing is ever written there.
+        memory = self._memory()
+        if self._ours:
+            first = ctypes.addressof(memory)
+            starts = [first + start for start in self._ends[:-1]]
+            self._transfer.run_at(starts, is_serial=config().is_serial(self._count))
+        return memory.raw, *[np.ascontiguousarray(one.field.to_numpy()).tobytes() for one in self._others]
+
+    def pairs(self, before: tuple[bytes, ...], now: tuple[bytes, ...]) -> Iterator[tuple[_Field, bytes, bytes]]:
+        """Yield each field with its bytes in two contents."""
+        for one, (start, end) in zip(self._ours, itertools.pairwise(self._ends), strict=True):
+            yield one, before[0][start:end], now[0][start:end]
+        yield from zip(self._others, before[1:], now[1:], strict=True)
+
+    def number(self, content: bytes) -> int:
+        """Return a number for the content of a field, which is remembered for messages if it is small."""
+        number = hash(content)
+        if len(content) <= _SMALL:
+            self._small.keep(number, content)
+        return number
+
+    def find_content(self, number: int) -> bytes | None:
+        """Return the content with this number; None if nobody knows it any more."""
+        return self._small.get(number)
+
+    def changed_between(self, one: _Field, before: bytes | None, now: bytes) -> GradientError:
+        """Build the error for a field that held `before` in the forward pass, and holds `now`."""
+        remedy = f"make `{one.name}` an array parameter of the kernel"
+        return changed_between(f"op `{self.op}`", "field", one.find_change(before, now), remedy)
+
+
+class FieldContents:
+    """Knows the fields that kernels of an op read: `firsts` are its stages without those that launch one again."""
+
+    def __init__(self, op: str, stages: Sequence[Stage], firsts: Sequence[Stage]) -> None:
+        self._op, self._stages, self._firsts = op, stages, firsts
+        self._looks: dict[tuple[Any, ...], tuple[Look, ...]] = {}
+
+    def looks(self, fingerprints: Fingerprints) -> tuple[Look, ...]:
+        """How to look at the fields that kernels with these Python values read: one for each engine that has some."""
+        if not any([stage.baked_values.uses_fields for stage in self._firsts]):  # noqa: C419  # faster
+            return ()
+        key = (fingerprints, *[stage.home.runtime() for stage in self._firsts])
+        looks = self._looks.get(key)
+        if looks is None:
+            with COMPILING:
+                looks = self._looks[key] = self._make_looks(fingerprints)
+        return looks
+
+    def _make_looks(self, fingerprints: Fingerprints) -> tuple[Look, ...]:
+        fields: dict[Engine, dict[int, _Field]] = {}
+        for stage, fingerprint in {s.first: p for s, p in zip(self._stages, fingerprints, strict=True)}.items():
+            stage.baked_values.check_fields(self._op)
+            mine = fields.setdefault(stage.home, {})
+            for use in (use for use in stage.baked_values.field_uses(fingerprint) if use.is_read):
+                for name, field in stage.home.leaf_fields(use.field, use.name):
+                    facts = stage.home.field_facts(field, name)
+                    mine.setdefault(facts.key, _Field(name, field, facts))
+        return tuple(Look(self._op, home, tuple(mine.values())) for home, mine in fields.items() if mine)

@@ -1,0 +1,219 @@
+"""Launcher: launches a kernel on fields, forward and in reverse.
+
+An op owns the arrays of its kernel. Here the kernel uses the fields that it names; the caller
+(`layers/`) fills them and decides whose gradients they hold. Array arguments
+are constants of the gradient.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..._errors import ArgumentError, GradientError, TinsmithError, refusal
+from ...analyses import find_filled
+from ...compiling import ArrayType, Stage, Variant, check_element, check_races, ensure_compiled, value_changed_between
+from ...engines import ArrayArgument, Compiled, Engine, of_kernel
+from ...frontend import FieldUse
+from ...ir import NotCovered, nodes
+from ...spec import Spec
+from ...tracing import outside_transforms
+from .._binding import BoundArguments, bind
+from .._buffers import LOWEST_ADDRESS, check_element_count, with_memory
+from .._signature import Signature
+
+
+class Ready(NamedTuple):
+    """A compiled kernel, and the slots of its arguments."""
+
+    compiled: Compiled
+    scalars: tuple[tuple[str, Any, str], ...]
+
+
+class Launcher:
+    """One kernel and the layer that launches it, for messages.
+
+    One `like` another is the same kernel, launched with other numbers: it is compiled once. One that `allows_races` is
+    not checked for them.
+    """
+
+    def __init__(self, kernel: Any, layer: str, like: Launcher | None = None, *, allows_races: bool = False) -> None:
+        self.engine: Engine = of_kernel(kernel)
+        if like is not None:
+            self.stage, self._ready = like.stage, like._ready
+            self.signature = _signature(layer, self.stage)
+            return
+        arrays = [parameter.name for parameter in self.engine.parameters(kernel) if parameter.kind == "array"]
+        self.stage = Stage(kernel, arrays, may_write_fields=True, allows_races=allows_races)
+        self.stage.check_object(layer)
+        self.signature = _signature(layer, self.stage)
+        self._ready: dict[Any, Ready] = {}
+
+    def bind_arguments(self, arguments: Sequence[Any]) -> BoundArguments:
+        """A launch's arguments, checked. Raises ArgumentError, ShapeError."""
+        bound = bind(self.signature, arguments, {})
+        pairs = zip(self.signature.arrays, bound.tensors, strict=True)
+        of_numpy = tuple(place for place, value in enumerate(bound.tensors) if isinstance(value, np.ndarray))
+        return bound._replace(tensors=tuple(self._array(name, value) for name, value in pairs), of_numpy=of_numpy)
+
+    def check_races(self, bound: BoundArguments) -> None:
+        """Raise KernelError for a certain race of a launch with these arguments; warn of a possible one.
+
+        Nothing is said where the kernel cannot be lowered yet, as before its fields are placed.
+        """
+        if self.stage.allows_races or self.engine.runtime() is None:
+            return
+        try:
+            variant = self.variant(bound, self.stage)
+            self.stage.find_conflicts(variant, bound.templates)
+        except (NotCovered, TinsmithError):
+            return
+        check_races(self.stage, variant, bound.templates, self.signature.op)
+
+    def fields(self, bound: BoundArguments) -> Sequence[FieldUse]:
+        """Every field that a launch with these arguments uses."""
+        self.stage.baked_values.survey(self.stage.templates(bound.templates))
+        return self.stage.baked_values.field_uses()
+
+    def find_filled(self, bound: BoundArguments, shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
+        """Fields, by what the source calls them, of which the kernel stores every element before it uses any.
+
+        `shapes` are those of the fields; none of them is sparse.
+        """
+        try:
+            kernel, _ = self.stage.lower_variant(self.variant(bound, self.stage), bound.templates)
+        except NotCovered:
+            return frozenset()
+        labels = {name: array.label for name, array in kernel.arrays.items() if array.label in shapes}
+
+        def length(expr: nodes.Expr) -> object:
+            match expr:
+                case nodes.Size(array, axis) if array in labels:
+                    return shapes[labels[array]][axis]
+            return None
+
+        return frozenset(labels[name] for name in find_filled(kernel, length) & labels.keys())
+
+    def gradients(self, bound: BoundArguments) -> tuple[frozenset[str], tuple[str, str] | None]:
+        """Gradients that the kernel stores to, `x.grad`; and one that it uses otherwise, with the place."""
+        survey = self.stage.baked_values.survey(self.stage.templates(bound.templates))
+        return survey.gradients, survey.gradient_use
+
+    def versions(self, bound: BoundArguments) -> tuple[Any, ...]:
+        """What tells each array from itself after a change: how often it was changed, or a digest of its contents."""
+        versions: list[Any] = [tensor._version for tensor in bound.tensors]
+        with outside_transforms() if bound.of_numpy else nullcontext():  # inside, no tensor shows its memory
+            for place in bound.of_numpy:
+                versions[place] = hashlib.blake2b(bound.tensors[place].numpy()).digest()
+        return tuple(versions)
+
+    def check_unchanged(self, bound: BoundArguments, versions: Sequence[Any]) -> None:
+        """Refuse a backward pass that would read other arrays than the forward pass."""
+        for name, now, then in zip(self.signature.arrays, self.versions(bound), versions, strict=True):
+            if now != then:
+                words = f"array `{name}` of `{self.signature.op}` changed between forward and backward pass"
+                raise GradientError(refusal(words, remedy="Change it after the backward pass, or pass a copy."))
+
+    def fingerprint(self, bound: BoundArguments) -> tuple[Any, ...]:
+        """The Python values that a launch bakes in now. Its fields were fixed when it was registered."""
+        is_steady = not (self.signature.templates or self.stage.baked_values.bakes_numbers)
+        return () if is_steady else self.stage.baked_values.fingerprint(bound.templates)
+
+    def launch(
+        self,
+        bound: BoundArguments,
+        fingerprint: tuple[Any, ...],
+        *,
+        adjoint: bool,
+        is_serial: bool = False,
+        stack: int = 0,
+    ) -> None:
+        """Run the kernel, or its reverse, which reads and adds to the gradient fields.
+
+        The caller has checked that the engine was not restarted.
+
+        Args:
+            bound: the arguments.
+            fingerprint: of the values baked in when the call began: a reverse differentiates what ran forward.
+            adjoint: whether to run the reverse.
+            is_serial: whether on one thread; never the reverse.
+            stack: depth that the reverse's gradient stack needs; 0 leaves it to the engine.
+
+        Raises:
+            KernelError, GradientError: the engine does not compile it; or `fingerprint` is out of date.
+        """
+        types = tuple([(tensor.dtype, tensor.dim()) for tensor in bound.tensors]) if bound.tensors else ()
+        key = (adjoint, is_serial, stack, types, fingerprint)
+        ready = self._ready.get(key) or self._compile_variant(bound, key)
+        scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in ready.scalars]
+        ready.compiled.launch(self._entries(ready.compiled, bound) if bound.tensors else (), scalars)
+
+    def _compile_variant(self, bound: BoundArguments, key: tuple[Any, ...]) -> Ready:
+        adjoint, is_serial, stack, _, fingerprint = key
+        now = self.fingerprint(bound)
+        if fingerprint != now:
+            raise value_changed_between(f"`{self.signature.op}`", fingerprint, now)
+        variant = replace(self.variant(bound, self.stage), adjoint=adjoint, is_serial=is_serial, stack=stack)
+        compiled = ensure_compiled(self.stage, variant, bound.templates, self.signature.op)
+        parameters: Mapping[str, Any] = self.stage.parameters
+        scalars = tuple((parameters[n].setter, compiled.slots[n], n) for n in self.signature.scalars)
+        ready = self._ready[key] = Ready(compiled, scalars)
+        return ready
+
+    def variant(self, bound: BoundArguments, stage: Stage) -> Variant:
+        """What a stage of this kernel is lowered and compiled for with these arguments, forward and in parallel."""
+        return Variant(self._types(bound), fingerprint=stage.baked_values.fingerprint(bound.templates))
+
+    # Arrays -------------------------------------------------------------------------------
+    def _array(self, name: str, value: Any) -> torch.Tensor:
+        """An array argument as memory that a kernel can be given."""
+        tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        if not isinstance(tensor, torch.Tensor):
+            words = f"array argument `{name}` of `{self.signature.op}` must be a tensor or a NumPy array"
+            raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r:.60}")]))
+        what = f"array argument `{name}` of `{self.signature.op}`"
+        check_element_count(what, tuple(tensor.shape))
+        if tensor.data_ptr() < LOWEST_ADDRESS:
+            tensor = with_memory(tensor, what)
+        parameter = self.stage.parameters[name]
+        if parameter.element:
+            check_element(self.signature.op, parameter, "", tensor.shape)
+        if parameter.dtypes is not None and tensor.dtype not in parameter.dtypes:
+            words = f"array argument `{name}` of `{self.signature.op}` has a dtype that does not fit"
+            rows = [("annotation", parameter.annotation), ("got", str(tensor.dtype))]
+            raise ArgumentError(refusal(words, rows, f"Pass `{name}.to({parameter.dtypes[0]})`."))
+        if not tensor.is_contiguous() or tensor.requires_grad:
+            words = f"array argument `{name}` of `{self.signature.op}` cannot be given to a kernel as it is"
+            rows = [("contiguous", str(tensor.is_contiguous())), ("requires_grad", str(tensor.requires_grad))]
+            remedy = "Pass `.detach().contiguous()`; a tensor that needs a gradient must be the input of a field."
+            raise ArgumentError(refusal(words, rows, remedy))
+        return tensor
+
+    def _types(self, bound: BoundArguments) -> tuple[tuple[str, ArrayType], ...]:
+        types = []
+        for name, tensor in zip(self.signature.arrays, bound.tensors, strict=True):
+            element = self.stage.parameters[name].element
+            types.append((name, ArrayType(tensor.dtype, tensor.dim() - len(element), element)))
+        return tuple(types)
+
+    def _entries(self, compiled: Compiled, bound: BoundArguments) -> list[ArrayArgument]:
+        entries: list[ArrayArgument] = []
+        for name, tensor in zip(self.signature.arrays, bound.tensors, strict=True):
+            rank = tensor.dim() - (0 if compiled.is_flat else len(self.stage.parameters[name].element))
+            entries.append((compiled.slots[name], tensor.data_ptr(), tensor.nbytes, tuple(tensor.shape[:rank]), 0))
+        return entries
+
+
+def _signature(layer: str, stage: Stage) -> Signature:
+    """A signature without a spec: what a launch is given, as it is."""
+    kinds = {name: parameter.kind for name, parameter in stage.parameters.items()}
+    arrays = tuple(name for name, kind in kinds.items() if kind == "array")
+    scalars = tuple(name for name, kind in kinds.items() if kind in ("scalar", "matrix"))
+    templates = tuple(name for name, kind in kinds.items() if kind == "template")
+    return Signature(layer, Spec("", "", (), (), ()), (stage,), tuple(kinds), arrays, scalars, templates, {})

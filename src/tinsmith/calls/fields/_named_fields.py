@@ -1,0 +1,79 @@
+"""Named fields: rewrites a kernel so that each field has one name and is only used by elements.
+
+A kernel may reach a field in many ways: `self.layers[i]` with a static `i`, `fields["x"]`, `p[i].a` of a field of
+structs, inside a function. Its IR knows them all, and is printed here as a kernel that names each field by itself. What
+it is printed for is arrays in the fields' places: indices begin at 0 along each axis, also where a field has an offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...codegen import build, print_kernel
+from ...compiling import Links, Stage, check_races
+from ...engines import Language
+from ...frontend import Source, Written
+from ...ir import Operator, nodes, types, walk
+from .._binding import BoundArguments
+from ._launcher import Launcher
+
+
+def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[str]) -> Launcher:
+    """The kernel of a launch as one that names each of its fields, for arrays in their places.
+
+    Python values and templates are written into it as they are now. It is never launched on the fields themselves.
+
+    Args:
+        launcher: the kernel's.
+        bound: its arguments.
+        gradients: gradients of fields, `x.grad`, stores to which are left out.
+
+    Raises:
+        NotCovered: the kernel uses what the front end does not know.
+    """
+    stage = launcher.stage
+    if gradients:
+        links = Links({}, {}, gradients=gradients)
+        stage = Stage(stage.kernel, stage.arrays, links=links, may_write_fields=True, allows_races=stage.allows_races)
+    stage.baked_values.survey(stage.templates(bound.templates))
+    variant = launcher.variant(bound, stage)
+    lowered = stage.lower_variant(variant, bound.templates, in_blocks=True)
+    check_races(stage, variant, bound.templates, launcher.signature.op)
+    kernel = _from_zero(lowered.kernel)
+    arrays = dict(variant.arrays)
+    wanted = {*arrays, *kernel.arguments}
+    texts = {name: text for name, text in stage.annotations(arrays).items() if name in wanted}
+    defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
+    tree = print_kernel(kernel, texts, defaults)
+    lang: Any = stage.home.lang
+    function, _ = build(tree, {"_lang": lang, **lowered.fields}, kernel.name)
+    tree.lineno = stage.source.tree.lineno
+    labels = {name: kernel.arrays[name].label for name in lowered.fields}
+    written = Written(stage.source, stage.templates(bound.templates), lowered.fields, labels)
+    source = Source(function, tree, stage.source.path, source_names=kernel.source_names, written=written)
+    vars(function)["tinsmith_source"] = source
+    return Launcher(lang.kernel(function), launcher.signature.op, allows_races=stage.allows_races)
+
+
+def _from_zero(kernel: nodes.Kernel) -> nodes.Kernel:
+    """A kernel whose fields' indices begin at 0."""
+    offsets = {name: array.offset for name, array in kernel.arrays.items() if array.offset}
+    if not offsets:
+        return kernel
+
+    def shift(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        if not isinstance(one, nodes.Load | nodes.Store | nodes.Atomic) or one.array not in offsets:
+            return one
+        return replace(one, index=tuple(map(_less, one.index, offsets[one.array])))
+
+    arrays = {name: replace(array, offset=()) for name, array in kernel.arrays.items()}
+    return replace(kernel, arrays=arrays, body=walk.change_parts(kernel.body, shift))
+
+
+def _less(index: nodes.Expr, start: int) -> nodes.Expr:
+    if not start:
+        return index
+    if isinstance(index, nodes.Const):
+        return replace(index, value=index.value - start)
+    return nodes.Binary(Operator.SUB, index, nodes.Const(start, index.type), index.type)

@@ -1,0 +1,187 @@
+"""Transfer: one launch that copies between fields and tensors' memory.
+
+An engine's own `from_torch` and `to_torch` cost 100 us each, one launch a field. Here all the
+copies that a call needs are written into one kernel, whatever layout the fields have. Every
+element of a field is visited, not only those that a sparse field has already: loading one
+activates it, and storing an absent one gives 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from ..._errors import ArgumentError, ShapeError, refusal
+from ...codegen import build_from_text
+from ...engines import NAMES, Compiled, Engine, FieldFacts
+from ...tracing import is_fake
+from .._buffers import LOWEST_ADDRESS, with_memory
+
+
+class ManagedLoads:
+    """How often managers have filled fields, all of them together.
+
+    A manager may keep a note of its last load, and fields are one memory: where the number is the same, both are.
+    """
+
+    count = 0
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One field's part of a transfer: loaded from a tensor, stored into one, or set to zero.
+
+    "restore" loads what differs alone: elements that a sparse field has not, and need not have, stay absent.
+    """
+
+    kind: Literal["load", "restore", "store", "clear"]
+    field: Any
+    facts: FieldFacts
+    manager: Any = None
+    is_gradient: bool = False
+
+    def run(self, tensor: torch.Tensor) -> None:
+        """Let its manager do it."""
+        prefix = "grad_" if self.is_gradient else ""
+        # Detached, since an engine allocates `.grad` for what requires a gradient.
+        if self.kind in ("load", "restore"):
+            ManagedLoads.count += not self.is_gradient
+            getattr(self.manager, f"{prefix}from_tensor")(self.field, tensor.detach())
+            return
+        contents = getattr(self.manager, f"{prefix}to_tensor")(self.field)
+        if contents.shape != tensor.shape:
+            words = f"{type(self.manager).__name__}.{prefix}to_tensor gave a tensor of the wrong shape"
+            rows = [("expected", str(tuple(tensor.shape))), ("got", str(tuple(contents.shape)))]
+            raise ShapeError(refusal(words, rows, "Give the shape that construct_field was asked for."))
+        tensor.copy_(contents)
+
+
+class Transfer:
+    """Copies done in one launch, in their order, but for managers', which come first.
+
+    Compiled at the first. Fields live as long as the engine's state, and so does what is compiled for them.
+    """
+
+    def __init__(self, engine: Engine, copies: Sequence[Copy]) -> None:
+        self._engine = engine
+        self._copies = tuple(copy for copy in copies if copy.manager is None or copy.kind == "clear")
+        moved = [copy for copy in copies if copy.kind != "clear"]
+        ours = [place for place, copy in enumerate(moved) if copy.manager is None]
+        self._ours = ours if len(ours) < len(moved) else None
+        self._managed = [(place, copy) for place, copy in enumerate(moved) if copy.manager is not None]
+        self._launches: dict[bool, Callable[[Sequence[int]], None]] = {}
+
+    def run(self, tensors: Sequence[torch.Tensor], *, is_serial: bool) -> None:
+        """Copy. `tensors` are contiguous, one for each load and store, in order, of the fields' own dtypes."""
+        for place, copy in self._managed:
+            copy.run(tensors[place])
+        if not self._copies:
+            return
+        ours = tensors if self._ours is None else [tensors[place] for place in self._ours]
+        # An engine that copies from or to address 0 ends the process.
+        if any([is_fake(one) for one in ours]):  # noqa: C419  # faster
+            words = "a layer on fields was given tensors without memory, such as those of FakeTensorMode"
+            raise ArgumentError(
+                refusal(words, remedy="Run the layer on tensors (`on_tensors=True`), or pass real ones.")
+            )
+        # What has no memory is copied, and the copies live until the launch is over.
+        pointers = [tensor.data_ptr() for tensor in ours]
+        if any([pointer < LOWEST_ADDRESS for pointer in pointers]):  # noqa: C419  # faster
+            ours = [with_memory(tensor, "a tensor for a field") for tensor in ours]
+            pointers = [tensor.data_ptr() for tensor in ours]
+        self.run_at(pointers, is_serial=is_serial)
+
+    def run_at(self, pointers: Sequence[int], *, is_serial: bool) -> None:
+        """Copy what no manager does, from and to memory at these addresses."""
+        launch = self._launches.get(is_serial) or self._launch(is_serial=is_serial)
+        launch(pointers)
+
+    def _launch(self, *, is_serial: bool) -> Callable[[Sequence[int]], None]:
+        """The compiled kernel, as a function of pointers."""
+        compiled = self._compile(is_serial=is_serial)
+        copied = enumerate(copy.facts for copy in self._copies if copy.kind != "clear")
+        buffers = [
+            (compiled.slots[f"a{place}"], facts.count * facts.dtype.itemsize, facts.shape + facts.element)
+            for place, facts in copied
+        ]
+        launch = compiled.launch
+
+        def start(pointers: Sequence[int]) -> None:
+            pairs = zip(buffers, pointers, strict=True)
+            launch([(slot, pointer, nbytes, shape, 0) for (slot, nbytes, shape), pointer in pairs], ())
+
+        self._launches[is_serial] = start
+        return start
+
+    def _compile(self, *, is_serial: bool) -> Compiled:
+        text = _text(self._copies, is_serial=is_serial)
+        function = build_from_text(text, {"_lang": self._engine.lang}, "transfer")
+        fields = {f"f{place}": copy.field for place, copy in enumerate(self._copies)}
+        return self._engine.compile(function, fields)
+
+
+def _text(copies: Sequence[Copy], *, is_serial: bool) -> str:
+    """The kernel's source: parameters `f0`, `f1`, ... are fields, `a0`, `a1`, ... memory."""
+    parameters = [f"f{place}: _lang.template()" for place in range(len(copies))]
+    lines: list[str] = []
+    arrays = 0
+    for place, copy in enumerate(copies):
+        array = ""
+        if copy.kind != "clear":
+            array, arrays = f"a{arrays}", arrays + 1
+            rank = len(copy.facts.shape) + len(copy.facts.element)
+            parameters.append(f"{array}: _lang.types.ndarray(dtype=_lang.{NAMES[copy.facts.dtype]}, ndim={rank})")
+        lines += _loop(copy, f"f{place}", array, is_serial=is_serial)
+    return f"def transfer({', '.join(parameters)}):\n" + "\n".join(f"    {line}" for line in lines)
+
+
+def _loop(copy: Copy, field: str, array: str, *, is_serial: bool) -> list[str]:
+    facts = copy.facts
+    names = [f"i{axis}" for axis in range(len(facts.shape))]
+    if copy.kind == "clear" and not facts.is_dense:
+        # Inactive elements of a sparse field are zero, and storing to them would activate them.
+        zero = _statements(copy, f"{field}[place]", array, [])
+        return [f"for place in _lang.grouped({field}):", *(f"    {line}" for line in zero)]
+    # A loop of one iteration: engines do not parallelize a kernel with statements beside its loops.
+    if not names:
+        body = _statements(copy, f"{field}[None]", array, [])
+        header = "for _ in range(1):"
+    else:
+        moved = [f"{name} + {first}" if first else name for name, first in zip(names, facts.offset, strict=True)]
+        body = _statements(copy, f"{field}[{', '.join(moved)}]", array, names)
+        sizes = ", ".join(str(size) for size in facts.shape)
+        header = (
+            f"for {names[0]} in range({sizes}):"
+            if len(names) == 1
+            else f"for {', '.join(names)} in _lang.ndrange({sizes}):"
+        )
+    setting = ["_lang.loop_config(serialize=True)"] if is_serial else []
+    return [*setting, header, *(f"    {line}" for line in body)]
+
+
+def _statements(copy: Copy, element: str, array: str, names: list[str]) -> list[str]:
+    """One line for each number of an element."""
+    lines = []
+    for inner in _inner(copy.facts):
+        number = element + (f"[{', '.join(map(str, inner))}]" if inner else "")
+        place = [*names, *map(str, inner[: len(copy.facts.element)])]
+        memory = f"{array}[{', '.join(place) or 'None'}]"
+        target, value = {"store": (memory, number), "clear": (number, "0")}.get(copy.kind, (number, memory))
+        is_careful = copy.kind == "restore" and not copy.facts.is_dense
+        lines += [f"if {target} != {value}:"] if is_careful else []
+        lines.append(f"{'    ' * is_careful}{target} = {value}")
+    return lines
+
+
+def _inner(facts: FieldFacts) -> list[tuple[int, ...]]:
+    """Indices of an element's numbers, as the engine wants them: two for a matrix of one column too."""
+    rows = facts.element[0] if facts.element else 0
+    columns = facts.element[1] if len(facts.element) == 2 else 1
+    if not facts.element:
+        return [()]
+    if facts.is_matrix:
+        return [(row, column) for row in range(rows) for column in range(columns)]
+    return [(row,) for row in range(rows)]

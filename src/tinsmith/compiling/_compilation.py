@@ -1,0 +1,235 @@
+"""Compilation: how a variant of a kernel is compiled, from the user's own source or from its IR.
+
+The stage keeps the compiled variants. `ensure_compiled` is the only entry: it checks the kernel first.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from .._errors import GradientError, KernelError, TinsmithError, refusal
+from ..codegen import build
+from ..engines import COMPILING, Compiled, CompileOptions
+from ..frontend import multiplies_atomically, prints, runs_in_blocks
+from ..ir import NotCovered
+from ._bounds_guard import compile_guarded
+from ._compile_errors import (
+    WHERE_THE_REPORT_IS,
+    Misfit,
+    describe_outside_tensor,
+    find_sliced_array,
+    known_remedies,
+    misfitting_loop,
+    place_warnings,
+    places_of,
+    reverse_remedy,
+    telling,
+)
+from ._deadly_operations import refuse_breakpoints, refuse_deadly_operations
+from ._digest import digest_of
+from ._from_ir import (
+    compile_batched,
+    compile_misread,
+    compile_moved,
+    compile_products,
+    compile_strips,
+    find_misreading,
+    has_field_elements_at_top,
+    in_machine_vectors,
+    misread_reverse,
+)
+from ._kernel_families import has_relatives
+from ._python_source import compile_for_python
+from ._races import check_races
+from ._stage import Stage
+from ._truncations import warn_of_truncations
+from ._unseen_writes import refuse_unseen_writes
+from ._variant import Variant
+
+
+def ensure_compiled(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """Return the compiled variant; compile it, after all checks of the kernel, if that has not been done.
+
+    Raises KernelError or GradientError with the engine's own words.
+    """
+    # One that launches another kernel again has that one's compiled variants.
+    stage = stage.first
+    compiled = stage.find_compiled(variant)
+    if compiled is not None:
+        return compiled
+    with COMPILING:
+        compiled = stage.find_compiled(variant)
+        if compiled is not None:
+            return compiled
+        stage.engine.require_ready(op)
+        stage.baked_values.check_fields(op)
+        stage.baked_values.refuse_ndarrays(values, op)
+        stage.check_values(variant, values, op)
+        if not variant.adjoint:
+            refuse_breakpoints(stage, op)
+            refuse_deadly_operations(stage, variant, values, op)
+            refuse_unseen_writes(stage, variant, values, op)
+            check_races(stage, variant, values, f"op `{op}`")
+        compiled = stage.compiled[variant] = _compile_variant(stage, variant, values, op)
+        if not variant.adjoint:
+            warn_of_truncations(stage, variant, values, op)
+    return compiled
+
+
+def _compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """Compile a variant. Raises KernelError or GradientError with the engine's own words."""
+    _check_blocks(stage, op)
+    if stage.engine.runs_source:
+        return compile_for_python(stage, variant, values)
+    by_ir = _ir_compiler(stage, variant, values, op)
+    if by_ir is None:
+        return _compile_source(stage, variant, values, op)
+    try:
+        return by_ir(stage, variant, values, op)
+    except KernelError as error:
+        if by_ir is not compile_strips:
+            raise
+        refused = error
+    refused.is_internal = True
+    # If the original kernel does not compile either, this raises an error with the user's own lines. It is
+    # outside the handler because Quadrants also quotes the error that is being handled.
+    _compile_source(stage, variant, values, op)
+    raise refused
+
+
+def is_compiled_from_ir(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> bool:
+    """Return whether the engine gets a variant printed from its IR, and not the user's own source."""
+    return not stage.engine.runs_source and _ir_compiler(stage, variant, values, op) is not None
+
+
+def _check_blocks(stage: Stage, op: str) -> None:
+    """Refuse blocks of threads on a device without them: Taichi ends the process on some."""
+    where = runs_in_blocks(stage.source, stage.home) if stage.uses_blocks else None
+    if where is not None and (stage.engine.device_type() == "cpu" or not stage.runs_as_written):
+        words = f"kernel `{stage.name}` of op `{op}` uses blocks of threads, which {stage.engine.name} lacks here"
+        remedy = (
+            "Start the engine that it was written for on a GPU; or leave out `backward=`: of the op's own kernel "
+            "a gradient is generated."
+        )
+        raise KernelError(refusal(words, [("at", where)], remedy))
+
+
+def _ir_compiler(
+    stage: Stage, variant: Variant, values: Mapping[str, Any], op: str
+) -> Callable[[Stage, Variant, Mapping[str, Any], str], Compiled] | None:
+    """The function that compiles a variant from its IR; None if the engine gets the user's own source."""
+    if stage.is_checked and not variant.adjoint:
+        return compile_guarded
+    if stage.uses_blocks and stage.runs_as_written:
+        # A GPU has blocks; elsewhere `derived.BlockedCore` launches kernels that are generated from the IR.
+        return None
+    is_moved = stage.engine is not stage.home
+    misreading = find_misreading(stage, variant, values) if variant.adjoint or not is_moved else None
+    if variant.adjoint and misreading is not None:
+        raise misread_reverse(stage, op, misreading)
+    if is_moved:
+        return compile_moved
+    if variant.batched_arrays:
+        return compile_batched
+    if not variant.adjoint and multiplies_atomically(stage.source, stage.home):
+        return compile_products
+    if misreading is not None:
+        return functools.partial(compile_misread, misreading=misreading)
+    if variant.adjoint or prints(stage.source, stage.home):
+        return None
+    is_printed = _has_strips(stage, variant, values) or _has_relatives(stage, variant, values)
+    return compile_strips if is_printed else None
+
+
+def _has_relatives(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
+    """Whether the kernel must share a compiled one, because many were compiled that differ in numbers alone."""
+    if variant.is_simd:
+        return False
+    try:
+        kernel, fields = stage.lower_variant(variant, values)
+    except NotCovered:
+        return False
+    return not (fields or has_field_elements_at_top(kernel)) and has_relatives(stage.engine, kernel)
+
+
+def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
+    """Whether the kernel has a form of its own for CPUs (`in_machine_vectors`).
+
+    False if the IR does not cover the kernel, or cannot be compiled: then the engine compiles the kernel as it is.
+    """
+    is_cpu = stage.engine.device_type() == "cpu"
+    if not is_cpu or variant.is_simd:
+        return False
+    try:
+        kernel = stage.lower_variant(variant, values).kernel
+    except NotCovered:
+        return False
+    return not has_field_elements_at_top(kernel) and in_machine_vectors(kernel, stage.engine) is not kernel
+
+
+def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    function = _function(stage, variant)
+    path = function.__code__.co_filename
+    try:
+        rewritten = stage.rewrite_source(variant)
+        with place_warnings(rewritten, stage.texts[variant], path, stage.given_warnings):
+            options = CompileOptions(
+                variant.adjoint, variant.stack, stage.is_careful(variant), stage.is_aliased(variant), variant.is_simd
+            )
+            content = _find_content(stage, variant, values)
+            return stage.engine.compile(function, stage.templates(values), options, content)
+    except TinsmithError:
+        raise
+    except Exception as cause:
+        raise _refusal(stage, variant, values, cause, op) from cause
+
+
+def _find_content(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> str | None:
+    """Return a digest of everything that the kernel's text refers to; None if it is unknown, or contains fields."""
+    try:
+        kernel, fields = stage.lower_variant(replace(variant, adjoint=False, stack=0), values)
+    except NotCovered:
+        return None
+    return None if fields else digest_of(repr(kernel))
+
+
+def _function(stage: Stage, variant: Variant) -> Callable[..., Any]:
+    # An engine's warnings show this label.
+    label = f"{stage.name} of {os.path.basename(stage.source.path)}"
+    source = stage.rewrite_source(variant)
+    function, text = build(source.tree, source.namespace() | {"_lang": stage.engine.lang}, label)
+    stage.texts[variant] = text
+    return function
+
+
+def _find_misfits(stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception) -> list[Misfit]:
+    """A mistake that the kernel's source shows, in better words than the engine's."""
+    candidates = (
+        misfitting_loop(stage.source, {name: array.rank for name, array in variant.arrays}),
+        find_sliced_array(cause, stage.baked_values.sources, stage.source, stage.arrays),
+        describe_outside_tensor(stage.baked_values.list_tensors(values)),
+    )
+    return [one for one in candidates if one is not None]
+
+
+def _refusal(stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception, op: str) -> TinsmithError:
+    place = stage.source.place()
+    places = places_of(cause, stage.rewrite_source(variant), stage.texts[variant])
+    kernel = ("kernel", f"{stage.name} at {place}")
+    rows = [*places, (stage.engine.name, telling(cause))]
+    if not variant.adjoint:
+        misfits = _find_misfits(stage, variant, values, cause)
+        remedies = [one.remedy for one in misfits] or known_remedies(cause)
+        words, remedy = f"the kernel of op `{op}` does not compile", " ".join([*remedies, WHERE_THE_REPORT_IS])
+        return KernelError(refusal(words, [kernel, *(one.row for one in misfits), *rows], remedy))
+    return GradientError(
+        refusal(
+            f"{stage.engine.name} cannot differentiate the kernel of op `{op}`",
+            [kernel, *rows],
+            reverse_remedy(stage.engine, is_op=not stage.may_write_fields),
+        )
+    )

@@ -1,0 +1,273 @@
+"""Compiles a user's kernel from its IR instead of its source: with inlined functions and added statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
+from ..codegen import build, print_kernel
+from ..engines import Compiled, CompileOptions, Engine, Language
+from ..frontend.lowering import LoweredKernel
+from ..ir import NotCovered, nodes, types
+from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
+from ..passes import CPU, ENGINE, GENERATED, PassOptions, flat, has_elements_at_top, has_vector_loops, run_pipeline
+from ._compile_errors import reverse_remedy, telling
+from ._kernel_families import annotate_numbers, compile_in_family
+from ._stage import Stage
+from ._variant import Variant
+
+
+def lower_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what: str, remedy: str) -> LoweredKernel:
+    """Lower a kernel to IR that can be compiled.
+
+    Raises KernelError where there is none: `what` says for which purpose ("op `f` cannot check its bounds"), and
+    `remedy` what else to do.
+    """
+    try:
+        return stage.lower_variant(variant, values)
+    except NotCovered as reason:
+        words = f"{what}: tinsmith cannot follow {reason.construct}"
+        hint = f"{reason.remedy}, or {remedy}."
+        raise KernelError(refusal(words, [("at", reason.place)], hint)) from None
+
+
+def compile_ir(
+    stage: Stage,
+    variant: Variant,
+    kernel: nodes.Kernel,
+    fields: Mapping[str, Any],
+    words: str,
+    remedy: str,
+    *,
+    is_same: bool = False,
+) -> Compiled:
+    """Compile a kernel's IR. Raises KernelError with `words` where the engine does not take it.
+
+    One that `is_same` reads and changes what the user's does; others got statements of ours.
+
+    One that uses numbers of vectors outside of loops is compiled on arrays of numbers: engines end the process on it
+    otherwise, printed number by number.
+    """
+    arrays = dict(variant.arrays)
+    if has_field_elements_at_top(kernel):
+        hint = f"Put its statements into a loop, `for _ in range(1):`. {remedy}"
+        raise KernelError(refusal(words, [("because", "it uses numbers of a field of vectors outside of loops")], hint))
+    is_flat = has_elements_at_top(kernel)
+    # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
+    is_users = is_same or bool(variant.batched_arrays)
+    is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
+    kernel = to_engine_form(stage, variant, kernel, is_aliased=is_aliased)
+    if is_flat:
+        arrays = {name: one._replace(rank=one.rank + len(one.element), element=()) for name, one in arrays.items()}
+    given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
+    texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
+    texts |= dict.fromkeys(fields, "_lang.template()")
+    defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
+    options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, has_vector_loops(kernel))
+
+    def compile_printed(kernel: nodes.Kernel) -> Compiled:
+        tree = print_kernel(kernel, annotate_numbers(kernel, texts), defaults)
+        function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
+        # Printed kernels of one text are one kernel, unless they name fields: two texts may name different ones alike.
+        return stage.engine.compile(function, dict(fields), options, content=None if fields else "")
+
+    try:
+        if fields or variant.adjoint:
+            compiled = compile_printed(kernel)
+        else:
+            compiled = compile_in_family(stage.engine, kernel, compile_printed)
+        return replace(compiled, is_flat=is_flat)
+    except TinsmithError:
+        raise
+    except Exception as cause:
+        rows = [("kernel", kernel.name), (stage.engine.name, telling(cause))]
+        error = GradientError if variant.adjoint else KernelError
+        raise error(refusal(words, rows, remedy)) from cause
+
+
+def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_aliased: bool) -> nodes.Kernel:
+    """Run the pipelines to what the engine gets of a user's kernel."""
+    if has_elements_at_top(kernel):
+        kernel = run_pipeline(GENERATED, kernel, PassOptions(is_flat=True))
+    if not (variant.adjoint or stage.is_checked):
+        kernel = in_machine_vectors(kernel, stage.engine)
+    return run_pipeline(ENGINE, kernel, engine_options(stage.engine, is_aliased=is_aliased))
+
+
+def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
+    """Whether a kernel uses numbers of a field of vectors outside of loops, so that its IR cannot be compiled.
+
+    An array is compiled as one of numbers, but fields keep the layout in which their owner placed them.
+    """
+    return has_elements_at_top(kernel) and has_elements_at_top(flat(kernel))
+
+
+def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
+    """A kernel in strips and lanes, which an engine's compiler makes machine vectors of; itself where it runs none.
+
+    An engine that is debugging would find an index outside of its axis where an array is indexed by rows, and an
+    iteration whose assertion fails would take the others of its strip with it: it gets loops as they were written.
+    """
+    if engine.is_debugging() or engine.device_type() != "cpu":
+        return kernel
+    return run_pipeline(CPU, kernel, engine_options(engine))
+
+
+def engine_options(engine: Engine, *, is_aliased: bool = False) -> PassOptions:
+    """What passes depend on of an engine; `is_aliased` says that the kernel changes an array under several indices."""
+    return PassOptions(
+        has_fast_vectors=engine.has_fast_vectors, separates_powers=is_aliased and engine.ends_on_nested_powers
+    )
+
+
+def namespace_of(engine: Engine) -> dict[str, Any]:
+    """The globals of printed kernels: the engine, and functions that it lacks."""
+    home = engine.home.name
+    if home not in _FUNCTIONS:
+        functions = {f"_{name}": make(engine.lang) for name, make in ARITHMETIC.items()}
+        of_vectors = ((name, width) for name in VECTOR_ARITHMETIC for width in VECTOR_WIDTHS)
+        functions |= {f"_{name}_of_{width}": VECTOR_ARITHMETIC[name](engine.lang, width) for name, width in of_vectors}
+        _FUNCTIONS[home] = functions
+    return {"_lang": engine.lang, **_FUNCTIONS[home]}
+
+
+_FUNCTIONS: dict[str, dict[str, Any]] = {}
+"""Functions of printed kernels, by the engine's name."""
+
+
+def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel for all samples of a batch (`passes.batch_kernel`).
+
+    Raises:
+        KernelError: the engine does not compile it.
+    """
+    remedy = "loop over the samples in Python"
+    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot run a batch", remedy)
+    words = f"the kernel of op `{op}` does not compile for a batch"
+    return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
+
+
+def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel in the form for CPUs (`in_machine_vectors`).
+
+    Raises:
+        KernelError: the engine does not compile it.
+        NotCovered: the kernel has no IR.
+    """
+    kernel, fields = stage.lower_variant(variant, values)
+    words = f"the kernel of op `{op}` does not compile in the form for CPUs"
+    return compile_ir(stage, variant, kernel, fields, words, "Please report this, with the kernel.", is_same=True)
+
+
+def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel with `atomic_mul`, which engines end the process on where they find no use for its being atomic.
+
+    The IR of a stage has such products written out (`passes.write_out_products`).
+
+    Raises:
+        KernelError: it uses what the IR does not know, or the engine does not compile it.
+    """
+    remedy = "write `a[i] *= v` instead of `atomic_mul` where no other iteration uses the element"
+    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot run `atomic_mul`", remedy)
+    words = f"the kernel of op `{op}` does not compile with its atomic products written out"
+    return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
+
+
+def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel that was written for another engine than that which runs it, or its reverse.
+
+    Its IR names nothing of the engine that it was written for: functions are in place of their calls, and what
+    modules, objects, closures and types stood for is known.
+
+    Raises:
+        KernelError: it uses fields, or what the IR does not know; or the engine does not compile it.
+    """
+    moved = f"the kernel of op `{op}` cannot be moved from {stage.home.name} to {stage.engine.name}"
+    remedy = f"write the kernel for {stage.engine.name}"
+    kernel, fields = lower_for(stage, variant, values, moved, remedy)
+    if fields:
+        name = next(array.label for array in kernel.arrays.values() if array.label)
+        rows = [(f"`{name}`", f"is a field of {stage.home.name}, whose memory is its own")]
+        raise KernelError(refusal(moved, rows, sentence(f"pass it as an array, or {remedy}")))
+    if variant.adjoint:
+        moved = f"{stage.engine.name} cannot differentiate the kernel of op `{op}`"
+        return compile_ir(stage, variant, kernel, {}, moved, reverse_remedy(stage.engine, is_op=True))
+    return compile_ir(stage, variant, kernel, {}, moved, sentence(remedy))
+
+
+class Misreading(NamedTuple):
+    """A construct that an engine compiles differently from the source.
+
+    `purpose` is what an op does instead; `because` says what the engine does, `parts` what is written out instead.
+    """
+
+    purpose: str
+    because: str
+    parts: str
+    remedy: str
+
+
+def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> Misreading | None:
+    """The construct that the engine would misread in a variant of a kernel."""
+    if stage.changed_loop_variable is not None:
+        return Misreading(
+            "change a loop's variable",
+            f"it does not change the loop's variable at {stage.changed_loop_variable}",
+            "its changed loop variables",
+            "give the changed number a name of its own",
+        )
+    stopped = next((role.stopped for role in stage.roles.values() if role.stopped), "")
+    if stopped:
+        return Misreading(
+            "stop the gradient of an array",
+            f"its `stop_grad` works on fields, and what it is given at {stopped} is an array",
+            "its stopped gradients",
+            "pass `x.detach()` to the op and leave out `stop_grad`",
+        )
+    loop = stage.find_loop_in_order(variant, values)
+    if loop:
+        return Misreading(
+            "run in order",
+            f"it runs iterations at once that may race, in the loop at {loop}",
+            "its loop in order",
+            'give the loop a promise or an atomic operation, or pass `races="allow"`',
+        )
+    if stage.has_misread_divisions(variant, values):
+        return Misreading(
+            "divide by Python's rule",
+            "it rounds `//` and `%` of negative integers that it knows when it compiles towards zero, not down",
+            "its divisions of known integers",
+            f"let Python divide, before the kernel or in `{stage.module_name}.static(...)`",
+        )
+    if stage.engine.ends_on_nested_powers and stage.is_aliased(variant) and stage.nests_powers(variant, values):
+        return Misreading(
+            "take powers of powers",
+            "it ends the process on `(x ** 2) ** 2` where an array is changed under several indices",
+            "its powers of powers",
+            "multiply instead",
+        )
+    return None
+
+
+def compile_misread(
+    stage: Stage, variant: Variant, values: Mapping[str, Any], op: str, *, misreading: Misreading
+) -> Compiled:
+    """A kernel of which an engine misreads something, which its IR has written out.
+
+    Divisions are written out by `passes.write_out_divisions`; a changed loop variable is a local.
+
+    Raises:
+        KernelError: the IR does not cover it, or the engine does not compile it.
+    """
+    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot {misreading.purpose}", misreading.remedy)
+    words = f"the kernel of op `{op}` does not compile with {misreading.parts} written out"
+    return compile_ir(stage, variant, kernel, fields, words, sentence(misreading.remedy))
+
+
+def misread_reverse(stage: Stage, op: str, misreading: Misreading) -> GradientError:
+    """The error instead of an engine's gradient of such a kernel."""
+    words = f"{stage.engine.name} differentiates another function than the kernel of op `{op}` calculates"
+    rows = [("kernel", f"{stage.name} at {stage.source.place(stage.source.tree)}"), ("because", misreading.because)]
+    return GradientError(refusal(words, rows, sentence(f"{misreading.remedy}, or use the generated gradient")))

@@ -1,0 +1,108 @@
+"""Races: refuses kernels whose parallel iterations certainly race, and warns of those that may.
+
+A kernel that may race is not left to chance on the CPU: the loop runs in order there, forward and in the gradient,
+which so belong to the same values. What is a race is decided in `analyses`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .._errors import KernelError, refusal
+from .._user_warnings import RaceWarning
+from ..analyses import Conflict, Verdict, describe_access, describe_conflict
+from ..ir import NotCovered, nodes
+from ..linter import Finding, drop_suppressed
+from ._stage import Stage
+from ._variant import Variant
+
+_DID = {"Load": "read", "Store": "stored"}
+
+
+_GIVEN: WeakKeyDictionary[Any, set[int]] = WeakKeyDictionary()
+"""Lines of loops that were warned of, by the kernel's function: ops and layers may be made of it again and again."""
+
+
+def check_races(stage: Stage, variant: Variant, values: Mapping[str, Any], owner: str) -> None:
+    """Raise KernelError for a certain race of a kernel; warn of a possible one, once for each loop.
+
+    Nothing is known of a kernel that the IR does not cover.
+
+    Args:
+        stage: the kernel.
+        variant: what it is compiled for.
+        values: template arguments by name.
+        owner: the op or layer, for the message.
+    """
+    try:
+        conflicts = stage.find_conflicts(variant, values)
+    except NotCovered:
+        return
+    for conflict in conflicts:
+        kernel = stage.lower_variant(variant.parallel, values).kernel
+        finding = as_finding(conflict, kernel, stage)
+        if not drop_suppressed([finding]):
+            continue
+        if conflict.verdict is Verdict.CERTAIN:
+            raise KernelError(_describe(f"{owner} has a data race", conflict, kernel, stage))
+        given = _GIVEN.setdefault(stage.source.function, set())
+        if conflict.loop.line not in given:
+            given.add(conflict.loop.line)
+            words = _describe(f"{owner} may have a data race", conflict, kernel, stage)
+            warnings.warn_explicit(words, RaceWarning, finding.path, finding.line)
+
+
+def as_finding(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> Finding:
+    """Return a conflict as lint reports it."""
+    is_certain = conflict.verdict is Verdict.CERTAIN
+    message = describe_conflict(conflict, kernel)
+    rule = "TS106" if conflict.is_of_neighbors else "TS105"
+    remedy = f"{stage.module_name}.loop_config(serialize=True)  # before the loop; or one atomic operation"
+    return Finding(rule, "error" if is_certain else "warning", kernel.path, conflict.change.line, 0, message, remedy)
+
+
+def describe_accesses(conflict: Conflict, kernel: nodes.Kernel) -> list[tuple[str, str]]:
+    """Return both accesses of a conflict as rows of a message."""
+    rows = []
+    for one in (conflict.change, conflict.other):
+        verb = (
+            f"changed by atomic_{one.of.operator}" if isinstance(one.of, nodes.Atomic) else _DID[type(one.of).__name__]
+        )
+        rows.append((verb, f"`{describe_access(one, kernel)}` in line {one.line}"))
+    return rows
+
+
+def _describe(title: str, conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> str:
+    verb, text = describe_accesses(conflict, kernel)[1]
+    certainly = conflict.verdict is Verdict.CERTAIN
+    rows = [
+        describe_accesses(conflict, kernel)[0],
+        (verb, f"{text}, by another iteration, {_SAME[conflict.verdict]}"),
+        ("loop", f"{kernel.path}:{conflict.loop.line}"),
+    ]
+    if not certainly:
+        is_cpu = stage.engine.device_type() == "cpu"
+        rows.append(("so", _IN_ORDER if is_cpu else _AT_ONCE))
+    return refusal(title, rows, _remedy(conflict, kernel, stage))
+
+
+_SAME = {
+    Verdict.CERTAIN: "for the same element",
+    Verdict.POSSIBLE: "for the same element where data say so",
+    Verdict.CONDITIONAL: "for the same element with some sizes or arguments",
+}
+_IN_ORDER = "the loop runs in order, on one thread, and its gradient is that of this order"
+_AT_ONCE = "results may differ from run to run, and there is no gradient"
+
+
+def _remedy(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> str:
+    module, element = stage.module_name, describe_access(conflict.change, kernel)
+    return (
+        f"Put `{module}.loop_config(serialize=True)` above the loop, so that its iterations run in order; or change "
+        f"the element by one atomic operation, `{element} += ...` or `{module}.atomic_max({element}, ...)`; or, if "
+        "indices from an array never name one element twice, promise it in the spec: `unique k[n]`. "
+        '`races="allow"` turns this check off.'
+    )

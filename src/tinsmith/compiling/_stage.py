@@ -1,0 +1,396 @@
+"""A stage: one kernel of an op, what it does with its arrays, and its compiled variants.
+
+A variant is the kernel rewritten and compiled for one set of dtypes, ranks, batched arrays
+and gradients. Variants never depend on sizes: a new shape compiles nothing. What the kernel is in the op's terms is
+`_linked_kernel`'s, the Python values that it uses `_baked_values`'s, and how a variant is compiled `_compilation`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .._errors import KernelError, refusal
+from .._lazy import lazy
+from ..analyses import Conflict, Verdict, describe_conflict, find_conflicts
+from ..engines import (
+    COMPILING,
+    NAMES,
+    Compiled,
+    Engine,
+    Language,
+    Parameter,
+    array_text,
+    module_name,
+    one_at_a_time,
+    runner_of,
+)
+from ..frontend import Roles, Source, find_changed_loop_variable, multiplies_atomically, roles_of, runs_in_blocks
+from ..frontend.lowering import LoweredKernel, lower
+from ..frontend.tree import annotate, drop_gradient_stores, drop_stores, loop_over_ranges, serialize_loops
+from ..ir import NotCovered, Type, nodes, types
+from ..passes import BATCH, FORWARD, NotBatchable, PassOptions, nests_powers, run_pipeline
+from ..passes.adjoint import NO_PROMISES, Promise, find_promised
+from ..spec import DimSizes
+from ._baked_values import BakedValues, value_changed_between
+from ._linked_kernel import NO_NAMES, link_kernel
+from ._links import Links
+from ._variant import ArrayType, Variant
+
+NO_DIMS: Mapping[str, DimSizes] = {}
+"""Nothing is known of the sizes of arrays."""
+
+
+class Stage:
+    """One kernel, ready to be rewritten and compiled for any variant.
+
+    Attributes:
+        engine: where it runs; `home` is the engine that it was written for.
+        source, owner, is_method, parameters, arrays, results, begins: those of the `LinkedKernel`.
+        drops_results: whether it is run as a kernel that returns nothing.
+        roles: how it uses each array.
+        baked_values: the Python values and fields that it uses.
+        inputs_used_whole: arrays that it must leave alone, and uses in a way that its source alone does not explain.
+        texts: what the engine was given, by variant.
+        compiled: compiled variants (`_compilation.ensure_compiled`).
+        allows_races: whether nothing is said of races, and no loop is put in order for their sake.
+        given_warnings: the engine's warnings of it so far, which its variants would repeat.
+
+    One that `is_steady` was made with Python values that nobody changes, so they are not looked at again.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        arrays: Iterable[str],
+        engine: str | None = None,
+        *,
+        links: Links | None = None,
+        results: Sequence[str] = (),
+        updated: Mapping[str, str] = NO_NAMES,
+        begins: Collection[str] = (),
+        splits_gradients: bool = False,
+        may_write_fields: bool = False,
+        is_simd: bool = False,
+        is_steady: bool = False,
+        is_checked: bool = False,
+        allows_races: bool = False,
+        dims: Mapping[str, DimSizes] = NO_DIMS,
+        promises: Mapping[str, Promise] = NO_PROMISES,
+    ) -> None:
+        self.links = links or Links({}, {})
+        # A layer does not use the results of its kernels.
+        self.drops_results = may_write_fields or links is not None
+        self._linked = linked = link_kernel(
+            kernel,
+            frozenset(arrays),
+            self.links,
+            results=results,
+            updated=updated,
+            begins=begins,
+            splits_gradients=splits_gradients,
+            drops_results=self.drops_results,
+        )
+        self.kernel, self.home = kernel, linked.home
+        self.engine: Engine = runner_of(self.home, engine)
+        self.source: Source = linked.source
+        self.owner, self.is_method = linked.owner, linked.is_method
+        self.parameters: dict[str, Parameter] = linked.parameters
+        self.arrays, self.results, self.begins = linked.arrays, linked.results, linked.begins
+        self.is_simd = is_simd and not is_checked
+        self.is_checked = is_checked
+        self.may_write_fields = may_write_fields
+        self.allows_races = allows_races
+        self._dims = dims
+        self._promises = promises
+        self._ranks = {name: self.parameters[name].ndim for name in self.arrays}
+        self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self._ranks)
+        self.baked_values = BakedValues(linked, self.engine, may_write_fields=may_write_fields, is_steady=is_steady)
+        self.inputs_used_whole: frozenset[str] = frozenset()
+        self.texts: dict[Variant, str] = {}
+        self.given_warnings: set[tuple[str, str, int]] = set()
+        self.compiled: dict[Variant, Compiled] = {}
+        self._lowered: dict[tuple[Variant, types.Defaults, bool], LoweredKernel] = {}
+        self._misread: set[Variant] = set()
+        self._loops_in_order: dict[int, str] = {}
+        self._conflicts: dict[tuple[Variant, types.Defaults], tuple[Conflict, ...]] = {}
+        self._batch_refusals: dict[Variant, str] = {}
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def module_name(self) -> str:
+        """The engine's module in the kernel's file: `ti`, `qd`."""
+        return module_name(self.home.name, self.source.function)
+
+    @property
+    def first(self) -> Stage:
+        """The stage that this one launches again: itself, unless it is a `Relaunch`."""
+        return self
+
+    @property
+    def scalar_names(self) -> Mapping[str, str]:
+        """Names of scalar arguments in the op, by those that `first` has for them, where they differ."""
+        return {}
+
+    @lazy
+    def uses_blocks(self) -> bool:
+        """Whether the kernel runs in blocks of threads that share memory or wait for each other."""
+        return runs_in_blocks(self.source, self.home) is not None
+
+    @property
+    def runs_as_written(self) -> bool:
+        """Whether the engine gets the user's own source: not where the kernel was moved, or its bounds are checked."""
+        return self.engine is self.home and not self.is_checked
+
+    @property
+    def open_templates(self) -> tuple[str, ...]:
+        """Parameters that a call gives Python objects to."""
+        return self._linked.open_templates
+
+    def templates(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Template arguments by name, `self` among them."""
+        return self._linked.templates(values)
+
+    def find_name(self, own: str) -> str:
+        """The op's name of a parameter that the kernel has a name of its own for."""
+        return self._linked.names.get(own, own)
+
+    def dims_of(self, array: str) -> tuple[str, ...]:
+        """Names and sizes of an array's dims, as its spec has them; () where it has none."""
+        return tuple("_" if one is None else str(one) for one in self._dims.get(array, ()))
+
+    def check_object(self, op: str) -> None:
+        """Refuse a method without an object."""
+        if self.is_method and self.owner is None:
+            words = f"kernel `{self.name}` of op `{op}` is a method, and has no object"
+            remedy = (
+                f"Decorate its class with @{self.module_name}.data_oriented, and take the method from an object of it."
+            )
+            raise KernelError(refusal(words, [("kernel", self.source.place())], remedy))
+
+    def check_values(self, variant: Variant, values: Mapping[str, Any], op: str = "") -> None:
+        """Refuse to make a variant for Python values that are others by now: it would get those of now."""
+        now = self.baked_values.fingerprint(values)
+        if variant.fingerprint != now:
+            raise value_changed_between(f"op `{op}`" if op else f"kernel `{self.name}`", variant.fingerprint, now)
+
+    def find_compiled(self, variant: Variant) -> Compiled | None:
+        """Return what was compiled for a variant since the engine was started; None if nothing was."""
+        compiled = self.compiled.get(variant)
+        # After `ti.init()` or `ti.reset()` what an earlier runtime compiled points to freed memory.
+        return compiled if compiled is not None and compiled.runtime is self.engine.runtime() else None
+
+    @lazy
+    def changed_loop_variable(self) -> str | None:
+        """Where the kernel first changes the variable of a loop, which engines do not."""
+        return find_changed_loop_variable(self.source, self.home)
+
+    def has_misread_divisions(self, variant: Variant, values: Mapping[str, Any]) -> bool:
+        """Whether the engine would compute a division of integers that it knows by another rule than at run time.
+
+        False too where the IR does not cover the kernel: the engine compiles it as it is then, and lint names the line.
+        """
+        forward = replace(variant, adjoint=False, stack=0)
+        try:
+            self.lower_variant(forward, values)
+        except NotCovered:
+            return False
+        return forward in self._misread
+
+    def find_conflicts(self, variant: Variant, values: Mapping[str, Any]) -> tuple[Conflict, ...]:
+        """Return the conflicts of the kernel's parallel loops. Raises NotCovered."""
+        self.lower_variant(variant.parallel, values)
+        return self._conflicts[variant.parallel, self._defaults]
+
+    def find_loop_in_order(self, variant: Variant, values: Mapping[str, Any]) -> str:
+        """Return the place of a loop that runs in order because its iterations may race; "" if there is none.
+
+        Also "" where the IR does not cover the kernel.
+        """
+        if self.engine.device_type() != "cpu" or self.allows_races:
+            return ""
+        try:
+            conflicts = self.find_conflicts(variant, values)
+        except NotCovered:
+            return ""
+        return next((f"{self.source.path}:{one.loop.line}" for one in conflicts), "")
+
+    @property
+    def loops_in_order(self) -> dict[int, str]:
+        """Lines of loops that run in order because their iterations may race, each with two accesses that tell so."""
+        return dict(self._loops_in_order)
+
+    @property
+    def _defaults(self) -> types.Defaults:
+        return types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
+
+    def nests_powers(self, variant: Variant, values: Mapping[str, Any]) -> bool:
+        """Whether a power may be the base of another one; False too where the IR does not cover the kernel."""
+        try:
+            return nests_powers(self.lower_variant(replace(variant.single, adjoint=False, stack=0), values).kernel)
+        except NotCovered:
+            return False
+
+    def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> LoweredKernel:
+        """The kernel as IR, for a variant; with blocks of threads still in it where that is asked for.
+
+        Raises NotCovered.
+        """
+        defaults = self._defaults
+        if in_blocks and self.uses_blocks:
+            return self._lower_in_blocks(variant, values, defaults)
+        key = (variant, defaults, self.engine.is_debugging())
+        with COMPILING:
+            if key not in self._lowered:
+                if variant.fingerprint:
+                    self.check_values(variant, values)
+                self._lowered[key] = self._lower(variant, values, defaults)
+            return self._lowered[key]
+
+    def _lower(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
+        if variant.batched_arrays:
+            one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
+            return LoweredKernel(run_pipeline(BATCH, one, batch_options(variant)), fields)
+        lowered = self._lower_in_blocks(variant, values, defaults)
+        options = PassOptions(
+            find_racing_loops=lambda kernel: self._find_racing_loops(kernel, (variant, defaults)),
+            note_divisions=lambda: self._misread.add(variant),
+        )
+        return lowered._replace(kernel=run_pipeline(FORWARD, lowered.kernel, options))
+
+    def _find_racing_loops(self, kernel: nodes.Kernel, key: tuple[Variant, types.Defaults]) -> list[nodes.For]:
+        """Return the loops that are to run in order since their iterations may race, and note their conflicts."""
+        variant, _ = key
+        is_asked = not (self.allows_races or variant.adjoint or variant.is_serial)
+        conflicts = (
+            tuple(find_conflicts(kernel, exempt=self._build_exemption(kernel), unique=self._unique)) if is_asked else ()
+        )
+        self._conflicts[key] = conflicts
+        if self.engine.device_type() != "cpu":
+            return []
+        racing = [one for one in conflicts if one.verdict is not Verdict.CERTAIN]
+        self._loops_in_order |= {one.loop.line: describe_conflict(one, kernel) for one in racing}
+        return [one.loop for one in racing]
+
+    @property
+    def _unique(self) -> frozenset[str]:
+        return frozenset(name for name, promise in self._promises.items() if promise.kind == "unique")
+
+    def _build_exemption(self, kernel: nodes.Kernel) -> Callable[[nodes.For], frozenset[str]]:
+        return lambda loop: find_promised(kernel, loop, self._promises)
+
+    def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
+        """The kernel as it was written."""
+        given = dict(variant.arrays)
+        arrays = {
+            name: nodes.Array(
+                name,
+                Type(NAMES[one.dtype]),
+                one.rank,
+                one.element,
+                dims=self._dims.get(name, ())[: one.rank],
+                is_clamped=self.parameters[name].boundary == "clamp",
+            )
+            for name, one in given.items()
+        }
+        arguments = {
+            name: (_type_of(parameter, defaults), parameter.element)
+            for name, parameter in self.parameters.items()
+            if parameter.kind in ("scalar", "matrix") and name not in given
+        }
+        others = {name: values[name] for name in self.open_templates}
+        # Rewritten trees refer to the engine's module by this name.
+        others["_lang"] = self.home.lang
+        source = self.rewrite_source(variant)
+        return lower(
+            source,
+            self.home,
+            arrays,
+            arguments=arguments,
+            templates=others,
+            defaults=defaults,
+            keeps_assertions=self.engine.is_debugging(),
+        )
+
+    @one_at_a_time
+    def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
+        """Why this variant cannot run a batch in one launch; "" where it can."""
+        if variant.adjoint:
+            return f"{self.engine.name}'s reverse mode differentiates the kernel as it was written"
+        if self.uses_blocks and self.engine.device_type() != "cpu":
+            return "the threads of a block work on one sample"
+        reason_text = self._batch_refusals.get(variant)
+        if reason_text is None:
+            try:
+                self.lower_variant(variant, values)
+                reason_text = ""
+            except NotCovered as reason:
+                reason_text = f"tinsmith cannot follow {reason.construct}, at {reason.place}"
+            except NotBatchable as reason:
+                reason_text = str(reason)
+            self._batch_refusals[variant] = reason_text
+        return reason_text
+
+    def reversed_view(self, arrays: frozenset[str]) -> tuple[Source, dict[str, Roles]]:
+        """The kernel that is differentiated, without stores to `arrays`, which have no adjoint; and its roles.
+
+        What atomics return is still in the source, and no longer in the roles.
+        """
+        if not any(name in arrays and role.is_written for name, role in self.roles.items()):
+            return self.source, self.roles
+        source = replace(self.source, tree=drop_stores(self.source.tree, arrays, keep_returns=True))
+        bare = replace(self.source, tree=drop_stores(self.source.tree, arrays))
+        return source, roles_of(bare, self.arrays, self.home, self._ranks)
+
+    def rewrite_source(self, variant: Variant) -> Source:
+        """Return the kernel as the engine gets it for a variant, unless it gets what is printed from the IR."""
+        arrays = dict(variant.arrays)
+        # An engine's reverse kernel runs stores whose target has no adjoint once more, and would count statistics
+        # twice.
+        idle = [n for n, a in arrays.items() if variant.adjoint and not a.has_gradient and self.roles[n].is_written]
+        tree = annotate(drop_stores(self.source.tree, idle), self.annotations(arrays))
+        ranks = {name: array.rank for name, array in arrays.items()}
+        # An engine's reverse mode differentiates the loops that the user wrote.
+        if variant.adjoint:
+            return replace(self.source, tree=drop_gradient_stores(tree, self.baked_values.gradients))
+        tree = loop_over_ranges(tree, self.baked_values.field_ranks() | ranks)
+        # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it
+        is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
+        return replace(self.source, tree=serialize_loops(tree) if is_serial else tree)
+
+    def annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
+        texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}
+        for name, parameter in self.parameters.items():
+            if name in arrays:
+                array = arrays[name]
+                rank = array.rank + array.is_batched
+                texts[name] = array_text(array.dtype, rank, array.element, parameter.boundary, array.has_gradient)
+            else:
+                texts[name] = parameter.text
+        return texts
+
+    def is_aliased(self, variant: Variant) -> bool:
+        """Whether the kernel changes an array under several indices."""
+        return any(one.is_aliased(in_reverse=variant.adjoint) for one in self.roles.values())
+
+    def is_careful(self, variant: Variant) -> bool:
+        """Whether the kernel reads and changes one array, or uses vectors of one outside of loops."""
+        vectors = [self.roles[name] for name, array in variant.arrays if array.element]
+        is_at_top = any(not one.loops for role in vectors for one in role.accesses)
+        return is_at_top or any(role.is_read and role.is_written for role in self.roles.values())
+
+
+def batch_options(variant: Variant) -> PassOptions:
+    """Return what passes depend on of a variant that runs a batch."""
+    return PassOptions(batched=variant.batched_arrays, is_serial=variant.is_serial)
+
+
+def _type_of(parameter: Parameter, defaults: types.Defaults) -> Type:
+    """The type of a scalar, or of a vector's numbers, by its annotation: `float` is the engine's default."""
+    kind = parameter.text.rpartition("_lang.")[2].rpartition(", ")[2].rstrip(")")
+    of_python = {"float": defaults.fp, "int": defaults.ip, "bool": Type.U1}
+    return of_python[kind] if kind in of_python else Type(kind)

@@ -1,0 +1,73 @@
+"""Truncations: warns of floats that a kernel assigns to integers without a cast.
+
+`s = 0` makes `s` an integer for good, and `s += x[i]` then adds whole numbers, without a gradient. Engines warn of some
+of these on their log, and of `s = s * x[i]` not at all. The types are those of a call, so lint alone cannot tell.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .._errors import refusal
+from .._user_warnings import TruncationWarning
+from ..ir import NotCovered, Type, nodes, types, walk
+from ..linter import Cuts, Finding, drop_suppressed
+from ._stage import Stage
+from ._variant import Variant
+
+_WHOLE = frozenset({"ceil", "floor", "round"})
+_CUTS = Cuts()
+
+
+def warn_of_truncations(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> None:
+    """Warn of floats that a kernel cuts to whole numbers, at the lines where it does; each line once.
+
+    A kernel that the IR does not cover is left to its engine, whose log may have a warning.
+    """
+    try:
+        kernel = stage.lower_variant(variant, values).kernel
+    except NotCovered:
+        return
+    for line in sorted(set(_find_cut_lines(kernel))):
+        cut = _CUTS.at(kernel.path, line)
+        if cut is None or ("TS301", kernel.path, cut.line) in stage.given_warnings:
+            continue
+        stage.given_warnings.add(("TS301", kernel.path, cut.line))
+        if drop_suppressed([Finding("TS301", "warning", kernel.path, cut.line, cut.column, "")]):
+            words = f"`{cut.target}` holds integers in op `{op}`: a float is truncated to an integer, with no gradient"
+            remedy = "Begin it with a float, `0.0`, or make it an array of floats; write `int(...)` if it is meant."
+            warnings.warn_explicit(refusal(words, remedy=remedy), TruncationWarning, kernel.path, cut.line)
+
+
+def _find_cut_lines(kernel: nodes.Kernel) -> Iterator[int]:
+    """Lines of statements that give a float to an integer, written as a cast or not."""
+    for one in walk.statements(kernel.body):
+        match one:
+            case nodes.Assign():
+                wanted = kernel.locals[one.name]
+            case nodes.Store() | nodes.Atomic():
+                wanted = kernel.arrays[one.array].type
+            case _:
+                continue
+        if wanted == Type.U1 or types.is_float(wanted):
+            continue
+        if _may_have_fraction(one.value) or any(
+            isinstance(part, nodes.Cast) and not part.keeps_bits and _may_have_fraction(part.value)
+            for part in walk.parts(one.value)
+            if not types.is_float(part.type) and part.type != Type.U1
+        ):
+            yield one.line
+
+
+def _may_have_fraction(value: nodes.Expr) -> bool:
+    """Whether a value is a float, and not one that is whole by its making."""
+    match value:
+        case nodes.Const():
+            return isinstance(value.value, float) and value.value % 1 != 0
+        case nodes.Unary(operator=operator) if operator in _WHOLE:
+            return False
+        case nodes.Cast() if not types.is_float(value.value.type):
+            return False
+    return types.is_float(value.type)

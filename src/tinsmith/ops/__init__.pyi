@@ -1,0 +1,13 @@
+from ._examples import example_inputs as example_inputs
+from ._make_op import chain as chain
+from ._make_op import op as op
+from ._op import Op as Op
+from ._op import Prepared as Prepared
+from ._options import Adjoint as Adjoint
+from ._options import OpOptions as OpOptions
+from ._options import Races as Races
+from ._pickling import Reference as Reference
+from ._pickling import reference_to as reference_to
+from ._prepared_passes import PreparedPass as PreparedPass
+from ._prepared_passes import Stepping as Stepping
+from ._prepared_passes import prepare_stepping as prepare_stepping

@@ -1,0 +1,103 @@
+"""Early checks: what is certainly wrong with an op's kernels, told when it is made and not at its first call.
+
+A call's dtypes and ranks are not known yet. Those of the annotations and of the spec are taken, and floats where
+neither says anything. A kernel that cannot be lowered for these, or whose engine has not been started, is checked by
+its first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from .._errors import KernelError, TinsmithError, refusal
+from ..calls import Signature, default_float
+from ..compiling import ArrayType, Stage, Variant, as_finding, check_races
+from ..engines import HALVES, SPEC_DTYPES, of_kernel
+from ..ir import NotCovered
+from ..linter import OUTSIDE, RACES, Finding, drop_suppressed, find_certain_mistakes
+
+_RACES = ("TS105", "TS106")
+
+
+def check_early(signature: Signature, kernels: Sequence[Any], *, checks_bounds: bool) -> None:
+    """Raise KernelError for a certain race of an op's kernels, and for an index that is always out of range.
+
+    Possible races are warned of. An op that `checks_bounds` names such an index itself, with its number, in a call.
+    """
+    known = {stage.source.function for stage in signature.firsts if stage.allows_races}
+    for stage, variant in _assume_variants(signature):
+        known.add(stage.source.function)
+        check_races(stage, variant, {}, f"op `{signature.op}`")
+    # Of a kernel that was lowered, its IR told more about races than its text does.
+    unread = [kernel for kernel in kernels if of_kernel(kernel).function_of(kernel) not in known]
+    others = [] if checks_bounds else kernels
+    for what, suspects, rule in (
+        ("uses an index that is out of range in every call", others, OUTSIDE),
+        ("has a data race", unread, RACES),
+    ):
+        for finding in find_certain_mistakes(suspects, signature.spec, rule):
+            rows = [("at", f"{finding.path}:{finding.line}"), ("because", finding.message)]
+            remedy = f"Write `{finding.remedy}`." if finding.remedy else "Keep the index inside the array."
+            raise KernelError(refusal(f"op `{signature.op}` {what}", rows, remedy))
+
+
+def replace_races(signature: Signature, findings: Sequence[Finding]) -> list[Finding]:
+    """Return lint's findings with the races that the kernels themselves show, in place of those of their text."""
+    kept = [*findings]
+    for stage, variant in _assume_variants(signature):
+        kernel = stage.lower_variant(variant, {}).kernel
+        mine = [as_finding(one, kernel, stage) for one in stage.find_conflicts(variant, {})]
+        of_text = [one for one in kept if one.rule in _RACES and _contains(stage, one)]
+        at = {(one.rule, one.line): one for one in of_text}
+        kept = [one for one in kept if one not in of_text]
+        kept += drop_suppressed([at.get((one.rule, one.line), one) for one in mine])
+    return kept
+
+
+def _contains(stage: Stage, finding: Finding) -> bool:
+    """Return True if a finding is in the lines of a kernel."""
+    tree = stage.source.tree
+    return finding.path == stage.source.path and tree.lineno <= finding.line <= (tree.end_lineno or tree.lineno)
+
+
+def _assume_variants(signature: Signature) -> Iterator[tuple[Stage, Variant]]:
+    """Yield kernels with what they will be compiled for; those of which that is not known are left out."""
+    for stage in signature.firsts:
+        variant = _assume_variant(signature, stage)
+        if variant is None or stage.allows_races:
+            continue
+        try:
+            stage.find_conflicts(variant, {})
+        except (NotCovered, TinsmithError):
+            continue
+        yield stage, variant
+
+
+def _assume_variant(signature: Signature, stage: Stage) -> Variant | None:
+    is_open = bool(stage.open_templates) or (stage.is_method and stage.owner is None)
+    if is_open or stage.engine.runtime() is None or stage.uses_blocks:
+        return None
+    arrays: list[tuple[str, ArrayType]] = []
+    for name in stage.arrays:
+        item, parameter = signature.items.get(name), stage.parameters[name]
+        rank = parameter.ndim if item is None or item.has_rest else len(item.sizes) - len(parameter.element)
+        if item is None or rank is None or rank < 0 or not all(isinstance(one, int) for one in parameter.element):
+            return None
+        arrays.append((name, ArrayType(_assume_dtype(signature, stage, name), rank, parameter.element)))
+    try:
+        fingerprint = stage.baked_values.fingerprint({})
+    except TinsmithError:
+        return None
+    return Variant(tuple(arrays), fingerprint=fingerprint)
+
+
+def _assume_dtype(signature: Signature, stage: Stage, name: str) -> torch.dtype:
+    item, dtypes = signature.items[name], stage.parameters[name].dtypes
+    only = SPEC_DTYPES[item.dtype] if item.dtype else dtypes[0] if dtypes is not None and len(dtypes) == 1 else None
+    if only is not None:
+        # Half precision is computed in single.
+        return torch.float32 if only in HALVES else only
+    return torch.int32 if item.promise else default_float(signature)

@@ -1,0 +1,149 @@
+"""Descriptions of an op: its spec and arguments, where its gradient comes from, its findings."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from html import escape
+from inspect import Signature as PythonSignature
+from typing import Any
+
+import torch
+
+from .._offers import checking
+from ..calls import Core, Signature
+from ..calls.derived import SeededCore, has_draws
+from ..compiling import Structs
+from ..frontend import FieldUse
+from ..linter import Finding, lint_kernels
+from ..spec import Spec
+from ._early_checks import replace_races
+from ._python_signature import python_signature
+from .reports import explain, explain_passes
+
+
+class OpDescription:
+    """The part of an `Op` that describes it: properties, reports and representations. `Op` is its only subclass."""
+
+    name: str
+    _kernels: tuple[Any, ...]
+    _core: Core
+    _seeded: SeededCore | None
+    _spec: Spec
+    _structs: Structs
+    _result: Any
+    _result_names: Sequence[str]
+    _examples: dict[str, Callable[[], Any]]
+
+    @property
+    def spec(self) -> Spec:
+        """The parsed spec; `str` returns its text."""
+        return self._spec
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, or the tuple of a chain's kernels."""
+        return self._kernels[0] if len(self._kernels) == 1 else self._kernels
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that runs it."""
+        return self._core.signature.stages[0].engine.name
+
+    @property
+    def owner(self) -> Any:
+        """The data-oriented object that the kernel is bound to, or None."""
+        return self._core.signature.stages[0].owner
+
+    @property
+    def operator(self) -> Any:
+        """The op as a torch operator, `torch.ops.tinsmith.<name>_<digest>`: the node of a call in graphs.
+
+        The digest covers everything that the op's compiled forms depend on: the source of its kernels and of the
+        functions that they call, its spec and options, and the versions of its engine and of this library. Ops with the
+        same content have the same operator, in every process.
+
+        Example:
+            >>> @ts.op("x[n] -> y[n]")
+            ... @ti.kernel
+            ... def halve(x: ti.types.ndarray(), y: ti.types.ndarray()):
+            ...     for i in x:
+            ...         y[i] = 0.5 * x[i]
+            >>> halve.operator.name().startswith("tinsmith::halve_")
+            True
+            >>> halve.operator(torch.ones(2))
+            tensor([0.5000, 0.5000])
+        """
+        self._core.settle()
+        return self._core.operators.forward
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of a call's arguments, in order, without sizes that are passed by keyword."""
+        return self._structs.order
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Names of a call's results, in order."""
+        return tuple(self._result_names)
+
+    @property
+    def __signature__(self) -> PythonSignature:
+        """What `inspect.signature` tells: a call's arguments, and the dims that it gives by keyword."""
+        given = torch.Tensor if len(self._result_names) == 1 else self._result
+        return python_signature(self._signature, self._structs, given)
+
+    @property
+    def _signature(self) -> Signature:
+        """What a call is made of."""
+        return self._core.signature if self._seeded is None else self._seeded.base.signature
+
+    @property
+    def examples(self) -> dict[str, Callable[[], Any]]:
+        """Functions that `example` registered, by name; `tinsmith check --run` and pytest check the op on them."""
+        return self._examples
+
+    @property
+    def fields(self) -> tuple[FieldUse, ...]:
+        """Fields that its kernels and their functions use besides arrays."""
+        return tuple(use for stage in self._core.signature.firsts for use in stage.baked_values.field_uses())
+
+    @property
+    def draws_anew(self) -> bool:
+        """Whether its kernels draw random numbers of the engine, which a second run cannot reproduce."""
+        return self._seeded is None and has_draws(self._core.signature)
+
+    def lint(self) -> list[Finding]:
+        """Findings in the source of the kernels: see `tinsmith.lint`."""
+        return replace_races(self._core.signature, lint_kernels(self._kernels, self.spec))
+
+    def check(self, *inputs: Any, **named: Any) -> Any:
+        """Run lint, sanitizer and gradient check of a call; returns one report: see `tinsmith.check`."""
+        return checking(self, *inputs, **named)
+
+    def explain(self, *, passes: bool = False) -> str:
+        """Describe the op's arrays, the origin of its gradient, what is saved, and what was compiled.
+
+        Args:
+            passes: whether to append the IR after each pass of the compiler, for the calls and gradients so far, with
+                the line of the source at each statement.
+        """
+        text = explain(self._core)
+        if not passes:
+            return text
+        return f"{text}\n\n{explain_passes(self._core, self._make_fresh_core)}"
+
+    @abstractmethod
+    def _make_fresh_core(self) -> Core:
+        """Return a core of the same op that has not been called."""
+
+    def __repr__(self) -> str:
+        origin = self._core.reverse.name
+        return f"<tinsmith op `{self.name}`: {self.spec}, on {self.engine}, gradient from {origin}>"
+
+    def _repr_html_(self) -> str:
+        """HTML for notebooks."""
+        rows = {"spec": str(self.spec), "arguments": ", ".join(self.arguments), "results": ", ".join(self.results)}
+        rows |= {"engine": self.engine, "gradient from": self._core.reverse.name}
+        cells = "".join(f"<tr><th>{name}</th><td><code>{escape(text)}</code></td></tr>" for name, text in rows.items())
+        return f"<table><caption>op <code>{escape(self.name)}</code></caption>{cells}</table>"

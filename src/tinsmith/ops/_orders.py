@@ -1,0 +1,104 @@
+"""Orders: the order of a call's arguments, and warnings if the spec or the results suggest another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .._errors import refusal
+from .._user_warnings import warn
+from ..calls import Signature, fitting_dtypes
+from ..compiling import Stage
+from ..spec import Item, Spec
+from ._options import Order
+
+
+def call_order(spec: Spec, stages: Sequence[Stage], order: Order | None) -> tuple[str, ...]:
+    """Names of a call's arguments: in the kernels' order, or the spec's inputs first and then what it does not list."""
+    made = {item.name for item in spec.outputs + spec.scratch}
+    in_kernels = dict.fromkeys(name for stage in stages for name in stage.parameters if name not in made)
+    if order == "spec":
+        return tuple(dict.fromkeys([*(item.name for item in spec.inputs), *in_kernels]))
+    return tuple(in_kernels)
+
+
+def warn_of_orders(signature: Signature) -> None:
+    """Warn where a call in the spec's order, or `v, p = step(v, p)`, would silently swap two arrays."""
+    _warn_of_results(signature)
+    _warn_of_inputs(signature)
+
+
+def _warn_of_inputs(signature: Signature) -> None:
+    """Warn where the spec lists two inputs in another order than a call takes them, and either fits as the other.
+
+    Those of different dims or dtypes are refused when a call swaps them.
+    """
+    inputs = signature.spec.inputs
+    places = {name: place for place, name in enumerate(signature.order)}
+    is_swapped = any(
+        places[first.name] > places[second.name] and _fit_as_each_other(signature, first, second)
+        for place, first in enumerate(inputs)
+        for second in inputs[place + 1 :]
+    )
+    if not is_swapped:
+        return
+    words = f"the spec of op `{signature.op}` lists its inputs in another order than a call takes them"
+    rows = [("spec", ", ".join(item.name for item in inputs))]
+    rows += [("call", f"{', '.join(signature.order)}: the kernel's order")]
+    remedy = (
+        "Write the spec's inputs in the kernel's order, or order=\"spec\" to call the op in the spec's; "
+        'order="kernel" keeps it as it is.'
+    )
+    warn(refusal(words, rows, remedy))
+
+
+def _fit_as_each_other(signature: Signature, first: Item, second: Item) -> bool:
+    if first.brackets != second.brackets:
+        return False
+    ours, theirs = fitting_dtypes(signature, first.name), fitting_dtypes(signature, second.name)
+    return ours is None or theirs is None or any(dtype in theirs for dtype in ours)
+
+
+def _warn_of_results(signature: Signature) -> None:
+    """Warn where `v, p = step(v, p)` would swap two arrays.
+
+    Results are in the spec's order, arguments in the kernel's. That can be mistaken where outputs are called as inputs
+    are, but for one affix (`v_new`, `next_v`), and two of them with the same dims stand in another order.
+    """
+    results = [item for item in signature.spec.outputs if item.name not in signature.updates]
+    pairs = _pair_next_states(signature.spec.inputs, results)
+    places = {name: place for place, name in enumerate(signature.order)}
+    swapped = next(
+        (
+            (first, second)
+            for place, first in enumerate(pairs)
+            for second in pairs[place + 1 :]
+            if first[0].brackets == second[0].brackets and places[first[0].name] > places[second[0].name]
+        ),
+        None,
+    )
+    if swapped is None:
+        return
+    words = f"the arguments of op `{signature.op}` and its results are in different orders"
+    inputs = sorted((before.name for before, _ in pairs), key=places.__getitem__)
+    rows = [("arguments", f"{', '.join(inputs)}: the kernel's order")]
+    rows += [("results", f"{', '.join(after.name for _, after in pairs)}: the spec's order")]
+    last = swapped[0][1].name
+    remedy = (
+        "Write the spec's outputs in the kernel's order, or order=\"spec\" to call the op in the spec's; "
+        f'order="kernel" keeps it as it is. Results have names: `result.{last}`.'
+    )
+    warn(refusal(words, rows, remedy))
+
+
+def _pair_next_states(inputs: Sequence[Item], outputs: Sequence[Item]) -> list[tuple[Item, Item]]:
+    """Inputs with the outputs that are their next values by name and dims, in the order of the outputs.
+
+    Of all affixes that make input names output names, the one that fits most.
+    """
+    pairs: dict[tuple[str, str], list[tuple[Item, Item]]] = {}
+    for after in outputs:
+        for before in inputs:
+            head, middle, tail = after.name.partition(before.name)
+            if middle and (head or tail) and after.brackets == before.brackets:
+                pairs.setdefault((head, tail), []).append((before, after))
+    return max(pairs.values(), key=len, default=[])

@@ -1,0 +1,286 @@
+"""Prepared passes: a forward or backward pass that runs thousands of times on the same memory.
+
+An ordinary pass allocates memory and fills launch contexts at every call. A prepared one was run once to record its
+launches; then each run consists of these launches only, and arrays get other memory only where it differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..calls import (
+    BoundArguments,
+    Cotangent,
+    Entry,
+    Given,
+    Kind,
+    Layout,
+    Make,
+    PassWriter,
+    Plan,
+    Result,
+    Saved,
+    Step,
+    Tapes,
+    is_split,
+)
+from ..calls.derived import find_recorded
+from ..engines import HeldLaunch, Launch, hold
+from ..passes.adjoint import Copy
+from ..spec import Numbers
+from ..tracing import is_plain
+from ._op import Op
+
+_ADDRESS, _GRADIENT = 1, 4
+"""Places in an `ArrayArgument`."""
+
+
+class NotPrepared(Exception):  # not an error: the ordinary path is used
+    """A pass decides something again in every call, so that its launches cannot be prepared."""
+
+
+class PreparedPass:
+    """The launches of one pass.
+
+    Attributes:
+        memory: all memory of the pass, by name.
+    """
+
+    def __init__(self) -> None:
+        self.memory: dict[str, torch.Tensor] = {}
+        self._alive: list[torch.Tensor] = []
+        self._zeros: list[torch.Tensor] = []
+        self._launches: list[HeldLaunch] = []
+        self._uses: dict[str, list[tuple[HeldLaunch, list[Any], int]]] = {}
+
+    def note_memory(self, name: str, memory: torch.Tensor) -> None:
+        """Note memory, which lives as long as the pass."""
+        self.memory[name] = memory
+        self._alive.append(memory)
+
+    def note_zero(self, memory: torch.Tensor) -> None:
+        """Note memory that must be zero before each run."""
+        self._zeros.append(memory)
+
+    def note_launch(self, launch: Launch, entries: Sequence[Any], scalars: Sequence[Any]) -> None:
+        """Note a launch. Raises NotPrepared."""
+        arrays = [[slot, address, nbytes, shape, gradient] for slot, _, address, nbytes, shape, _, gradient in entries]
+        held = hold(launch, arrays, scalars)  # type: ignore[arg-type]
+        if held is None:
+            raise NotPrepared
+        self._launches.append(held)
+        for array, entry in zip(arrays, entries, strict=True):
+            for name, place in ((entry[1], _ADDRESS), (entry[5], _GRADIENT)):
+                if name:
+                    self._uses.setdefault(name, []).append((held, array, place))
+
+    def port(self, name: str) -> Callable[[int], None]:
+        """A function that gives an array memory at another address; it does nothing where that is the present one."""
+        uses = self._uses.get(name, [])
+        if len(uses) != 1:
+
+            def move_all(address: int) -> None:
+                for use in uses:
+                    _move(*use, address)
+
+            return move_all
+        held, array, place = uses[0]
+        put = held.put
+
+        def move(address: int) -> None:
+            if array[place] != address:
+                array[place] = address
+                put(*array)
+
+        return move
+
+    def run(self) -> None:
+        """Zero what starts at zero, and launch."""
+        for one in self._zeros:
+            one.zero_()
+        for held in self._launches:
+            held.run()
+
+
+def _move(held: HeldLaunch, array: list[Any], place: int, address: int) -> None:
+    if array[place] != address:
+        array[place] = address
+        held.put(*array)
+
+
+class _Writer(PassWriter):
+    """Writes a pass that notes its launches instead of running them.
+
+    In what it writes, `inputs` is memory by name, and `cotangents` the pass that is prepared.
+    """
+
+    may_shorten = False
+
+    def __init__(self, layout: Layout, kind: Kind, provided: frozenset[str]) -> None:
+        super().__init__(layout, kind, {}, may_vectorize=False)
+        self._provided = provided
+
+    def put(self, name: str, value: str, shape: Sequence[str], dtype: torch.dtype) -> None:
+        super().put(name, value, shape, dtype)
+        self.add(f"cotangents.note_memory({name!r}, {self.memory(name)})")
+
+    def take(self, one: Given) -> None:
+        if isinstance(one, Saved) and one.is_copied:
+            raise NotPrepared
+        self._put_provided(one)
+
+    def make(self, one: Make) -> None:
+        if one.name in self._provided:
+            self._put_provided(one)
+            return
+        super().make(one)
+        if one.is_zero:
+            self.add(f"cotangents.note_zero({self.memory(one.name)})")
+
+    def _put_provided(self, one: Given | Make) -> None:
+        dtype, shape = self.layout.dtype(self.kind, one.like), self.whole(one.like)
+        self.put(one.name, f"inputs[{one.name!r}]", shape, dtype)
+
+    def flush(self) -> None:
+        for one in self.take_group():
+            self.launch(one.step)
+
+    def launch(self, step: Step) -> None:
+        if is_split(step):
+            raise NotPrepared
+        entries = "".join(f"{self.entry(one)}, " for one in step.entries)
+        scalars = "".join(
+            f"({how!r}, {self.constant(slot)}, {self.scalar(name)}), " for how, slot, name in step.scalars
+        )
+        self.add(f"cotangents.note_launch({self.bind(step.launch, 'launch')}, ({entries}), ({scalars}))")
+
+    def entry(self, one: Entry) -> str:
+        shape = self.size(one.like)
+        nbytes = " * ".join([str(one.itemsize), *shape])
+        dims = self.tuple_of(shape[: len(shape) - one.inner])
+        gradient = f"{one.gradient!r}, {self.address(one.gradient, '')}"
+        return (
+            f"({self.constant(one.slot)}, {one.memory!r}, {self.address(one.memory, '')}, {nbytes}, {dims}, {gradient})"
+        )
+
+    def result(self, one: Result | None) -> str:
+        return "None"
+
+
+class Backward(NamedTuple):
+    """A backward pass, before it is prepared.
+
+    Attributes:
+        layout: its program.
+        reads: arrays whose values it reads.
+        cotangents: by output, the name of its cotangent's memory, and whether the pass writes there.
+        gradients: by input, the name of its gradient's memory, and whether that is to be summed over a batch.
+    """
+
+    layout: Layout
+    reads: tuple[str, ...]
+    cotangents: Mapping[str, tuple[str, bool]]
+    gradients: Mapping[str, tuple[str, bool]]
+
+
+class Stepping:
+    """Calls of an op with the same sizes and numbers, to be run many times.
+
+    Attributes:
+        plan: how they are run.
+        inputs, outputs, scratch: names of the op's arrays.
+    """
+
+    def __init__(self, plan: Plan, numbers: Numbers, scalars: Mapping[str, Any]) -> None:
+        signature = plan.signature
+        self.plan = plan
+        self.inputs, self.outputs, self.scratch = signature.arrays, signature.outputs, signature.scratch
+        self.floats = plan.kind.floats
+        self._numbers, self._scalars = numbers, scalars
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The sizes of an array, batch included."""
+        return tuple(self.plan.kind.sizing.evaluate(name, self._numbers))
+
+    def dtype(self, name: str) -> torch.dtype:
+        """The dtype of an array."""
+        return self.plan.kind.dtypes[name]
+
+    def starts_at_zero(self, output: str) -> bool:
+        """Whether an output's memory must be zero before a run."""
+        return any(one.name == output and one.is_zero for one in self.plan.makes)
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether a launch uses one thread, as far as is known how long it takes."""
+        return self.plan.is_serial(self._numbers, self._scalars)
+
+    def note_pace(self, seconds: float) -> None:
+        """Learn how long a step took that used one thread."""
+        self.plan.note_pace(seconds, self._numbers, self._scalars)
+
+    def check(self, active: frozenset[str]) -> None:
+        """Raise GradientError where these inputs have no gradient."""
+        self.plan.reverse.check(active)
+
+    def forward(self, memory: Mapping[str, torch.Tensor]) -> PreparedPass:
+        """A forward pass on memory of inputs and outputs, by name. Raises NotPrepared."""
+        return self._prepare(self.plan.forward_layout(self._numbers, self._scalars), memory)
+
+    def backward(self, active: frozenset[str], given: frozenset[str]) -> Backward:
+        """The backward pass for these inputs, from cotangents of these outputs."""
+        layout = self.plan.backward_layout(active, given, self._numbers, self._scalars)
+        cotangents = {
+            self.outputs[one.number]: (one.name, one.is_copied) for one in layout.given if isinstance(one, Cotangent)
+        }
+        pairs = zip(self.inputs, layout.results, strict=True)
+        gradients = {name: (one.name, one.is_summed) for name, one in pairs if one is not None}
+        reads = tuple(one.name for one in layout.given if isinstance(one, Saved))
+        return Backward(layout, reads, cotangents, gradients)
+
+    def prepare_backward(self, backward: Backward, memory: Mapping[str, torch.Tensor]) -> PreparedPass:
+        """A backward pass on memory of what it reads, of cotangents and of gradients, by name. Raises NotPrepared."""
+        return self._prepare(backward.layout, memory)
+
+    def is_preparable(self, backward: Backward) -> bool:
+        """Whether a backward pass is launches alone."""
+        try:
+            self._write(backward.layout, frozenset())
+        except NotPrepared:
+            return False
+        return True
+
+    def _prepare(self, layout: Layout, memory: Mapping[str, torch.Tensor]) -> PreparedPass:
+        made = PreparedPass()
+        self._write(layout, frozenset(memory))(memory, made, self._numbers, self._scalars)
+        return made
+
+    def _write(self, layout: Layout, provided: frozenset[str]) -> Any:
+        """A function that notes the launches of a program. Raises NotPrepared."""
+        known = self.plan.prepared
+        key = layout, provided
+        if key not in known:
+            is_counted = any(isinstance(one, Tapes) and one.is_counted for one in layout.actions)
+            if layout.is_looped or is_counted or any(isinstance(one, Copy) for one in layout.actions):
+                raise NotPrepared
+            known[key] = _Writer(layout, self.plan.kind, provided).function()
+        return known[key]
+
+
+def prepare_stepping(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> Stepping | None:
+    """An op's calls like this one; None where they are more than launches. Raises what a call raises."""
+    core = op._core
+    is_special = op._seeded is not None or op._updates is not None or bool(op._structs) or core.signature.uses_blocks
+    if is_special or not is_plain():
+        return None
+    bound: BoundArguments = op._bind(tuple(arguments), dict(named))
+    route = op._routes.find(bound)
+    if not route.is_direct or core.has_state or route.device.type != "cpu":
+        return None
+    numbers = route.numbers(bound)
+    if find_recorded(core, route.call(numbers, bound)) is not None:
+        return None
+    return Stepping(route.plan, numbers, bound.scalars)

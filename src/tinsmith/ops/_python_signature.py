@@ -1,0 +1,26 @@
+"""The result of `inspect.signature` for an op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import Parameter
+from inspect import Signature as PythonSignature
+from typing import Any
+
+import torch
+
+from ..calls import Signature
+from ..compiling import Structs
+
+
+def python_signature(signature: Signature, structs: Structs, result: Any) -> PythonSignature:
+    """A call's arguments, and the dims that it gives by keyword; `result` is what it gives."""
+    kinds: dict[str, Any] = dict.fromkeys(signature.arrays, torch.Tensor)
+    kinds |= dict.fromkeys(signature.templates, Parameter.empty)
+    for name in signature.scalars:
+        own = signature.parameters(name)[0]
+        kinds[name] = Sequence[float] if own.kind == "matrix" else float if own.setter == "float" else int
+    order = [(name, kinds.get(name, Parameter.empty)) for name in structs.order]
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in order]
+    parameters += [Parameter(name, Parameter.KEYWORD_ONLY, annotation=int) for name in signature.size_names]
+    return PythonSignature(parameters, return_annotation=result)

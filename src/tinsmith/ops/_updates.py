@@ -1,0 +1,158 @@
+"""Updates: arguments that an op changes in place, `inout` in its spec.
+
+The op itself is functional: it takes old values and returns new ones. Torch copies these into the caller's tensors, so
+that versions, views, leaves, transforms and graphs are what they are for torch's own in-place operations. A
+call that nothing differentiates or traces has the kernels change the caller's memory instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import has_torch_function
+
+from .._errors import ArgumentError, refusal
+from .._lazy import lazy
+from ..calls import BoundArguments, Core, Routes, check_tensors, is_symbolic
+from ..calls.derived import SeededCore
+from ..tracing import batch_levels, is_plain, is_tracing, is_transformed
+from ._make_core import make_overwriting_core
+from ._options import OpOptions
+
+Run = Callable[[BoundArguments], Sequence[torch.Tensor]]
+"""Runs the functional op."""
+
+
+class Updates:
+    """How calls of an op update their arguments.
+
+    Attributes:
+        results: the outputs that a call returns: all but the new values of arguments, or all where there are no others.
+    """
+
+    def __init__(self, core: Core, kernels: Sequence[Any], text: str, options: OpOptions) -> None:
+        signature = core.signature
+        self._core = core
+        self._made_of = kernels, text, options
+        self._names = tuple(signature.updates.values())
+        self._places = tuple(signature.arrays.index(name) for name in self._names)
+        count = len(self._names)
+        self.results = signature.outputs[count:] or signature.outputs
+
+    def call(self, bound: BoundArguments, run: Run) -> Sequence[torch.Tensor]:
+        """The outputs of a call; the updated arguments where the op has no other."""
+        if not all([isinstance(one, torch.Tensor) for one in bound.tensors]):  # noqa: C419  # torch 2.6 traces lists
+            check_tensors(self._core.signature, bound.tensors)
+        targets = [bound.tensors[place] for place in self._places]
+        is_eager = not is_tracing() and is_plain() and not has_torch_function(bound.values)
+        if is_eager:
+            self._refuse_overlap(targets)
+        is_kept = not is_eager or _may_have_gradient(bound.tensors)
+        outputs = self._overwrite(bound, targets) if not is_kept else None
+        if outputs is None:
+            outputs = self._replace(bound, targets, run, is_kept=is_kept)
+        return outputs or targets
+
+    def _replace(
+        self, bound: BoundArguments, targets: Sequence[torch.Tensor], run: Run, *, is_kept: bool
+    ) -> Sequence[torch.Tensor]:
+        """Run the functional op, and copy new values into the arguments."""
+        given = list(bound.tensors)
+        for place in self._places if is_kept else ():
+            # A graph keeps the old value for its backward pass, and the argument's memory is overwritten below.
+            given[place] = given[place].clone()
+        made = run(bound.with_tensors(tuple(given)))
+        if not is_tracing() and is_transformed():
+            self._refuse_unbatched(targets, made)
+        for target, new in zip(targets, made[: len(targets)], strict=True):
+            _copy(target, new)
+        return made[len(targets) :]
+
+    @lazy
+    def _routes(self) -> Routes:
+        return Routes(make_overwriting_core(self._core, *self._made_of))
+
+    def _overwrite(self, bound: BoundArguments, targets: Sequence[torch.Tensor]) -> Sequence[torch.Tensor] | None:
+        """Have the kernels change the arguments' memory; None where they cannot."""
+        if isinstance(self._core, SeededCore) or any(_is_shared(one, bound.tensors) for one in targets):
+            return None
+        if any(one.is_inference() for one in targets) and not torch.is_inference_mode_enabled():
+            return None
+        route = self._routes.find(bound)
+        if not route.is_direct:
+            return None
+        plan = route.plan
+        made = plan.forward(bound.tensors, route.numbers(bound), bound.scalars)[plan.outputs]
+        for one in targets:
+            if not one.is_inference():
+                torch.autograd.graph.increment_version(one)
+        return made
+
+    def _refuse_unbatched(self, targets: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
+        """Refuse new values of which there are several, under `vmap`, for an argument of which there is one."""
+        for name, target, new in zip(self._names, targets, made, strict=False):
+            if batch_levels(new) - batch_levels(target):
+                op = self._core.signature.op
+                words = f"`{name}` of op `{op}` is updated in place under vmap, and is not batched as other inputs are"
+                remedy = (
+                    f"Pass one `{name}` a sample, `{name}.expand(size, ...).clone()`, with its dim in `in_dims`; "
+                    "or call the op's `.functional`, which returns the new values and changes nothing."
+                )
+                raise ArgumentError(refusal(words, [(name, "one"), ("new values", "one a sample")], remedy))
+
+    def _refuse_overlap(self, targets: Sequence[torch.Tensor]) -> None:
+        """Refuse two arguments that are updated in one memory: one update would be lost."""
+        for place, one in enumerate(targets):
+            for other, name in zip(targets[:place], self._names, strict=False):
+                if _overlap(one, other):
+                    words = f"`{name}` and `{self._names[place]}` of op `{self._core.signature.op}` share memory"
+                    remedy = f"Both are updated in place: pass `{self._names[place]}.clone()`."
+                    raise ArgumentError(refusal(words, remedy=remedy))
+
+
+def _copy(target: torch.Tensor, new: torch.Tensor) -> None:
+    """Copy a new value into an argument in place, in an eager call or in a graph that torch traces."""
+    if is_symbolic(target):
+        # A graph's passes know that an operator with a schema changes an argument, and not that a method does.
+        torch.ops.aten.copy_.default(target, new)
+    elif is_tracing() and not target.dim():
+        # `torch.compile` drops every in-place method of a float64 argument without dims (seen in torch 2.13), but not a
+        # change of its view.
+        target.view(1).copy_(new.view(1))
+    else:
+        target.copy_(new)
+
+
+def _may_have_gradient(tensors: Sequence[torch.Tensor]) -> bool:
+    return torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
+
+
+def _is_shared(target: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether another argument may lie in an argument's memory. Overlap within it is refused by torch."""
+    first, end = _extent(target)
+    others = [_extent(one) for one in tensors if one is not target]
+    return len(others) + 1 < len(tensors) or any(first < last and begin < end for begin, last in others)
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses between which a tensor's memory lies."""
+    if tensor.layout != torch.strided or not tensor.numel():
+        return 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have an element in common."""
+    (first, end), (begin, last) = _extent(one), _extent(other)
+    if not (first < last and begin < end):
+        return False
+    if one.element_size() != other.element_size():
+        return True
+    # Columns of one matrix lie between each other: marks in memory as long as both tell.
+    start, size = min(first, begin), one.element_size()
+    marks = torch.zeros((max(end, last) - start) // size, dtype=torch.bool)
+    marks.as_strided(one.shape, one.stride(), (first - start) // size).fill_(True)
+    return bool(marks.as_strided(other.shape, other.stride(), (begin - start) // size).any())

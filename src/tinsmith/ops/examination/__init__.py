@@ -1,0 +1,5 @@
+"""An op or a layer taken apart for the checks of `doctor`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

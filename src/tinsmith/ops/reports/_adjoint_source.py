@@ -1,0 +1,137 @@
+"""The source of a generated gradient without a call: ranks and dtypes come from the declarations, sizes are open."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..._errors import ArgumentError, SpecError, refusal
+from ...calls import Signature, Specialization, fitting_dtypes
+from ...calls.backward import SourceReverse
+from ...calls.derived import find_recorded_at
+from ...compiling import Stage
+from ...engines import Parameter, of_kernel, one_at_a_time
+from ...spec import Fixed
+from .._op import Op
+from ._describe_backward import describe_backward
+from ._printed_passes import print_passes, record_passes
+
+
+@one_at_a_time
+def adjoint_source(
+    op: Op, wanted: Collection[str] = (), engine: str | None = None, *, print_after: Collection[str] = ()
+) -> str:
+    """Return the commented source of an op's generated gradient: the kernels of the backward pass, in order.
+
+    Dims have the ranks of the spec, without `*b`; arrays without a dtype are float32.
+
+    Args:
+        op: made by `tinsmith.op` or `tinsmith.chain`.
+        wanted: inputs to differentiate by; by default all floating inputs.
+        engine: a running engine to print for; by default the op's own.
+        print_after: names of passes (`tinsmith.passes.PASS_NAMES`): return the IR that they leave instead.
+
+    Raises:
+        ArgumentError: an input is unknown or not floating, or the kernels take template arguments.
+        SpecError: the spec leaves a rank open.
+        GradientError: a kernel is not covered; the message names the construct and the line.
+    """
+    op = op if engine in (None, op.engine) else Op(op._kernels, op._text, replace(op._options, engine=engine))
+    signature = op._core.signature
+    case = _case(signature, op)
+    active = _active(signature, case, wanted)
+    recorded = find_recorded_at(op._core, case)
+    at = SourceReverse(signature).at(case) if recorded is None else recorded.replay_at(case)
+    if print_after:
+        refused = at.refusal(active)
+        passes = record_passes(op._make_fresh_core, [(case, [] if refused else [active])])
+        note = f"# no gradient is generated because of {refused.construct}, at {refused.place}\n" if refused else ""
+        return print_passes(passes, print_after) + note
+    at.check(active)
+    lines = [
+        f"# The gradient of `{op.name}`: {signature.spec}",
+        f"# of {', '.join(sorted(active))}, on {signature.stages[0].engine.name}",
+    ]
+    return "\n".join(_collapse_blank_lines([*lines, *describe_backward(at, active)])) + "\n"
+
+
+def _collapse_blank_lines(lines: Sequence[str]) -> list[str]:
+    """Drop repeated empty lines, and those at the end."""
+    pairs = zip(lines, ["", *lines[:-1]], strict=True)
+    kept = [line for line, before in pairs if line or before]
+    return kept if kept[-1] else kept[:-1]
+
+
+def _case(signature: Signature, op: Op) -> Specialization:
+    """The kind of call that the declarations describe."""
+    if signature.templates:
+        words = f"the gradient of op `{op.name}` depends on the values of its template arguments"
+        remedy = "Call the op, ask for a gradient, and print `op.explain()`."
+        raise ArgumentError(refusal(words, [("templates", ", ".join(signature.templates))], remedy))
+    shapes = {item.name: _shape(signature, item.name) for item in signature.kernel_spec.items}
+    dtypes = {name: _dtype(signature, name) for name in shapes}
+    return Specialization(signature, shapes, dtypes, frozenset(), op._core.fingerprints({}), {})
+
+
+def _shape(signature: Signature, name: str) -> tuple[int, ...]:
+    """Sizes, which do not matter; dims of elements as they are declared."""
+    item = next(item for item in signature.kernel_spec.items if item.name == name)
+    if item.has_rest:
+        words = f"the spec of op `{signature.op}` leaves the rank of `{name}` open"
+        raise SpecError(refusal(words, [("spec", str(item))], "Write its dims one by one."))
+    sizes = tuple(dim.size if isinstance(dim, Fixed) else 1 for dim in item.dims)
+    element = signature.parameters(name)[0].element
+    return sizes[: len(sizes) - len(element)] + element
+
+
+def _dtype(signature: Signature, name: str) -> torch.dtype:
+    fitting = fitting_dtypes(signature, name)
+    if fitting is None or torch.float32 in fitting or torch.float16 in fitting:
+        return torch.float32
+    return fitting[0]
+
+
+def _active(signature: Signature, case: Specialization, wanted: Collection[str]) -> frozenset[str]:
+    floats = [name for name in signature.arrays if case.dtypes[name].is_floating_point]
+    unknown = [name for name in wanted if name not in floats]
+    if unknown:
+        words = f"op `{signature.op}` has no input `{unknown[0]}` that can have a gradient"
+        raise ArgumentError(refusal(words, [("inputs of floats", ", ".join(floats) or "none")]))
+    return frozenset(wanted or floats)
+
+
+@one_at_a_time
+def derive_spec(kernel: Any) -> str:
+    """Derive a spec from a kernel's annotations: arrays that it writes are outputs, and each dim has its own name.
+
+    Raises:
+        SpecError: an annotation leaves the rank open.
+    """
+    engine = of_kernel(kernel)
+    arrays = [parameter for parameter in engine.parameters(kernel) if parameter.kind == "array"]
+    roles = Stage(kernel, [parameter.name for parameter in arrays]).roles
+    if not any(role.is_written for role in roles.values()):
+        words = f"kernel `{kernel.__name__}` writes to none of its array parameters, so it has no gradient to print"
+        rows = [
+            ("parameters", ", ".join(f"{one.name}: {one.annotation}" for one in engine.parameters(kernel)) or "none")
+        ]
+        remedy = (
+            "Say which templates are arrays, `--spec 'x[n] -> y[n]'`; a field that it names itself must be a parameter."
+        )
+        raise SpecError(refusal(words, rows, remedy))
+    inputs = [_item(parameter, kernel) for parameter in arrays if not roles[parameter.name].is_written]
+    outputs = [_item(parameter, kernel) for parameter in arrays if roles[parameter.name].is_written]
+    return f"{', '.join(inputs)} -> {', '.join(outputs)}"
+
+
+def _item(parameter: Parameter, kernel: Any) -> str:
+    name = parameter.name
+    if parameter.ndim is None:
+        words = f"the annotation of `{name}` in kernel `{kernel.__name__}` does not say how many dims it has"
+        rows = [("annotation", parameter.annotation)]
+        raise SpecError(refusal(words, rows, f"Write `ndim=...` there, or give a spec: `--spec '{name}[n] -> ...'`."))
+    dims = [f"{name}{axis}" for axis in range(parameter.ndim)] + [str(size) for size in parameter.element]
+    return f"{name}[{', '.join(dims)}]"

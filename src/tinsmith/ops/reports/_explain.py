@@ -1,0 +1,184 @@
+"""The text of `op.explain()`: arrays and their uses, gradients, saved values, compiled variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from ..._config import config
+from ..._errors import GradientError
+from ...calls import Core, Specialization, compute_dtypes, fitting_dtypes
+from ...calls.backward import RACE, AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
+from ...compiling import ArrayType, Stage, Variant
+from ...engines import one_at_a_time
+from ...torch_side import shares_of
+from ._describe_backward import describe_backward
+
+_ORIGINS = {
+    "auto": "generated from the kernels' source where they are covered, else the engine's reverse mode",
+    "source": "generated from the kernels' source",
+    "engine": "the engine's reverse mode",
+    "backward": "a hand-written kernel",
+}
+
+
+@one_at_a_time
+def explain(core: Core) -> str:
+    """Describe an op in plain text."""
+    signature = core.signature
+    lines = [f"op `{signature.op}`: {signature.spec}"]
+    if signature.spec.scratch_text:
+        lines.append(f"  scratch: {signature.spec.scratch_text}")
+    for stage in signature.firsts:
+        lines += ["", *_kernel(stage)]
+        count = sum(one.first is stage for one in signature.stages)
+        lines += [f"  launched {count} times"] if count > 1 else []
+    lines += [
+        "",
+        *_gradient(core),
+        *_describe_tapes(core),
+        "",
+        *_describe_threads(core),
+        "",
+        *_batches(core),
+        "",
+        *_describe_shares(core),
+    ]
+    texts = [(variant, text) for stage in signature.firsts for variant, text in stage.texts.items()]
+    lines += ["", f"compiled variants: {len(texts)}"]
+    for variant, text in texts:
+        lines += ["", f"  # {_variant(variant)}", *(f"  {line}" for line in text.rstrip().splitlines())]
+    return "\n".join(lines)
+
+
+def _kernel(stage: Stage) -> Iterable[str]:
+    moved = "" if stage.engine is stage.home else f" (written for {stage.home.name})"
+    yield f"kernel `{stage.name}` at {stage.source.place(stage.source.tree)}, on {stage.engine.name}{moved}"
+    for name in stage.arrays:
+        kinds = list(dict.fromkeys(access.kind for access in stage.roles[name].accesses))
+        yield f"  {name}: {', '.join(kinds) or 'shape only'}"
+    yield from (f"  in order: the loop in line {line}, because {words}" for line, words in stage.loops_in_order.items())
+
+
+def _gradient(core: Core) -> Iterable[str]:
+    reverse = core.reverse
+    if isinstance(reverse, KernelReverse):
+        yield f"gradient: {_ORIGINS[reverse.name]}"
+        yield from _describe_saved(reverse, frozenset(core.signature.arrays))
+        return
+    source = reverse.source if isinstance(reverse, AutoReverse) else reverse
+    assert isinstance(source, SourceReverse)
+    yield f"gradient: {_ORIGINS[reverse.name]}"
+    if not source.specializations and not core.recorded:
+        yield "  what it takes is known after the first call that wants one"
+    yield from _describe_requests(reverse, source)
+    for recorded in core.recorded.values():
+        if any(at.requests for at in recorded.replay.source.specializations):
+            yield f"  with what atomics returned in the forward pass: {', '.join(recorded.names.values())}"
+            yield from _describe_requests(recorded.replay.reverse, recorded.replay.source)
+
+
+def _describe_requests(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
+    """The gradients requested so far, and their origin or refusal."""
+    for at in source.specializations:
+        for active, has_checkpoints in at.requests:
+            yield f"  for {', '.join(sorted(active))}" + (" from checkpoints" if has_checkpoints else "")
+            reason = at.refusal(active)
+            if reason is None:
+                yield from (
+                    f"    {line}".rstrip() for line in describe_backward(at, active, has_checkpoints=has_checkpoints)
+                )
+                continue
+            yield f"    not generated: {reason.construct}, at {reason.place}"
+            if isinstance(reverse, AutoReverse) and reason.race is None:
+                yield f"    instead: {_ORIGINS['engine']}"
+                yield from (f"  {line}" for line in _describe_saved(reverse.engine, active))
+            elif reason.race is not None:
+                yield f"    refused: {RACE}"
+
+
+def _describe_saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]:
+    try:
+        reverse.check(active)
+    except GradientError as refusal:
+        yield f"  refused: {refusal}"
+        return
+    read = sorted(reverse.reads(active))
+    yield f"  saved for the backward pass: {', '.join(read) or 'nothing'}"
+
+
+def _describe_threads(core: Core) -> Iterable[str]:
+    """The kernels that ran on one thread so far, and why."""
+    yield "threads:"
+    lines: dict[str, None] = {}
+    for plan in core.plans.values():
+        for words, runner in plan.runners:
+            for serial, counts in runner.choices.items():
+                for group, is_serial, (count, is_dear) in zip(runner.threads.groups, serial, counts, strict=True):
+                    if not group.has_parallel_loops:
+                        lines[f"  {words}, `{group.name}`: one thread (it has no parallel loop)"] = None
+                        continue
+                    below = f"{count:,} operations, {'below' if is_serial else 'not below'} {group.pace.serial_below:,}"
+                    if is_serial and is_dear and count >= group.pace.serial_below:
+                        below = f"{count:,} operations, with atomics that would cost more than threads save"
+                    threads = "one thread" if is_serial else "several threads"
+                    lines[f"  {words}, `{group.name}`: {threads} ({below})"] = None
+    yield from lines or ["  known after a call, on a CPU"]
+
+
+def _describe_tapes(core: Core) -> Iterable[str]:
+    """The backward passes that kept checkpoints, and why."""
+    for plan in core.plans.values():
+        for words, runner in plan.runners:
+            if runner.longest_tape:
+                limit = f"more than the {config().tape_limit:,} of TINSMITH_TAPE_LIMIT"
+                yield f"  {words}: {runner.longest_tape:,} bytes of tape, {limit}, so it ran from checkpoints"
+
+
+def _batches(core: Core) -> Iterable[str]:
+    """Whether `vmap` and `*b` take one launch, for the last call, or for float32 before the first."""
+    case = next((plan.kind.case for plan in reversed([*core.plans.values()])), None)
+    for stage in core.signature.firsts:
+        if case is None and stage.open_templates:
+            yield f"batches of `{stage.name}`: known after a call, which brings `{stage.open_templates[0]}`"
+            continue
+        reason = stage.batch_refusal(_all_batched(core, stage, case), case.templates if case else {})
+        yield f"batches of `{stage.name}`: " + (f"one launch a sample ({reason})" if reason else "one launch")
+
+
+def _describe_shares(core: Core) -> Iterable[str]:
+    """The dims that may be sharded over processes, for a call in float32 unless dtypes are fixed."""
+    signature = core.signature
+    yield "dims that may be sharded over processes (DTensor):"
+    if signature.spec.batch_name:
+        yield f"  *{signature.spec.batch_name}: its dims"
+    fitting = ((fitting_dtypes(signature, name) or (torch.float32,))[0] for name in signature.arrays)
+    shares = shares_of(core, compute_dtypes(list(fitting)))
+    for dim, axes in shares.axes.items():
+        whole = [name for name in signature.arrays if name not in axes]
+        yield f"  {dim}" + (f", with {', '.join(whole)} whole in each process" if whole else "")
+    for dim, why in shares.reasons.items():
+        yield f"  not {dim}: {why}"
+    if not (shares.axes or shares.reasons or signature.spec.batch_name):
+        yield "  none"
+
+
+def _all_batched(core: Core, stage: Stage, case: Specialization | None) -> Variant:
+    items = core.signature.items
+    arrays = []
+    for name in stage.arrays:
+        element = stage.parameters[name].element
+        rank = len(items[name].dims) - (items[name].batch_name is not None) - len(element)
+        dtype = case.dtypes[name] if case else (fitting_dtypes(core.signature, name) or (torch.float32,))[0]
+        arrays.append((name, ArrayType(dtype, rank, element, is_batched=True)))
+    return Variant(tuple(arrays))
+
+
+def _variant(variant: Variant) -> str:
+    arrays = ", ".join(
+        f"{name}: {str(array.dtype).removeprefix('torch.')}" + (" batched" if array.is_batched else "")
+        for name, array in variant.arrays
+    )
+    words = ["reverse" if variant.adjoint else "forward", *(["serial"] if variant.is_serial else [])]
+    return f"{' '.join(words)} ({arrays})"

@@ -1,0 +1,14 @@
+from ._distributed import call_distributed as call_distributed
+from ._distributed import is_distributed as is_distributed
+from ._distributed import run_on_parts as run_on_parts
+from ._distributed import set_parameter as set_parameter
+from ._eager import make_eager_function as make_eager_function
+from ._layer_nodes import Layer as Layer
+from ._layer_nodes import one_node as one_node
+from ._library import Family as Family
+from ._library import LibraryOperator as LibraryOperator
+from ._library import register_family as register_family
+from ._operator import define_operator as define_operator
+from ._operator import define_operators as define_operators
+from ._recipe import Recipe as Recipe
+from ._sharding import shares_of as shares_of

@@ -1,0 +1,98 @@
+"""Batches: runs a call over one more batch dimension, forward and backward, in one launch.
+
+A call has at most one batch dimension, in front; a further one is merged with it. Tensors
+that only one of the two runs over are expanded, so that all batched tensors agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from ..calls import BackwardCall, Call, check_before_copy, find_saved_names
+from ..tracing import reshape_result
+
+
+def forward_over_batch(
+    size: int,
+    call: Call,
+    inputs: Sequence[torch.Tensor],
+    dims: Sequence[int | None],
+    state: torch.Tensor | None = None,
+) -> list[torch.Tensor]:
+    """What the forward operator gives for a call over a batch of `size`, which comes first in outputs and scratch."""
+    signature = call.core.signature
+    names = signature.arrays
+    wide = _wide(size, call, frozenset(n for n, dim in zip(names, dims, strict=True) if dim is not None))
+    tensors = [
+        _widen(size, call, name, tensor, dim, name in wide.batched, name in call.batched)
+        for name, tensor, dim in zip(names, inputs, dims, strict=True)
+    ]
+    results = call.core.operators.results(wide, tensors, state)
+    count = len(signature.outputs) + len(signature.scratch)
+    return [*_split(size, call, results[:count]), *results[count:]]
+
+
+def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | None]) -> list[torch.Tensor]:
+    """Gradients of the active inputs over a batch, each sample with its own.
+
+    `dims` are those of the saved values and then of the cotangents. An active input counts as batched
+    even where it is not, because its gradient is.
+    """
+    call, active = asked.call, asked.active
+    signature = call.core.signature
+    owners = (*asked.saved, *asked.cotangents)
+    made = frozenset(signature.outputs + signature.scratch)
+    moved = frozenset(owner for owner, dim in zip(owners, dims, strict=True) if dim is not None)
+    wide = _wide(size, call, (moved & frozenset(signature.arrays)) | active)
+    if not asked.saved.keys() >= {*find_saved_names(wide, active)}:
+        # The kernel that runs the whole batch reads what the call has not kept; that of one sample does not.
+        wide = replace(wide, is_apart=True)
+    tensors = (*asked.saved.values(), *asked.cotangents.values())
+    widened = [
+        _widen(
+            size,
+            call,
+            owner,
+            tensor,
+            dim,
+            owner in wide.batched or owner in made,
+            owner in call.batched or owner in made,
+        )
+        for tensor, dim, owner in zip(tensors, dims, owners, strict=True)
+    ]
+    values = dict(zip(asked.saved, widened[: len(asked.saved)], strict=True))
+    read = {name: values[name] for name in find_saved_names(wide, active)}
+    cotangents = dict(zip(asked.cotangents, widened[len(asked.saved) :], strict=True))
+    gradients = call.core.operators.launch_backward(BackwardCall(wide, active, read, cotangents, asked.state))
+    return _split(size, call, gradients)
+
+
+def _wide(size: int, call: Call, new: frozenset[str]) -> Call:
+    """The call over a batch that is `size` times the one it may have already."""
+    batched = call.core.together(new | call.batched)
+    return call.with_batch(size * (1 if call.batch is None else call.batch), batched)
+
+
+def _widen(
+    size: int, call: Call, name: str, tensor: torch.Tensor, dim: int | None, is_wide: bool, is_old: bool
+) -> torch.Tensor:
+    """A tensor with its new batch dimension in front, merged with the one it may have already."""
+    if not is_wide:
+        return tensor
+    moved = tensor.movedim(dim, 0) if dim is not None else tensor.expand(size, *tensor.shape)
+    if call.batch is not None and not is_old:
+        moved = moved.unsqueeze(1).expand(size, call.batch, *moved.shape[1:])
+    check_before_copy(f"array `{name}` of op `{call.core.signature.op}`", moved)
+    if call.batch is None:
+        return moved.contiguous()
+    return moved.reshape(size * call.batch, *moved.shape[2:]).contiguous()
+
+
+def _split(size: int, call: Call, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Results with their flat batch dimension taken apart again."""
+    if call.batch is None:
+        return list(results)
+    return [reshape_result(tensor, (size, call.batch, *tensor.shape[1:])) for tensor in results]

@@ -1,0 +1,170 @@
+"""Calls with DTensors: each process runs the op on its part.
+
+On each dim of the mesh at most one dim of the op is sharded: the one of which most elements are already in place.
+Arrays without the dim are replicated, and their gradient is a sum over processes, which torch computes when needed.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .._errors import ArgumentError, DeviceError, refusal
+from ..calls import BoundArguments, Core, Form, make_checked_form
+from ..calls.derived import SeededCore
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+Run = Callable[[BoundArguments], Sequence[torch.Tensor]]
+"""Runs the op on a process's own tensors."""
+
+
+def is_distributed(tensors: Sequence[Any]) -> bool:
+    """Whether one of the tensors is a DTensor. Without torch's module for DTensors there are none."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and any([isinstance(tensor, module.DTensor) for tensor in tensors])  # noqa: C419
+
+
+def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.Tensor]:
+    """The outputs of a call, as tensors that processes share; and what `run` gives besides them, scratch first."""
+    from torch.distributed.tensor import DTensor
+
+    _check(core, bound.tensors)
+    form = make_checked_form(core, bound)
+    axes = _axes(form, core.operators.shares(form.call.dtypes))
+    mesh = bound.tensors[0].device_mesh
+    given = dict(zip(core.signature.arrays, bound.tensors, strict=True))
+    chosen = _choose_dims(given, axes)
+    outputs = run(bound.with_tensors(tuple([_part(tensor, name, axes, chosen) for name, tensor in given.items()])))
+    made = form.finish([torch.empty(one.shape, device="meta") for one in core.plan_buffers(form.call)])
+    shared = []
+    for name, output, whole in zip(core.signature.outputs + core.signature.scratch, outputs, made, strict=False):
+        placements = _placements(name, axes, chosen)
+        shared.append(
+            DTensor.from_local(output, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
+        )
+    return [*shared, *outputs[len(shared) :]]
+
+
+def run_on_parts(
+    run: Callable[..., torch.Tensor],
+    tensors: Mapping[str, Any],
+    axes: Mapping[str, Mapping[str, int]],
+    result: str,
+    shape: Sequence[int],
+) -> torch.Tensor:
+    """Run a function on this process's part of each DTensor. Return its result as a DTensor.
+
+    Args:
+        run: called with a tensor for each name.
+        tensors: DTensors on one mesh.
+        axes: dims that may be sharded, as the axis of each tensor that has it and of the result. Tensors without the
+            dim are replicated.
+        result: what `axes` calls the result.
+        shape: of the whole result.
+    """
+    from torch.distributed.tensor import DTensor
+
+    chosen = _choose_dims(tensors, axes)
+    made = run(**{name: _part(tensor, name, axes, chosen) for name, tensor in tensors.items()})
+    mesh = next(iter(tensors.values())).device_mesh
+    whole = torch.empty(torch.Size(shape), device="meta")
+    placements = _placements(result, axes, chosen)
+    return DTensor.from_local(made, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
+
+
+def _axes(form: Form, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:
+    """Axes of arrays by the op's dims that may be shared out; batch dims are called by their number."""
+    signature = form.call.core.signature
+    lead = len(form.lead)
+    made = signature.outputs + signature.scratch
+    batched = [name for name in (*signature.arrays, *made) if lead and (name in made or name in form.call.batched)]
+    axes_by_dim: dict[str, Mapping[str, int]] = {str(axis): dict.fromkeys(batched, axis) for axis in range(lead)}
+    for dim, axes in shared:
+        axes_by_dim[dim] = {name: axis + lead * (name in batched) for name, axis in axes}
+    return axes_by_dim
+
+
+def _check(core: Core, tensors: Sequence[torch.Tensor]) -> None:
+    from torch.distributed.tensor import DTensor
+
+    op = core.signature.op
+    if isinstance(core, SeededCore):
+        words = f"op `{op}` draws random numbers, which processes would draw each for itself"
+        raise ArgumentError(refusal(words, remedy="Call it on each process's own part: `x.to_local()`."))
+    meshes = []
+    for name, tensor in zip(core.signature.arrays, tensors, strict=True):
+        if not isinstance(tensor, DTensor):
+            words = f"tensor `{name}` of op `{op}` is one process's own, and others are shared by processes"
+            remedy = f"Pass `distribute_tensor({name}, mesh, [Replicate()])`."
+            raise ArgumentError(refusal(words, [(name, type(tensor).__name__)], remedy))
+        meshes.append(tensor.device_mesh)
+    if any(mesh != meshes[0] for mesh in meshes):
+        raise ArgumentError(
+            refusal(f"the tensors of op `{op}` are on different meshes", remedy="Put them on one mesh.")
+        )
+    if meshes[0].device_type != core.device_type():
+        words = f"op `{op}` got tensors on a mesh of {meshes[0].device_type}, its engine runs on {core.device_type()}"
+        remedy = (
+            f"Start the engine there, ts.init({meshes[0].device_type!r}), or make the mesh on {core.device_type()}."
+        )
+        raise DeviceError(refusal(words, remedy=remedy))
+
+
+def _choose_dims(tensors: Mapping[str, DTensor], axes: Mapping[str, Mapping[str, int]]) -> list[str | None]:
+    mesh = next(iter(tensors.values())).device_mesh
+    return [_choose_dim(tensors, axes, number) for number in range(mesh.ndim)]
+
+
+def _choose_dim(tensors: Mapping[str, DTensor], axes: Mapping[str, Mapping[str, int]], number: int) -> str | None:
+    """Return the dim that one dim of the mesh shards: that of which most is in place; None for no dim."""
+    best, most = None, 0
+    for dim, axis_of in axes.items():
+        in_place = 0
+        for name, tensor in tensors.items():
+            if name in axis_of and tensor.placements[number].is_shard(axis_of[name]):
+                in_place += math.prod(tensor.shape)
+        if in_place > most:
+            best, most = dim, in_place
+    return best
+
+
+def _placements(name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequence[str | None]) -> list[Any]:
+    """How an array is shared out."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    return [Shard(axes[dim][name]) if dim is not None and name in axes[dim] else Replicate() for dim in chosen]
+
+
+def _part(
+    tensor: DTensor, name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequence[str | None]
+) -> torch.Tensor:
+    """This process's part of an input. Where it is whole, and others are not, its gradient is one summand."""
+    from torch.distributed.tensor import Partial
+
+    wanted = _placements(name, axes, chosen)
+    pairs = zip(wanted, chosen, strict=True)
+    slopes = [Partial() if one.is_replicate() and dim is not None else one for one, dim in pairs]
+    return tensor.redistribute(placements=wanted).to_local(grad_placements=slopes)
+
+
+def set_parameter(parameter: torch.Tensor, content: torch.Tensor) -> None:
+    """Set a parameter to `content`, which every process has whole; of a DTensor each sets its shard, without a message.
+
+    As with torch's own layers, a parameter on the meta device stays as it is.
+    """
+    with torch.no_grad():
+        parameter.copy_(_shard_like(parameter, content.to(parameter.dtype)) if is_distributed([parameter]) else content)
+
+
+def _shard_like(parameter: Any, content: torch.Tensor) -> torch.Tensor:
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = parameter.device_mesh
+    shared = DTensor.from_local(content.to(mesh.device_type), mesh, [Replicate()] * mesh.ndim, run_check=False)
+    return shared.redistribute(placements=parameter.placements)

@@ -1,0 +1,123 @@
+"""The autograd rules of an op's operators, for autograd's own dispatch key; transforms are handled above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .._errors import GradientError, refusal
+from ..calls import BackwardCall, Call, all_names, find_saved_names, select_nondifferentiable
+from ..calls.derived import SecondOrder, push_forward
+from ..tracing import SingleLevelFunction, has_modes, is_tracing, is_transformed, one_level_down
+
+Run = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+"""An operator with all of its arguments but the tensors."""
+
+
+class Launch(SingleLevelFunction):
+    """The gradient of a forward operator."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, run: Run, *inputs: torch.Tensor) -> Any:
+        core = call.core
+        with one_level_down():
+            results = run(inputs)
+        count = len(core.signature.outputs) + len(core.signature.scratch)
+        state = results[count:]
+        ctx.mark_non_differentiable(*select_nondifferentiable(call, results[:count]), *state)
+        call, more = core.get_derivative_call(call, results[:count])
+        needs = (*ctx.needs_input_grad[2:], *[False] * len(more))
+        names = find_saved_names(call, call.select_active(needs))
+        values = (*inputs, *more, *results[: count - len(more)])
+        arrays = dict(zip(all_names(call), values, strict=True))
+        ctx.call, ctx.names, ctx.states, ctx.more = call, names, len(state), len(more)
+        ctx.records = (
+            dict(zip(call.core.signature.arrays[len(inputs) :], more, strict=True)) if _have_memory(more) else {}
+        )
+        ctx.save_for_backward(*[arrays[name] for name in names], *state)
+        ctx.save_for_forward(*inputs, *more, *state)
+        ctx.state = state[-1] if state else None
+        ctx.set_materialize_grads(False)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        call = ctx.call
+        active = call.select_active((*ctx.needs_input_grad[2:], *[False] * ctx.more))
+        outputs = call.core.signature.outputs
+        given = {name: one for name, one in zip(outputs, cotangents[: len(outputs)], strict=True) if one is not None}
+        if not given:
+            return (None,) * len(ctx.needs_input_grad)
+        kept = ctx.saved_tensors
+        values = dict(zip(ctx.names, kept[: len(ctx.names)], strict=True))
+        _check_records(call, ctx.records, values)
+        saved = {name: values[name] for name in find_saved_names(call, active)}
+        # Not the state among what was saved, if this one is in memory: after `torch.utils.checkpoint` ran the forward
+        # pass again, it would be the second one.
+        state = None
+        if ctx.states:
+            state = ctx.state if _have_memory([ctx.state]) else kept[-1]
+        gradients = call.core.operators.launch_backward(BackwardCall(call, active, saved, given, state))
+        return (None, None, *call.by_input(active, gradients)[: len(ctx.needs_input_grad) - 2])
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        none = [None] * ctx.more
+        kept = ctx.saved_tensors
+        inputs, state = (kept[:-1], kept[-1]) if ctx.states else (kept, None)
+        moved = push_forward(ctx.call, inputs, (*tangents[2:], *none), state)
+        return (*moved, *none, *[None] * ctx.states)
+
+
+def _have_memory(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether no tracer or transform is active for these tensors."""
+    if is_tracing() or is_transformed() or has_modes():
+        return False
+    return all(type(one) is torch.Tensor for one in tensors)
+
+
+def _check_records(call: Call, records: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> None:
+    """Refuse a gradient of a repeated forward pass: cotangents belong to the indices of the first run."""
+    again = [saved[name] for name in records if name in saved]
+    if not _have_memory(again):
+        return
+    for name, first in records.items():
+        if name in saved and not torch.equal(first, saved[name].to(first.device)):
+            op = call.core.signature.op
+            words = f"op `{op}` was run again for its backward pass, and its atomics returned other indices"
+            remedy = "Leave the op out of what `torch.utils.checkpoint` runs again."
+            raise GradientError(refusal(words, remedy=remedy))
+
+
+class LaunchBackward(SingleLevelFunction):
+    """The derivatives of a backward operator: of a gradient in what was saved, and in cotangents."""
+
+    @staticmethod
+    def forward(ctx: Any, asked: BackwardCall, run: Run, *tensors: torch.Tensor) -> Any:
+        ctx.asked = asked
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.set_materialize_grads(False)
+        with one_level_down():
+            return tuple(run(tensors))
+
+    @staticmethod
+    def _second(ctx: Any) -> SecondOrder:
+        """The derivatives, of what autograd saved: with it come the versions and the levels of its tensors."""
+        asked, tensors = ctx.asked, iter(ctx.saved_tensors)
+        saved = {name: next(tensors) for name in asked.saved}
+        cotangents = {name: next(tensors) for name in asked.cotangents}
+        return SecondOrder(asked._replace(saved=saved, cotangents=cotangents))
+
+    @staticmethod
+    def backward(ctx: Any, *directions: torch.Tensor | None) -> Any:
+        gradients = LaunchBackward._second(ctx).pull_back(directions, ctx.needs_input_grad[2:])
+        return (None, None, *gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        moved = tangents[2:]
+        count = len(ctx.asked.saved)
+        return tuple(LaunchBackward._second(ctx).push_forward(moved[:count], moved[count:]))

@@ -1,0 +1,146 @@
+"""The operators of the library's own ops: two that all of them share.
+
+An exported program holds the names of the operators that it calls. Those of a user's op exist once the module that
+makes the op is imported. The library makes an op at the first call of a configuration, so another process that loads
+the program would not have it. Therefore these ops share `tinsmith::library`, which exists from the start, and whose
+first argument, the *recipe*, says how to find or make the op. `torch.utils.flop_counter` only knows the operators
+that exist when counting begins, and these do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.flop_counter import register_flop_formula
+
+from .._errors import GraphError, refusal
+from ..calls import BackwardCall, Call, Core
+from ._operator import Operator, define_operator
+from ._recipe import Recipe
+from ._schema import SHARED_BACKWARD, SHARED_FORWARD, Schema, first_dtype
+
+_NAME = "library"
+
+
+class Family(NamedTuple):
+    """Ops of one kind.
+
+    Attributes:
+        find: returns an op, which it makes at the first call, from (engine, device, dtype, *details); `dtype` is that
+            of the op's first input.
+        formula: counts operations, from (call, active, *details); `active` is None for the forward pass. None: counted
+            in the source of the kernels.
+    """
+
+    find: Callable[..., Any]
+    formula: Callable[..., int] | None = None
+
+
+_FAMILIES: dict[str, Family] = {}
+
+
+def register_family(name: str, family: Family) -> None:
+    """Register the ops that recipes with this name describe."""
+    _FAMILIES[name] = family
+
+
+class LibraryOperator(Operator):
+    """The operators of an op of the library: those that all share, with the op's recipe.
+
+    Args:
+        recipe: of the op.
+        core: of the op. It has arrays and sizes, and neither numbers nor state.
+    """
+
+    def __init__(self, recipe: Recipe, core: Core) -> None:
+        self.recipe = recipe
+        self._text = recipe.write()
+        super().__init__(_NAME, core)
+        self.add(core)
+
+    def _make_schema(self, core: Core) -> Schema:
+        assert not (core.has_state or core.signature.scalars or core.signature.templates), core.signature.op
+        return Schema(core.signature, False, lists_all=True)
+
+    def _define(self) -> None:
+        """Define nothing: all share two operators."""
+
+    def forward(self, arrays: Sequence[torch.Tensor], _numbers: Any, **keywords: Any) -> Any:
+        """Call the shared operator as one of the op's own."""
+        return FORWARD(self._text, arrays, **keywords)
+
+    def backward(self, arrays: Sequence[Any], _state: Any, _numbers: Any, **keywords: Any) -> Any:
+        """Call the shared backward operator as one of the op's own."""
+        return BACKWARD(self._text, arrays, **keywords)
+
+    def count(self, call: Call, active: frozenset[str] | None) -> int | None:
+        """Count the operations of a pass by the family's formula; None if it has none."""
+        formula = _FAMILIES[self.recipe.family].formula
+        return None if formula is None else formula(call, active, *self.recipe.details)
+
+    def _forward_flops(self, *given: Any, **keywords: Any) -> int:
+        core, bound = self._read(given, keywords)
+        known = self.count(self._form(core, bound, keywords).call, None)
+        return super()._forward_flops(*given, **keywords) if known is None else known
+
+    def _backward_flops(self, *given: Any, **keywords: Any) -> int:
+        asked: BackwardCall = self._read_backward(given, keywords)
+        known = self.count(asked.call, asked.active)
+        return super()._backward_flops(*given, **keywords) if known is None else known
+
+
+def _find(text: str, arrays: Sequence[Any], dtype: torch.dtype) -> Any:
+    """Return the operators of the op that a recipe describes, for tensors like these."""
+    recipe = Recipe.read(text)
+    family = _FAMILIES.get(recipe.family)
+    if family is None:
+        words = f"a graph calls an op of the family `{recipe.family}` of tinsmith, which does not exist in this process"
+        raise GraphError(refusal(words, remedy="Import `tinsmith.nn`, then load the graph."))
+    device = next(one.device for one in arrays if one is not None)
+    return family.find(recipe.engine, device, dtype, *recipe.details)._core.operators
+
+
+def _forward_method(name: str) -> Callable[..., Any]:
+    def run(text: str, arrays: list[torch.Tensor], **keywords: Any) -> Any:
+        return getattr(_find(text, arrays, arrays[0].dtype), name)(arrays, [], **keywords)
+
+    return run
+
+
+def _backward_method(name: str) -> Callable[..., Any]:
+    def run(text: str, arrays: list[Any], **keywords: Any) -> Any:
+        return getattr(_find(text, arrays, first_dtype(keywords)), name)(arrays, None, [], **keywords)
+
+    return run
+
+
+def _forward_vmap(info: Any, in_dims: Any, text: str, arrays: list[torch.Tensor], **keywords: Any) -> Any:
+    operator = _find(text, arrays, arrays[0].dtype)
+    return operator._vmap(info, (in_dims[1], []), arrays, [], **keywords)
+
+
+def _backward_vmap(info: Any, in_dims: Any, text: str, arrays: list[Any], **keywords: Any) -> Any:
+    operator = _find(text, arrays, first_dtype(keywords))
+    return operator._backward_vmap(info, (in_dims[1], None, []), arrays, None, [], **keywords)
+
+
+FORWARD = define_operator(
+    _NAME,
+    SHARED_FORWARD,
+    _forward_method("_forward"),
+    _forward_method("_fake"),
+    _forward_method("_autograd"),
+    _forward_vmap,
+)
+BACKWARD = define_operator(
+    f"{_NAME}_backward",
+    SHARED_BACKWARD,
+    _backward_method("_backward"),
+    _backward_method("_backward_fake"),
+    _backward_method("_backward_autograd"),
+    _backward_vmap,
+)
+register_flop_formula(FORWARD.overloadpacket, get_raw=True)(_forward_method("_forward_flops"))
+register_flop_formula(BACKWARD.overloadpacket, get_raw=True)(_backward_method("_backward_flops"))

@@ -1,0 +1,514 @@
+"""An op as its own torch operators, for tracers and transforms.
+
+`torch.compile`, fake tensors, `make_fx` and tensor subclasses never see a Python function; they see
+`torch.ops.tinsmith.conv_3f9a12c4d5e6`, named by the op's content, and its sibling `..._backward` in their backward
+graphs. An operator takes what a call of the op takes: half precision and several batch dims become, by torch's own
+differentiable operations, the form in which a call is run.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.library import Library, register_fake, register_vmap
+from torch.utils.flop_counter import register_flop_formula
+
+from .._errors import GradientError, refusal
+from ..calls import (
+    LENGTH,
+    WATCHES,
+    BackwardCall,
+    BoundArguments,
+    Call,
+    Conversion,
+    Core,
+    Form,
+    Plan,
+    Signature,
+    are_in_order,
+    as_it_is,
+    check_dtypes,
+    check_ranges,
+    find_saved_names,
+    form_of,
+    in_order,
+    make_checked_form,
+    show_call,
+)
+from ..calls.derived import find_recorded
+from ..engines import COMPILING
+from ..spec import Numbers
+from ..tracing import (
+    answer_missing,
+    apply_at_one_level,
+    constant_when_traced,
+    innermost,
+    is_finished,
+    is_linearized,
+    may_be_differentiated,
+)
+from ._batches import backward_over_batch, forward_over_batch
+from ._cores import Cores
+from ._distributed import call_distributed, is_distributed
+from ._flops import backward_flops, forward_flops
+from ._functions import Launch, LaunchBackward
+from ._missing import missing
+from ._older_batch import over_older_batch
+from ._schema import Schema, identifier
+from ._sharding import shares_of
+
+NAMESPACE = "tinsmith"
+_LIBRARY = Library(NAMESPACE, "DEF")
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+_KNOWN: dict[str, Operator] = {}
+"""Operators by name. They stay: torch's graphs may call them."""
+_DEFINED: set[str] = set()
+"""Names that torch itself uses or may use."""
+answer_missing(
+    NAMESPACE, lambda name: None if name in _DEFINED else missing(name, [one.cores for one in _KNOWN.values()])
+)
+
+
+def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any) -> Any:
+    """Define `torch.ops.tinsmith.<name>`, with its rules for autograd's dispatch key and for both vmaps of torch."""
+    qualified = f"{NAMESPACE}::{name}"
+    _DEFINED.add(name)
+    _LIBRARY.define(f"{name}{schema}", tags=_TAGS)
+    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    _LIBRARY.impl(name, autograd, "Autograd")
+    register_fake(qualified, fake, lib=_LIBRARY)
+    register_vmap(qualified, vmap, lib=_LIBRARY)
+    _LIBRARY.impl(name, over_older_batch(vmap), "Batched")
+    return getattr(getattr(torch.ops, NAMESPACE), name).default
+
+
+class ForwardLaunch(NamedTuple):
+    """A validated forward launch, cached per dtypes, shapes, devices and scalars. It has no reference to the core.
+
+    Attributes:
+        signature: of the op.
+        conversion: what becomes of the tensors before, and of the results afterwards.
+        lead: sizes of the spec's `*b`; `batch` is their product, or None.
+        plan: what runs it.
+        numbers, scalars: those of the call.
+        is_direct: whether tensors go to the plan, and results to the caller, as they are.
+    """
+
+    signature: Signature
+    conversion: Conversion
+    lead: tuple[int, ...]
+    batch: int | None
+    plan: Plan
+    numbers: Numbers
+    scalars: Mapping[str, Any]
+    is_direct: bool
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """Return outputs and scratch."""
+        if self.is_direct:
+            return self.plan.forward(tensors, self.numbers, self.scalars)[len(tensors) :]
+        ready = in_order(self.conversion.prepare(self.signature, self.batch, tensors))
+        made = self.plan.forward(ready, self.numbers, self.scalars)[len(ready) :]
+        return self.conversion.finish(made, self.lead)
+
+
+class BackwardLaunch(NamedTuple):
+    """A validated backward launch, cached per dtypes, shapes, devices and scalar arguments.
+
+    Attributes:
+        plan: what runs it.
+        active: inputs whose gradients are wanted.
+        numbers, scalars: those of the call.
+        needed: the arrays that it reads, each with its place among the operator's tensors.
+        first: the place of the first cotangent.
+    """
+
+    plan: Plan
+    active: frozenset[str]
+    numbers: Numbers
+    scalars: Mapping[str, Any]
+    needed: tuple[tuple[str, int], ...]
+    first: int
+
+    def run(self, tensors: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+        """Return the gradients of the active inputs. `tensors` are the operator's: saved arrays, then cotangents."""
+        # A compiled graph may hand over tensors in another memory order. Kernels get addresses.
+        values = {name: tensors[place].contiguous() for name, place in self.needed}  # type: ignore[union-attr]
+        given = [None if one is None else one.contiguous() for one in tensors[self.first :]]
+        gradients = self.plan.backward(values, given, self.active, self.numbers, self.scalars)
+        # Results are copied here: compilers assume that an operator's results are new memory.
+        taken = [one for one in given if one is not None]
+        results: list[torch.Tensor] = []
+        for gradient in gradients:
+            if gradient is not None:
+                is_taken = any([gradient is one for one in (*taken, *results)])  # noqa: C419  # faster
+                results.append(gradient.clone() if is_taken else gradient)
+        return results
+
+
+class Operator:
+    """The two operators of all cores with one content.
+
+    Args:
+        name: of the forward operator, without namespace.
+        core: the first of them.
+    """
+
+    def __init__(self, name: str, core: Core) -> None:
+        self.name = name
+        self.cores = Cores(core.signature)
+        self._schema: Schema | None = self._make_schema(core)
+        self._allocation_count = len(self.schema.allocations)
+        self._result_count = self._allocation_count + core.has_state
+        self._shares: dict[Any, tuple[Any, ...]] = {}
+        self._define()
+
+    def _define(self) -> None:
+        name = self.name
+        self.forward = define_operator(name, self.schema.forward, self._forward, self._fake, self._autograd, self._vmap)
+        register_flop_formula(self.forward.overloadpacket, get_raw=True)(self._forward_flops)
+        backward = (self._backward, self._backward_fake, self._backward_autograd, self._backward_vmap)
+        self.backward = define_operator(f"{name}_backward", self.schema.backward, *backward)
+        register_flop_formula(self.backward.overloadpacket, get_raw=True)(self._backward_flops)
+
+    @property
+    def schema(self) -> Schema:
+        """The declarations for torch. Raises GraphError if there is no core any more."""
+        if self._schema is None:
+            self._schema = self._make_schema(self.cores.find())
+        return self._schema
+
+    def _make_schema(self, core: Core) -> Schema:
+        return Schema(core.signature, core.has_state)
+
+    def add(self, core: Core) -> None:
+        """Let calls run on this core. With the last core goes the schema, which refers to its kernels."""
+        self.cores.add(core)
+        # Now, since a compiler that traces a call could not trace this.
+        if self._schema is None:
+            self._schema = self._make_schema(core)
+        weakref.finalize(core, self._release).atexit = False
+
+    def _release(self) -> None:
+        if not self.cores.is_alive:
+            self._schema = None
+
+    def define(self, core: Core, content: Callable[[], str], label: str) -> None:
+        """Give another core, made of one of this operator's, operators of its own."""
+        define_operators(core, content, label)
+
+    @constant_when_traced
+    def shares(self, dtypes: tuple[torch.dtype, ...]) -> tuple[Any, ...]:
+        """The op's dims that processes may share out, with the axis of each array that has it."""
+        if dtypes not in self._shares:
+            shares = shares_of(self.cores.find(), dtypes)
+            self._shares[dtypes] = tuple((dim, tuple(axes.items())) for dim, axes in shares.axes.items())
+        return self._shares[dtypes]
+
+    # Calling it -------------------------------------------------------------------------------
+    def call(self, core: Core, bound: BoundArguments) -> list[torch.Tensor]:
+        """The outputs of a call as a caller writes it."""
+        return self._run(core, bound, len(core.signature.outputs))
+
+    def results(
+        self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
+    ) -> list[torch.Tensor]:
+        """Everything that the forward operator gives for a call in the form in which it is run.
+
+        With a state, an error if Python values and fields are no longer those that it stands for.
+        """
+        arguments, keywords = self.schema.pack_flat(call, tensors)
+        if self.schema.has_state and state is not None:
+            keywords["_state"] = innermost(state)
+        return self._results(self.forward(*arguments, **keywords, **self._traced_values(call.core)))
+
+    def launch(
+        self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
+    ) -> list[torch.Tensor]:
+        """Outputs and scratch of a call in the form in which it is run; with a state, as `results`."""
+        return self.results(call, tensors, state)[: self._allocation_count]
+
+    def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
+        """Gradients of the active inputs, in their order."""
+        state = None if asked.state is None else innermost(asked.state)
+        arguments, keywords = self.schema.pack_backward(*asked._replace(state=state))
+        return list(self.backward(*arguments, **keywords, **self._traced_values(asked.call.core)))
+
+    def _traced_values(self, core: Core) -> dict[str, Any]:
+        """What a graph says besides a call's arguments: the Python values with which it was traced."""
+        return {"_values": core.describe_values()} if self.schema.has_state else {}
+
+    def _results(self, results: Any, count: int | None = None) -> list[Any]:
+        """The first results of the forward operator, of which torch gives one alone; all, without a count."""
+        if isinstance(results, torch.Tensor):
+            return [results]
+        if isinstance(results, (list, tuple)):
+            return list(results[:count])
+        # A tracer's stand-in, which does not know how many it stands for.
+        is_alone = self._result_count == 1 and not self.schema.lists_arrays
+        return [results] if is_alone else [results[place] for place in range(count or self._result_count)]
+
+    def _for_torch(self, results: Sequence[Any]) -> Any:
+        """Results as torch wants them from an implementation."""
+        if self.schema.lists_arrays:
+            return list(results)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    # Forward ----------------------------------------------------------------------------------
+    def _read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Core, BoundArguments]:
+        return self.cores.find(), self.schema.bind_arguments(arguments, keywords)
+
+    def _form(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> Form:
+        """How a call becomes the form in which it is run, where it is not in that form already."""
+        if not self.schema.is_computed(keywords):
+            # A call comes here again in the form in which it is run; the op has checked the one of the caller.
+            return make_checked_form(core, bound, is_cast=True)
+        shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
+        return as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
+
+    def _forward(self, *given: Any, **keywords: Any) -> Any:
+        if self.schema.has_state:
+            return self._forward_with_state(given, keywords)
+        core = self.cores.find()
+        key = self._launch_key(core, given, keywords)
+        launch = core.launches.get(key) or core.launches.keep(
+            key, self._prepare_forward(core, self.schema.bind_arguments(given, keywords), keywords)
+        )
+        return self._for_torch(launch.run(self.schema.tensors_in(given)))
+
+    def _launch_key(self, core: Core, given: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return all that a launch depends on besides the contents of tensors, where kernels use no other values."""
+        key: list[Any] = [core.runtime()]
+        _describe_arguments(given, key)
+        for name, value in keywords.items():
+            key.append(name)
+            _describe_arguments((value,), key)
+        return tuple(key)
+
+    def _prepare_forward(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> ForwardLaunch:
+        """Check a forward pass, and return what runs it."""
+        check_ranges(core.signature, bound.scalars)
+        form = self._form(core, bound, keywords)
+        call, plan = form.call, form.call.plan(core.device(bound.tensors))
+        is_direct = form.conversion.is_identity and are_in_order(bound.tensors)
+        return ForwardLaunch(
+            core.signature, form.conversion, form.lead, call.batch, plan, call.numbers, call.scalars, is_direct
+        )
+
+    def _forward_with_state(self, given: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        arguments, before = self.schema.take_state(given)
+        core, bound = self._read(arguments, keywords)
+        if WATCHES:
+            show_call(core, lambda: core.captures.take(bound.templates))
+        captured = core.captures.take(bound.templates)
+        if before is None:
+            core.captures.refuse_rerun(captured.fingerprints)
+        else:
+            captured.check_state(before)
+        made = self._prepare_forward(core, bound, keywords).run(bound.tensors)
+        return self._for_torch([*made, captured.as_state()])
+
+    def _run(self, core: Core, bound: BoundArguments, count: int | None = None) -> list[torch.Tensor]:
+        """The first results of the forward operator for a call as a caller writes it; all, without a count."""
+        arguments, keywords = self.schema.pack(bound)
+        return self._results(self.forward(*arguments, **keywords, **self._traced_values(core)), count)
+
+    def _fake(self, *given: Any, **keywords: Any) -> Any:
+        core, bound = self._read(self.schema.take_state(given)[0], keywords)
+        form = self._form(core, bound, keywords)
+        device = core.device(bound.tensors)
+        made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.plan_buffers(form.call)]
+        state = [torch.empty(LENGTH, dtype=torch.int64)] if self.schema.has_state else []
+        return self._for_torch([*form.finish(made), *state])
+
+    def _autograd(self, *given: Any, **keywords: Any) -> Any:
+        if is_finished(given):
+            return self._forward(*given, **keywords)
+        arguments, state = self.schema.take_state(given)
+        core, bound = self._read(arguments, keywords)
+        if state is None and self.schema.has_state and is_linearized():
+            state = core.captures.take(bound.templates).as_state()
+        if is_distributed(bound.tensors):
+            return self._for_torch(call_distributed(core, bound, functools.partial(self._run, core)))
+        form = self._form(core, bound, keywords)
+        if not form.conversion.is_identity:
+            results = self.results(form.call, form.prepare(bound.tensors), state)
+            return self._for_torch(
+                [*form.finish(results[: self._allocation_count]), *results[self._allocation_count :]]
+            )
+
+        recorded = find_recorded(core, form.call) if may_be_differentiated(bound.tensors) else None
+        if recorded is not None:
+            results = recorded.operators.results(recorded.call(form.call), bound.tensors, state)
+            return self._for_torch(
+                [*results[: self._allocation_count], *results[self._allocation_count + len(recorded.names) :]]
+            )
+
+        def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            others = {} if state is None else {"_state": innermost(state)}
+            return self._results(self.forward(*self.schema.with_tensors(arguments, tensors), **others, **keywords))
+
+        return self._for_torch(apply_at_one_level(Launch, form.call, run, *bound.tensors))
+
+    def _vmap(self, info: Any, in_dims: Any, *given: Any, **keywords: Any) -> Any:
+        arguments, state = self.schema.take_state(given)
+        in_dims, _ = self.schema.take_state(in_dims)
+        core, bound = self._read(arguments, keywords)
+        size, dims = info.batch_size, self.schema.tensors_in(in_dims)
+        shapes = [_without(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]
+        dtypes = [tensor.dtype for tensor in bound.tensors]
+        if self.schema.is_computed(keywords):
+            form = as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
+        else:
+            check_dtypes(core.signature, bound.tensors, is_cast=True)
+            form = form_of(core, bound, shapes, dtypes)
+        moved = [one if dim is None else one.movedim(dim, 0) for one, dim in zip(bound.tensors, dims, strict=True)]
+        ready = form.prepare(moved, [() if dim is None else (size,) for dim in dims])
+        places = [None if dim is None else 0 for dim in dims]
+        results = forward_over_batch(size, form.call, ready, places, state)
+        return self._first_dims(
+            [*form.finish(results[: self._allocation_count], (size,)), *results[self._allocation_count :]]
+        )
+
+    def _first_dims(self, results: Sequence[torch.Tensor]) -> tuple[Any, Any]:
+        """Results of which outputs and scratch have the batch first, and a state has none."""
+        dims = [0 if place < self._allocation_count else None for place in range(len(results))]
+        return self._for_torch(results), self._for_torch(dims)
+
+    def _forward_flops(self, *given: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
+        core, bound = self._read(self.schema.take_state(given)[0], keywords)
+        return forward_flops(self._form(core, bound, keywords).call)
+
+    # Backward ---------------------------------------------------------------------------------
+    def _read_backward(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
+        return self.schema.backward_call(self.cores.find(), arguments, keywords)
+
+    def _backward(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
+        core, tensors = self.cores.find(), self.schema.owned_in(arguments)
+        if self.schema.has_state:
+            return self._prepare_backward(self._read_backward(arguments, keywords)).run(tensors)
+        key = "backward", self._launch_key(core, arguments, keywords)
+        launch = core.launches.get(key) or core.launches.keep(
+            key, self._prepare_backward(self._read_backward(arguments, keywords))
+        )
+        return launch.run(tensors)
+
+    def _prepare_backward(self, asked: BackwardCall) -> BackwardLaunch:
+        """Check a backward pass, and return what runs it."""
+        call, active, saved, cotangents, state = asked
+        core = call.core
+        if not cotangents:
+            words = f"a graph asks for the gradient of op `{core.signature.op}`, and passes no gradient of its outputs"
+            raise GradientError(refusal(words, remedy="An operation after the op has none. Leave it out."))
+        if state is not None:
+            core.captures.take(call.templates).check_state(state)
+        needed = find_saved_names(call, active)
+        lost = [name for name in needed if name not in saved]
+        if lost:
+            words = f"the gradient of op `{core.signature.op}` reads `{lost[0]}`, which the compiled graph did not save"
+            remedy = (
+                "A Python value that the kernel uses changed since: call torch.compiler.reset(), and compile again."
+            )
+            raise GradientError(refusal(words, remedy=remedy))
+        device = next(iter(cotangents.values())).device
+        arrays = self.schema.arrays
+        return BackwardLaunch(
+            call.plan(device),
+            active,
+            call.numbers,
+            call.scalars,
+            tuple((name, arrays.index(name)) for name in needed),
+            len(arrays),
+        )
+
+    def _backward_fake(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
+        asked = self._read_backward(arguments, keywords)
+        call = asked.call
+        like = next(iter(asked.cotangents.values()))
+        return [
+            like.new_empty(shape, dtype=dtype)
+            for name, shape, dtype in zip(call.core.signature.arrays, call.whole_shapes, call.dtypes, strict=True)
+            if name in asked.active
+        ]
+
+    def _backward_autograd(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
+        if is_finished(arguments):
+            return self._backward(*arguments, **keywords)
+        asked = self._read_backward(arguments, keywords)
+
+        def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            given = iter(tensors)
+            saved = {name: next(given) for name in asked.saved}
+            cotangents = {name: next(given) for name in asked.cotangents}
+            return self.launch_backward(asked._replace(saved=saved, cotangents=cotangents))
+
+        tensors = (*asked.saved.values(), *asked.cotangents.values())
+        return list(apply_at_one_level(LaunchBackward, asked, run, *tensors))
+
+    def _backward_vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
+        asked = self._read_backward(arguments, keywords)
+        pairs = zip(self.schema.owned_in(arguments), self.schema.owned_in(in_dims), strict=True)
+        dims = [dim for tensor, dim in pairs if tensor is not None]
+        gradients = backward_over_batch(info.batch_size, asked, dims)
+        return gradients, [0] * len(gradients)
+
+    def _backward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
+        return backward_flops(self._read_backward(arguments, keywords))
+
+
+def _describe_arguments(arguments: Sequence[Any], key: list[Any]) -> None:
+    """Append what a launch depends on of an operator's arguments; of a list, its length and its entries."""
+    for one in arguments:
+        if type(one) is torch.Tensor:
+            key.append((one.shape, one.dtype, one.device, one.is_contiguous(), one.is_neg()))
+        elif type(one) is list:
+            key.append(len(one))
+            _describe_arguments(one, key)
+        elif isinstance(one, torch.Tensor):
+            key.append((one.shape, one.dtype, one.device, one.is_contiguous(), one.is_neg(), type(one)))
+        else:
+            # 1, 1.0 and True are equal, and stand for arguments of other types.
+            key.append((type(one), one))
+
+
+def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
+    return tuple(size for place, size in enumerate(tensor.shape) if place != dim)
+
+
+def define_operators(
+    core: Core, content: Callable[[], str], label: str = "", make: Callable[[Core], Operator] | None = None
+) -> None:
+    """Give a core its operators: those of another core with the same content, if there is one, or what `make` returns.
+
+    Their names need the source of all that the kernels call. Where a kernel names what is not there yet, they are
+    defined by `core.settle`, before the first use.
+    """
+    core.define = functools.partial(_define, content, label, make)
+    if all(stage.baked_values.knows_names for stage in core.signature.firsts):
+        core.settle()
+
+
+def _define(content: Callable[[], str], label: str, make: Callable[[Core], Operator] | None, core: Core) -> Operator:
+    with COMPILING:
+        core.content = content()
+        if make is not None:
+            return make(core)
+        return _take(core, f"{identifier(core.signature.op)}{label}_{core.content}")
+
+
+def _take(core: Core, name: str) -> Operator:
+    """The first operator of a content that stands for no living op with other objects."""
+    for count in itertools.count():
+        called = f"{name}_{count}" if count else name
+        operator = _KNOWN.get(called)
+        if operator is None:
+            operator = _KNOWN[called] = Operator(called, core)
+        if operator.cores.takes(core):
+            operator.add(core)
+            return operator
+    raise AssertionError

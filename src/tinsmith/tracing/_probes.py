@@ -1,0 +1,468 @@
+"""Probes of the private facts of torch that this library relies on, each checked by using it as an op does.
+
+`_tracing` alone knows torch's private names, and says why it needs each. Here its functions are
+run against torch's public transforms and modes, so that a torch that changed a meaning fails a
+probe as surely as one that lost a name. No engine is needed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+from torch.func import grad, jvp, vmap
+from torch.library import Library, register_fake, register_vmap
+
+from ..engines import Probe
+from . import _torch_state as tracing
+
+_CUBE = "probe_of_cube"
+
+
+@dataclass(frozen=True)
+class _Fact:
+    """One fact: `check` says whether it holds, `breaks` what goes wrong where it does not."""
+
+    name: str
+    check: Callable[[], bool]
+    breaks: str
+
+
+def torch_probes() -> tuple[Probe, ...]:
+    """Check every private fact of the installed torch.
+
+    Example:
+        >>> [probe.name for probe in torch_probes() if not probe.ok]
+        []
+    """
+    return tuple(map(_probe, _FACTS))
+
+
+def _probe(fact: _Fact) -> Probe:
+    try:
+        # torch's own forward mode warns of functions that it calls.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            holds = fact.check()
+    except Exception as error:  # noqa: BLE001  # a fact that fails in whatever way has changed
+        return Probe(fact.name, "torch", False, f"{fact.breaks} ({type(error).__name__}: {error})")
+    return Probe(fact.name, "torch", holds, "" if holds else fact.breaks)
+
+
+# What is active ---------------------------------------------------------------------------------
+def _answers(question: Callable[[], Any]) -> list[bool]:
+    """What `question` says in plain code, and inside `vmap`, `grad` and `jvp`."""
+    answers = [bool(question())]
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        answers.append(bool(question()))
+        return x.sum()
+
+    x = torch.ones(1, 1)
+    vmap(ask)(x)
+    grad(ask)(x)
+    jvp(ask, (x,), (x,))
+    return answers
+
+
+def _transforms_are_seen() -> bool:
+    plain = _answers(lambda: not tracing.is_plain())
+    return plain == _answers(tracing.is_transformed) == [False, True, True, True]
+
+
+def _modes_are_seen() -> bool:
+    # Imported late: `import tinsmith` does not need it.
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False):
+        inside = tracing.has_modes() and not tracing.is_plain()
+    return inside and not tracing.has_modes() and tracing.is_plain()
+
+
+def _fakes_are_seen() -> bool:
+    # Imported late: `import tinsmith` does not need it.
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    seen: list[bool] = []
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        seen.append(tracing.is_fake(x))
+        return x + 1
+
+    x = torch.ones(1)
+    make_fx(ask, tracing_mode="fake")(x)
+    return seen == [True] and not tracing.is_fake(x)
+
+
+def _questions_are_unseen() -> bool:
+    # Imported late: `import tinsmith` does not need it.
+    from torch.overrides import TorchFunctionMode
+
+    seen: list[Any] = []
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(1)
+    with Mode():
+        with tracing.without_torch_function():
+            hidden = x.shape == (1,) and not seen
+        return bool(hidden) and x.shape == (1,) and len(seen) == 1
+
+
+def _assumptions_are_checked() -> bool:
+    tracing.assume(True)
+    try:
+        tracing.assume(False)
+    except RuntimeError:
+        return True
+    return False
+
+
+def _autocast_is_seen() -> bool:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = tracing.is_plain()
+    return tracing.is_plain() and not inside
+
+
+def _forward_mode_is_seen() -> bool:
+    with forward_ad.dual_level():
+        inside = tracing.has_forward_mode() and not tracing.is_plain()
+    return inside and not tracing.has_forward_mode()
+
+
+def _saved_tensor_hooks_are_seen() -> bool:
+    with torch.autograd.graph.save_on_cpu():
+        inside = tracing.has_saved_tensor_hooks()
+    return inside and not tracing.has_saved_tensor_hooks()
+
+
+def _linearization_is_seen() -> bool:
+    seen: list[bool] = []
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        seen.append(tracing.is_linearized())
+        return 2 * x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.func.linearize(double, torch.ones(1))
+    return seen[-1] and not tracing.is_recorded()
+
+
+def _backward_passes_are_seen() -> bool:
+    inside: list[bool] = []
+    x = torch.ones(1, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda _: inside.append(tracing.is_in_backward()))
+    y.sum().backward()
+    return inside == [True] and not tracing.is_in_backward()
+
+
+# A Function at one level ------------------------------------------------------------------------
+class _Cube(tracing.SingleLevelFunction):
+    """x^3, made as `_operator` makes the gradient of a launch."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
+        with tracing.one_level_down():
+            return _cube()(x)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return 3 * x * x * cotangents[0]
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: torch.Tensor) -> torch.Tensor:
+        return _Cube.backward(ctx, *tangents)
+
+
+@lru_cache(maxsize=1)
+def _library() -> Library:
+    """The operator `tinsmith::probe_of_cube`, registered at the first probe; its library lives as long as it."""
+    library = Library("tinsmith", "FRAGMENT")
+    library.define(f"{_CUBE}(Tensor x) -> Tensor")
+    library.impl(_CUBE, lambda x: x**3, "CompositeExplicitAutograd")
+    library.impl(_CUBE, lambda x: tracing.apply_at_one_level(_Cube, x), "Autograd")
+    register_fake(f"tinsmith::{_CUBE}", torch.empty_like, lib=library)
+    register_vmap(f"tinsmith::{_CUBE}", lambda info, dims, x: (x**3, dims[0]), lib=library)
+    return library
+
+
+def _cube() -> Callable[[torch.Tensor], torch.Tensor]:
+    _library()
+    return getattr(torch.ops.tinsmith, _CUBE)
+
+
+def _x() -> torch.Tensor:
+    return torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
+
+
+def _total(x: torch.Tensor) -> torch.Tensor:
+    return _cube()(x).sum()
+
+
+def _gradients_at_one_level() -> bool:
+    x = _x()
+    leaf = x.clone().requires_grad_()
+    (plain,) = torch.autograd.grad(_total(leaf), leaf)
+    return all(torch.equal(gradient, 3 * x * x) for gradient in (plain, grad(_total)(x), vmap(grad(_total))(x)))
+
+
+def _tangents_at_one_level() -> bool:
+    x, direction = _x(), torch.ones(3, dtype=torch.float64)
+    pushed = jvp(_cube(), (x,), (direction,))[1]
+    with forward_ad.dual_level():
+        dual = forward_ad.unpack_dual(_cube()(forward_ad.make_dual(x, direction))).tangent
+    return torch.equal(pushed, 3 * x * x) and dual is not None and torch.equal(dual, 3 * x * x)
+
+
+def _nested_levels() -> bool:
+    x = _x()
+    twice = grad(lambda x: grad(_total)(x).sum())(x)
+    forward_over_reverse = jvp(grad(_total), (x,), (torch.ones_like(x),))[1]
+    # Reverse over forward, of a tangent that the operator's own jvp gives.
+    reverse_over_forward = grad(lambda x: jvp(_cube(), (x,), (torch.ones_like(x),))[1].sum())(x)
+    return all(torch.equal(second, 6 * x) for second in (twice, forward_over_reverse, reverse_over_forward))
+
+
+# The eager Function -----------------------------------------------------------------------------
+class _Square(torch.autograd.Function):
+    """x^2, made as `_eager` makes an eager call; `seen` takes what its backward pass was given."""
+
+    @staticmethod
+    def forward(ctx: Any, seen: list[Any], x: torch.Tensor) -> torch.Tensor:
+        ctx.seen = seen
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        if not tracing.has_older_batch(cotangents):
+            return None, 2 * x * cotangents[0]
+        level, (whole,), (dim,) = tracing.older_batches(cotangents)
+        ctx.seen.append((whole, dim))
+        return None, tracing.into_older_batch(2 * x * whole, level)
+
+
+def _eager_function_has_a_gradient() -> bool:
+    x = _x().requires_grad_()
+    (gradient,) = torch.autograd.grad(tracing.plain_apply(_Square)([], x).sum(), x)
+    return torch.equal(gradient, 2 * x)
+
+
+def _batched_cotangents() -> bool:
+    x, seen = _x().requires_grad_(), []
+    y = tracing.plain_apply(_Square)(seen, x)
+    cotangents = torch.eye(3, dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(y, x, cotangents, is_grads_batched=True)
+    ((whole, dim),) = seen
+    return dim == 0 and torch.equal(whole, cotangents) and torch.equal(gradient, torch.diag(2 * x))
+
+
+# Others -----------------------------------------------------------------------------------------
+def _tables_outlive_transforms() -> bool:
+    tables: list[torch.Tensor] = []
+
+    def make(x: torch.Tensor) -> torch.Tensor:
+        with tracing.outside_transforms():
+            tables.append(torch.ones(3) * 2)
+        return x
+
+    vmap(make)(torch.ones(2))
+    with torch.inference_mode():
+        make(torch.ones(2))
+    x = torch.ones(3, requires_grad=True)
+    return all(not table.is_inference() and bool((x * table).sum() == 6) for table in tables)
+
+
+def _constants_are_marked() -> bool:
+    """Whether our mark is the one that torch's own decorator leaves."""
+
+    def ours() -> int:
+        return 1
+
+    def theirs() -> int:
+        return 1
+
+    return vars(tracing.constant_when_traced(ours)) == vars(torch.compiler.assume_constant_result(theirs))
+
+
+def _levels_are_listed() -> bool:
+    levels = []
+
+    def look(x: torch.Tensor) -> torch.Tensor:
+        levels.append(tuple(tracing.transforms_in_graph()))
+        return x.sum()
+
+    torch.func.vmap(torch.func.grad(look))(torch.ones(2, 3))
+    torch.func.jvp(look, (torch.ones(3),), (torch.ones(3),))
+    return levels == [(1, 1, 0), (0, 0, 1)]
+
+
+def _batches_are_seen() -> bool:
+    plain = torch.ones(2)
+    seen: list[int] = [len(tracing.batch_levels(plain))]
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        seen.extend([len(tracing.batch_levels(x)), len(tracing.batch_levels(plain))])
+        return x.sum()
+
+    vmap(vmap(grad(ask)))(torch.ones(1, 1, 2))
+    return seen == [0, 2, 0]
+
+
+def _older_tracer_is_seen() -> bool:
+    seen: list[bool] = []
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        seen.append(tracing.is_jit_traced() and not tracing.is_plain())
+        return x + 1
+
+    torch.jit.trace(ask, torch.ones(1), check_trace=False)
+    return seen == [True] and not tracing.is_jit_traced()
+
+
+def _results_are_no_views() -> bool:
+    x = torch.ones(6, requires_grad=True)
+    shaped = tracing.reshape_result(2 * x, (2, 3))
+    (slope,) = torch.autograd.grad(shaped.sum(), x)
+    assert shaped.grad_fn is not None
+    # The name of a view's node is that of `view` or `reshape`.
+    is_new = shaped.grad_fn.name() == "UnsafeViewBackward0"
+    return is_new and shaped.shape == (2, 3) and bool((slope == 2).all())
+
+
+def _missing_operators_are_answered() -> bool:
+    # An earlier check may have left it.
+    vars(torch.ops).pop("tinsmith_probe", None)
+    tracing.answer_missing("tinsmith_probe", lambda name: LookupError(name) if name == "gone" else None)
+    namespace = torch.ops.tinsmith_probe
+    if hasattr(namespace, "other"):
+        return False
+    try:
+        hasattr(namespace, "gone")
+    except LookupError:
+        return True
+    return False
+
+
+_FACTS = (
+    _Fact(
+        "an active transform of torch.func is detected",
+        _transforms_are_seen,
+        "an op would run as a plain call inside torch.func, with wrong gradients",
+    ),
+    _Fact(
+        "an active dispatch mode is detected",
+        _modes_are_seen,
+        "fake tensors and make_fx would reach an engine, with no memory to give it",
+    ),
+    _Fact(
+        "a tensor of FakeTensorMode is recognized",
+        _fakes_are_seen,
+        "a layer on fields would copy from address 0, which ends the process",
+    ),
+    _Fact(
+        "questions about a tensor can be hidden from modes",
+        _questions_are_unseen,
+        "a mode of torch.overrides would see an op ask for shapes and dtypes before it sees the op",
+    ),
+    _Fact(
+        "an assumption for torch.compile is checked",
+        _assumptions_are_checked,
+        "a graph could go on with a size that it has no memory for",
+    ),
+    _Fact("active autocast is detected", _autocast_is_seen, "autocast would hand half-precision tensors to kernels"),
+    _Fact(
+        "an active forward-mode level is detected",
+        _forward_mode_is_seen,
+        "forward-mode derivatives would be lost: the tangent of an op would be zero",
+    ),
+    _Fact(
+        "hooks on saved tensors are detected",
+        _saved_tensor_hooks_are_seen,
+        "a layer that a checkpoint runs again with other values would give their gradient",
+    ),
+    _Fact(
+        "torch.func.linearize is detected",
+        _linearization_is_seen,
+        "it would give the derivative of Python values and fields that changed after it",
+    ),
+    _Fact(
+        "a running backward pass is detected",
+        _backward_passes_are_seen,
+        "a layer with a state would not warn where a checkpoint runs it again from another state",
+    ),
+    _Fact(
+        "a Function applied at one level of torch.func has its gradient",
+        _gradients_at_one_level,
+        "grad, vjp, jacrev and hessian of torch.func fail for every op, and so does torch.compile of them",
+    ),
+    _Fact(
+        "a Function applied at one level of torch.func has its tangent",
+        _tangents_at_one_level,
+        "jvp and jacfwd of torch.func, and dual numbers, fail for every op",
+    ),
+    _Fact(
+        "a Function applied at one level works inside outer levels",
+        _nested_levels,
+        "nested transforms (hessian, grad of grad) fail or give zeros",
+    ),
+    _Fact(
+        "a Function applied without a check for transforms has its gradient",
+        _eager_function_has_a_gradient,
+        "the gradient of every plain call fails",
+    ),
+    _Fact(
+        "a batch of is_grads_batched=True can be unpacked",
+        _batched_cotangents,
+        "torch.autograd.grad(is_grads_batched=True) and jacobian(vectorize=True) fail for every op",
+    ),
+    _Fact(
+        "a batch of torch.func.vmap is detected",
+        _batches_are_seen,
+        "an argument that is updated in place, and is not a batch under vmap, is refused with torch's own message",
+    ),
+    _Fact(
+        "levels of torch.func are listed by kind",
+        _levels_are_listed,
+        "a scan in a compiled function whose derivative is of second order, or forward, fails with torch's own message",
+    ),
+    _Fact(
+        "tensors can be made outside transforms and inference mode",
+        _tables_outlive_transforms,
+        "tables that were made at a first call under a transform cannot be used by a later call",
+    ),
+    _Fact(
+        "a function marked constant is not traced",
+        _constants_are_marked,
+        "torch.compile traces into tinsmith and breaks the graph there",
+    ),
+    _Fact(
+        "torch.jit.trace is detected",
+        _older_tracer_is_seen,
+        "torch.jit.trace would take the results of ops for constants",
+    ),
+    _Fact(
+        "a result gets another shape without becoming a view",
+        _results_are_no_views,
+        "FSDP warns of modules with batch dims that they return a view",
+    ),
+    _Fact(
+        "a missing operator can raise an error of our own",
+        _missing_operators_are_answered,
+        "a program whose op is missing or edited is refused with torch's own message, which does not say why",
+    ),
+)
