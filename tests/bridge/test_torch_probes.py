@@ -6,17 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from tinsmith import bridge
+from tinsmith import tracing
 from tinsmith.tracing import _torch_state as _tracing
 
 
 def failed():
-    return {probe.name: probe.detail for probe in bridge.torch_probes() if not probe.ok}
+    return {probe.name: probe.detail for probe in tracing.torch_probes() if not probe.ok}
 
 
 def test_every_fact_holds():
     assert not failed(), "a release of torch changed what tinsmith leans on"
-    assert {probe.package for probe in bridge.torch_probes()} == {"torch"}
+    assert {probe.package for probe in tracing.torch_probes()} == {"torch"}
 
 
 def test_a_batch_of_the_older_vmap_is_taken_apart_in_any_thread():
