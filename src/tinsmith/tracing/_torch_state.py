@@ -132,9 +132,9 @@ def is_jit_traced() -> bool:
 
 
 def without_torch_function() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which neither a mode nor a tensor's own type sees what is asked of it, such as its shape."""
-    # torch's guide to extending it names `DisableTorchFunctionSubclass`, which leaves the modes; nothing public disables
-    # both.
+    """Return a context in which neither a mode nor a tensor's own type sees what is asked of it, as its shape."""
+    # torch's guide to extending it names `DisableTorchFunctionSubclass`, which leaves the modes; nothing public
+    # disables both.
     return torch._C.DisableTorchFunction()
 
 
