@@ -28,7 +28,7 @@ def test_a_known_call_is_neither_differentiated_nor_checked_again(lang, monkeypa
     x = torch.rand(5, requires_grad=True)
     compiled = torch.compile(lambda x: scaled(x, 3.0).sum(), fullgraph=True, backend="aot_eager")
     (first,) = torch.autograd.grad(compiled(x), x)
-    for name in ("apply_at_one_level", "make_checked_form"):
+    for name in ("apply_at_one_level", "make_checked_call"):
         monkeypatch.setattr(_operator, name, refuse)
     (again,) = torch.autograd.grad(compiled(x), x)
     torch.testing.assert_close(first, 6.0 * x.detach())

@@ -122,9 +122,9 @@ def test_a_call_without_gradients_runs_the_kernel_itself(lang64):
     op(x.detach())
     assert not any("returned_0" in text for stage in op._core.signature.firsts for text in stage.texts.values())
     (recorded,) = op._core.recorded.values()
-    assert not recorded.plans
+    assert not recorded.programs
     op(x)
-    assert recorded.plans
+    assert recorded.programs
 
 
 def test_a_layer_on_fields(lang64):

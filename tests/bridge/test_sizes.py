@@ -230,7 +230,7 @@ def test_nothing_is_kept_for_a_size(lang64, program):
     for n in range(2, 12):
         given = tuple(map(doubled, inputs(n)))
         torch.testing.assert_close(gradients(op, given, n), gradients(twin, given, n))
-    assert len(op._routes._known) == len(op._core.plans) == len(op._core.conversions) == 1
+    assert len(op._programs._known) == len(op._core.programs) == len(op._core.conversions) == 1
 
 
 def test_what_is_kept_for_each_kind_of_call_is_bounded_and_the_newest_stay(lang64, monkeypatch):
@@ -245,9 +245,9 @@ def test_what_is_kept_for_each_kind_of_call_is_bounded_and_the_newest_stay(lang6
     for rank in range(1, 8):
         x = torch.rand(rank * (2,), dtype=torch.float64)
         torch.testing.assert_close(triple(x), 3 * x)
-        assert len(triple._routes._known) <= 4
-    newest = triple._routes._known[next(reversed(triple._routes._known))]
-    assert triple._routes.find(triple._bind((x,), {})) is newest
+        assert len(triple._programs._known) <= 4
+    newest = triple._programs._known[next(reversed(triple._programs._known))]
+    assert triple._programs.find(triple._bind((x,), {})) is newest
 
 
 def test_inputs_in_another_order_than_the_spec_s(lang64):

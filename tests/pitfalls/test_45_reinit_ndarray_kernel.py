@@ -4,7 +4,7 @@ import torch
 
 import cases
 import tinsmith as ts
-from tinsmith.calls._plan import Plan
+from tinsmith.calls import Program
 
 
 def check(op):
@@ -56,13 +56,13 @@ def test_two_backward_passes_before_and_after(lang64, capfd, monkeypatch):
         for i in x:
             y[i] = x[i] * x[i]
 
-    plans, backward = [], Plan.backward
+    plans, backward = [], Program.backward
 
     def note(self, *arguments):
         plans.append(self)
         return backward(self, *arguments)
 
-    monkeypatch.setattr(Plan, "backward", note)
+    monkeypatch.setattr(Program, "backward", note)
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)
     y = square(x)
     y.sum().backward(retain_graph=True)

@@ -59,7 +59,7 @@ class CapturedValues(NamedTuple):
     def check_state(self, before: torch.Tensor) -> None:
         """Raise GradientError where these values, of now, are not those that `before` stands for.
 
-        It is a state, or only its first number: the mark that an eager call saved (`Plan.mark`).
+        It is a state, or only its first number: the mark that an eager call saved (`Program.mark`).
         """
         now, then = self.as_state().tolist(), before.reshape(-1).tolist()
         now = now[: len(then)]

@@ -1,38 +1,40 @@
-"""Core: an op's kernels, signature, gradient and plans, without the ways to call it."""
+"""Core: an op's kernels, signature and gradient, without the ways to call it; and one call of it.
+
+Sizes and dtypes of a call follow from the signature; derived cores (`derived/`) determine them from those of the core
+that they are made of.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from .._config import config
-from .._errors import DeviceError, DtypeError, refusal
+from .._errors import DeviceError, refusal
 from .._lazy import lazy
 from ..compiling import check_element
-from ..engines import COMPILING, FLOATS, HALVES, INTEGERS
 from ..frontend.lowering import LoweredKernel
 from ..ir import NotCovered
 from ..passes.adjoint import Copy
-from ..spec import Sizing, fixed_sizing, sizing, solve
+from ..spec import Numbers, Sizing, Symbol, fixed_sizing, sizing, solve
 from ..tracing import constant_when_traced, is_tracing
+from ._binding import BoundArguments
 from ._block_memory import add_block_memory
 from ._buffers import Buffer
 from ._cache import Cache
-from ._call import BackwardCall, Call
 from ._captured_values import Captures
+from ._conversion import AS_IT_IS, Conversion
 from ._filled_arrays import find_filled_arrays
-from ._kind import Kind
-from ._layout import Input, Layout, Make, Result
+from ._key import CallKey
 from ._lower import lower_stages
 from ._pace import Paces
-from ._plan import Plan
-from ._signature import Signature, common_float, default_float, default_integer, fitting_dtypes, takes_half
-from ._specialization import Specialization
+from ._routine import Input, Make, Result, Routine
+from ._signature import Signature, find_made_dtype
 from ._steps import StageLaunch, Use
-from .backward import Reverse
+from .backward import Reverse, ReverseAt
 
 
 class Operators(Protocol):
@@ -88,8 +90,9 @@ class Core:
         # `derived.find_recorded` fills both.
         self.recorded: dict[Any, Any] = {}
         self.cores_with_records: dict[Any, Any] = {}
-        self.plans: Cache[Any, Plan] = Cache()
-        # Filled by `_route.form_of`.
+        # Filled by `_program.find_program`.
+        self.programs: Cache[CallKey, Any] = Cache()
+        # Filled by `_program.convert_call`.
         self.conversions: Cache[Any, Any] = Cache()
         self._sizings: Cache[Any, Sizing] = Cache()
         self.paces = Paces(config().serial_below)
@@ -144,35 +147,6 @@ class Core:
         """Tokens of the engines' present state."""
         return tuple([runtime() for runtime in self.runtimes])
 
-    def plan(self, call: Call, device: torch.device) -> Plan:
-        """The plan for calls like this one; made once."""
-        fingerprints = self.fingerprints(call.templates)
-        key = (
-            # Symbols stand for sizes that may differ; numbers become constants in the plan's code.
-            tuple(call.sizing.shapes.values()),
-            call.dtypes,
-            device,
-            self.launch_numbers(call.scalars),
-            call.batch is None,
-            call.batched,
-            call.is_apart,
-            fingerprints,
-            self.runtime(),
-        )
-        plan = self.plans.get(key)
-        if plan is not None:
-            return plan
-        with COMPILING:
-            plan = self.plans.get(key)
-            if plan is None:
-                self.check_device(device)
-                kind = Kind(self.case(call), device, call.sizing)
-                self.captures.note_plan(fingerprints)
-                plan = self.plans.keep(
-                    key, Plan(kind, call.reverse, self._layout(call, kind), self.paces, self.captures)
-                )
-            return plan
-
     def sizing(self, call: Call) -> Sizing:
         """Sizes of all arrays of calls like this one; made once."""
         if self.signature.has_open_elements:
@@ -197,11 +171,11 @@ class Core:
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
         shapes |= {name: sizing.evaluate(name, numbers)[lead:] for name in made}
         dtypes = dict(zip(signature.arrays, call.dtypes, strict=True))
-        dtypes |= {name: self.made_dtype(name, call) for name in made}
+        dtypes |= {name: self.made_dtype(name, call.dtypes) for name in made}
         fingerprints = self.fingerprints(call.templates)
-        case = Specialization(signature, shapes, dtypes, frozenset(), fingerprints, call.templates)
+        key = CallKey(signature, shapes, dtypes, frozenset(), fingerprints, call.templates)
         try:
-            kernels = lower_stages(case)
+            kernels = lower_stages(key)
         except NotCovered:
             return sizing
         return add_block_memory(sizing, kernels, signature.op)
@@ -221,8 +195,8 @@ class Core:
             raise AssertionError(f"{signature.op}: ranks {ranks} do not fit {signature.kernel_spec}")
         return named
 
-    def _layout(self, call: Call, kind: Kind) -> Layout:
-        """The forward pass of calls of one kind."""
+    def build_forward(self, key: CallKey) -> Routine:
+        """Build the forward pass of calls with this key."""
         signature = self.signature
 
         # Torch copies memory faster than a kernel on one thread. What is not launched many times may be prepared, which
@@ -230,19 +204,19 @@ class Core:
         is_repeated = len(signature.stages) > len(signature.firsts)
         pairs = (stage.links.copies for stage in signature.stages if is_repeated)
         copies = dict(
-            one for one in pairs if one is not None and len({name in kind.batched_arrays for name in one}) == 1
+            one for one in pairs if one is not None and len({name in key.batched_arrays for name in one}) == 1
         )
         launches: list[StageLaunch | Copy] = [Copy(*one) for one in copies.items()]
         for stage in signature.stages:
             if stage.links.copies is not None and stage.links.copies[0] in copies:
                 continue
-            uses = tuple(Use(name, name, name, "", name in kind.batched_arrays) for name in stage.arrays)
+            uses = tuple(Use(name, name, name, "", name in key.batched_arrays) for name in stage.arrays)
             launches.append(StageLaunch(stage, uses))
         given = tuple(Input(name, place) for place, name in enumerate(signature.arrays))
-        filled = find_filled_arrays(kind.case)
+        filled = find_filled_arrays(key)
         makes = (replace(one, is_zero=one.is_zero and one.name not in filled) for one in self._makes)
         made = tuple(one for one in makes if one.name not in copies)
-        return Layout(given, made, tuple(launches), tuple(map(Result, kind.names)), {})
+        return Routine(given, made, tuple(launches), tuple(map(Result, key.names)), {})
 
     @property
     def _makes(self) -> tuple[Make, ...]:
@@ -255,15 +229,15 @@ class Core:
         """The call that derivatives of a call are those of, and its inputs that the forward pass `made`."""
         return call, ()
 
-    def kernels(self, case: Specialization) -> list[LoweredKernel]:
+    def kernels(self, key: CallKey) -> list[LoweredKernel]:
         """The kernels as IR, for a kind of call. Raises NotCovered."""
-        return lower_stages(case)
+        return lower_stages(key)
 
     def together(self, batched: frozenset[str]) -> frozenset[str]:
         """Inputs that have a batch dimension where these have: no more of them."""
         return batched
 
-    def case(self, call: Call) -> Specialization:
+    def key(self, call: Call) -> CallKey:
         """The kind of a call."""
         lead = () if call.batch is None else (call.batch,)
         made = {buffer.name: buffer for buffer in call.allocations}
@@ -273,8 +247,25 @@ class Core:
         batched = call.batched | (frozenset(made) if lead else frozenset())
         numbers = {name: call.scalars[name] for name in self.signature.launch_numbers}
         fingerprints = self.fingerprints(call.templates)
-        return Specialization(
-            self.signature, shapes, dtypes, batched, fingerprints, call.templates, call.is_apart, numbers
+        return CallKey(self.signature, shapes, dtypes, batched, fingerprints, call.templates, call.is_apart, numbers)
+
+    def call_with(self, key: CallKey, numbers: Numbers, others: BoundArguments) -> Call:
+        """Return a call with this key; `numbers` are those of its sizes, `others` its arguments but tensors."""
+        sizing, arrays = key.sizing, self.signature.arrays
+        batched = key.batched & frozenset(arrays)
+        shapes = tuple([sizing.evaluate(name, numbers)[name in batched :] for name in arrays])
+        batch = numbers[sizing.batch.place] if isinstance(sizing.batch, Symbol) else sizing.batch
+        dtypes = tuple([key.dtypes[name] for name in arrays])
+        return Call(
+            self,
+            shapes,
+            dtypes,
+            others.scalars,
+            others.templates,
+            others.sizes,
+            batch=batch,
+            batched=batched,
+            is_apart=key.is_apart,
         )
 
     def size_values(self, call: Call) -> dict[str, Any]:
@@ -290,7 +281,7 @@ class Core:
             shapes = [lead + cores[name] for name in names]
         else:
             shapes = [call.sizing.evaluate(name, numbers) for name in names]
-        dtypes = [self.made_dtype(name, call) for name in names]
+        dtypes = [self.made_dtype(name, call.dtypes) for name in names]
         return [Buffer(*one) for one in zip(names, shapes, dtypes, strict=True)]
 
     def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
@@ -308,34 +299,13 @@ class Core:
         for parameter, dims in self.signature.vectors:
             check_element(self.signature.op, parameter, dims, cores[parameter.name])
 
-    def made_dtype(self, name: str, call: Call) -> torch.dtype:
-        """An output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half.
-
-        A new value of an argument has the argument's dtype where its kernels take it.
-        """
-        key = (name, call.dtypes)
+    def made_dtype(self, name: str, dtypes: tuple[torch.dtype, ...]) -> torch.dtype:
+        """Return the dtype of an output or of scratch, for inputs of these dtypes. Raises DtypeError."""
+        key = (name, dtypes)
         dtype = self._made_dtypes.get(key)
         if dtype is None:
-            dtype = self._made_dtypes[key] = self._find_made_dtype(name, call)
+            dtype = self._made_dtypes[key] = find_made_dtype(self.signature, name, dtypes)
         return dtype
-
-    def _find_made_dtype(self, name: str, call: Call) -> torch.dtype:
-        fitting = fitting_dtypes(self.signature, name)
-        old = self._updated_dtype(name, call.dtypes)
-        if old is not None and (fitting is None or old in fitting):
-            return old
-        common = common_float(call.dtypes)
-        if common is not None and (fitting is None or common in fitting):
-            return common
-        if fitting is not None and len(fitting) == 1:
-            return torch.float32 if fitting[0] in HALVES else fitting[0]
-        if fitting is not None and set(fitting) == set(INTEGERS):
-            return default_integer(self.signature)
-        if fitting is not None and set(fitting) == set(FLOATS) and common is None:
-            return default_float(self.signature)
-        words = f"the dtype of `{name}` in op `{self.signature.op}` does not follow from its inputs"
-        rows = [("floating inputs", "none" if common is None else str(common)), ("annotation", str(fitting or "any"))]
-        raise DtypeError(refusal(words, rows, f"Write it into the spec: `{self.signature.items[name]}: f32`."))
 
     @constant_when_traced
     def device_type(self) -> str:
@@ -357,14 +327,124 @@ class Core:
                 remedy = f"Move the tensors (`.to({runs_on!r})`), or start the engine there: ts.init({device.type!r})."
                 raise DeviceError(refusal(words, remedy=remedy))
 
-    def result_dtype(self, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
-        """The half dtype that a result is cast back to, None where it is computed in its own."""
-        fitting = fitting_dtypes(self.signature, name)
-        is_fixed = fitting is not None and len(fitting) == 1 and not takes_half(self.signature, name)
-        wanted = fitting[0] if fitting and is_fixed else self._updated_dtype(name, inputs) or common_float(inputs)
-        return wanted if wanted in HALVES else None
 
-    def _updated_dtype(self, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
-        """The dtype of the argument whose new value an output is, None for other outputs."""
-        argument = self.signature.updates.get(name)
-        return None if argument is None else inputs[self.signature.arrays.index(argument)]
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of an op in the form in which it runs, without the memory of its tensors.
+
+    Attributes:
+        shapes, dtypes: of the input arrays as the kernel sees them, without batch.
+        scalars, templates, sizes: the other arguments by name; `sizes` are dims given by keyword.
+        batch: size of the flat leading batch dimension, None without one.
+        batched: input arrays that have it.
+        is_apart: whether the samples of the batch run one by one.
+        conversion: what becomes of a caller's tensors before, and of results afterwards.
+        lead: sizes of the spec's `*b`, whose product `batch` is; () without.
+    """
+
+    core: Core
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype, ...]
+    scalars: Mapping[str, Any]
+    templates: Mapping[str, Any]
+    sizes: Mapping[str, int]
+    batch: int | None = None
+    batched: frozenset[str] = frozenset()
+    is_apart: bool = False
+    conversion: Conversion = AS_IT_IS
+    lead: tuple[int, ...] = ()
+
+    @property
+    def whole_shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the input arrays, batch included."""
+        if self.batch is None:
+            return list(self.shapes)
+        pairs = zip(self.core.signature.arrays, self.shapes, strict=True)
+        return [(self.batch, *shape) if name in self.batched else shape for name, shape in pairs]
+
+    @property
+    def single(self) -> Call:
+        """The call of one sample of the batch."""
+        return Call(self.core, self.shapes, self.dtypes, self.scalars, self.templates, self.sizes)
+
+    def with_batch(self, batch: int, batched: frozenset[str]) -> Call:
+        """The same call over a batch."""
+        # Not `dataclasses.replace`, which torch 2.6's compiler cannot read.
+        return Call(
+            self.core, self.shapes, self.dtypes, self.scalars, self.templates, self.sizes, batch=batch, batched=batched
+        )
+
+    def prepare(self, tensors: Sequence[torch.Tensor], outer: Sequence[tuple[int, ...]] = ()) -> list[torch.Tensor]:
+        """Convert the caller's tensors to what the kernels take. `outer` are leading dims that the op does not see."""
+        return self.conversion.prepare(self.core.signature, self.batch, tensors, outer)
+
+    def finish(self, results: Sequence[torch.Tensor], outer: tuple[int, ...] = ()) -> list[torch.Tensor]:
+        """Convert the results, outputs first, to the caller's dtypes and batch dims."""
+        return self.conversion.finish(results, self.lead, outer)
+
+    @lazy
+    def values(self) -> dict[str, Any]:
+        """What the call gives for dims: by integer scalar arguments, and by keyword."""
+        return self.core.size_values(self)
+
+    @lazy
+    def sizing(self) -> Sizing:
+        """Sizes of all arrays of calls like this one."""
+        return self.core.sizing(self)
+
+    @lazy
+    def solution(self) -> Numbers | None:
+        """What the symbols of its sizes stand for; None where they misfit, or are symbols of a tracer's."""
+        return self.sizing.solve(self.whole_shapes, self.values)
+
+    @property
+    def numbers(self) -> Numbers:
+        """The same. Raises where sizes misfit."""
+        solution = self.solution
+        if solution is None:
+            self.core.solve_sizes(self)
+            raise AssertionError(f"{self.core.signature.op}: {self.shapes} do not fit {self.core.signature.spec}")
+        return solution
+
+    @lazy
+    def wanting(self) -> frozenset[str]:
+        """Inputs that can have a gradient."""
+        pairs = zip(self.core.signature.arrays, self.dtypes, strict=True)
+        return frozenset(name for name, dtype in pairs if dtype.is_floating_point)
+
+    @lazy
+    def allocations(self) -> Sequence[Buffer]:
+        """Outputs and scratch. Raises for sizes and dtypes that they cannot have."""
+        return self.core.plan_buffers(self)
+
+    @lazy
+    def reverse(self) -> ReverseAt:
+        """Where this call's gradient comes from."""
+        return self.core.reverse.at(self.core.key(self))
+
+    def select_active(self, needs: Sequence[bool]) -> frozenset[str]:
+        """Names of the inputs that need a gradient, from one flag an input."""
+        names = self.core.signature.arrays
+        return frozenset([n for n, needed in zip(names, needs, strict=True) if needed]) & self.wanting
+
+    def by_input(self, active: frozenset[str], gradients: Sequence[Any]) -> list[Any]:
+        """Gradients of the active inputs, put in place of theirs among all inputs; None elsewhere."""
+        remaining = iter(gradients)
+        return [next(remaining) if name in active else None for name in self.core.signature.arrays]
+
+
+class BackwardCall(NamedTuple):
+    """A call whose gradients are asked for.
+
+    Attributes:
+        active: inputs whose gradients are wanted.
+        saved: values that the call kept, by name.
+        cotangents: those of outputs that have one, by name.
+        state: what the forward pass noted of Python values and fields; None where it is not needed.
+    """
+
+    call: Call
+    active: frozenset[str]
+    saved: Mapping[str, Any]
+    cotangents: Mapping[str, Any]
+    state: torch.Tensor | None = None

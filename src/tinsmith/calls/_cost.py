@@ -10,7 +10,7 @@ from ..ir import nodes, walk
 from ..passes import formula_text, sum_in_locals
 from ..passes.adjoint import count_loss_by_atomics, count_operations, count_parallel_loops
 from ..spec import Size
-from ._kind import Kind
+from ._key import CallKey
 
 IsKnown = Callable[[nodes.Expr], bool]
 
@@ -37,32 +37,32 @@ class Cost(NamedTuple):
         """Whether threads can share a launch; true for a kernel that cannot be analysed."""
         return self.body is None or count_parallel_loops(self.body) > 0
 
-    def formula(self, kind: Kind, repeats: int) -> str:
+    def formula(self, key: CallKey, repeats: int) -> str:
         """The operations of a launch, for each loop that wakes threads, as Python.
 
         Args:
-            kind: the kind of call.
+            key: of the calls.
             repeats: how many launches of the kernel the program has.
         """
         if self.body is None:
             sums = [" * ".join(map(str, shape)) or "1" for shape in self.shapes.values()]
             # A kernel that is launched for each step of time touches a part of `x[t, i]` each time.
             return f"{OPERATIONS_PER_ELEMENT} * ({' + '.join(sums) or '0'}) // {repeats}"
-        text = self._count(kind, self.body, count_operations)
+        text = self._count(key, self.body, count_operations)
         loops = count_parallel_loops(self.body)
         return text if loops < 2 else f"({text}) // {loops}"
 
-    def loss_by_atomics(self, kind: Kind) -> str:
+    def loss_by_atomics(self, key: CallKey) -> str:
         """The time that several threads lose to atomics, as Python: above 0, one thread is faster; 0 if unknown."""
         if self.body is None:
             return "0"
         # What loops add to one element is one addition when the kernel runs.
         body = sum_in_locals(self.body)
-        return self._count(kind, body, lambda body, is_known: count_loss_by_atomics(body, is_known, self.threads))
+        return self._count(key, body, lambda body, is_known: count_loss_by_atomics(body, is_known, self.threads))
 
-    def _count(self, kind: Kind, body: nodes.Kernel, count: Callable[[nodes.Kernel, IsKnown], nodes.Expr]) -> str:
+    def _count(self, key: CallKey, body: nodes.Kernel, count: Callable[[nodes.Kernel, IsKnown], nodes.Expr]) -> str:
         """A formula of a launch's sizes and arguments, as Python."""
-        known, numbers = {*kind.signature.scalars}, kind.case.numbers
+        known, numbers = {*key.signature.scalars}, key.numbers
 
         def outer_name(argument: str) -> str:
             return self.renamed.get(argument, argument)

@@ -22,10 +22,10 @@ from ..passes import formula_text
 from ..passes.adjoint import Copy
 from ..spec import Size, Symbol
 from ._buffers import LOWEST_ADDRESS, adjoint_of, check_reach, private, with_memory
-from ._kind import Kind
+from ._key import CallKey
 from ._large_memory import LARGE
-from ._layout import Cotangent, Given, Input, Layout, Make, ProgramLaunch, Result, Saved, Tapes
 from ._pass_text import Pass, PassText
+from ._routine import Cotangent, Given, Input, Make, ProgramLaunch, Result, Routine, Saved, Tapes
 from ._steps import Entry, Step
 from ._streams import keep_order
 from ._tape_room import TapeReservation, TapeRoom
@@ -52,15 +52,15 @@ class Waiting(NamedTuple):
     watch: Watch | None
 
 
-def executor(layout: Layout, kind: Kind, watches: Mapping[ProgramLaunch, Watch]) -> Pass:
-    """A program for a kind of call, as a function.
+def executor(routine: Routine, key: CallKey, watches: Mapping[ProgramLaunch, Watch]) -> Pass:
+    """Return a routine, for calls with one key, as a function.
 
     Args:
-        layout: the program.
-        kind: the kind of call.
+        routine: what it does.
+        key: of the calls.
         watches: measure launches on one thread.
     """
-    return PassWriter(layout, kind, watches, may_vectorize=True).function()
+    return PassWriter(routine, key, watches, may_vectorize=True).function()
 
 
 def _note_unwritten(engine: Python, memory: torch.Tensor) -> torch.Tensor:
@@ -77,13 +77,13 @@ class PassWriter(PassText):
     may_shorten = True
 
     def __init__(
-        self, layout: Layout, kind: Kind, watches: Mapping[ProgramLaunch, Watch], *, may_vectorize: bool
+        self, routine: Routine, key: CallKey, watches: Mapping[ProgramLaunch, Watch], *, may_vectorize: bool
     ) -> None:
-        super().__init__(kind.signature.op, kind.device)
-        self.layout = layout
-        self.kind = kind
+        super().__init__(key.signature.op, key.device)
+        self.routine = routine
+        self.key = key
         self.watches = watches
-        self.may_vectorize = may_vectorize and not layout.is_looped
+        self.may_vectorize = may_vectorize and not routine.is_looped
         self.is_inside = False
         self.numbers: dict[str, str] = {}
         self.group: list[Waiting] = []
@@ -94,15 +94,15 @@ class PassWriter(PassText):
     # The whole --------------------------------------------------------------------------------
     def function(self) -> Pass:
         """The function."""
-        for one in self.layout.given:
+        for one in self.routine.given:
             self.take(one)
         begin = len(self.lines)
-        if self.may_shorten and self.layout.has_long_tapes:
+        if self.may_shorten and self.routine.has_long_tapes:
             self.add("taped = 0")
-        for one in self.layout.makes:
+        for one in self.routine.makes:
             self.make(one)
         self.run_actions()
-        results = "".join(f"{self.result(one)}, " for one in self.layout.results)
+        results = "".join(f"{self.result(one)}, " for one in self.routine.results)
         self.add(f"return ({results})")
         head = [*self.unpack(), *self.lines[:begin], *self.guard_alignment()]
         text = "\n".join(["def run(inputs, cotangents, numbers, scalars):", *head, *self.lines[begin:], ""])
@@ -110,15 +110,15 @@ class PassWriter(PassText):
 
     def unpack(self) -> list[str]:
         """Take the numbers of sizes apart."""
-        sizes = "".join(f"{Symbol(place)}, " for place in range(self.kind.sizing.symbols))
-        check = self.bind(partial(check_reach, self.kind.signature.op, self.kind.sizing), "check_reach")
+        sizes = "".join(f"{Symbol(place)}, " for place in range(self.key.sizing.symbols))
+        check = self.bind(partial(check_reach, self.key.signature.op, self.key.sizing), "check_reach")
         lines = [f"    {sizes}elements, = numbers", f"    if elements > {MOST_ELEMENTS}: {check}(numbers)"]
         # No dtype has more than 8 bytes, so no array of a call with fewer elements is large.
-        return [*lines, f"    is_large = elements >= {LARGE // 8}"] if self.kind.device.type == "cpu" else lines
+        return [*lines, f"    is_large = elements >= {LARGE // 8}"] if self.key.device.type == "cpu" else lines
 
     def guard_alignment(self) -> list[str]:
         """Run without machine vectors where memory lies so that they cannot be loaded."""
-        given = {one.name for one in self.layout.given}
+        given = {one.name for one in self.routine.given}
         checks = [f"{self.pointer(name)} % {size}" for name, size in self.aligned.items() if name in given]
         if not checks:
             return []
@@ -126,7 +126,7 @@ class PassWriter(PassText):
 
         def without_vectors(*arguments: Any) -> Any:
             if not run:
-                run.append(PassWriter(self.layout, self.kind, self.watches, may_vectorize=False).function())
+                run.append(PassWriter(self.routine, self.key, self.watches, may_vectorize=False).function())
             return run[0](*arguments)
 
         call = f"{self.bind(without_vectors, 'without_vectors')}(inputs, cotangents, numbers, scalars)"
@@ -140,14 +140,14 @@ class PassWriter(PassText):
     # Memory -----------------------------------------------------------------------------------
     def whole(self, name: str) -> tuple[str, ...]:
         """The sizes of an array of the call, or of a generated kernel."""
-        shape: tuple[Size, ...] = self.kind.sizing.shapes.get(name, ())
-        assert name in self.kind.sizing.shapes or not self.layout.arrays[name].rank, name
+        shape: tuple[Size, ...] = self.key.sizing.shapes.get(name, ())
+        assert name in self.key.sizing.shapes or not self.routine.arrays[name].rank, name
         return tuple(map(str, shape))
 
     def take(self, one: Given) -> None:
         """Memory that a run is given."""
-        dtype = self.layout.dtype(self.kind, one.like)
-        if isinstance(one, Saved) and one.name not in self.kind.sizing.shapes:
+        dtype = self.routine.dtype(self.key, one.like)
+        if isinstance(one, Saved) and one.name not in self.key.sizing.shapes:
             # what a forward pass kept for this pass alone
             self.put(one.name, f"inputs[{one.name!r}]", (f"inputs[{one.name!r}].numel()",), dtype)
             return
@@ -171,28 +171,28 @@ class PassWriter(PassText):
 
     def make(self, one: Make) -> None:
         """Memory that a run makes."""
-        known = one.like in self.shapes and one.like not in self.kind.sizing.shapes
+        known = one.like in self.shapes and one.like not in self.key.sizing.shapes
         shape = self.shapes[one.like] if known else self.whole(one.like)
-        dtype = self.dtypes[one.like] if known else self.layout.dtype(self.kind, one.like)
+        dtype = self.dtypes[one.like] if known else self.routine.dtype(self.key, one.like)
         dtype = DTYPES[one.type] if one.type else dtype
         if one.is_wide:
-            shape = (str(self.kind.sizing.batch), *shape)
-        elif self.is_inside and not known and one.like in self.kind.batched_arrays:
+            shape = (str(self.key.sizing.batch), *shape)
+        elif self.is_inside and not known and one.like in self.key.batched_arrays:
             shape = shape[1:]
         value = self.create(shape, dtype, is_zero=one.is_zero)
-        engine = self.kind.signature.stages[0].engine
-        if not one.is_zero and isinstance(engine, Python) and one.name in self.kind.signature.items:
+        engine = self.key.signature.stages[0].engine
+        if not one.is_zero and isinstance(engine, Python) and one.name in self.key.signature.items:
             value = f"{self.bind(partial(_note_unwritten, engine), 'note_unwritten')}({value})"
         self.put(one.name, value, shape, dtype)
 
     # What it does -----------------------------------------------------------------------------
     def run_actions(self) -> None:
         """All actions; sample by sample where that has to be."""
-        if not self.layout.is_looped:
+        if not self.routine.is_looped:
             self.act()
             return
         whole = dict(self.places), dict(self.shapes)
-        self.add(f"for sample in range({self.kind.sizing.batch}):")
+        self.add(f"for sample in range({self.key.sizing.batch}):")
         self.indent += "    "
         self.is_inside = True
         for name in list(self.places):
@@ -204,19 +204,19 @@ class PassWriter(PassText):
 
     def is_batched(self, name: str) -> bool:
         """Whether memory that a program has before its first action has a batch dimension."""
-        own = {one.name: one.like for one in (*self.layout.given, *self.layout.makes)}
+        own = {one.name: one.like for one in (*self.routine.given, *self.routine.makes)}
         while own.get(name, name) != name:
             name = own[name]
-        return name in self.kind.batched_arrays
+        return name in self.key.batched_arrays
 
     def act(self) -> None:
         steps = {
             place: self.compile_launch(action)
-            for place, action in enumerate(self.layout.in_order)
+            for place, action in enumerate(self.routine.in_order)
             if not isinstance(action, Make | Copy | Tapes)
         }
         self.counts = Counter(step.launch for step in steps.values())
-        for place, action in enumerate(self.layout.in_order):
+        for place, action in enumerate(self.routine.in_order):
             match action:
                 case Make():
                     self.flush()
@@ -232,7 +232,7 @@ class PassWriter(PassText):
         self.flush()
 
     def compile_launch(self, launch: ProgramLaunch) -> Step:
-        step = launch.step(self.kind, may_vectorize=self.may_vectorize)
+        step = launch.step(self.key, may_vectorize=self.may_vectorize)
         self.aligned |= dict(step.aligned)
         return step
 
@@ -252,7 +252,7 @@ class PassWriter(PassText):
         group = self.take_group()
         if not group:
             return
-        if self.kind.device.type == "cuda":
+        if self.key.device.type == "cuda":
             self.add(f"with {self.bind(keep_order, 'keep_order')}({self.device}):")
             self.indent += "    "
             for one in group:
@@ -278,7 +278,7 @@ class PassWriter(PassText):
         self.add("begin = clock()")
         for step in steps:
             self.launch(step)
-        samples = [str(self.kind.sizing.batch) if is_split(step) else "1" for step in steps]
+        samples = [str(self.key.sizing.batch) if is_split(step) else "1" for step in steps]
         count = str(len(steps)) if {*samples} == {"1"} else f"max({' + '.join(samples)}, 1)"
         launches = self.bind([step.launch for step in steps], "launches")
         self.add(f"seconds = (clock() - begin) / {count}")
@@ -289,8 +289,8 @@ class PassWriter(PassText):
         """Hold sizes against the vectors of generated kernels."""
         for step in steps:
             for parameter, memory in step.elements:
-                check = partial(check_element, self.kind.signature.op, parameter, "")
-                core = self.whole(memory)[memory in self.kind.batched_arrays :]
+                check = partial(check_element, self.key.signature.op, parameter, "")
+                core = self.whole(memory)[memory in self.key.batched_arrays :]
                 self.add(f"{self.bind(check, 'check')}({self.tuple_of(core)})")
 
     def launch(self, step: Step) -> None:
@@ -303,12 +303,12 @@ class PassWriter(PassText):
             f"({how!r}, {self.constant(slot)}, {self.scalar(name)}), " for how, slot, name in step.scalars
         )
         call = f"{self.bind(step.launch, 'launch')}(({entries}), ({scalars}))"
-        self.add(f"for one in range({self.kind.sizing.batch}): {call}" if is_split(step) else call)
+        self.add(f"for one in range({self.key.sizing.batch}): {call}" if is_split(step) else call)
 
     def can_hold(self, step: Step) -> bool:
         """Whether a kernel keeps its arguments from launch to launch: on a GPU each launch has a context of its own."""
         # What is held is one launch context. On a GPU the launch before may still read it, as launches return at once.
-        return self.counts[step.launch] >= HELD_FROM and not is_split(step) and self.kind.device.type == "cpu"
+        return self.counts[step.launch] >= HELD_FROM and not is_split(step) and self.key.device.type == "cpu"
 
     def launch_held(self, step: Step) -> None:
         """A launch with the arguments of the one before, but for those that differ."""
@@ -319,14 +319,14 @@ class PassWriter(PassText):
             kept, launch = self.bind(hold, "hold"), self.bind(step.launch, "launch")
             self.add(f"{held.name} = {kept}({launch}, ({''.join(f'{entry}, ' for entry in entries)}), ())")
             self.add(f"{held.name}_put, {held.name}_run = {held.name}.put, {held.name}.run")
-            for kind in sorted({kind for kind, _, _ in step.scalars}):
-                self.add(f"{held.name}_{kind} = {held.name}.setter({kind!r})")
+            for how in sorted({how for how, _, _ in step.scalars}):
+                self.add(f"{held.name}_{how} = {held.name}.setter({how!r})")
         for entry, before in zip(entries, held.entries, strict=True):
             if entry != before:
                 self.add(f"{held.name}_put{entry}")
         held.entries = entries
-        for kind, slot, name in step.scalars:
-            self.add(f"{held.name}_{kind}({self.constant(slot)}, {self.scalar(name)})")
+        for how, slot, name in step.scalars:
+            self.add(f"{held.name}_{how}({self.constant(slot)}, {self.scalar(name)})")
         self.add(f"{held.name}_run()")
 
     def entry(self, one: Entry) -> str:
@@ -355,9 +355,9 @@ class PassWriter(PassText):
             self.wait(one, self.compile_launch(one))
             self.flush()
 
-        may_stop = self.may_shorten and self.layout.has_long_tapes
+        may_stop = self.may_shorten and self.routine.has_long_tapes
         limit = config().tape_limit if may_stop else None
-        room = TapeRoom(self.kind.signature.op, self.kind.device)
+        room = TapeRoom(self.key.signature.op, self.key.device)
         self.numbers |= TapeReservation(self, room, tapes, launch, self.formula, limit).write()
 
     def formula(self, expr: nodes.Expr, tapes: Tapes) -> str:
@@ -372,7 +372,7 @@ class PassWriter(PassText):
         """The sizes of an array as a launch sees it, also one that this program does not touch."""
         if array in self.shapes:
             return self.shapes[array]
-        is_part = self.layout.is_looped and array in self.kind.batched_arrays
+        is_part = self.routine.is_looped and array in self.key.batched_arrays
         return self.whole(array)[1:] if is_part else self.whole(array)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from ..analyses import find_filled
 from ..ir import NotCovered, nodes
 from ..spec import Anything, Fixed, Named
+from ._key import CallKey
 from ._signature import Signature
-from ._specialization import Specialization
 
 
-def find_filled_arrays(case: Specialization) -> frozenset[str]:
+def find_filled_arrays(key: CallKey) -> frozenset[str]:
     """Arrays that start at zero and need not: the first kernel that has them stores every element, for each sample."""
-    signature, filled = case.signature, set[str]()
+    signature, filled = key.signature, set[str]()
     waiting = {name for name in signature.outputs + signature.scratch if signature.starts_at_zero(name)}
-    for stage, variant in zip(signature.stages, case.variants, strict=True):
+    for stage, variant in zip(signature.stages, key.variants, strict=True):
         own = waiting.intersection(stage.arrays)
         waiting -= own
         # The kernels of networks are unrolled: their IR is long, and they say themselves what starts empty. Where
@@ -21,7 +21,7 @@ def find_filled_arrays(case: Specialization) -> frozenset[str]:
         if not own or stage.is_simd or stage.engine.runs_source:
             continue
         try:
-            kernel, _ = stage.lower_variant(variant.single, case.templates)
+            kernel, _ = stage.lower_variant(variant.single, key.templates)
         except NotCovered:
             continue
         filled |= own & find_filled(kernel, lambda expr: find_length(signature, expr))

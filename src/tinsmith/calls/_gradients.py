@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from .._errors import GradientError, refusal
-from ._call import Call
+from ._core import Call
 
 
 def all_names(call: Call) -> tuple[str, ...]:

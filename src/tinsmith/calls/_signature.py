@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
+from .._errors import DtypeError, refusal
 from .._lazy import lazy
 from ..compiling import Stage
-from ..engines import DTYPES, HALVES, SPEC_DTYPES, Language, Parameter
+from ..engines import DTYPES, FLOATS, HALVES, INTEGERS, SPEC_DTYPES, Language, Parameter
 from ..spec import Item, Spec
 
 WHOLE_DTYPES = tuple(dtype for name, dtype in SPEC_DTYPES.items() if name[0] in "iu" and name != "u1")
@@ -228,3 +229,43 @@ def common_float(dtypes: Sequence[torch.dtype]) -> torch.dtype | None:
     for dtype in floats:
         result = dtype if result is None else torch.promote_types(result, dtype)
     return result
+
+
+def find_made_dtype(signature: Signature, name: str, dtypes: Sequence[torch.dtype]) -> torch.dtype:
+    """Return an output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half.
+
+    A new value of an argument has the argument's dtype where its kernels take it.
+
+    Raises:
+        DtypeError: it does not follow from the inputs.
+    """
+    fitting = fitting_dtypes(signature, name)
+    old = _updated_dtype(signature, name, dtypes)
+    if old is not None and (fitting is None or old in fitting):
+        return old
+    common = common_float(dtypes)
+    if common is not None and (fitting is None or common in fitting):
+        return common
+    if fitting is not None and len(fitting) == 1:
+        return torch.float32 if fitting[0] in HALVES else fitting[0]
+    if fitting is not None and set(fitting) == set(INTEGERS):
+        return default_integer(signature)
+    if fitting is not None and set(fitting) == set(FLOATS) and common is None:
+        return default_float(signature)
+    words = f"the dtype of `{name}` in op `{signature.op}` does not follow from its inputs"
+    rows = [("floating inputs", "none" if common is None else str(common)), ("annotation", str(fitting or "any"))]
+    raise DtypeError(refusal(words, rows, f"Write it into the spec: `{signature.items[name]}: f32`."))
+
+
+def result_dtype(signature: Signature, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
+    """Return the half dtype that a result is cast back to, None where it is computed in its own."""
+    fitting = fitting_dtypes(signature, name)
+    is_fixed = fitting is not None and len(fitting) == 1 and not takes_half(signature, name)
+    wanted = fitting[0] if fitting and is_fixed else _updated_dtype(signature, name, inputs) or common_float(inputs)
+    return wanted if wanted in HALVES else None
+
+
+def _updated_dtype(signature: Signature, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
+    """Return the dtype of the argument whose new value an output is, None for other outputs."""
+    argument = signature.updates.get(name)
+    return None if argument is None else inputs[signature.arrays.index(argument)]

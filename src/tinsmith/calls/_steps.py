@@ -15,7 +15,7 @@ from ..engines import Launch
 from ..ir import NotCovered
 from ..spec import Size
 from ._cost import Cost
-from ._kind import Kind
+from ._key import CallKey
 
 
 class Use(NamedTuple):
@@ -96,52 +96,52 @@ class StageLaunch:
         """The same launch, on one thread."""
         return replace(self, is_serial=True)
 
-    def cost(self, kind: Kind) -> Cost | None:
+    def cost(self, key: CallKey) -> Cost | None:
         """What its operations are counted from. An engine differentiates the loops that the user wrote."""
         if self.adjoint:
             return None
-        stage, values = self.stage.first, kind.case.templates
-        variant = self._variant(kind, self._types(kind))
+        stage, values = self.stage.first, key.templates
+        variant = self._variant(key, self._types(key))
         is_split = bool(variant.batched_arrays) and bool(self.stage.batch_refusal(variant, values))
         body = None
         # The loops of networks are unrolled; the IR's cost does not cover them.
         if not stage.is_simd:
             with contextlib.suppress(NotCovered):
                 body = stage.lower_variant(variant.single if is_split else variant, values).kernel
-        shapes = {use.parameter: _shape(kind, use)[is_split and use.is_batched :] for use in self.uses}
+        shapes = {use.parameter: _shape(key, use)[is_split and use.is_batched :] for use in self.uses}
         return Cost(stage, body, shapes, self.stage.scalar_names, stage.engine.thread_count())
 
-    def _types(self, kind: Kind) -> dict[str, ArrayType]:
-        return {use.parameter: _type(kind, self.stage, use) for use in self.uses}
+    def _types(self, key: CallKey) -> dict[str, ArrayType]:
+        return {use.parameter: _type(key, self.stage, use) for use in self.uses}
 
-    def _variant(self, kind: Kind, types: Mapping[str, ArrayType]) -> Variant:
-        fingerprint = _fingerprint(kind, self.stage)
+    def _variant(self, key: CallKey, types: Mapping[str, ArrayType]) -> Variant:
+        fingerprint = _fingerprint(key, self.stage)
         return Variant(tuple(types.items()), self.adjoint, self.is_serial, fingerprint, self.stack)
 
-    def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
+    def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
         """Compile the stage for a kind of call."""
         stage, uses = self.stage, self.uses
-        types = self._types(kind)
-        variant = self._variant(kind, types)
-        if kind.signature.is_deterministic and not variant.is_serial:
-            is_serial = is_order_fixed_serially(stage, variant, kind.case.templates, kind.signature.op)
+        types = self._types(key)
+        variant = self._variant(key, types)
+        if key.signature.is_deterministic and not variant.is_serial:
+            is_serial = is_order_fixed_serially(stage, variant, key.templates, key.signature.op)
             variant = replace(variant, is_serial=is_serial)
-        is_split = bool(variant.batched_arrays) and bool(stage.batch_refusal(variant, kind.case.templates))
+        is_split = bool(variant.batched_arrays) and bool(stage.batch_refusal(variant, key.templates))
         variant = variant.single if is_split else variant
         is_plain = not (self.adjoint or variant.batched_arrays or is_split)
-        is_simd = stage.is_simd and may_vectorize and is_plain and kind.device.type == "cpu"
-        step = _lay_out(kind, stage, uses, types, replace(variant, is_simd=is_simd), is_split=is_split)
+        is_simd = stage.is_simd and may_vectorize and is_plain and key.device.type == "cpu"
+        step = _lay_out(key, stage, uses, types, replace(variant, is_simd=is_simd), is_split=is_split)
         if not is_simd:
             return step
         vectors = [use for use in uses if types[use.parameter].element]
         return step._replace(aligned=tuple((use.memory, _alignment(types[use.parameter])) for use in vectors))
 
 
-def _shape(kind: Kind, use: Use) -> tuple[Size, ...]:
+def _shape(key: CallKey, use: Use) -> tuple[Size, ...]:
     """The sizes of an argument's memory; of a gradient with one part for each sample, where its array has none."""
-    shape = kind.sizing.shapes[use.array]
-    batch = kind.sizing.batch
-    return (batch, *shape) if use.is_batched and use.array not in kind.batched_arrays and batch is not None else shape
+    shape = key.sizing.shapes[use.array]
+    batch = key.sizing.batch
+    return (batch, *shape) if use.is_batched and use.array not in key.batched_arrays and batch is not None else shape
 
 
 def _alignment(array: ArrayType) -> int:
@@ -150,7 +150,7 @@ def _alignment(array: ArrayType) -> int:
 
 
 def _lay_out(
-    kind: Kind,
+    key: CallKey,
     stage: Stage,
     uses: Sequence[Use],
     types: Mapping[str, ArrayType],
@@ -158,7 +158,7 @@ def _lay_out(
     *,
     is_split: bool,
 ) -> Step:
-    compiled = ensure_compiled(stage, variant, kind.case.templates, kind.signature.op)
+    compiled = ensure_compiled(stage, variant, key.templates, key.signature.op)
     entries = []
     for use in uses:
         array = types[use.parameter]
@@ -171,19 +171,19 @@ def _lay_out(
         if parameter.kind in ("scalar", "matrix") and name not in types
     )
     # Those of the op's own kernels are held against its inputs, and decide its outputs.
-    is_own = stage in kind.signature.places
+    is_own = stage in key.signature.places
     vectors = (use for use in uses if stage.parameters[use.parameter].element)
     elements = () if is_own else tuple((stage.parameters[use.parameter], use.array) for use in vectors)
     return Step(compiled.launch, tuple(entries), scalars, elements)
 
 
-def _type(kind: Kind, stage: Stage, use: Use) -> ArrayType:
-    core = kind.core(use.array)
+def _type(key: CallKey, stage: Stage, use: Use) -> ArrayType:
+    core = key.core(use.array)
     element = element_of(stage, use.parameter, core)
-    dtype: torch.dtype = kind.dtypes[use.array]
+    dtype: torch.dtype = key.dtypes[use.array]
     return ArrayType(dtype, len(core) - len(element), element, bool(use.gradient), use.is_batched)
 
 
-def _fingerprint(kind: Kind, stage: Stage) -> tuple[Any, ...]:
-    place = kind.signature.places.get(stage)
-    return stage.baked_values.fingerprint(kind.case.templates) if place is None else kind.case.fingerprints[place]
+def _fingerprint(key: CallKey, stage: Stage) -> tuple[Any, ...]:
+    place = key.signature.places.get(stage)
+    return stage.baked_values.fingerprint(key.templates) if place is None else key.fingerprints[place]

@@ -16,8 +16,8 @@ from ..engines import DTYPES, MOST_ELEMENTS
 from ..ir import nodes
 from ..passes.adjoint import TapeSize
 from ._buffers import unread
-from ._layout import ProgramLaunch, Tapes
 from ._pass_text import PassText
+from ._routine import ProgramLaunch, Tapes
 
 
 class TapeRoom:

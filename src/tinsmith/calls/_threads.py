@@ -14,9 +14,9 @@ from typing import Any
 
 from .._lazy import lazy
 from ..spec import Numbers, Symbol
-from ._kind import Kind
-from ._layout import Layout, ProgramLaunch
+from ._key import CallKey
 from ._pace import Pace, Paces
+from ._routine import ProgramLaunch, Routine
 
 Serial = tuple[bool, ...]
 """For each group of launches of a program, whether it uses one thread."""
@@ -52,36 +52,36 @@ class Threads:
         choose: which of them do, for the numbers of a call's sizes and its scalars.
     """
 
-    def __init__(self, layout: Layout, kind: Kind, paces: Paces) -> None:
-        self._parallel = layout
-        self.groups = _group_launches(layout, kind, paces) if kind.device.type == "cpu" else ()
+    def __init__(self, routine: Routine, key: CallKey, paces: Paces) -> None:
+        self._parallel = routine
+        self.groups = _group_launches(routine, key, paces) if key.device.type == "cpu" else ()
         choices = (_choice(one, f"pace{place}") for place, one in enumerate(self.groups))
         paces_by_name = {f"pace{place}": group.pace for place, group in enumerate(self.groups)}
-        self.choose: Callable[[Numbers, Scalars], Serial] = _write_function(kind, choices, paces_by_name)
-        self._kind = kind
+        self.choose: Callable[[Numbers, Scalars], Serial] = _write_function(key, choices, paces_by_name)
+        self._key = key
 
     @lazy
     def count(self) -> Callable[[Numbers, Scalars], tuple[int, ...]]:
         """The function that counts the operations of each group."""
-        return _write_function(self._kind, (one.formula for one in self.groups), {})
+        return _write_function(self._key, (one.formula for one in self.groups), {})
 
     @lazy
     def has_dear_atomics(self) -> Callable[[Numbers, Scalars], Serial]:
         """The function that says of each group whether several threads would lose more by atomics than they gain."""
-        return _write_function(self._kind, (f"{one.loss} > 0" for one in self.groups), {})
+        return _write_function(self._key, (f"{one.loss} > 0" for one in self.groups), {})
 
-    def layout(self, serial: Serial) -> Layout:
+    def routine(self, serial: Serial) -> Routine:
         """The program whose chosen launches use one thread."""
         chosen = {launch for place, group in enumerate(self.groups) if serial[place] for launch in group.launches}
         if not chosen:
             return self._parallel
         return self._parallel.with_launches(lambda one: one.on_one_thread() if one in chosen else one)
 
-    def watches(self, serial: Serial, layout: Layout) -> dict[ProgramLaunch, Watch]:
+    def watches(self, serial: Serial, routine: Routine) -> dict[ProgramLaunch, Watch]:
         """What learns from the launches of a program that `layout` made; of those on one thread alone."""
         watches = [Watch(self, place) for place in range(len(self.groups))]
         places = {launch: place for place, group in enumerate(self.groups) for launch in group.launches}
-        pairs = zip(self._parallel.launches, layout.launches, strict=True)
+        pairs = zip(self._parallel.launches, routine.launches, strict=True)
         places_after = ((after, places.get(before)) for before, after in pairs)
         return {after: watches[place] for after, place in places_after if place is not None and serial[place]}
 
@@ -109,29 +109,31 @@ def _choice(group: Group, pace: str) -> str:
     return is_short if group.loss == "0" else f"({is_short} or {group.loss} > 0 < {pace}.serial_below)"
 
 
-def _group_launches(layout: Layout, kind: Kind, paces: Paces) -> tuple[Group, ...]:
-    costs = [(launch, cost) for launch in layout.launches if (cost := launch.cost(kind)) is not None]
+def _group_launches(routine: Routine, key: CallKey, paces: Paces) -> tuple[Group, ...]:
+    costs = [(launch, cost) for launch in routine.launches if (cost := launch.cost(key)) is not None]
     repeats = Counter(cost.kernel for _, cost in costs)
     grouped: dict[tuple[Any, str, str, bool], list[ProgramLaunch]] = {}
     for launch, cost in costs:
-        formula, loss = cost.formula(kind, repeats[cost.kernel]), cost.loss_by_atomics(kind)
-        key = cost.kernel, formula, loss, cost.has_parallel_loops
-        grouped.setdefault(key, []).append(launch)
+        formula, loss = cost.formula(key, repeats[cost.kernel]), cost.loss_by_atomics(key)
+        alike = cost.kernel, formula, loss, cost.has_parallel_loops
+        grouped.setdefault(alike, []).append(launch)
     return tuple(
         Group(launches[0].name, formula, loss, paces.of(kernel), tuple(launches), has_parallel_loops)
         for (kernel, formula, loss, has_parallel_loops), launches in grouped.items()
     )
 
 
-def _write_function(kind: Kind, results: Iterable[str], names: Mapping[str, Any]) -> Callable[[Numbers, Scalars], Any]:
+def _write_function(
+    key: CallKey, results: Iterable[str], names: Mapping[str, Any]
+) -> Callable[[Numbers, Scalars], Any]:
     """A function of a call's numbers and scalars that returns a tuple of expressions."""
-    sizes = "".join(f"{Symbol(place)}, " for place in range(kind.sizing.symbols))
+    sizes = "".join(f"{Symbol(place)}, " for place in range(key.sizing.symbols))
     lines = [
         "def work_out(numbers, scalars):",
         f"    {sizes}elements, = numbers",
         f"    return ({''.join(f'{one}, ' for one in results)})",
     ]
     known = dict(names)
-    exec(compile("\n".join(lines), f"<threads of {kind.signature.op}>", "exec"), known)
+    exec(compile("\n".join(lines), f"<threads of {key.signature.op}>", "exec"), known)
     # Taken out of its own globals, or the cycle would keep it alive until the garbage collector runs.
     return known.pop("work_out")

@@ -17,8 +17,8 @@ from ..calls import (
     BoundArguments,
     CapturedValues,
     Core,
-    Route,
-    Routes,
+    Program,
+    Programs,
     autocast,
     bind,
     call_watched,
@@ -28,7 +28,8 @@ from ..calls import (
     current_watch,
     in_order,
     key_of,
-    make_checked_form,
+    make_checked_call,
+    solve_numbers,
 )
 from ..calls.derived import SeededCore
 from ..compiling import Structs
@@ -138,7 +139,7 @@ class Op(OpDescription, Generic[Result]):
     def _make_core(self) -> None:
         made_of = self._kernels, self._text, self._options
         self._core = make_core(self.name, *made_of)
-        self._routes = Routes(self._core)
+        self._programs = Programs(self._core)
         is_updating = bool(self._spec.updated_inputs) and not self._options.functional
         self._updates = Updates(self._core, *made_of) if is_updating else None
         self._functional: Op[Any] | None = None
@@ -179,17 +180,17 @@ class Op(OpDescription, Generic[Result]):
                 return call_watched(watch, self, arguments, named)
             if self._updates is not None:
                 return self._call_checked(arguments, named)
-            routes = self._routes
-            is_simple = routes.is_simple and not named and len(arguments) == self._count and self._seeded is None
+            programs = self._programs
+            is_simple = programs.is_simple and not named and len(arguments) == self._count and self._seeded is None
             if is_simple and is_plain() and not (has_torch_function(arguments) or is_in_backward()):
-                route = routes.get(key_of(arguments))
-                if route is not None and route.is_direct and route.is_current():
-                    numbers = route.solve([one.shape for one in arguments], _NOTHING)
+                program = programs.get(key_of(arguments))
+                if program is not None and program.is_direct and program.is_current():
+                    numbers = program.solve([one.shape for one in arguments], _NOTHING)
                     if numbers is not None:
-                        if route.active and torch.is_grad_enabled():
-                            return self._wrap(self._eager(route, numbers, _NO_OTHERS, *arguments))
-                        plan = route.plan
-                        return self._wrap(plan.forward(arguments, numbers, _NOTHING)[plan.outputs])
+                        if program.active and torch.is_grad_enabled():
+                            made: Any = self._eager(self._core, program, numbers, _NO_OTHERS, *arguments)
+                            return self._wrap(made)
+                        return self._wrap(program.forward(arguments, numbers, _NOTHING)[program.outputs])
             return self._call_checked(arguments, named)
         except Exception as error:
             hide_frames(error)
@@ -273,25 +274,26 @@ class Op(OpDescription, Generic[Result]):
         if is_in_backward() and has_older_batch(bound.tensors):
             # An older batch has no memory; no mode or transform says that there is one.
             return self._dispatch(bound)
-        route = self._routes.find(bound)
-        is_recorded = route.is_recorded and torch.is_grad_enabled()
-        if not route.is_native or is_recorded or (is_special and (is_transformed() or has_modes())):
+        program = self._programs.find(bound)
+        if program is None:
             return self._dispatch(bound)
-        if not route.is_converted:
-            return self._run(route, route.numbers(bound), bound)
-        form = make_checked_form(self._core, bound)
-        return form.finish(self._run(route, form.call.numbers, bound.with_tensors(tuple(form.prepare(bound.tensors)))))
+        is_recorded = program.is_recorded and torch.is_grad_enabled()
+        if is_recorded or (is_special and (is_transformed() or has_modes())):
+            return self._dispatch(bound)
+        if not program.is_converted:
+            return self._run(program, solve_numbers(self._core, program, bound), bound)
+        call = make_checked_call(self._core, bound)
+        return call.finish(self._run(program, call.numbers, bound.with_tensors(tuple(call.prepare(bound.tensors)))))
 
-    def _run(self, route: Route, numbers: Numbers, bound: BoundArguments) -> Sequence[torch.Tensor]:
+    def _run(self, program: Program, numbers: Numbers, bound: BoundArguments) -> Sequence[torch.Tensor]:
         tensors = bound.tensors
-        if not route.is_ordered:
-            check_reach(self.name, route.plan.kind.sizing, numbers)
+        if not program.key.is_ordered:
+            check_reach(self.name, program.key.sizing, numbers)
             tensors = in_order(tensors)
-        if route.active and torch.is_grad_enabled():
-            made: Any = self._eager(route, numbers, bound.with_tensors(()), *tensors)
+        if program.active and torch.is_grad_enabled():
+            made: Any = self._eager(self._core, program, numbers, bound.with_tensors(()), *tensors)
             return (made,) if isinstance(made, torch.Tensor) else made
-        plan = route.plan
-        return plan.forward(tensors, numbers, bound.scalars)[plan.outputs]
+        return program.forward(tensors, numbers, bound.scalars)[program.outputs]
 
     def _wrap(self, outputs: Any) -> Any:
         """Outputs as a caller gets them: a tensor, or a named tuple."""

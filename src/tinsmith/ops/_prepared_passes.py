@@ -13,19 +13,20 @@ import torch
 
 from ..calls import (
     BoundArguments,
+    CallKey,
     Cotangent,
     Entry,
     Given,
-    Kind,
-    Layout,
     Make,
     PassWriter,
-    Plan,
+    Program,
     Result,
+    Routine,
     Saved,
     Step,
     Tapes,
     is_split,
+    solve_numbers,
 )
 from ..calls.derived import find_recorded
 from ..engines import HeldLaunch, Launch, hold
@@ -119,8 +120,8 @@ class _Writer(PassWriter):
 
     may_shorten = False
 
-    def __init__(self, layout: Layout, kind: Kind, provided: frozenset[str]) -> None:
-        super().__init__(layout, kind, {}, may_vectorize=False)
+    def __init__(self, routine: Routine, key: CallKey, provided: frozenset[str]) -> None:
+        super().__init__(routine, key, {}, may_vectorize=False)
         self._provided = provided
 
     def put(self, name: str, value: str, shape: Sequence[str], dtype: torch.dtype) -> None:
@@ -141,7 +142,7 @@ class _Writer(PassWriter):
             self.add(f"cotangents.note_zero({self.memory(one.name)})")
 
     def _put_provided(self, one: Given | Make) -> None:
-        dtype, shape = self.layout.dtype(self.kind, one.like), self.whole(one.like)
+        dtype, shape = self.routine.dtype(self.key, one.like), self.whole(one.like)
         self.put(one.name, f"inputs[{one.name!r}]", shape, dtype)
 
     def flush(self) -> None:
@@ -180,7 +181,7 @@ class Backward(NamedTuple):
         gradients: by input, the name of its gradient's memory, and whether that is to be summed over a batch.
     """
 
-    layout: Layout
+    routine: Routine
     reads: tuple[str, ...]
     cotangents: Mapping[str, tuple[str, bool]]
     gradients: Mapping[str, tuple[str, bool]]
@@ -194,79 +195,79 @@ class Stepping:
         inputs, outputs, scratch: names of the op's arrays.
     """
 
-    def __init__(self, plan: Plan, numbers: Numbers, scalars: Mapping[str, Any]) -> None:
-        signature = plan.signature
-        self.plan = plan
+    def __init__(self, program: Program, numbers: Numbers, scalars: Mapping[str, Any]) -> None:
+        signature = program.signature
+        self.program = program
         self.inputs, self.outputs, self.scratch = signature.arrays, signature.outputs, signature.scratch
-        self.floats = plan.kind.floats
+        self.floats = program.key.floats
         self._numbers, self._scalars = numbers, scalars
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The sizes of an array, batch included."""
-        return tuple(self.plan.kind.sizing.evaluate(name, self._numbers))
+        return tuple(self.program.key.sizing.evaluate(name, self._numbers))
 
     def dtype(self, name: str) -> torch.dtype:
         """The dtype of an array."""
-        return self.plan.kind.dtypes[name]
+        return self.program.key.dtypes[name]
 
     def starts_at_zero(self, output: str) -> bool:
         """Whether an output's memory must be zero before a run."""
-        return any(one.name == output and one.is_zero for one in self.plan.makes)
+        return any(one.name == output and one.is_zero for one in self.program.makes)
 
     @property
     def is_serial(self) -> bool:
         """Whether a launch uses one thread, as far as is known how long it takes."""
-        return self.plan.is_serial(self._numbers, self._scalars)
+        return self.program.is_serial(self._numbers, self._scalars)
 
     def note_pace(self, seconds: float) -> None:
         """Learn how long a step took that used one thread."""
-        self.plan.note_pace(seconds, self._numbers, self._scalars)
+        self.program.note_pace(seconds, self._numbers, self._scalars)
 
     def check(self, active: frozenset[str]) -> None:
         """Raise GradientError where these inputs have no gradient."""
-        self.plan.reverse.check(active)
+        self.program.reverse.check(active)
 
     def forward(self, memory: Mapping[str, torch.Tensor]) -> PreparedPass:
         """A forward pass on memory of inputs and outputs, by name. Raises NotPrepared."""
-        return self._prepare(self.plan.forward_layout(self._numbers, self._scalars), memory)
+        return self._prepare(self.program.forward_routine(self._numbers, self._scalars), memory)
 
     def backward(self, active: frozenset[str], given: frozenset[str]) -> Backward:
         """The backward pass for these inputs, from cotangents of these outputs."""
-        layout = self.plan.backward_layout(active, given, self._numbers, self._scalars)
+        routine = self.program.backward_routine(active, given, self._numbers, self._scalars)
         cotangents = {
-            self.outputs[one.number]: (one.name, one.is_copied) for one in layout.given if isinstance(one, Cotangent)
+            self.outputs[one.number]: (one.name, one.is_copied) for one in routine.given if isinstance(one, Cotangent)
         }
-        pairs = zip(self.inputs, layout.results, strict=True)
+        pairs = zip(self.inputs, routine.results, strict=True)
         gradients = {name: (one.name, one.is_summed) for name, one in pairs if one is not None}
-        reads = tuple(one.name for one in layout.given if isinstance(one, Saved))
-        return Backward(layout, reads, cotangents, gradients)
+        reads = tuple(one.name for one in routine.given if isinstance(one, Saved))
+        return Backward(routine, reads, cotangents, gradients)
 
     def prepare_backward(self, backward: Backward, memory: Mapping[str, torch.Tensor]) -> PreparedPass:
         """A backward pass on memory of what it reads, of cotangents and of gradients, by name. Raises NotPrepared."""
-        return self._prepare(backward.layout, memory)
+        return self._prepare(backward.routine, memory)
 
     def is_preparable(self, backward: Backward) -> bool:
         """Whether a backward pass is launches alone."""
         try:
-            self._write(backward.layout, frozenset())
+            self._write(backward.routine, frozenset())
         except NotPrepared:
             return False
         return True
 
-    def _prepare(self, layout: Layout, memory: Mapping[str, torch.Tensor]) -> PreparedPass:
+    def _prepare(self, routine: Routine, memory: Mapping[str, torch.Tensor]) -> PreparedPass:
         made = PreparedPass()
-        self._write(layout, frozenset(memory))(memory, made, self._numbers, self._scalars)
+        self._write(routine, frozenset(memory))(memory, made, self._numbers, self._scalars)
         return made
 
-    def _write(self, layout: Layout, provided: frozenset[str]) -> Any:
+    def _write(self, routine: Routine, provided: frozenset[str]) -> Any:
         """A function that notes the launches of a program. Raises NotPrepared."""
-        known = self.plan.prepared
-        key = layout, provided
+        known = self.program.prepared
+        key = routine, provided
         if key not in known:
-            is_counted = any(isinstance(one, Tapes) and one.is_counted for one in layout.actions)
-            if layout.is_looped or is_counted or any(isinstance(one, Copy) for one in layout.actions):
+            is_counted = any(isinstance(one, Tapes) and one.is_counted for one in routine.actions)
+            if routine.is_looped or is_counted or any(isinstance(one, Copy) for one in routine.actions):
                 raise NotPrepared
-            known[key] = _Writer(layout, self.plan.kind, provided).function()
+            known[key] = _Writer(routine, self.program.key, provided).function()
         return known[key]
 
 
@@ -277,10 +278,10 @@ def prepare_stepping(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, 
     if is_special or not is_plain():
         return None
     bound: BoundArguments = op._bind(tuple(arguments), dict(named))
-    route = op._routes.find(bound)
-    if not route.is_direct or core.has_state or route.device.type != "cpu":
+    program = op._programs.find(bound)
+    if program is None or not program.is_direct or core.has_state or program.key.device.type != "cpu":
         return None
-    numbers = route.numbers(bound)
-    if find_recorded(core, route.call(numbers, bound)) is not None:
+    numbers = solve_numbers(core, program, bound)
+    if find_recorded(core, core.call_with(program.key, numbers, bound)) is not None:
         return None
-    return Stepping(route.plan, numbers, bound.scalars)
+    return Stepping(program, numbers, bound.scalars)

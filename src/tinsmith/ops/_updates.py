@@ -15,7 +15,7 @@ from torch.overrides import has_torch_function
 
 from .._errors import ArgumentError, refusal
 from .._lazy import lazy
-from ..calls import BoundArguments, Core, Routes, check_tensors, is_symbolic
+from ..calls import BoundArguments, Core, Programs, check_tensors, is_symbolic, solve_numbers
 from ..calls.derived import SeededCore
 from ..tracing import batch_levels, is_plain, is_tracing, is_transformed
 from ._make_core import make_overwriting_core
@@ -71,8 +71,8 @@ class Updates:
         return made[len(targets) :]
 
     @lazy
-    def _routes(self) -> Routes:
-        return Routes(make_overwriting_core(self._core, *self._made_of))
+    def _programs(self) -> Programs:
+        return Programs(make_overwriting_core(self._core, *self._made_of))
 
     def _overwrite(self, bound: BoundArguments, targets: Sequence[torch.Tensor]) -> Sequence[torch.Tensor] | None:
         """Have the kernels change the arguments' memory; None where they cannot."""
@@ -80,11 +80,12 @@ class Updates:
             return None
         if any(one.is_inference() for one in targets) and not torch.is_inference_mode_enabled():
             return None
-        route = self._routes.find(bound)
-        if not route.is_direct:
+        program = self._programs.find(bound)
+        if program is None or not program.is_direct:
             return None
-        plan = route.plan
-        made = plan.forward(bound.tensors, route.numbers(bound), bound.scalars)[plan.outputs]
+        made = program.forward(bound.tensors, solve_numbers(self._programs.core, program, bound), bound.scalars)[
+            program.outputs
+        ]
         for one in targets:
             if not one.is_inference():
                 torch.autograd.graph.increment_version(one)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._errors import ArgumentError, DeviceError, refusal
-from ..calls import BoundArguments, Core, Form, make_checked_form
+from ..calls import BoundArguments, Call, Core, make_checked_call
 from ..calls.derived import SeededCore
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.
     from torch.distributed.tensor import DTensor
 
     _check(core, bound.tensors)
-    form = make_checked_form(core, bound)
-    axes = _axes(form, core.operators.shares(form.call.dtypes))
+    call = make_checked_call(core, bound)
+    axes = _axes(call, core.operators.shares(call.dtypes))
     mesh = bound.tensors[0].device_mesh
     given = dict(zip(core.signature.arrays, bound.tensors, strict=True))
     chosen = _choose_dims(given, axes)
     outputs = run(bound.with_tensors(tuple([_part(tensor, name, axes, chosen) for name, tensor in given.items()])))
-    made = form.finish([torch.empty(one.shape, device="meta") for one in core.plan_buffers(form.call)])
+    made = call.finish([torch.empty(one.shape, device="meta") for one in core.plan_buffers(call)])
     shared = []
     for name, output, whole in zip(core.signature.outputs + core.signature.scratch, outputs, made, strict=False):
         placements = _placements(name, axes, chosen)
@@ -78,12 +78,12 @@ def run_on_parts(
     return DTensor.from_local(made, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
 
 
-def _axes(form: Form, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:
+def _axes(call: Call, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:
     """Axes of arrays by the op's dims that may be shared out; batch dims are called by their number."""
-    signature = form.call.core.signature
-    lead = len(form.lead)
+    signature = call.core.signature
+    lead = len(call.lead)
     made = signature.outputs + signature.scratch
-    batched = [name for name in (*signature.arrays, *made) if lead and (name in made or name in form.call.batched)]
+    batched = [name for name in (*signature.arrays, *made) if lead and (name in made or name in call.batched)]
     axes_by_dim: dict[str, Mapping[str, int]] = {str(axis): dict.fromkeys(batched, axis) for axis in range(lead)}
     for dim, axes in shared:
         axes_by_dim[dim] = {name: axis + lead * (name in batched) for name, axis in axes}

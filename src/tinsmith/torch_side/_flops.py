@@ -12,7 +12,7 @@ def forward_flops(call: Call) -> int:
     """Operations of a call; 0 where its source is not understood."""
     shapes, samples = _shapes(call)
     try:
-        kernels = [one.kernel for one in call.core.kernels(call.core.case(call))]
+        kernels = [one.kernel for one in call.core.kernels(call.core.key(call))]
     except NotCovered:
         return 0
     return samples * sum(count_flops(kernel, shapes, call.scalars) for kernel in kernels)
@@ -49,7 +49,7 @@ def _shapes(call: Call) -> tuple[dict[str, tuple[int, ...]], int]:
     core = call.core
     made = {buffer.name: buffer.shape for buffer in call.allocations}
     shapes = dict(zip(core.signature.arrays, call.whole_shapes, strict=True)) | made
-    if not core.case(call).is_looped:
+    if not core.key(call).is_looped:
         return shapes, 1
     batched = call.batched | made.keys()
     return {name: shape[1:] if name in batched else shape for name, shape in shapes.items()}, call.batch or 0

@@ -82,7 +82,7 @@ class LibraryOperator(Operator):
 
     def _forward_flops(self, *given: Any, **keywords: Any) -> int:
         core, bound = self._read(given, keywords)
-        known = self.count(self._form(core, bound, keywords).call, None)
+        known = self.count(self._call_of(core, bound, keywords), None)
         return super()._forward_flops(*given, **keywords) if known is None else known
 
     def _backward_flops(self, *given: Any, **keywords: Any) -> int:

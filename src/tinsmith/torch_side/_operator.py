@@ -27,18 +27,18 @@ from ..calls import (
     Call,
     Conversion,
     Core,
-    Form,
-    Plan,
+    Program,
     Signature,
     are_in_order,
-    as_it_is,
     check_dtypes,
     check_ranges,
+    convert_call,
+    find_program,
     find_saved_names,
-    form_of,
     in_order,
-    make_checked_form,
+    make_checked_call,
     show_call,
+    take_as_it_is,
 )
 from ..calls.derived import find_recorded
 from ..engines import COMPILING
@@ -103,7 +103,7 @@ class ForwardLaunch(NamedTuple):
     conversion: Conversion
     lead: tuple[int, ...]
     batch: int | None
-    plan: Plan
+    program: Program
     numbers: Numbers
     scalars: Mapping[str, Any]
     is_direct: bool
@@ -111,9 +111,9 @@ class ForwardLaunch(NamedTuple):
     def run(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """Return outputs and scratch."""
         if self.is_direct:
-            return self.plan.forward(tensors, self.numbers, self.scalars)[len(tensors) :]
+            return self.program.forward(tensors, self.numbers, self.scalars)[len(tensors) :]
         ready = in_order(self.conversion.prepare(self.signature, self.batch, tensors))
-        made = self.plan.forward(ready, self.numbers, self.scalars)[len(ready) :]
+        made = self.program.forward(ready, self.numbers, self.scalars)[len(ready) :]
         return self.conversion.finish(made, self.lead)
 
 
@@ -128,7 +128,7 @@ class BackwardLaunch(NamedTuple):
         first: the place of the first cotangent.
     """
 
-    plan: Plan
+    program: Program
     active: frozenset[str]
     numbers: Numbers
     scalars: Mapping[str, Any]
@@ -140,7 +140,7 @@ class BackwardLaunch(NamedTuple):
         # A compiled graph may hand over tensors in another memory order. Kernels get addresses.
         values = {name: tensors[place].contiguous() for name, place in self.needed}  # type: ignore[union-attr]
         given = [None if one is None else one.contiguous() for one in tensors[self.first :]]
-        gradients = self.plan.backward(values, given, self.active, self.numbers, self.scalars)
+        gradients = self.program.backward(values, given, self.active, self.numbers, self.scalars)
         # Results are copied here: compilers assume that an operator's results are new memory.
         taken = [one for one in given if one is not None]
         results: list[torch.Tensor] = []
@@ -263,13 +263,13 @@ class Operator:
     def _read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Core, BoundArguments]:
         return self.cores.find(), self.schema.bind_arguments(arguments, keywords)
 
-    def _form(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> Form:
+    def _call_of(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> Call:
         """How a call becomes the form in which it is run, where it is not in that form already."""
         if not self.schema.is_computed(keywords):
             # A call comes here again in the form in which it is run; the op has checked the one of the caller.
-            return make_checked_form(core, bound, is_cast=True)
+            return make_checked_call(core, bound, is_cast=True)
         shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
-        return as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
+        return take_as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
 
     def _forward(self, *given: Any, **keywords: Any) -> Any:
         if self.schema.has_state:
@@ -293,11 +293,11 @@ class Operator:
     def _prepare_forward(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> ForwardLaunch:
         """Check a forward pass, and return what runs it."""
         check_ranges(core.signature, bound.scalars)
-        form = self._form(core, bound, keywords)
-        call, plan = form.call, form.call.plan(core.device(bound.tensors))
-        is_direct = form.conversion.is_identity and are_in_order(bound.tensors)
+        call = self._call_of(core, bound, keywords)
+        program = find_program(call, core.device(bound.tensors))
+        is_direct = call.conversion.is_identity and are_in_order(bound.tensors)
         return ForwardLaunch(
-            core.signature, form.conversion, form.lead, call.batch, plan, call.numbers, call.scalars, is_direct
+            core.signature, call.conversion, call.lead, call.batch, program, call.numbers, call.scalars, is_direct
         )
 
     def _forward_with_state(self, given: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
@@ -320,11 +320,11 @@ class Operator:
 
     def _fake(self, *given: Any, **keywords: Any) -> Any:
         core, bound = self._read(self.schema.take_state(given)[0], keywords)
-        form = self._form(core, bound, keywords)
+        call = self._call_of(core, bound, keywords)
         device = core.device(bound.tensors)
-        made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.plan_buffers(form.call)]
+        made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.plan_buffers(call)]
         state = [torch.empty(LENGTH, dtype=torch.int64)] if self.schema.has_state else []
-        return self._for_torch([*form.finish(made), *state])
+        return self._for_torch([*call.finish(made), *state])
 
     def _autograd(self, *given: Any, **keywords: Any) -> Any:
         if is_finished(given):
@@ -335,16 +335,16 @@ class Operator:
             state = core.captures.take(bound.templates).as_state()
         if is_distributed(bound.tensors):
             return self._for_torch(call_distributed(core, bound, functools.partial(self._run, core)))
-        form = self._form(core, bound, keywords)
-        if not form.conversion.is_identity:
-            results = self.results(form.call, form.prepare(bound.tensors), state)
+        call = self._call_of(core, bound, keywords)
+        if not call.conversion.is_identity:
+            results = self.results(call, call.prepare(bound.tensors), state)
             return self._for_torch(
-                [*form.finish(results[: self._allocation_count]), *results[self._allocation_count :]]
+                [*call.finish(results[: self._allocation_count]), *results[self._allocation_count :]]
             )
 
-        recorded = find_recorded(core, form.call) if may_be_differentiated(bound.tensors) else None
+        recorded = find_recorded(core, call) if may_be_differentiated(bound.tensors) else None
         if recorded is not None:
-            results = recorded.operators.results(recorded.call(form.call), bound.tensors, state)
+            results = recorded.operators.results(recorded.call(call), bound.tensors, state)
             return self._for_torch(
                 [*results[: self._allocation_count], *results[self._allocation_count + len(recorded.names) :]]
             )
@@ -353,7 +353,7 @@ class Operator:
             others = {} if state is None else {"_state": innermost(state)}
             return self._results(self.forward(*self.schema.with_tensors(arguments, tensors), **others, **keywords))
 
-        return self._for_torch(apply_at_one_level(Launch, form.call, run, *bound.tensors))
+        return self._for_torch(apply_at_one_level(Launch, call, run, *bound.tensors))
 
     def _vmap(self, info: Any, in_dims: Any, *given: Any, **keywords: Any) -> Any:
         arguments, state = self.schema.take_state(given)
@@ -363,16 +363,16 @@ class Operator:
         shapes = [_without(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]
         dtypes = [tensor.dtype for tensor in bound.tensors]
         if self.schema.is_computed(keywords):
-            form = as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
+            call = take_as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
         else:
             check_dtypes(core.signature, bound.tensors, is_cast=True)
-            form = form_of(core, bound, shapes, dtypes)
+            call = convert_call(core, bound, shapes, dtypes)
         moved = [one if dim is None else one.movedim(dim, 0) for one, dim in zip(bound.tensors, dims, strict=True)]
-        ready = form.prepare(moved, [() if dim is None else (size,) for dim in dims])
+        ready = call.prepare(moved, [() if dim is None else (size,) for dim in dims])
         places = [None if dim is None else 0 for dim in dims]
-        results = forward_over_batch(size, form.call, ready, places, state)
+        results = forward_over_batch(size, call, ready, places, state)
         return self._first_dims(
-            [*form.finish(results[: self._allocation_count], (size,)), *results[self._allocation_count :]]
+            [*call.finish(results[: self._allocation_count], (size,)), *results[self._allocation_count :]]
         )
 
     def _first_dims(self, results: Sequence[torch.Tensor]) -> tuple[Any, Any]:
@@ -382,7 +382,7 @@ class Operator:
 
     def _forward_flops(self, *given: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
         core, bound = self._read(self.schema.take_state(given)[0], keywords)
-        return forward_flops(self._form(core, bound, keywords).call)
+        return forward_flops(self._call_of(core, bound, keywords))
 
     # Backward ---------------------------------------------------------------------------------
     def _read_backward(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
@@ -418,7 +418,7 @@ class Operator:
         device = next(iter(cotangents.values())).device
         arrays = self.schema.arrays
         return BackwardLaunch(
-            call.plan(device),
+            find_program(call, device),
             active,
             call.numbers,
             call.scalars,

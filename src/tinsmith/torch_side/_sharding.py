@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..calls import Call, Core, Signature, Specialization
+from ..calls import CallKey, Core, Signature
 from ..ir import NotCovered, nodes, walk
 from ..spec import Named
 
@@ -51,18 +51,16 @@ def shares_of(core: Core, dtypes: Sequence[torch.dtype]) -> Shares:
     return Shares(axes, reasons)
 
 
-def _case(core: Core, dtypes: Sequence[torch.dtype]) -> Specialization:
+def _case(core: Core, dtypes: Sequence[torch.dtype]) -> CallKey:
     """A kind of call with these dtypes. Sizes do not count."""
     signature = core.signature
     shapes = {}
     for item in signature.kernel_spec.items:
         element = signature.parameters(item.name)[0].element
         shapes[item.name] = (1,) * (len(item.dims) - len(element)) + element
-    arrays = tuple(shapes[name] for name in signature.arrays)
-    call = Call(core, arrays, tuple(dtypes), {}, {}, {})
     given = dict(zip(signature.arrays, dtypes, strict=True))
-    made = {name: core.made_dtype(name, call) for name in signature.outputs + signature.scratch}
-    return Specialization(signature, shapes, given | made, frozenset(), core.fingerprints({}), {})
+    made = {name: core.made_dtype(name, tuple(dtypes)) for name in signature.outputs + signature.scratch}
+    return CallKey(signature, shapes, given | made, frozenset(), core.fingerprints({}), {})
 
 
 def _named_axes(signature: Signature) -> dict[str, dict[str, int]]:

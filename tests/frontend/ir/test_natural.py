@@ -8,7 +8,7 @@ import torch
 import cases
 from support import random_kernels
 from support.roundtrip import assert_same, lowered, text
-from tinsmith.calls._route import make_checked_form
+from tinsmith.calls import make_checked_call
 from tinsmith.ir import nodes
 from tinsmith.kernels import splat
 
@@ -39,7 +39,7 @@ def test_random_kernels(lang64, seed):
 def test_the_table_of_ops(case, lang):
     op = case.raw_op(lang, torch.float32)
     bound = op._bind(case.inputs(torch.float32), dict(case.keywords))
-    core, call = op._core, make_checked_form(op._core, bound).call
+    core, call = op._core, make_checked_call(op._core, bound)
     values = dict(zip(core.signature.arrays, bound.tensors, strict=True)) | bound.scalars | bound.templates
     values |= {made.name: torch.zeros(made.shape, dtype=made.dtype) for made in core.plan_buffers(call)}
     for stage in core.signature.stages:

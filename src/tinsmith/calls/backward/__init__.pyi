@@ -2,7 +2,7 @@ from ._auto import AutoAt as AutoAt
 from ._auto import AutoReverse as AutoReverse
 from ._by_hand import HandWritten as HandWritten
 from ._engine_reverse import EngineReverse as EngineReverse
-from ._generated_layouts import forward_layout as forward_layout
+from ._generated_routines import forward_routine as forward_routine
 from ._kernel_reverse import KernelReverse as KernelReverse
 from ._reverse import Reverse as Reverse
 from ._reverse import ReverseAt as ReverseAt

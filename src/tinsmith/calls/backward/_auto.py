@@ -10,10 +10,9 @@ from typing import Any
 from ..._errors import GradientError, refusal
 from ..._user_warnings import warn
 from ...ir import NotCovered
-from .._kind import Kind
-from .._layout import Layout, Make
+from .._key import CallKey
+from .._routine import Make, Routine
 from .._signature import Signature
-from .._specialization import Specialization
 from ._engine_reverse import EngineReverse
 from ._reverse import ForwardWithResults, Reverse, ReverseAt, Wish
 from ._source_adjoint import SourceAt, SourceReverse, check_compiles
@@ -29,8 +28,8 @@ class AutoReverse(Reverse):
         self.engine = EngineReverse(signature)
         self._at: dict[SourceAt, AutoAt] = {}
 
-    def at(self, case: Specialization) -> AutoAt:
-        source = self.source.at(case)
+    def at(self, key: CallKey) -> AutoAt:
+        source = self.source.at(key)
         auto = self._at.get(source)
         if auto is None:
             auto = self._at[source] = AutoAt(source, self.engine)
@@ -72,7 +71,7 @@ class AutoAt(ReverseAt):
             reason = self.source.refusal(active)
             if reason is None or reason.race is not None or self._has_source_alone:
                 raise
-            check_compiles(self.source.case)
+            check_compiles(self.source.key)
             op = self.engine.signature.op
             engine = self.engine.signature.stages[0].engine.name
             words = f"op `{op}` has no gradient: none can be generated from its source, and {engine}'s own is refused"
@@ -93,18 +92,18 @@ class AutoAt(ReverseAt):
             return self.engine.stacks(active, shapes, values)
 
     def forward_with_results(
-        self, kind: Kind, active: frozenset[str], makes: Sequence[Make]
+        self, key: CallKey, active: frozenset[str], makes: Sequence[Make]
     ) -> ForwardWithResults | None:
-        return self.choose(active).forward_with_results(kind, active, makes)
+        return self.choose(active).forward_with_results(key, active, makes)
 
-    def backward(self, kind: Kind, wish: Wish) -> Layout:
+    def backward(self, key: CallKey, wish: Wish) -> Routine:
         reason = self.source.refusal(wish.active)
         if reason is not None and self.choose(wish.active) is self.engine and wish.active not in self._warned:
             self._warned.add(wish.active)
-            check_compiles(kind.case)
-            warn(_engines_own(kind.signature.op, reason))
+            check_compiles(key)
+            warn(_engines_own(key.signature.op, reason))
         with self._source_first(wish.active):
-            return self.choose(wish.active).backward(kind, wish)
+            return self.choose(wish.active).backward(key, wish)
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:

@@ -8,9 +8,8 @@ from typing import Literal
 
 from ..._config import config
 from ...compiling import Stage
-from .._kind import Kind
-from .._layout import Cotangent, Layout, Make, Result, Saved
-from .._specialization import Specialization
+from .._key import CallKey
+from .._routine import Cotangent, Make, Result, Routine, Saved
 from .._steps import StageLaunch, Use
 from ._reverse import Reverse, ReverseAt, Wish
 
@@ -41,11 +40,11 @@ class Request:
 class KernelReverse(Reverse, ReverseAt):
     """A source of gradients that is one kernel for each of the op's, on memory of ours; the same for every call."""
 
-    def at(self, case: Specialization) -> ReverseAt:
+    def at(self, key: CallKey) -> ReverseAt:
         return self
 
-    def backward(self, kind: Kind, wish: Wish) -> Layout:
-        return _Program(kind, self, wish.active).layout(wish.stacks)
+    def backward(self, key: CallKey, wish: Wish) -> Routine:
+        return _Program(key, self, wish.active).routine(wish.stacks)
 
     @abstractmethod
     def gives(self, active: frozenset[str]) -> frozenset[str]:
@@ -75,13 +74,13 @@ class KernelReverse(Reverse, ReverseAt):
 class _Program:
     """Such a backward pass as a program: where each array's values and gradient come from."""
 
-    def __init__(self, kind: Kind, reverse: KernelReverse, active: frozenset[str]) -> None:
-        signature, floats = kind.signature, kind.floats
+    def __init__(self, key: CallKey, reverse: KernelReverse, active: frozenset[str]) -> None:
+        signature, floats = key.signature, key.floats
         self._reverse = reverse
         self._active = active
         self._floats = floats
-        self._batched = kind.batched_arrays
-        self._is_batch = kind.sizing.batch is not None
+        self._batched = key.batched_arrays
+        self._is_batch = key.sizing.batch is not None
         self._inputs = frozenset(signature.arrays)
         self._results = signature.arrays
         self._stages = signature.stages
@@ -95,11 +94,11 @@ class _Program:
         self._with_gradient = self._gives | {one.like for one in self._outputs}
         self._makes: list[Make] = []
         self._reads: list[Saved] = []
-        for name in kind.names:
+        for name in key.names:
             self._place(name)
         self._makes += [
             Make(_gradient(name), name, not reverse.starts_empty(name), self._is_widened(name))
-            for name in kind.names
+            for name in key.names
             if name in self._gives
         ]
 
@@ -119,7 +118,7 @@ class _Program:
         elif name not in self._with_gradient or rerun or self._is_widened(name) or config().poison:
             self._makes.append(Make(name, name, is_zero=False))
 
-    def layout(self, stacks: tuple[int, ...]) -> Layout:
+    def routine(self, stacks: tuple[int, ...]) -> Routine:
         """The program."""
         depths = dict(zip(self._stages, stacks, strict=False))
         launches = tuple(
@@ -129,16 +128,16 @@ class _Program:
         results = tuple(
             Result(_gradient(name), self._is_widened(name)) if name in self._active else None for name in self._results
         )
-        return Layout((*self._reads, *self._outputs), tuple(self._makes), launches, results, {})
+        return Routine((*self._reads, *self._outputs), tuple(self._makes), launches, results, {})
 
     def _uses(self, request: Request) -> tuple[Use, ...]:
         uses = []
         known = {one.name for one in (*self._reads, *self._makes)}
         for argument in request.arguments:
-            kind, name = argument.memory
-            memory = name if kind == "value" and name in known else _gradient(name)
+            role, name = argument.memory
+            memory = name if role == "value" and name in known else _gradient(name)
             gradient = _gradient(argument.gradient) if argument.gradient else ""
-            is_batched = name in self._batched or (kind == "gradient" and self._is_widened(name))
+            is_batched = name in self._batched or (role == "gradient" and self._is_widened(name))
             uses.append(Use(argument.parameter, name, memory, gradient, is_batched))
         return tuple(uses)
 

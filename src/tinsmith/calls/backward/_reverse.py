@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from ...compiling import Stage
 from ...tracing import constant_when_traced
-from .._kind import Kind
-from .._layout import Layout, Make
-from .._specialization import Specialization
+from .._key import CallKey
+from .._routine import Make, Routine
 
 
 class Wish(NamedTuple):
@@ -46,7 +45,7 @@ class ForwardWithResults(NamedTuple):
         names: of what it keeps.
     """
 
-    layout: Layout
+    routine: Routine
     names: tuple[str, ...]
 
 
@@ -92,13 +91,13 @@ class ReverseAt(ABC):
         return ()
 
     def forward_with_results(
-        self, kind: Kind, active: frozenset[str], makes: Sequence[Make]
+        self, key: CallKey, active: frozenset[str], makes: Sequence[Make]
     ) -> ForwardWithResults | None:
         """Another forward pass, which keeps what makes the backward pass shorter; None where nothing does."""
         return None
 
     @abstractmethod
-    def backward(self, kind: Kind, wish: Wish) -> Layout:
+    def backward(self, key: CallKey, wish: Wish) -> Routine:
         """The backward pass."""
 
 
@@ -113,5 +112,5 @@ class Reverse(ABC):
     gradient_stage: Stage | None = None
 
     @abstractmethod
-    def at(self, case: Specialization) -> ReverseAt:
+    def at(self, key: CallKey) -> ReverseAt:
         """The source of gradients for calls of one kind."""

@@ -24,16 +24,15 @@ from ...passes.adjoint import (
     find_unchanged_after,
 )
 from .._filled_arrays import find_length
-from .._kind import Kind
-from .._layout import Layout, Make
+from .._key import CallKey
 from .._lower import KernelLaunches, lower_launches
+from .._routine import Make, Routine
 from .._signature import Signature
-from .._specialization import Specialization
 from ._generated_kernel import GeneratedKernel
-from ._generated_layouts import backward_layout, forward_layout_with_results
+from ._generated_routines import backward_routine, forward_routine_with_results
 from ._reverse import ForwardWithResults, Reverse, ReverseAt, Wish
 
-Kernels = Callable[[Specialization], list[LoweredKernel]]
+Kernels = Callable[[CallKey], list[LoweredKernel]]
 """Gives an op's kernels as IR, for a kind of call."""
 RACE = "its result depends on the order in which iterations of a parallel loop run"
 """The reason why a kernel whose iterations race has no gradient."""
@@ -48,7 +47,7 @@ class SourceReverse(Reverse):
 
     def __init__(self, signature: Signature, kernels: Kernels | None = None) -> None:
         self.signature = signature
-        self._kernels = lower_launches if kernels is None else lambda case: _launch_each_once(kernels(case))
+        self._kernels = lower_launches if kernels is None else lambda key: _launch_each_once(kernels(key))
         self._at: dict[Any, SourceAt] = {}
 
     @property
@@ -56,30 +55,30 @@ class SourceReverse(Reverse):
         """The kinds of calls so far."""
         return tuple(self._at.values())
 
-    def at(self, case: Specialization) -> SourceAt:
+    def at(self, key: CallKey) -> SourceAt:
         defaults = tuple(Language(stage.engine).default_types for stage in self.signature.firsts)
-        key = (case.variants, case.is_looped, defaults)
-        source = self._at.get(key) or self._make_at(key, case)
-        if not case.numbers:
+        kernels = (key.variants, key.is_looped, defaults)
+        source = self._at.get(kernels) or self._make_at(kernels, key)
+        if not key.numbers:
             return source
-        unchanged = source.find_unchanged(case.numbers)
-        known = (key, unchanged)
-        return self._at.get(known) or self._make_at(known, case, unchanged)
+        unchanged = source.find_unchanged(key.numbers)
+        known = (kernels, unchanged)
+        return self._at.get(known) or self._make_at(known, key, unchanged)
 
-    def _make_at(self, key: Any, case: Specialization, unchanged: frozenset[Unchanged] | None = None) -> SourceAt:
-        """The gradient for a kind of call; without `unchanged` for whatever numbers its launches are given."""
-        plain = replace(case, batched=frozenset(), numbers={} if unchanged is None else case.numbers)
+    def _make_at(self, kernels: Any, key: CallKey, unchanged: frozenset[Unchanged] | None = None) -> SourceAt:
+        """The gradient of calls with these kernels; without `unchanged` for whatever numbers launches are given."""
+        plain = replace(key, batched=frozenset(), numbers={} if unchanged is None else key.numbers)
         with COMPILING:
-            if key not in self._at:
-                single = self.at(plain) if case.batched else None
-                self._at[key] = SourceAt(case, self._kernels, single, unchanged or frozenset())
-            return self._at[key]
+            if kernels not in self._at:
+                single = self.at(plain) if key.batched else None
+                self._at[kernels] = SourceAt(key, self._kernels, single, unchanged or frozenset())
+            return self._at[kernels]
 
 
-def check_compiles(case: Specialization) -> None:
+def check_compiles(key: CallKey) -> None:
     """Compile the kernels forward, so that a kernel that does not compile at all is reported as such."""
-    for stage, variant in zip(case.signature.stages, case.variants, strict=True):
-        ensure_compiled(stage, variant, case.templates, case.signature.op)
+    for stage, variant in zip(key.signature.stages, key.variants, strict=True):
+        ensure_compiled(stage, variant, key.templates, key.signature.op)
 
 
 def _launch_each_once(kernels: Sequence[LoweredKernel]) -> KernelLaunches:
@@ -98,17 +97,17 @@ class SourceAt(ReverseAt):
 
     def __init__(
         self,
-        case: Specialization,
-        kernels: Callable[[Specialization], KernelLaunches],
+        key: CallKey,
+        kernels: Callable[[CallKey], KernelLaunches],
         single: SourceAt | None,
         unchanged: frozenset[Unchanged] = frozenset(),
     ) -> None:
         self._unchanged = unchanged
         self._last_numbers: tuple[Mapping[str, int], frozenset[Unchanged]] = ({}, frozenset())
-        self.case = case
+        self.key = key
         self._single = single
         # A batch whose samples run one by one has the gradient of a single call.
-        self._twin = single if case.is_looped else None
+        self._twin = single if key.is_looped else None
         self._lower = kernels
         self.programs: dict[tuple[frozenset[str], bool], Program] = {}
         self._partial: dict[tuple[frozenset[str], frozenset[str], bool], Program | None] = {}
@@ -125,7 +124,7 @@ class SourceAt(ReverseAt):
         if launches is not None:
             return launches
         with COMPILING:
-            launches = self._launches = self._launches or self._lower(self.case)
+            launches = self._launches = self._launches or self._lower(self.key)
         return launches
 
     @property
@@ -143,7 +142,7 @@ class SourceAt(ReverseAt):
         except NotCovered:
             return frozenset()
         launch_numbers = []
-        for stage in self.case.signature.stages:
+        for stage in self.key.signature.stages:
             names = ((name, stage.scalar_names.get(name, name)) for name in stage.first.parameters)
             launch_numbers.append({name: numbers[called] for name, called in names if called in numbers})
         unchanged = find_unchanged_after(kernels, self.kernel_launches.launches, launch_numbers)
@@ -159,7 +158,7 @@ class SourceAt(ReverseAt):
             return self.programs[key]
         with COMPILING:
             if key not in self.programs:
-                whole = frozenset(self.case.signature.outputs)
+                whole = frozenset(self.key.signature.outputs)
                 program = self.programs[key] = self._generate_adjoint(active, whole, has_checkpoints=has_checkpoints)
                 # A call saves what the one without checkpoints reads.
                 assert not has_checkpoints or program.reads <= self.program(active).reads, sorted(program.reads)
@@ -186,7 +185,7 @@ class SourceAt(ReverseAt):
             return self._partial[key]
 
     def _generate_adjoint(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool) -> Program:
-        signature = self.case.signature
+        signature = self.key.signature
         is_on_cpu = signature.firsts[0].engine.device_type() == "cpu"
         options = AdjointOptions(
             active=active,
@@ -209,8 +208,8 @@ class SourceAt(ReverseAt):
     @property
     def _promises(self) -> dict[str, Promise]:
         """What the spec says of the numbers in inputs."""
-        items = (item for item in self.case.signature.spec.inputs if item.promise)
-        return {item.name: Promise(item.promise, is_by_sample=item.name in self.case.batched) for item in items}
+        items = (item for item in self.key.signature.spec.inputs if item.promise)
+        return {item.name: Promise(item.promise, is_by_sample=item.name in self.key.batched) for item in items}
 
     @property
     def arrays(self) -> dict[str, nodes.Array]:
@@ -221,7 +220,7 @@ class SourceAt(ReverseAt):
     @property
     def own(self) -> frozenset[str]:
         """Arrays that neither a call gives nor its caller gets: memory that starts at zero."""
-        signature = self.case.signature
+        signature = self.key.signature
         known = {*signature.arrays, *signature.outputs, *signature.scratch}
         return frozenset(name for name, array in self.arrays.items() if name not in known and not array.label)
 
@@ -260,9 +259,9 @@ class SourceAt(ReverseAt):
         if emitted is not None:
             return emitted
         with COMPILING:
-            stage = self.case.signature.stages[run.source]
+            stage = self.key.signature.stages[run.source]
             fields = self.kernels[self.kernel_launches.launches[run.source]].fields
-            signature = self.case.signature
+            signature = self.key.signature
             kernel = fix_order(run.kernel, stage, signature.op) if signature.is_deterministic else run.kernel
             emitted = self._emitted[run.kernel] = GeneratedKernel(kernel, stage, fields, signature.op)
         return emitted
@@ -273,19 +272,19 @@ class SourceAt(ReverseAt):
             return
         if reason.race is not None:
             # The kernel itself is refused first, unless races are allowed.
-            for stage, variant in zip(self.case.signature.stages, self.case.variants, strict=True):
-                check_races(stage, variant, self.case.templates, f"op `{self.case.signature.op}`")
-            module = self.case.signature.stages[0].module_name
-            raise refuse_race(f"op `{self.case.signature.op}`", reason, reason.race, module)
+            for stage, variant in zip(self.key.signature.stages, self.key.variants, strict=True):
+                check_races(stage, variant, self.key.templates, f"op `{self.key.signature.op}`")
+            module = self.key.signature.stages[0].module_name
+            raise refuse_race(f"op `{self.key.signature.op}`", reason, reason.race, module)
         if self._lower is lower_launches:
-            check_compiles(self.case)
-        words = f"op `{self.case.signature.op}` uses what its adjoint cannot be generated for"
+            check_compiles(self.key)
+        words = f"op `{self.key.signature.op}` uses what its adjoint cannot be generated for"
         rows = [("construct", reason.construct), ("at", reason.place)]
-        own = "" if self.case.signature.stages[0].engine.runs_source else ", or try `adjoint='engine'`"
+        own = "" if self.key.signature.stages[0].engine.runs_source else ", or try `adjoint='engine'`"
         raise GradientError(refusal(words, rows, f"{reason.remedy}, or give `backward=`{own}."))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
-        signature = self.case.signature
+        signature = self.key.signature
         read = self.program(active).reads & {*signature.arrays, *signature.outputs, *signature.scratch}
         # A batch of backward passes of one call gets the values that this call saved.
         if self._single is not None:
@@ -303,28 +302,28 @@ class SourceAt(ReverseAt):
     def _may_keep_results(self) -> bool:
         # A checked kernel says where an index was out of bounds by its own lines; samples that run one by one have no
         # memory apart; and Python runs the user's own lines.
-        stage = self.case.signature.stages[0]
-        return not (self.case.is_looped or stage.is_checked or stage.engine.runs_source)
+        stage = self.key.signature.stages[0]
+        return not (self.key.is_looped or stage.is_checked or stage.engine.runs_source)
 
     def forward_with_results(
-        self, kind: Kind, active: frozenset[str], makes: Sequence[Make]
+        self, key: CallKey, active: frozenset[str], makes: Sequence[Make]
     ) -> ForwardWithResults | None:
         kept = self.results(active)
         if kept is None:
             return None
-        layout = forward_layout_with_results(self.case, self.emit, kept, kind.names, makes)
-        return ForwardWithResults(layout, kept.names)
+        routine = forward_routine_with_results(self.key, self.emit, kept, key.names, makes)
+        return ForwardWithResults(routine, kept.names)
 
-    def backward(self, kind: Kind, wish: Wish) -> Layout:
+    def backward(self, key: CallKey, wish: Wish) -> Routine:
         active, given, _, adds, has_checkpoints, has_results = wish
         self.check(active)
         # Samples that run one by one add to the gradient of an input that they share.
-        alone = active & kind.batched_arrays if self.case.is_looped else active
-        alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
+        alone = active & key.batched_arrays if self.key.is_looped else active
+        alone = frozenset[str]() if adds else alone & {*self.key.signature.arrays}
         kept = self.results(active) if has_results else None
         program = self.prepare_program(active, given, alone, has_checkpoints=has_checkpoints, kept=kept)
         names = kept.names if kept else ()
-        return backward_layout(self.case, self.emit, program, kind, active, names)
+        return backward_routine(key, self.emit, program, active, names)
 
     def prepare_program(
         self,
@@ -350,20 +349,20 @@ class SourceAt(ReverseAt):
         key = active, None if part is None else given, alone, has_checkpoints, kept is not None
         if key not in self._whole:
             # Adjoints of scratch are this pass's own.
-            own = frozenset[str]() if self.case.is_looped else frozenset(self.case.signature.scratch)
+            own = frozenset[str]() if self.key.is_looped else frozenset(self.key.signature.scratch)
             options = CleanUpOptions(
                 alone=alone | own,
                 extent=self._extent,
-                outputs=None if self.case.is_looped else self.case.signature.outputs,
-                has_vectors=self.case.signature.firsts[0].engine.device_type() == "cpu",
+                outputs=None if self.key.is_looped else self.key.signature.outputs,
+                has_vectors=self.key.signature.firsts[0].engine.device_type() == "cpu",
             )
             self._whole[key] = clean_up_adjoint(program, options)
         return self._whole[key]
 
     def _extent(self, array: str, axis: int) -> object:
         """What is equal for axes of arrays that the spec says are equally long."""
-        axis -= array in self.case.batched and not self.case.is_looped
-        return "the batch" if axis < 0 else find_length(self.case.signature, nodes.Size(array, axis))
+        axis -= array in self.key.batched and not self.key.is_looped
+        return "the batch" if axis < 0 else find_length(self.key.signature, nodes.Size(array, axis))
 
 
 def refuse_race(owner: str, reason: NotCovered, race: Race, module: str) -> GradientError:

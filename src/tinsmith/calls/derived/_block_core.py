@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from ..._errors import KernelError, refusal
 from ...ir import NotCovered
-from .._call import Call
 from .._core import Core
-from .._kind import Kind
-from .._layout import Layout
+from .._key import CallKey
+from .._routine import Routine
 from .._signature import Signature
-from ..backward import AutoReverse, Reverse, SourceReverse, forward_layout
+from ..backward import AutoReverse, Reverse, SourceReverse, forward_routine
 
 
 class BlockedCore(Core):
@@ -24,18 +23,18 @@ class BlockedCore(Core):
         source = reverse.source if isinstance(reverse, AutoReverse) else reverse
         self._source = source if isinstance(source, SourceReverse) else SourceReverse(signature)
 
-    def _layout(self, call: Call, kind: Kind) -> Layout:
-        if kind.device.type != "cpu" and all(stage.runs_as_written for stage in self.signature.firsts):
-            return super()._layout(call, kind)
-        at = self._source.at(kind.case)
+    def build_forward(self, key: CallKey) -> Routine:
+        if key.device.type != "cpu" and all(stage.runs_as_written for stage in self.signature.firsts):
+            return super().build_forward(key)
+        at = self._source.at(key)
         try:
-            return forward_layout(at.case, at.emit, at.forward, kind.names, self._makes)
+            return forward_routine(at.key, at.emit, at.forward, key.names, self._makes)
         except NotCovered as reason:
-            raise self._make_refusal(reason, kind) from None
+            raise self._make_refusal(reason, key) from None
 
-    def _make_refusal(self, reason: NotCovered, kind: Kind) -> KernelError:
+    def _make_refusal(self, reason: NotCovered, key: CallKey) -> KernelError:
         op, engine = self.signature.op, self.signature.stages[0].engine.name
-        device = "CPUs" if kind.device.type == "cpu" else kind.device.type
+        device = "CPUs" if key.device.type == "cpu" else key.device.type
         words = f"op `{op}` uses blocks of threads, which {engine} lacks on {device}, and they cannot be run in order"
         remedy = (
             "Rewrite that line. All iterations of a block must reach the same `sync()`, equally often: "

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from .._call import Call
-from .._core import Core
-from .._kind import Kind
-from .._layout import Layout
+from .._core import Call, Core
+from .._key import CallKey
+from .._routine import Routine
 from .._signature import Signature
-from ..backward import SourceAt, SourceReverse, forward_layout
+from ..backward import SourceAt, SourceReverse, forward_routine
 
 
 class DerivedCore(Core):
@@ -26,6 +25,6 @@ class DerivedCore(Core):
         assert isinstance(reverse, SourceAt)
         return reverse
 
-    def _layout(self, call: Call, kind: Kind) -> Layout:
-        at = self.at(call)
-        return forward_layout(at.case, at.emit, at.forward, kind.names, self._makes)
+    def build_forward(self, key: CallKey) -> Routine:
+        at = self.source.at(key)
+        return forward_routine(at.key, at.emit, at.forward, key.names, self._makes)

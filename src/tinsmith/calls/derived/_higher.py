@@ -18,7 +18,7 @@ from dataclasses import replace
 import torch
 
 from ..._errors import GradientError, internal_error, refusal
-from .._call import BackwardCall, Call
+from .._core import BackwardCall, Call
 from .._gradients import find_saved_names
 from ..backward import HandWritten
 from ._tangents import TangentCore, tangent_of

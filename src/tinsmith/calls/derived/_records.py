@@ -20,11 +20,10 @@ from ...ir import NotCovered, Type, nodes
 from ...passes.adjoint import Records, records_of
 from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec
 from .._buffers import Buffer
-from .._call import Call
-from .._core import Core
+from .._core import Call, Core
+from .._key import CallKey
 from .._lower import lower_launches
 from .._signature import Signature, compute_lazy_values
-from .._specialization import Specialization
 from ..backward import AutoReverse, SourceAt, SourceReverse
 from ._derived_core import DerivedCore
 from ._room import Room, lengths, with_room
@@ -62,12 +61,12 @@ class ReplayedCore(DerivedCore):
         batched = call.batched & frozenset(self.base.signature.arrays)
         return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
 
-    def case(self, call: Call) -> Specialization:
-        base = self.base.case(self.base_call(call))
+    def key(self, call: Call) -> CallKey:
+        base = self.base.key(self.base_call(call))
         return _with_records(base, self, call.batched & frozenset(self.names.values()))
 
-    def kernels(self, case: Specialization) -> list[LoweredKernel]:
-        kernels, kept = _find_records(self.base, case)
+    def kernels(self, key: CallKey) -> list[LoweredKernel]:
+        kernels, kept = _find_records(self.base, key)
         return [
             LoweredKernel(
                 one.kernel if records is None else records.build_replaying_kernel(self.names[place]), one.fields
@@ -95,12 +94,12 @@ class RecordedCore(DerivedCore):
         """The call of the core without records."""
         return replace(call, core=self.base)
 
-    def case(self, call: Call) -> Specialization:
-        base = self.base.case(self.base_call(call))
+    def key(self, call: Call) -> CallKey:
+        base = self.base.key(self.base_call(call))
         return _with_records(base, self, frozenset() if call.batch is None else frozenset(self.names.values()))
 
-    def kernels(self, case: Specialization) -> list[LoweredKernel]:
-        kernels, kept = _find_records(self.base, case)
+    def kernels(self, key: CallKey) -> list[LoweredKernel]:
+        kernels, kept = _find_records(self.base, key)
         return [
             LoweredKernel(
                 one.kernel if records is None else records.build_recording_kernel(self.names[place]), one.fields
@@ -108,10 +107,10 @@ class RecordedCore(DerivedCore):
             for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
         ]
 
-    def replay_at(self, case: Specialization) -> SourceAt:
+    def replay_at(self, key: CallKey) -> SourceAt:
         """Where the gradient comes from, for calls of the base of one kind."""
-        case = _with_records(replace(case, batched=frozenset()), self.replay, frozenset())
-        return self.replay.source.at(case)
+        key = _with_records(replace(key, batched=frozenset()), self.replay, frozenset())
+        return self.replay.source.at(key)
 
     def get_derivative_call(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
         records = made[len(made) - len(self.names) :]
@@ -141,12 +140,12 @@ class RecordedCore(DerivedCore):
 
     def _room(self, call: Call) -> Room:
         """The length of each kernel's records."""
-        kept = _find_records(self.base, self.case(call))[1]
+        kept = _find_records(self.base, self.key(call))[1]
         sizes = {place: ZERO if (one := kept[place]) is None else one.size for place in self.names}
         return {name: (place, sizes[place]) for place, name in self.names.items()}
 
 
-def _with_records(base: Specialization, core: ReplayedCore | RecordedCore, batched: frozenset[str]) -> Specialization:
+def _with_records(base: CallKey, core: ReplayedCore | RecordedCore, batched: frozenset[str]) -> CallKey:
     """A kind of call with records; samples of a batch are run one by one, each with counters of its own."""
     names = core.names
     return replace(
@@ -164,13 +163,13 @@ def find_recorded(core: Core, call: Call) -> RecordedCore | None:
     if core.hands_out is None:
         stages = core.signature.firsts if isinstance(core.reverse, AutoReverse | SourceReverse) else ()
         core.hands_out = any(returns_from_atomics(stage.source, stage.home) for stage in stages)
-    return find_recorded_at(core, core.case(call)) if core.hands_out else None
+    return find_recorded_at(core, core.key(call)) if core.hands_out else None
 
 
-def find_recorded_at(core: Core, case: Specialization) -> RecordedCore | None:
+def find_recorded_at(core: Core, key: CallKey) -> RecordedCore | None:
     """The same, for a kind of call."""
     try:
-        kept = _find_records(core, case)[1] if _keeps_some(core, case) else ()
+        kept = _find_records(core, key)[1] if _keeps_some(core, key) else ()
     except NotCovered:
         return None
     types = {place: one.type for place, one in enumerate(kept) if one is not None}
@@ -178,8 +177,8 @@ def find_recorded_at(core: Core, case: Specialization) -> RecordedCore | None:
     if recorded is None or not isinstance(core.reverse, AutoReverse):
         return recorded
     # If there is another obstacle as well, the engine's reverse mode is tried next.
-    active = frozenset(name for name in core.signature.arrays if case.dtypes[name].is_floating_point)
-    return None if recorded.replay_at(case).refusal(active) else recorded
+    active = frozenset(name for name in core.signature.arrays if key.dtypes[name].is_floating_point)
+    return None if recorded.replay_at(key).refusal(active) else recorded
 
 
 def _core_for(core: Core, types: Mapping[int, str]) -> RecordedCore:
@@ -209,17 +208,17 @@ def _names(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
     return names
 
 
-def _keeps_some(core: Core, case: Specialization) -> bool:
+def _keeps_some(core: Core, key: CallKey) -> bool:
     """Whether something may have to be kept: launches of one kernel are alike, and not lowered one by one."""
     if len(core.signature.firsts) == len(core.signature.stages):
         return True
-    kernels = lower_launches(replace(case, signature=core.signature, batched=frozenset(), numbers={})).kernels
+    kernels = lower_launches(replace(key, signature=core.signature, batched=frozenset(), numbers={})).kernels
     return any(records_of(kernel) is not None for kernel, _ in kernels)
 
 
-def _find_records(core: Core, case: Specialization) -> tuple[list[LoweredKernel], Kept]:
+def _find_records(core: Core, key: CallKey) -> tuple[list[LoweredKernel], Kept]:
     """The kernels of a core for one sample, and what has to be kept of each. Raises NotCovered."""
-    single = replace(case, signature=core.signature, batched=frozenset(), numbers={})
+    single = replace(key, signature=core.signature, batched=frozenset(), numbers={})
     records = core.cores_with_records.get(single.variants)
     if records is None:
         kernels = core.kernels(single)

@@ -10,7 +10,7 @@ from ...engines import MOST_ELEMENTS
 from ...ir import nodes
 from ...passes import evaluate
 from ...spec import Sizing, Symbol
-from .._call import Call
+from .._core import Call
 from .._signature import Signature
 
 Room: TypeAlias = Mapping[str, tuple[int, nodes.Expr]]

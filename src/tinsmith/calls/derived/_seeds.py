@@ -19,12 +19,10 @@ from ...passes import seed_random
 from ...spec import Batch, Item, Spec, solve
 from ...tracing import is_jit_traced
 from .._binding import BoundArguments, is_symbolic
-from .._call import Call
-from .._core import Core
-from .._kind import Kind
-from .._layout import Layout
+from .._core import Call, Core
+from .._key import CallKey
+from .._routine import Routine
 from .._signature import Signature, compute_lazy_values
-from .._specialization import Specialization
 from ._derived_core import DerivedCore
 
 APART = 1 << 12
@@ -55,9 +53,9 @@ class SeededCore(DerivedCore):
             batched=call.batched - {self.seed},
         )
 
-    def case(self, call: Call) -> Specialization:
+    def key(self, call: Call) -> CallKey:
         # Of one sample: in a batch of seeds alone, the base's call has no batch to take sizes from.
-        base = self.base.case(self.base_call(call).single)
+        base = self.base.key(self.base_call(call).single)
         made = self.signature.outputs + self.signature.scratch
         return replace(
             base,
@@ -68,16 +66,16 @@ class SeededCore(DerivedCore):
             is_apart=True,
         )
 
-    def kernels(self, case: Specialization) -> list[LoweredKernel]:
-        lowered = self.base.kernels(replace(case, signature=self.base.signature, batched=case.batched - {self.seed}))
+    def kernels(self, key: CallKey) -> list[LoweredKernel]:
+        lowered = self.base.kernels(replace(key, signature=self.base.signature, batched=key.batched - {self.seed}))
         return [
             LoweredKernel(seed_random(kernel, self.seed, number * APART), fields)
             for number, (kernel, fields) in enumerate(lowered)
         ]
 
-    def _layout(self, call: Call, kind: Kind) -> Layout:
+    def build_forward(self, key: CallKey) -> Routine:
         try:
-            return super()._layout(call, kind)
+            return super().build_forward(key)
         except NotCovered as reason:
             words = f"op `{self.signature.op}` draws random numbers, and uses a construct that tinsmith cannot analyse"
             remedy = f"{reason.remedy}, or pass adjoint='engine': the engine draws, without a gradient."

@@ -20,10 +20,9 @@ from ...passes import clean_up_tangent, generate_tangent, rename_arrays
 from ...passes.tangent import UnneededOptions
 from ...spec import Item, Sizing, Spec
 from .._buffers import Buffer
-from .._call import Call
-from .._core import Core
+from .._core import Call, Core
+from .._key import CallKey
 from .._signature import Signature, compute_lazy_values, is_steady
-from .._specialization import Specialization
 from ._derived_core import DerivedCore
 from ._room import Room, with_room
 
@@ -100,8 +99,8 @@ class TangentCore(DerivedCore):
     def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
         return self.base.solve_sizes(self.base_call(call))
 
-    def case(self, call: Call) -> Specialization:
-        base = self.base.case(self.base_call(call))
+    def key(self, call: Call) -> CallKey:
+        base = self.base.key(self.base_call(call))
         pairs = [(name, dot) for name, dot in self.dots.items() if name in base.shapes]
         shapes = {**base.shapes, **{dot: base.shapes[name] for name, dot in pairs}}
         dtypes = {**base.dtypes, **{dot: base.dtypes[name] for name, dot in pairs}}
@@ -121,8 +120,8 @@ class TangentCore(DerivedCore):
         for name, like in self._beside.items():
             shapes[name] = shapes[like]
         plain = Sizing(shapes, lambda given, values: sizing.solve(given[:count], values), sizing.batch, sizing.symbols)
-        case = self.at(call).case
-        return with_room(plain, self._room.get(_key(case), {}), call, is_looped=case.is_looped)
+        key = self.at(call).key
+        return with_room(plain, self._room.get(_key(key), {}), call, is_looped=key.is_looped)
 
     def sizing(self, call: Call) -> Sizing:
         """What is kept depends on the kind of call, by which the core's own table does not tell calls apart."""
@@ -136,14 +135,14 @@ class TangentCore(DerivedCore):
 
     # Kernels ----------------------------------------------------------------------------------
 
-    def kernels(self, case: Specialization) -> list[LoweredKernel]:
+    def kernels(self, key: CallKey) -> list[LoweredKernel]:
         """The tangents of the core's kernels. Raises NotCovered."""
         signature = self.base.signature
         moving = {*self.active} - signature.detached
         derived = []
         by_order: dict[str, NotCovered] = {}
         room: dict[str, tuple[int, nodes.Expr]] = {}
-        for kernel, fields in self.base.kernels(replace(case, signature=signature)):
+        for kernel, fields in self.base.kernels(replace(key, signature=signature)):
             active = frozenset(moving) & kernel.arrays.keys()
             made = generate_tangent(kernel, active, inert=signature.detached, disordered=by_order)
             by_order |= made.disordered
@@ -157,7 +156,7 @@ class TangentCore(DerivedCore):
             moving |= made.companions.keys()
             derived.append(LoweredKernel(rename_arrays(made.kernel, names | beside), fields))
         if room:
-            self._room[_key(case)] = room
+            self._room[_key(key)] = room
         return self._drop_unneeded(derived)
 
     def _drop_unneeded(self, derived: list[LoweredKernel]) -> list[LoweredKernel]:
@@ -200,9 +199,9 @@ def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
         return core.tangents[active]
 
 
-def _key(case: Specialization) -> object:
+def _key(key: CallKey) -> object:
     """What a core's kernels depend on."""
-    return case.variants, case.is_looped
+    return key.variants, key.is_looped
 
 
 def _fresh(name: str, suffix: str, taken: set[str]) -> str:

@@ -10,7 +10,7 @@ import torch
 
 from ..._errors import ArgumentError, TinsmithError, refusal
 from ..._lazy import lazy
-from ...calls import BoundArguments, Form, Specialization, lower_stages
+from ...calls import BoundArguments, Call, CallKey, lower_stages
 from ...calls.backward import AutoAt, HandWritten, SourceAt
 from ...calls.derived import find_recorded
 from ...engines import Language
@@ -32,7 +32,7 @@ class OpExamination(Examination):
 
     op: Op
     bound: BoundArguments
-    form: Form
+    call: Call
     kind: Literal["op", "layer"] = "op"
 
     @property
@@ -41,7 +41,7 @@ class OpExamination(Examination):
 
     @property
     def module_name(self) -> str:
-        return self.form.call.core.signature.stages[0].module_name
+        return self.call.core.signature.stages[0].module_name
 
     @property
     def kernels(self) -> list[LoweredKernel]:
@@ -54,17 +54,17 @@ class OpExamination(Examination):
     @lazy
     def seeded_kernels(self) -> list[LoweredKernel]:
         """The same, but random numbers follow from the seed that the call drew. Raises NotCovered."""
-        return self.form.call.core.kernels(self._case)
+        return self.call.core.kernels(self._case)
 
     @lazy
-    def _case(self) -> Specialization:
+    def _case(self) -> CallKey:
         """The kind of a call with one sample of its batch."""
-        call = self.form.call
-        return call.core.case(call.single)
+        call = self.call
+        return call.core.key(call.single)
 
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
-        pairs = zip(self.form.call.core.signature.arrays, self.bound.tensors, strict=True)
+        pairs = zip(self.call.core.signature.arrays, self.bound.tensors, strict=True)
         return {name: tensor for name, tensor in pairs if name in self.op._signature.order}
 
     @property
@@ -73,13 +73,13 @@ class OpExamination(Examination):
 
     @property
     def promises(self) -> Mapping[str, tuple[str, int]]:
-        lead = len(self.form.lead)
+        lead = len(self.call.lead)
         given = (item for item in self.op.spec.inputs if item.promise)
         return {item.name: (item.promise, lead if item.batch_name else 0) for item in given}
 
     @property
     def is_batch(self) -> bool:
-        return bool(self.form.lead)
+        return bool(self.call.lead)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -93,29 +93,29 @@ class OpExamination(Examination):
 
     @property
     def default_float(self) -> str:
-        return Language(self.form.call.core.signature.stages[0].engine).default_types[0]
+        return Language(self.call.core.signature.stages[0].engine).default_types[0]
 
     @property
     def allocated_dtypes(self) -> dict[str, torch.dtype]:
-        return {one.name: one.dtype for one in self.form.call.allocations}
+        return {one.name: one.dtype for one in self.call.allocations}
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        return self.form.call.core.signature.outputs
+        return self.call.core.signature.outputs
 
     @property
     def uninitialised_arrays(self) -> frozenset[str]:
-        signature = self.form.call.core.signature
+        signature = self.call.core.signature
         return frozenset(name for name in self.allocated_dtypes if not signature.starts_at_zero(name))
 
     @property
     def gradient(self) -> str:
-        return self.form.call.core.reverse.name
+        return self.call.core.reverse.name
 
     def origin(self, active: frozenset[str]) -> Origin:
-        reverse = self.form.call.reverse
+        reverse = self.call.reverse
         if not isinstance(reverse, AutoAt | SourceAt):
-            return "backward" if isinstance(self.form.call.core.reverse, HandWritten) else "engine"
+            return "backward" if isinstance(self.call.core.reverse, HandWritten) else "engine"
         reason = self.refusal(active)
         if reason is not None and reason.race is not None:
             return "race"
@@ -123,9 +123,9 @@ class OpExamination(Examination):
 
     def refusal(self, active: frozenset[str]) -> NotCovered | None:
         """Why no gradient by these inputs is generated; None where one is, or none is wanted."""
-        call = self.form.call
+        call = self.call
         recorded = find_recorded(call.core, call)
-        at = call.reverse if recorded is None else recorded.replay_at(call.core.case(call))
+        at = call.reverse if recorded is None else recorded.replay_at(call.core.key(call))
         source = at.source if isinstance(at, AutoAt) else at
         return source.refusal(active) if isinstance(source, SourceAt) else None
 
@@ -134,12 +134,12 @@ class OpExamination(Examination):
         return 'leave out adjoint="engine": tinsmith generates a gradient from the kernel\'s source'
 
     def find_hand_written_store(self, name: str) -> tuple[str, int] | None:
-        reverse = self.form.call.core.reverse
+        reverse = self.call.core.reverse
         return reverse.place(name) if isinstance(reverse, HandWritten) else None
 
     @property
     def starts(self) -> list[tuple[str, int]]:
-        stages = self.form.call.core.signature.stages
+        stages = self.call.core.signature.stages
         return [(stage.source.path, stage.source.tree.lineno) for stage in stages]
 
     @property
@@ -151,7 +151,7 @@ class OpExamination(Examination):
         return dict(zip(self.outputs, [result] if isinstance(result, torch.Tensor) else result, strict=True))
 
     def leaves(self) -> dict[str, torch.Tensor]:
-        return leaves_of(self.bound, self.form)
+        return leaves_of(self.bound, self.call)
 
     def run(
         self,
@@ -162,7 +162,7 @@ class OpExamination(Examination):
         observer: Observer | None = None,
     ) -> dict[str, torch.Tensor]:
         kernels = self.seeded_kernels if seeded else self.kernels
-        return interpret_call(self.bound, self.form, leaves, faithful=faithful, kernels=kernels, observer=observer)
+        return interpret_call(self.bound, self.call, leaves, faithful=faithful, kernels=kernels, observer=observer)
 
     def with_adjoint(self, adjoint: str | None) -> OpExamination:
         if adjoint is None:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 
 from ..._errors import ArgumentError, ShapeError, refusal
-from ...calls import BoundArguments, Call, Form, make_checked_form, require_lowered
+from ...calls import BoundArguments, Call, make_checked_call, require_lowered
 from ...codegen import build_exact_kernel
 from ...engines import DTYPES, Recorder, Watch
 from ...frontend.lowering import LoweredKernel
@@ -91,27 +91,27 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
     if is_transformed():
         words = f"ts.oracle of op `{op.name}` cannot run inside a transform of torch.func or in forward mode"
         raise ArgumentError(refusal(words, remedy="Call it outside: with `cotangents` it computes the gradient."))
-    bound, form = bind_call(op, inputs, named)
+    bound, call = bind_call(op, inputs, named)
     title = f"op `{op.name}`"
-    wanted = None if cotangents is None else by_output(title, form.call.core.signature.outputs, cotangents)
-    leaves = {} if wanted is None else leaves_of(bound, form)
+    wanted = None if cotangents is None else by_output(title, call.core.signature.outputs, cotangents)
+    leaves = {} if wanted is None else leaves_of(bound, call)
     with torch.set_grad_enabled(wanted is not None):
-        outputs = interpret_call(bound, form, leaves)
+        outputs = interpret_call(bound, call, leaves)
     check_shapes(title, wanted or {}, outputs)
     gradients = {} if wanted is None else _pull_back(outputs, wanted, leaves)
     return Answer({name: tensor.detach() for name, tensor in outputs.items()}, gradients)
 
 
-def bind_call(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[BoundArguments, Form]:
+def bind_call(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[BoundArguments, Call]:
     """A call's arguments by kind, and the form in which it is run. Raises what a call would."""
     bound = op._bind(inputs, dict(named))
-    op._routes.find(bound)
-    return bound, make_checked_form(op._core, bound)
+    op._programs.find(bound)
+    return bound, make_checked_call(op._core, bound)
 
 
 def interpret_call(
     bound: BoundArguments,
-    form: Form,
+    call: Call,
     leaves: Mapping[str, Any],
     *,
     faithful: bool = False,
@@ -123,20 +123,19 @@ def interpret_call(
     `faithful` rounds every float to its type in the kernel, as the compiled kernel does. `kernels` are run instead of
     the op's own; `observer` is called for each run of a kernel.
     """
-    call = form.call
     signature = call.core.signature
     given = [leaves.get(name, tensor) for name, tensor in zip(signature.arrays, bound.tensors, strict=True)]
-    arrays = dict(zip(signature.arrays, _flat(form, given), strict=True))
+    arrays = dict(zip(signature.arrays, _flat(call, given), strict=True))
     scalars = {name: leaves.get(name, value) for name, value in bound.scalars.items()}
     run = _Run(call.single, scalars, faithful, kernels, observer)
     if call.batch is None:
-        return _place_outputs(run.outputs(arrays), bound, form, faithful)
+        return _place_outputs(run.outputs(arrays), bound, call, faithful)
     samples = [
         run.outputs({name: tensor[sample] if name in call.batched else tensor for name, tensor in arrays.items()})
         for sample in range(call.batch)
     ]
     outputs = {name: _stack_samples([one[name] for one in samples], run, name) for name in signature.outputs}
-    return _place_outputs(outputs, bound, form, faithful)
+    return _place_outputs(outputs, bound, call, faithful)
 
 
 class _Run:
@@ -156,7 +155,7 @@ class _Run:
         self.allocations = {one.name: one for one in call.allocations}
         for stage in signature.stages:
             stage.baked_values.check_fields(signature.op)
-        lowered = require_lowered(call.core.case(call)) if kernels is None else kernels
+        lowered = require_lowered(call.core.key(call)) if kernels is None else kernels
         options = {"is_faithful": faithful, "is_watched": observer is not None}
         self._kernels = [(one, build_exact_kernel(one.kernel, **options)) for one in lowered]
         self._scalars = {name: _scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()}
@@ -185,10 +184,10 @@ class _Run:
         return memory
 
 
-def _flat(form: Form, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _flat(call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Tensors with their batch dims made one, on the CPU. No float is rounded."""
-    call, names = form.call, form.call.core.signature.arrays
-    lead = len(form.lead)
+    names = call.core.signature.arrays
+    lead = len(call.lead)
     merged = (
         tensor.reshape(call.batch or 0, *tensor.shape[lead:]) if name in call.batched else tensor
         for name, tensor in zip(names, tensors, strict=True)
@@ -204,11 +203,11 @@ def _stack_samples(samples: list[torch.Tensor], run: _Run, name: str) -> torch.T
     )
 
 
-def _place_outputs(outputs: _Tensors, bound: BoundArguments, form: Form, faithful: bool) -> _Tensors:
+def _place_outputs(outputs: _Tensors, bound: BoundArguments, call: Call, faithful: bool) -> _Tensors:
     """Outputs with the batch dims that the call had, on the device that it was on."""
-    device = form.call.core.device(bound.tensors)
-    inner = 0 if form.call.batch is None else 1
-    shaped = {name: tensor.reshape((*form.lead, *tensor.shape[inner:])) for name, tensor in outputs.items()}
+    device = call.core.device(bound.tensors)
+    inner = 0 if call.batch is None else 1
+    shaped = {name: tensor.reshape((*call.lead, *tensor.shape[inner:])) for name, tensor in outputs.items()}
     wide = {name: tensor.is_floating_point() and not faithful for name, tensor in shaped.items()}
     return {name: one.to(device, torch.float64 if wide[name] else one.dtype) for name, one in shaped.items()}
 
@@ -218,18 +217,18 @@ def _scalar(value: Any, element: tuple[int, ...]) -> Any:
     return torch.as_tensor(value).reshape(element) if element else value
 
 
-def leaves_of(bound: BoundArguments, form: Form) -> _Tensors:
+def leaves_of(bound: BoundArguments, call: Call) -> _Tensors:
     """Floating inputs and scalars in float64, as new leaves of torch's autograd."""
-    signature = form.call.core.signature
+    signature = call.core.signature
     values = {n: t for n, t in zip(signature.arrays, bound.tensors, strict=True) if t.is_floating_point()}
-    device = form.call.core.device(bound.tensors)
-    floats = {n: value for n, value in bound.scalars.items() if _is_float(form, n)}
+    device = call.core.device(bound.tensors)
+    floats = {n: value for n, value in bound.scalars.items() if _is_float(call, n)}
     values |= {n: torch.tensor(v, dtype=torch.float64, device=device) for n, v in floats.items()}
     return {name: tensor.detach().double().clone().requires_grad_() for name, tensor in values.items()}
 
 
-def _is_float(form: Form, name: str) -> bool:
-    dtypes = form.call.core.signature.parameters(name)[0].dtypes or ()
+def _is_float(call: Call, name: str) -> bool:
+    dtypes = call.core.signature.parameters(name)[0].dtypes or ()
     return any(dtype.is_floating_point for dtype in dtypes)
 
 

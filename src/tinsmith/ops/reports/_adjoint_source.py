@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, SpecError, refusal
-from ...calls import Signature, Specialization, fitting_dtypes
+from ...calls import CallKey, Signature, fitting_dtypes
 from ...calls.backward import SourceReverse
 from ...calls.derived import find_recorded_at
 from ...compiling import Stage
@@ -41,13 +41,13 @@ def adjoint_source(
     """
     op = op if engine in (None, op.engine) else Op(op._kernels, op._text, replace(op._options, engine=engine))
     signature = op._core.signature
-    case = _case(signature, op)
-    active = _active(signature, case, wanted)
-    recorded = find_recorded_at(op._core, case)
-    at = SourceReverse(signature).at(case) if recorded is None else recorded.replay_at(case)
+    key = _case(signature, op)
+    active = _active(signature, key, wanted)
+    recorded = find_recorded_at(op._core, key)
+    at = SourceReverse(signature).at(key) if recorded is None else recorded.replay_at(key)
     if print_after:
         refused = at.refusal(active)
-        passes = record_passes(op._make_fresh_core, [(case, [] if refused else [active])])
+        passes = record_passes(op._make_fresh_core, [(key, [] if refused else [active])])
         note = f"# no gradient is generated because of {refused.construct}, at {refused.place}\n" if refused else ""
         return print_passes(passes, print_after) + note
     at.check(active)
@@ -65,7 +65,7 @@ def _collapse_blank_lines(lines: Sequence[str]) -> list[str]:
     return kept if kept[-1] else kept[:-1]
 
 
-def _case(signature: Signature, op: Op) -> Specialization:
+def _case(signature: Signature, op: Op) -> CallKey:
     """The kind of call that the declarations describe."""
     if signature.templates:
         words = f"the gradient of op `{op.name}` depends on the values of its template arguments"
@@ -73,7 +73,7 @@ def _case(signature: Signature, op: Op) -> Specialization:
         raise ArgumentError(refusal(words, [("templates", ", ".join(signature.templates))], remedy))
     shapes = {item.name: _shape(signature, item.name) for item in signature.kernel_spec.items}
     dtypes = {name: _dtype(signature, name) for name in shapes}
-    return Specialization(signature, shapes, dtypes, frozenset(), op._core.fingerprints({}), {})
+    return CallKey(signature, shapes, dtypes, frozenset(), op._core.fingerprints({}), {})
 
 
 def _shape(signature: Signature, name: str) -> tuple[int, ...]:
@@ -94,8 +94,8 @@ def _dtype(signature: Signature, name: str) -> torch.dtype:
     return fitting[0]
 
 
-def _active(signature: Signature, case: Specialization, wanted: Collection[str]) -> frozenset[str]:
-    floats = [name for name in signature.arrays if case.dtypes[name].is_floating_point]
+def _active(signature: Signature, key: CallKey, wanted: Collection[str]) -> frozenset[str]:
+    floats = [name for name in signature.arrays if key.dtypes[name].is_floating_point]
     unknown = [name for name in wanted if name not in floats]
     if unknown:
         words = f"op `{signature.op}` has no input `{unknown[0]}` that can have a gradient"

@@ -13,13 +13,13 @@ from ...passes.adjoint import Action, Copy, Fresh, How, Reserve, Run
 
 def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: bool = False) -> Iterator[str]:
     """Yield a backward pass line by line; everything but source is a comment. Raises NotCovered."""
-    alone = active & {*at.case.signature.arrays}
+    alone = active & {*at.key.signature.arrays}
     program = at.prepare_program(active, None, alone, has_checkpoints=has_checkpoints)
     yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
     kept = [one for one in program.decisions if one.how is not How.RECOMPUTE]
     rows = (*program.decisions, *program.notes) if kept or program.notes else ()
     yield from (f"# {one}" for one in rows or ("tape: none, everything is computed again",))
-    outputs = {program.gradients.get(name): name for name in at.case.signature.outputs}
+    outputs = {program.gradients.get(name): name for name in at.key.signature.outputs}
     for name, gradient in program.gradients.items():
         if gradient in outputs and outputs[gradient] != name:
             yield f"# the gradient of `{name}` is that of `{outputs[gradient]}`, not copied"

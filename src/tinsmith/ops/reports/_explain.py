@@ -8,7 +8,7 @@ import torch
 
 from ..._config import config
 from ..._errors import GradientError
-from ...calls import Core, Specialization, compute_dtypes, fitting_dtypes
+from ...calls import CallKey, Core, compute_dtypes, fitting_dtypes
 from ...calls.backward import RACE, AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
 from ...compiling import ArrayType, Stage, Variant
 from ...engines import one_at_a_time
@@ -112,8 +112,8 @@ def _describe_threads(core: Core) -> Iterable[str]:
     """The kernels that ran on one thread so far, and why."""
     yield "threads:"
     lines: dict[str, None] = {}
-    for plan in core.plans.values():
-        for words, runner in plan.runners:
+    for program in core.programs.values():
+        for words, runner in program.runners:
             for serial, counts in runner.choices.items():
                 for group, is_serial, (count, is_dear) in zip(runner.threads.groups, serial, counts, strict=True):
                     if not group.has_parallel_loops:
@@ -129,8 +129,8 @@ def _describe_threads(core: Core) -> Iterable[str]:
 
 def _describe_tapes(core: Core) -> Iterable[str]:
     """The backward passes that kept checkpoints, and why."""
-    for plan in core.plans.values():
-        for words, runner in plan.runners:
+    for program in core.programs.values():
+        for words, runner in program.runners:
             if runner.longest_tape:
                 limit = f"more than the {config().tape_limit:,} of TINSMITH_TAPE_LIMIT"
                 yield f"  {words}: {runner.longest_tape:,} bytes of tape, {limit}, so it ran from checkpoints"
@@ -138,12 +138,12 @@ def _describe_tapes(core: Core) -> Iterable[str]:
 
 def _batches(core: Core) -> Iterable[str]:
     """Whether `vmap` and `*b` take one launch, for the last call, or for float32 before the first."""
-    case = next((plan.kind.case for plan in reversed([*core.plans.values()])), None)
+    key = next((program.key for program in reversed([*core.programs.values()])), None)
     for stage in core.signature.firsts:
-        if case is None and stage.open_templates:
+        if key is None and stage.open_templates:
             yield f"batches of `{stage.name}`: known after a call, which brings `{stage.open_templates[0]}`"
             continue
-        reason = stage.batch_refusal(_all_batched(core, stage, case), case.templates if case else {})
+        reason = stage.batch_refusal(_all_batched(core, stage, key), key.templates if key else {})
         yield f"batches of `{stage.name}`: " + (f"one launch a sample ({reason})" if reason else "one launch")
 
 
@@ -164,13 +164,13 @@ def _describe_shares(core: Core) -> Iterable[str]:
         yield "  none"
 
 
-def _all_batched(core: Core, stage: Stage, case: Specialization | None) -> Variant:
+def _all_batched(core: Core, stage: Stage, key: CallKey | None) -> Variant:
     items = core.signature.items
     arrays = []
     for name in stage.arrays:
         element = stage.parameters[name].element
         rank = len(items[name].dims) - (items[name].batch_name is not None) - len(element)
-        dtype = case.dtypes[name] if case else (fitting_dtypes(core.signature, name) or (torch.float32,))[0]
+        dtype = key.dtypes[name] if key else (fitting_dtypes(core.signature, name) or (torch.float32,))[0]
         arrays.append((name, ArrayType(dtype, rank, element, is_batched=True)))
     return Variant(tuple(arrays))
 

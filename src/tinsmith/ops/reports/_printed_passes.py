@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from ...calls import Core, Specialization
+from ...calls import CallKey, Core
 from ...calls.backward import AutoReverse, SourceAt, SourceReverse
 from ...calls.derived import TangentCore, find_recorded_at
 from ...compiling import is_compiled_from_ir, to_engine_form
@@ -18,7 +18,7 @@ PassOutput = tuple[str, nodes.Kernel]
 
 def record_passes(
     make_core: Callable[[], Core],
-    wanted: Iterable[tuple[Specialization, Collection[frozenset[str]]]],
+    wanted: Iterable[tuple[CallKey, Collection[frozenset[str]]]],
     tangents: Collection[frozenset[str]] = (),
 ) -> list[PassOutput]:
     """Run all passes of an op, and return what each leaves, in order.
@@ -34,8 +34,8 @@ def record_passes(
     outputs: list[PassOutput] = []
     with observe_passes(lambda name, kernel: outputs.append((name, kernel))):
         core = make_core()
-        for case, gradients in wanted:
-            _run_passes(core, replace(case, signature=core.signature), gradients, tangents)
+        for key, gradients in wanted:
+            _run_passes(core, replace(key, signature=core.signature), gradients, tangents)
     return outputs
 
 
@@ -49,7 +49,7 @@ def explain_passes(core: Core, make_core: Callable[[], Core]) -> str:
     reverse = core.reverse
     source = reverse.source if isinstance(reverse, AutoReverse) else reverse
     known = source.specializations if isinstance(source, SourceReverse) else ()
-    wanted = {at.case.variants: (at.case, _list_gradients(at)) for at in known}
+    wanted = {at.key.variants: (at.key, _list_gradients(at)) for at in known}
     # Gradients of an op whose atomics hand out numbers are those of its replayed form.
     replayed = [
         active & {*core.signature.arrays}
@@ -57,10 +57,10 @@ def explain_passes(core: Core, make_core: Callable[[], Core]) -> str:
         for at in recorded.replay.source.specializations
         for active in _list_gradients(at)
     ]
-    for plan in core.plans.values():
-        case = plan.kind.case
-        if replayed or case.variants not in wanted:
-            wanted[case.variants] = case, replayed
+    for program in core.programs.values():
+        key = program.key
+        if replayed or key.variants not in wanted:
+            wanted[key.variants] = key, replayed
     if not wanted:
         return "passes: known after a call"
     try:
@@ -76,21 +76,21 @@ def _list_gradients(at: SourceAt) -> list[frozenset[str]]:
 
 def _run_passes(
     core: Core,
-    case: Specialization,
+    key: CallKey,
     gradients: Collection[frozenset[str]],
     tangents: Collection[frozenset[str]],
 ) -> None:
-    signature = case.signature
-    variants = dict(zip(signature.stages, case.variants, strict=True))
+    signature = key.signature
+    variants = dict(zip(signature.stages, key.variants, strict=True))
     for stage in signature.firsts:
         variant = variants[stage]
-        kernel, _ = stage.lower_variant(variant, case.templates)
-        if is_compiled_from_ir(stage, variant, case.templates, signature.op):
+        kernel, _ = stage.lower_variant(variant, key.templates)
+        if is_compiled_from_ir(stage, variant, key.templates, signature.op):
             to_engine_form(stage, variant, kernel, is_aliased=stage.is_aliased(variant))
-    recorded = find_recorded_at(core, case) if gradients else None
-    at = SourceReverse(signature).at(case) if recorded is None else recorded.replay_at(case)
+    recorded = find_recorded_at(core, key) if gradients else None
+    at = SourceReverse(signature).at(key) if recorded is None else recorded.replay_at(key)
     for moving in tangents:
-        TangentCore(core, moving).kernels(case)
+        TangentCore(core, moving).kernels(key)
     for active in gradients:
         program = at.prepare_program(active, None, active & {*signature.arrays})
         for run in program.runs:

@@ -17,7 +17,7 @@ from ..engines import DTYPES
 from ..ir import nodes
 from ..passes.adjoint import Copy, TapeSize
 from ._cost import Cost
-from ._kind import Kind
+from ._key import CallKey
 from ._steps import Step
 
 
@@ -29,11 +29,11 @@ class ProgramLaunch(Protocol):
         """The kernel's name."""
         ...
 
-    def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
+    def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
         """The launch, compiled; with machine vectors only where a run's memory may be looked at before."""
         ...
 
-    def cost(self, kind: Kind) -> Cost | None:
+    def cost(self, key: CallKey) -> Cost | None:
         """What its operations are counted from; None for a kernel that has no form for one thread."""
         ...
 
@@ -148,7 +148,7 @@ Action = ProgramLaunch | Make | Copy | Tapes
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class Routine:
     """A program, whatever the sizes are.
 
     Attributes:
@@ -169,9 +169,9 @@ class Layout:
     is_looped: bool = False
     has_long_tapes: bool = False
 
-    def dtype(self, kind: Kind, name: str) -> torch.dtype:
+    def dtype(self, key: CallKey, name: str) -> torch.dtype:
         """Of an array of the call, or of a generated kernel."""
-        return kind.dtypes[name] if name in kind.dtypes else DTYPES[self.arrays[name].type]
+        return key.dtypes[name] if name in key.dtypes else DTYPES[self.arrays[name].type]
 
     @property
     def launches(self) -> Iterator[ProgramLaunch]:
@@ -185,7 +185,7 @@ class Layout:
                 case _:
                     yield action
 
-    def with_launches(self, change: Callable[[ProgramLaunch], ProgramLaunch]) -> Layout:
+    def with_launches(self, change: Callable[[ProgramLaunch], ProgramLaunch]) -> Routine:
         """The same program, with each launch changed."""
         actions: list[Action] = []
         for action in self.actions:

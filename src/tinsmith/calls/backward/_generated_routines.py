@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from ...passes.adjoint import Copy, Fresh, Program, Reserve, Run, WithResults
 from .._cost import Cost
-from .._kind import Kind
-from .._layout import Action, Cotangent, Input, Layout, Make, Result, Saved, Tapes
+from .._key import CallKey
+from .._routine import Action, Cotangent, Input, Make, Result, Routine, Saved, Tapes
 from .._signature import Signature
-from .._specialization import Specialization
 from .._steps import Step
 from ._generated_kernel import GeneratedKernel
 
@@ -42,20 +41,20 @@ class GeneratedLaunch:
         """The same launch, on one thread."""
         return replace(self, emitted=self.emitted.on_one_thread)
 
-    def cost(self, kind: Kind) -> Cost:
+    def cost(self, key: CallKey) -> Cost:
         """What its operations are counted from: its kernel, and sizes of arrays of the call."""
-        is_looped, known = kind.case.is_looped, kind.sizing.shapes
+        is_looped, known = key.is_looped, key.sizing.shapes
         memory = {name: self.names.get(name, name) for name in self.emitted.kernel.arrays}
         pairs = ((name, self.likes.get(one, one)) for name, one in memory.items())
         shapes = {
-            name: known[memory][is_looped and memory in kind.batched_arrays :]
+            name: known[memory][is_looped and memory in key.batched_arrays :]
             for name, memory in pairs
             if memory in known
         }
         threads = self.emitted.stage.engine.thread_count()
         return Cost(self.emitted, self.emitted.kernel, shapes, self.renamed, threads)
 
-    def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
+    def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
         """Compile the kernel."""
         return self.emitted.step(self.names, self.renamed)
 
@@ -98,41 +97,38 @@ def _likes(program: Program) -> Mapping[str, str]:
     return likes
 
 
-def forward_layout(
-    case: Specialization, emit: Emit, program: Program, names: Sequence[str], makes: Sequence[Make]
-) -> Layout:
+def forward_routine(key: CallKey, emit: Emit, program: Program, names: Sequence[str], makes: Sequence[Make]) -> Routine:
     """A forward pass by generated kernels alone: the results are arrays of these names."""
-    given = tuple(Input(name, place) for place, name in enumerate(case.signature.arrays))
-    actions = _actions(program, emit, case.signature)
+    given = tuple(Input(name, place) for place, name in enumerate(key.signature.arrays))
+    actions = _actions(program, emit, key.signature)
     results = tuple(Result(name) for name in names)
-    return Layout(given, tuple(makes), actions, results, program.arrays, case.is_looped)
+    return Routine(given, tuple(makes), actions, results, program.arrays, key.is_looped)
 
 
-def forward_layout_with_results(
-    case: Specialization, emit: Emit, kept: WithResults, names: Sequence[str], makes: Sequence[Make]
-) -> Layout:
+def forward_routine_with_results(
+    key: CallKey, emit: Emit, kept: WithResults, names: Sequence[str], makes: Sequence[Make]
+) -> Routine:
     """A forward pass that keeps values of loops, which are further results."""
-    room = Tapes(kept.sizes, kept.iterations, "", None, case.signature.stages[0].scalar_names)
+    room = Tapes(kept.sizes, kept.iterations, "", None, key.signature.stages[0].scalar_names)
     whole = (*names, *kept.names)
-    layout = forward_layout(case, emit, kept.forward, whole, makes)
-    return replace(layout, actions=(room, *layout.actions))
+    routine = forward_routine(key, emit, kept.forward, whole, makes)
+    return replace(routine, actions=(room, *routine.actions))
 
 
-def backward_layout(
-    case: Specialization,
+def backward_routine(
+    key: CallKey,
     emit: Emit,
     program: Program,
-    kind: Kind,
     active: frozenset[str],
     kept: Collection[str] = (),
-) -> Layout:
+) -> Routine:
     """A generated backward pass.
 
     `kept` are arrays that the forward pass made for it alone.
     """
-    signature = case.signature
+    signature = key.signature
     gradients = program.gradients
-    reads = (Saved(name) for name in sorted(program.reads & {*kind.names, *kept}))
+    reads = (Saved(name) for name in sorted(program.reads & {*key.names, *kept}))
     cotangents = (
         Cotangent(gradients[name], name, number, name in program.spoils)
         for number, name in enumerate(signature.outputs)
@@ -141,16 +137,16 @@ def backward_layout(
     given = {gradients[name] for name in signature.outputs if name in gradients}
     owned = {name: gradient for name, gradient in gradients.items() if gradient not in given}
     missing = {name: f"nothing for {name}" for name in signature.arrays if name in active and name not in gradients}
-    shared = {name: gradient for name, gradient in owned.items() if name in kind.names} | missing
+    shared = {name: gradient for name, gradient in owned.items() if name in key.names} | missing
     # What only one pass knows: locals of the top level, and memory of generated kernels.
-    own = [Make(gradient, name) for name, gradient in owned.items() if name not in kind.names]
+    own = [Make(gradient, name) for name, gradient in owned.items() if name not in key.names]
     gradient_of = {**gradients, **missing}
-    return Layout(
+    return Routine(
         (*reads, *cotangents),
         tuple(Make(gradient, name, is_zero=gradient not in program.whole) for name, gradient in shared.items()),
         (*own, *_actions(program, emit, signature)),
         tuple(Result(gradient_of[name]) if name in active else None for name in signature.arrays),
         program.arrays,
-        case.is_looped,
+        key.is_looped,
         program.has_long_tapes,
     )

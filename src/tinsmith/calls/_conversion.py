@@ -1,0 +1,80 @@
+"""Conversions: what becomes of a caller's tensors before the kernels run, and of the results afterwards.
+
+Half precision is computed in single precision, and several batch dims become one. torch's own differentiable
+operations do both, so gradients are converted back; most calls need neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from ..engines import HALVES
+from ..tracing import reshape_result
+from ._buffers import check_before_copy
+from ._signature import Signature
+
+
+class Conversion(NamedTuple):
+    """What becomes of calls with one key before and after they are run.
+
+    Attributes:
+        casts: per input, whether half precision becomes single.
+        lead: how many dims the spec's `*b` stands for.
+        batched: inputs that have these dims.
+        halves: per output, the half dtype that it is cast back to, or None.
+    """
+
+    casts: tuple[bool, ...]
+    lead: int
+    batched: frozenset[str]
+    halves: tuple[torch.dtype | None, ...]
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether tensors go to the kernels, and results to the caller, as they are."""
+        return not (any(self.casts) or any(self.halves) or self.lead > 1)
+
+    def prepare(
+        self,
+        signature: Signature,
+        batch: int | None,
+        tensors: Sequence[torch.Tensor],
+        outer: Sequence[tuple[int, ...]] = (),
+    ) -> list[torch.Tensor]:
+        """Convert a caller's tensors to what the kernels take. `outer` are leading dims that the op does not see."""
+        ready = []
+        names = signature.arrays
+        for place, tensor in enumerate(tensors):
+            check_before_copy(f"array `{names[place]}` of op `{signature.op}`", tensor)
+            first = outer[place] if outer else ()
+            tensor = tensor.float() if self.casts and self.casts[place] else tensor
+            if self.lead > 1 and names[place] in self.batched:
+                shape = tensor.shape[len(first) + self.lead :]
+                assert batch is not None, "several batch dims become one"
+                tensor = tensor.reshape(*first, batch, *shape)
+            ready.append(tensor)
+        return ready
+
+    def finish(
+        self, results: Sequence[torch.Tensor], lead: tuple[int, ...], outer: tuple[int, ...] = ()
+    ) -> list[torch.Tensor]:
+        """Convert results to the caller's dtypes and batch dims; `lead` are the sizes of the spec's `*b`."""
+        done = []
+        for place, result in enumerate(results):
+            shape = (*outer, *lead, *result.shape[len(outer) + 1 :])
+            shaped = reshape_result(result, shape) if len(lead) > 1 else result
+            half = self.halves[place] if place < len(self.halves) else None
+            done.append(shaped if half is None else shaped.to(half))
+        return done
+
+
+AS_IT_IS = Conversion((), 0, frozenset(), ())
+"""That of a call whose tensors are what the kernels take."""
+
+
+def compute_dtypes(dtypes: Sequence[torch.dtype]) -> tuple[torch.dtype, ...]:
+    """Return the dtypes that inputs are computed in: of half precision, single."""
+    return tuple([torch.float32 if dtype in HALVES else dtype for dtype in dtypes])

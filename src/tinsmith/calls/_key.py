@@ -1,0 +1,142 @@
+"""CallKey: what selects the program of a call.
+
+Calls with one key differ in their sizes, and in the values of tensors and scalars, alone. A key is made of an op's
+signature and a call (`_core.Core.key`), and completed for one device by `_program.find_program`, which keeps one
+program for each key. Without a device it selects the kernels, and where their gradient comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .._lazy import lazy
+from ..compiling import ArrayType, Stage, Variant, element_of
+from ..spec import Sizing
+from ._conversion import AS_IT_IS, Conversion
+from ._signature import Signature
+
+_NO_DEVICE = torch.device("meta")
+
+
+@dataclass(frozen=True, eq=False)
+class CallKey:
+    """What calls have in common that share a program. Keys of one op are compared and hashed by `identity`.
+
+    Attributes:
+        signature: of the op, or of what was generated from one.
+        shapes, dtypes: of all arrays by name, without batch; of the shapes only ranks and element dims count.
+        batched: arrays that have a batch dimension.
+        fingerprints: those of the Python values that the kernels bake in, one for each stage, then one for a gradient
+            kernel that the user wrote.
+        templates: values of template arguments; `fingerprints` stand for them.
+        is_apart: whether samples of a batch are run one by one in any case.
+        numbers: values of integer arguments that distinguish launches of one kernel.
+        device: where the calls run, and `engines` the states of the engines that run them; with a program only.
+        sizes: sizes of all arrays, and of memory that only generated kernels see; with a program only.
+        active: inputs that require a gradient.
+        conversion: what becomes of a caller's tensors before the kernels run, and of their results afterwards.
+        is_ordered: whether all memory is in order, element after element.
+    """
+
+    signature: Signature
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, torch.dtype]
+    batched: frozenset[str]
+    fingerprints: tuple[tuple[Any, ...], ...]
+    templates: Mapping[str, Any]
+    is_apart: bool = False
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    device: torch.device = _NO_DEVICE
+    engines: tuple[Any, ...] = ()
+    sizes: Sizing | None = None
+    active: frozenset[str] = frozenset()
+    conversion: Conversion = AS_IT_IS
+    is_ordered: bool = False
+
+    @lazy
+    def identity(self) -> tuple[Any, ...]:
+        """Everything that calls with one key have in common, as a value that can be hashed."""
+        return (
+            # Symbols stand for sizes that may differ; numbers become constants in the program's code.
+            tuple(self.sizing.shapes.values()),
+            tuple(self.dtypes.values()),
+            self.device,
+            tuple(self.numbers.values()),
+            self.sizing.batch is None,
+            self.batched,
+            self.is_apart,
+            self.fingerprints,
+            self.engines,
+            self.active,
+            self.conversion,
+            self.is_ordered,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CallKey) and self.signature is other.signature and self.identity == other.identity
+
+    # The kernels ----------------------------------------------------------------------------------
+    @lazy
+    def variants(self) -> tuple[Variant, ...]:
+        """What each kernel is lowered for; a batch that a kernel cannot be written for is run sample by sample."""
+        if not self.batched:
+            return self._variants(frozenset())
+        variants = self._variants(self.batched)
+        pairs = zip(self.signature.stages, variants, strict=True)
+        is_looped = self.is_apart or any(stage.batch_refusal(variant, self.templates) for stage, variant in pairs)
+        return self._variants(frozenset()) if is_looped else variants
+
+    @property
+    def is_looped(self) -> bool:
+        """Whether samples of a batch are run one by one."""
+        return bool(self.batched) and not any(array.is_batched for one in self.variants for _, array in one.arrays)
+
+    def _variants(self, batched: frozenset[str]) -> tuple[Variant, ...]:
+        arrays = {
+            stage: tuple((name, self._type(stage, name, batched)) for name in stage.arrays)
+            for stage in self.signature.firsts
+        }
+        pairs = zip(self.signature.stages, self.fingerprints, strict=False)
+        return tuple([Variant(arrays[stage.first], fingerprint=fingerprint) for stage, fingerprint in pairs])
+
+    def _type(self, stage: Stage, name: str, batched: frozenset[str]) -> ArrayType:
+        element = element_of(stage, name, self.shapes[name])
+        rank = len(self.shapes[name]) - len(element)
+        return ArrayType(self.dtypes[name], rank, element, is_batched=name in batched)
+
+    # The arrays -----------------------------------------------------------------------------------
+    @property
+    def sizing(self) -> Sizing:
+        """Sizes of all arrays, of a key with a program."""
+        assert self.sizes is not None, "only the key of a program has sizes"
+        return self.sizes
+
+    @lazy
+    def names(self) -> tuple[str, ...]:
+        """Inputs, then outputs, then scratch."""
+        return self.signature.arrays + self.signature.outputs + self.signature.scratch
+
+    @lazy
+    def batched_arrays(self) -> frozenset[str]:
+        """Arrays that have a batch dimension, in front of all others."""
+        if self.sizing.batch is None:
+            return frozenset()
+        return self.batched | (self.sizing.shapes.keys() - {*self.signature.arrays})
+
+    @lazy
+    def floats(self) -> frozenset[str]:
+        """Arrays that can have a gradient: those of floats, but for what is detached."""
+        floats = frozenset(name for name, dtype in self.dtypes.items() if dtype.is_floating_point)
+        return floats - self.signature.detached
+
+    def core(self, name: str) -> tuple[Any, ...]:
+        """Return an array's shape without the batch dimension."""
+        shape = self.sizing.shapes[name]
+        return shape[1:] if name in self.batched_arrays else shape

@@ -1,0 +1,618 @@
+"""Program: runs calls with one key, forward and backward.
+
+A call finds its program in three steps: the properties of its tensors (`key_of`) are looked up in `Programs`, the table
+of one op; the first call with these is checked and converted (`make_checked_call`), and has a `CallKey`; `find_program`
+keeps one program for each key. A program's passes are `Routine`s: short lists of actions. `Runner` makes them functions
+when a call first needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+
+from .._lazy import lazy
+from ..engines import COMPILING, HALVES
+from ..spec import Numbers, solve
+from ..tracing import PLAIN_TYPES, is_tracing
+from ._binding import BoundArguments, check_tensors
+from ._buffers import are_in_order
+from ._cache import Cache
+from ._captured_values import CapturedValues, Captures
+from ._conversion import Conversion, compute_dtypes
+from ._core import Call, Core
+from ._executor import executor
+from ._key import CallKey
+from ._pace import Paces
+from ._pass_text import Pass
+from ._routine import Routine
+from ._signature import result_dtype
+from ._threads import Serial, Threads
+from .backward import ReverseAt, Wish
+from .derived import find_recorded
+from .fields import Look
+
+Scalars = Mapping[str, Any]
+
+
+class PassesForGradient(NamedTuple):
+    """How calls run that may have a gradient.
+
+    Attributes:
+        forward: the forward pass: its results are all arrays, then what it keeps of loops.
+        places: of the results, those that the backward pass reads; `names` are theirs.
+        is_early: whether to prepare the backward pass before the forward pass runs.
+        has_results: whether something is kept of loops.
+    """
+
+    forward: Runner
+    places: tuple[int, ...]
+    names: tuple[str, ...]
+    is_early: bool
+    has_results: bool
+
+
+class Program:
+    """Runs calls with one key. It holds nothing that holds it, so its memory goes with the last use of it.
+
+    Attributes:
+        key: of the calls; `signature`, and `names` of all arrays (inputs, outputs, scratch) are the key's.
+        active: inputs that require a gradient.
+        outputs: where the outputs stand among all arrays; `inputs` how many inputs there are.
+        steady_outputs: places among the outputs of those without a gradient.
+        makes: memory that a forward pass makes first: outputs and scratch.
+        is_recorded: whether the forward pass keeps what atomics return, for a gradient: the op's operators know what
+            that is.
+        is_converted: whether a caller's tensors, or the results, are converted.
+        is_direct: whether tensors go to the kernels, and results to the caller, as they are.
+    """
+
+    def __init__(
+        self,
+        key: CallKey,
+        reverse: ReverseAt,
+        routine: Routine,
+        paces: Paces,
+        captures: Captures,
+        runtimes: Sequence[Callable[[], Any]],
+        *,
+        is_recorded: bool,
+    ) -> None:
+        """`routine` is the forward pass; `paces` is what was learned of kernels; `captures` are the op's."""
+        signature = key.signature
+        self.key = key
+        self.signature = signature
+        self.reverse = reverse
+        self.active = key.active
+        self.names = key.names
+        self.inputs = len(signature.arrays)
+        self.outputs = slice(self.inputs, self.inputs + len(signature.outputs))
+        self.is_recorded = is_recorded
+        self.is_converted = not key.conversion.is_identity
+        self.is_direct = key.is_ordered and not (self.is_converted or is_recorded)
+        pairs = tuple(enumerate(signature.outputs))
+        self.steady_outputs = tuple(place for place, name in pairs if name not in key.floats)
+        self.solve = key.sizing.solve
+        self._runtimes = tuple(zip(runtimes, key.engines, strict=True))
+        self._captures = captures
+        # Set by the first call that may have a gradient.
+        self._looks: tuple[Look, ...] | None = None
+        self._is_capturing = False
+        self._moving = tuple((place, name) for place, name in pairs if name in key.floats)
+        self._paces = paces
+        self._forward = Runner(lambda: routine, key, paces)
+        self.makes = routine.makes
+        self._active_by_needs: dict[tuple[bool, ...], frozenset[str]] = {}
+        self._gradients: dict[frozenset[str], PassesForGradient] = {}
+        self._backward: dict[Wish, Runner] = {}
+        # Filled by `_prepared_passes.Stepping`.
+        self.prepared: dict[Any, Any] = {}
+
+    @property
+    def program(self) -> Program:
+        """Itself: `Programs` finds a program, or what stands for none."""
+        return self
+
+    def is_current(self) -> bool:
+        """Return whether the engines are still those that this program was made in."""
+        for runtime, before in self._runtimes:  # noqa: SIM110  # asked at every call: a generator costs more
+            if runtime() is not before:
+                return False
+        return True
+
+    def select_active(self, needs: tuple[bool, ...]) -> frozenset[str]:
+        """Return the inputs that need a gradient, from one flag an input."""
+        active = self._active_by_needs.get(needs)
+        if active is None:
+            pairs = zip(self.signature.arrays, needs, strict=True)
+            dtypes = self.key.dtypes
+            active = frozenset(name for name, needed in pairs if needed and dtypes[name].is_floating_point)
+            self._active_by_needs[needs] = active
+        return active
+
+    def forward(self, inputs: Sequence[torch.Tensor], numbers: Numbers, scalars: Scalars) -> tuple[Any, ...]:
+        """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
+        return self._forward.find(numbers, scalars)(inputs, (), numbers, scalars)
+
+    def capture(self, templates: Mapping[str, Any]) -> CapturedValues | None:
+        """Capture what a call depends on besides its arguments; None if that is nothing that may change."""
+        looks = self._looks
+        if looks is None:
+            looks = self._looks = self._captures.looks(self.key.fingerprints)
+            self._is_capturing = self._captures.is_needed(templates)
+        if not self._is_capturing:
+            return None
+        contents = tuple([look.contents() for look in looks]) if looks else ()
+        return CapturedValues(self._captures, templates, self.key.fingerprints, contents)
+
+    @lazy
+    def mark(self) -> torch.Tensor:
+        """A number that stands for the Python values of its calls; saved with their tensors."""
+        return torch.tensor(self._captures.number(self.key.fingerprints), device="cpu")
+
+    @property
+    def runners(self) -> Iterator[tuple[str, Runner]]:
+        """What runs the calls, and which pass it is, in words."""
+        yield "forward", self._forward
+        for active, passes in self._gradients.items():
+            if passes.has_results:
+                yield f"forward for a gradient in {', '.join(sorted(active))}", passes.forward
+        for wish, runner in self._backward.items():
+            words = " from checkpoints" if wish.has_checkpoints else ""
+            yield f"backward for {', '.join(sorted(wish.active))}{words}", runner
+
+    # Backward -----------------------------------------------------------------------------
+    def passes(self, active: frozenset[str]) -> PassesForGradient:
+        """How calls run whose `active` inputs want a gradient."""
+        return self._gradients.get(active) or self._find_passes(active)
+
+    def _find_passes(self, active: frozenset[str]) -> PassesForGradient:
+        with COMPILING:
+            self.reverse.check(active)
+            wanted = active & self.key.floats
+            read = self.reverse.reads(wanted)
+            places = [(place, name) for place, name in enumerate(self.names) if name in read]
+            # Compiled in the forward pass where it would be another kernel later, since a Python value may change, or
+            # where it may be refused: a stack that is too small crashes the process, so the call must raise before it
+            # runs.
+            is_early = any(self.key.fingerprints) or self.reverse.needs_stacks(active)
+            kept = self.reverse.forward_with_results(self.key, wanted, self.makes)
+            runner = self._forward
+            if kept is not None:
+                routine = kept.routine
+                runner = Runner(lambda: routine, self.key, self._paces)
+                places += enumerate(kept.names, len(self.names))
+            passes = PassesForGradient(
+                runner,
+                tuple(place for place, _ in places),
+                tuple(name for _, name in places),
+                is_early,
+                kept is not None,
+            )
+            self._gradients[active] = passes
+        return passes
+
+    def prepare_backward(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> None:
+        """Make the backward pass, with the Python values of now; refused before any launch."""
+        has_results = self.passes(active).has_results
+        self._backward_runner(active, None, numbers, scalars, has_results).find(numbers, scalars)
+
+    def _backward_runner(
+        self,
+        active: frozenset[str],
+        given: frozenset[str] | None,
+        numbers: Numbers,
+        scalars: Scalars,
+        has_results: bool,
+    ) -> Runner:
+        """What runs the backward pass for the inputs that want a gradient, from all outputs or those `given`."""
+        # As `Wish` compares; making one takes half a microsecond of each backward pass.
+        runner = self._backward.get((active, given, (), False, False, has_results))  # type: ignore[call-overload]
+        if runner is not None:
+            return runner
+        stacks = self._stacks(active, numbers, scalars)
+        return self._find_backward(Wish(active, given, stacks, has_results=has_results))
+
+    def _run_backward(
+        self,
+        saved: Mapping[str, torch.Tensor],
+        cotangents: Sequence[torch.Tensor | None],
+        active: frozenset[str],
+        given: frozenset[str] | None,
+        numbers: Numbers,
+        scalars: Scalars,
+        has_results: bool = False,
+    ) -> Sequence[torch.Tensor | None]:
+        """Run the backward pass; from checkpoints where its tapes would be too long."""
+        runner = self._backward_runner(active, given, numbers, scalars, has_results)
+        result = runner.find(numbers, scalars)(saved, cotangents, numbers, scalars)
+        # An integer is the bytes of tapes that the run would take (`PassWriter`). It stopped before it launched
+        # anything that changes memory of the call, so it can be run again another way.
+        if type(result) is not int:
+            return result
+        runner.longest_tape = max(runner.longest_tape, result)
+        short = self._find_backward(Wish(active, given, has_checkpoints=True))
+        return short.find(numbers, scalars)(saved, cotangents, numbers, scalars)
+
+    def _stacks(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> tuple[int, ...]:
+        """Depths of the gradient stacks that an engine's reverse kernels need."""
+        if not self.reverse.needs_stacks(active):
+            return ()
+        key = self.key
+        shapes = {name: key.sizing.evaluate(name, numbers)[name in key.batched_arrays :] for name in key.names}
+        return self.reverse.stacks(active, shapes, {**scalars, **key.templates})
+
+    def _find_backward(self, wish: Wish) -> Runner:
+        with COMPILING:
+            if wish not in self._backward:
+                # The function names no `self`: a program that holds itself would keep its buffers until Python's
+                # garbage collector runs.
+                reverse, key = self.reverse, self.key
+                self._backward[wish] = Runner(lambda: reverse.backward(key, wish), key, self._paces)
+            return self._backward[wish]
+
+    # Prepared passes, which `_prepared_passes` makes of layouts --------------------------------------
+    def is_serial(self, numbers: Numbers, scalars: Scalars) -> bool:
+        """Whether a launch of the forward pass of such a call uses one thread."""
+        return any(self._forward.threads.choose(numbers, scalars))
+
+    def note_pace(self, seconds: float, numbers: Numbers, scalars: Scalars) -> None:
+        """Learn how long a forward pass took, without a distinction of the parts that use one thread."""
+        threads = self._forward.threads
+        counted = zip(threads.groups, threads.choose(numbers, scalars), threads.count(numbers, scalars), strict=True)
+        for group, is_serial, operations in counted:
+            if is_serial:
+                group.pace.note(seconds, operations)
+
+    def forward_routine(self, numbers: Numbers, scalars: Scalars) -> Routine:
+        """The program of the forward pass."""
+        return self._forward.routine(self._forward.threads.choose(numbers, scalars), numbers, scalars)
+
+    def backward_routine(
+        self, active: frozenset[str], given: frozenset[str], numbers: Numbers, scalars: Scalars
+    ) -> Routine:
+        """The program of the backward pass for `active` inputs, from the outputs that are `given` cotangents.
+
+        It adds to gradients. Nothing is learned of its time: it uses several threads where all of the forward pass
+        does.
+        """
+        groups: tuple[frozenset[str] | None, ...] = (None,)
+        if given < frozenset(name for _, name in self._moving):
+            groups = self.reverse.groups(active & self.key.floats, given)
+        group = groups[0] if len(groups) == 1 else None
+        runner = self._find_backward(Wish(active, group, self._stacks(active, numbers, scalars), True))
+        serial = runner.threads.choose(numbers, scalars)
+        serial = serial if self.is_serial(numbers, scalars) else tuple(False for _ in serial)
+        return runner.routine(serial, numbers, scalars)
+
+    def backward(
+        self,
+        saved: Mapping[str, torch.Tensor],
+        cotangents: Sequence[torch.Tensor | None],
+        active: frozenset[str],
+        numbers: Numbers,
+        scalars: Scalars,
+        has_results: bool = False,
+    ) -> Sequence[torch.Tensor | None]:
+        """Gradients of the inputs, in their order; None for those that are not `active`.
+
+        `has_results` says that among what is saved is what the forward pass kept of loops, for just these inputs.
+        """
+        moving = self._moving
+        # Nearly every call has a cotangent for each output. A list is faster than a generator here.
+        if len(moving) < 2 or all([cotangents[number] is not None for number, _ in moving]):  # noqa: C419
+            return self._run_backward(saved, cotangents, active, None, numbers, scalars, has_results)
+        given = frozenset([name for number, name in moving if cotangents[number] is not None])
+        rows = []
+        for group in self.reverse.groups(active & self.key.floats, given):
+            pairs = zip(self.signature.outputs, cotangents, strict=True)
+            alone = [cotangent if name in (group or given) else None for name, cotangent in pairs]
+            rows.append(self._run_backward(saved, alone, active, group, numbers, scalars))
+        return [_total(column) for column in zip(*rows, strict=True)]
+
+
+class Runner:
+    """What runs a routine: made in parts, when calls first ask for them.
+
+    Attributes:
+        longest_tape: bytes of tape that were too many, the most of any call; 0 if there were none.
+
+    Args:
+        make: gives the routine, all of whose launches use several threads.
+        key: of the calls.
+        paces: what was learned of kernels.
+    """
+
+    def __init__(self, make: Callable[[], Routine], key: CallKey, paces: Paces) -> None:
+        self._make, self._key, self._paces = make, key, paces
+        self._threads: Threads | None = None
+        self._routines: dict[Serial, Routine] = {}
+        self._passes: dict[Serial, Pass] = {}
+        self._first_calls: dict[Serial, tuple[Numbers, Scalars]] = {}
+        self.longest_tape = 0
+
+    @property
+    def choices(self) -> dict[Serial, tuple[tuple[int, bool], ...]]:
+        """By each choice of threads, how many operations the launches of the first such call had, and whether several
+        threads would lose more by atomics than they gain.
+        """
+        threads = self.threads
+        return {
+            serial: tuple(zip(threads.count(*call), threads.has_dear_atomics(*call), strict=True))
+            for serial, call in self._first_calls.items()
+        }
+
+    @property
+    def threads(self) -> Threads:
+        """What chooses how launches use threads."""
+        if self._threads is None:
+            with COMPILING:
+                if self._threads is None:
+                    self._threads = Threads(self._make(), self._key, self._paces)
+        return self._threads
+
+    def find(self, numbers: Numbers, scalars: Scalars) -> Pass:
+        """Return the function that runs a call."""
+        threads = self._threads or self.threads
+        serial = threads.choose(numbers, scalars)
+        return self._passes.get(serial) or self._make_pass(serial, numbers, scalars)
+
+    def _make_pass(self, serial: Serial, numbers: Numbers, scalars: Scalars) -> Pass:
+        with COMPILING:
+            if serial not in self._passes:
+                routine = self.routine(serial, numbers, scalars)
+                # Each launch would wake the thread pool: a thousand short ones take long together, and gain nothing. A
+                # deterministic op takes one thread or several by its sizes alone: the two may differ in the last digit.
+                is_fixed = self._key.signature.is_deterministic
+                watches = {} if is_fixed else self.threads.watches(serial, routine)
+                self._passes[serial] = executor(routine, self._key, watches)
+            return self._passes[serial]
+
+    def routine(self, serial: Serial, numbers: Numbers, scalars: Scalars) -> Routine:
+        """Return the routine with these choices, which were made for a call."""
+        with COMPILING:
+            if serial not in self._routines:
+                self._first_calls[serial] = numbers, dict(scalars)
+                self._routines[serial] = self.threads.routine(serial)
+            return self._routines[serial]
+
+
+def _total(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """The sum of one input's gradients."""
+    present = [part for part in parts if part is not None]
+    if len(present) < 2:
+        return present[0] if present else None
+    return torch.stack(present).sum(0)
+
+
+# Finding a program -----------------------------------------------------------------------------------
+
+
+class Programs:
+    """The programs of an op's calls so far, by the properties of tensors and what else a program depends on.
+
+    Attributes:
+        core: of the op.
+        is_simple: whether programs depend on nothing but tensors.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._known: Cache[Any, Program] = Cache()
+        signature = core.signature
+        takes_tensors = len(signature.arrays) == len(signature.order) and not signature.size_names
+        self._takes_tensors_only = takes_tensors and not signature.has_open_elements
+        self.is_simple = False
+        self.get = self._known.get
+
+    def find(self, bound: BoundArguments) -> Program | None:
+        """Return the program of a call; None for tensors that only the op's operators can run.
+
+        Every refusal that depends on tensors comes from the first such call.
+        """
+        tensors = key_of(bound.tensors)
+        if tensors is None:
+            return self._make(bound).program
+        known = self._known.get(self._key(tensors, bound))
+        if known is None or not known.is_current():
+            known = self._make(bound)
+            # Known now that the kernel was looked into.
+            self.is_simple = self._takes_tensors_only and not self.core.varies
+            self._known.keep(self._key(tensors, bound), known)
+        return known.program
+
+    def _key(self, tensors: tuple[Any, ...], bound: BoundArguments) -> tuple[Any, ...]:
+        """Return what a program depends on."""
+        if self.is_simple:
+            return tensors
+        core, sizes = self.core, tuple(bound.sizes)
+        if core.signature.has_open_elements:
+            sizes += tuple(core.signature.size_values(bound.scalars, bound.sizes).values())
+            sizes += tuple([tuple(one.shape) for one in bound.tensors])
+        return tensors, sizes, core.launch_numbers(bound.scalars), core.fingerprints(bound.templates)
+
+    def _make(self, bound: BoundArguments) -> Any:
+        """Check a call and return its program."""
+        core, tensors = self.core, bound.tensors
+        call = make_checked_call(core, bound)
+        core.captures.refuse_rerun(core.fingerprints(bound.templates))
+        device = core.device(tensors)
+        if device.type != "meta":
+            core.check_device(device)
+        if device.type == "meta" or not all(type(tensor) in PLAIN_TYPES for tensor in tensors):
+            return _FOREIGN
+        pairs = zip(core.signature.arrays, tensors, strict=True)
+        active = frozenset(name for name, one in pairs if one.requires_grad)
+        return find_program(call, device, active=active, is_ordered=are_in_order(tensors))
+
+
+class _Foreign:
+    """Stands for a program where tensors have no memory, or a type with a dispatch of its own."""
+
+    is_direct = False
+    program = None
+
+    def is_current(self) -> bool:
+        return True
+
+
+_FOREIGN = _Foreign()
+
+
+def key_of(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Return what a program depends on, of tensors; None where one is not strided: the checked call raises."""
+    try:
+        return tuple(
+            [
+                (t.ndim, t.dtype, t.device, t.requires_grad, t.layout, t.is_contiguous(), t.is_neg(), type(t))
+                for t in tensors
+            ]
+        )
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def find_program(
+    call: Call,
+    device: torch.device,
+    *,
+    active: frozenset[str] = frozenset(),
+    is_ordered: bool = False,
+) -> Program:
+    """Return the program for calls like this one; made once for each key."""
+    core = call.core
+    key = replace(
+        core.key(call),
+        device=device,
+        engines=core.runtime(),
+        sizes=call.sizing,
+        active=active,
+        conversion=call.conversion,
+        is_ordered=is_ordered,
+    )
+    program = core.programs.get(key)
+    if program is not None:
+        return program
+    with COMPILING:
+        program = core.programs.get(key)
+        if program is None:
+            core.check_device(device)
+            is_recorded = bool(active) and find_recorded(core, call) is not None
+            core.captures.note_plan(key.fingerprints)
+            routine = core.build_forward(key)
+            program = Program(
+                key, core.reverse.at(key), routine, core.paces, core.captures, core.runtimes, is_recorded=is_recorded
+            )
+            core.programs.keep(key, program)
+        return program
+
+
+def solve_numbers(core: Core, program: Program, bound: BoundArguments) -> Numbers:
+    """Return the numbers of a call's sizes. Raises ShapeError where these misfit."""
+    values = core.signature.size_values(bound.scalars, bound.sizes)
+    solution = program.solve([one.shape for one in bound.tensors], values)
+    return make_checked_call(core, bound).numbers if solution is None else solution
+
+
+# From arguments to a call ----------------------------------------------------------------------------
+
+
+def make_checked_call(core: Core, bound: BoundArguments, *, is_cast: bool = False) -> Call:
+    """Return the call of these arguments, with everything checked that can be said without the engine's state.
+
+    With `is_cast`, half precision may have become single already.
+    """
+    check_tensors(core.signature, bound.tensors, is_cast=is_cast)
+    for stage in core.signature.stages:
+        stage.check_object(core.signature.op)
+    return convert_call(core, bound, [tuple(one.shape) for one in bound.tensors], [one.dtype for one in bound.tensors])
+
+
+def convert_call(
+    core: Core, bound: BoundArguments, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]
+) -> Call:
+    """Return the call whose tensors have these shapes and dtypes. Raises for what does not fit the spec."""
+    if is_tracing():
+        return _convert_first(core, bound, shapes, dtypes)
+    key = (tuple([len(shape) for shape in shapes]), *dtypes)
+    known = core.conversions.get(key)
+    call = None if known is None else _convert_with(known, core, bound, shapes, dtypes)
+    if call is None:
+        call = _convert_first(core, bound, shapes, dtypes)
+        core.conversions.keep(key, call.conversion)
+    return call
+
+
+def _convert_with(
+    conversion: Conversion,
+    core: Core,
+    bound: BoundArguments,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[torch.dtype],
+) -> Call | None:
+    """Return a call with a known conversion; None where sizes do not fit."""
+    count, batched = conversion.lead, conversion.batched
+    pairs = list(zip(core.signature.arrays, shapes, strict=True))
+    leads = [shape[:count] for name, shape in pairs if name in batched]
+    if any(lead != leads[0] for lead in leads):
+        return None
+    lead = tuple(leads[0]) if count else ()
+    call = _make_call(core, bound, shapes, dtypes, conversion, lead)
+    return None if call.solution is None else call
+
+
+def _convert_first(
+    core: Core, bound: BoundArguments, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]
+) -> Call:
+    signature = core.signature
+    names = signature.arrays
+    values = signature.size_values(bound.scalars, bound.sizes)
+    solution = solve(signature.spec, dict(zip(names, shapes, strict=True)), values, signature.op)
+    lead = tuple(solution.batch)
+    batched = frozenset(n for n in names if lead and signature.items[n].batch_name)
+    casts = tuple([dtype in HALVES for dtype in dtypes])
+    halves = tuple([result_dtype(signature, name, dtypes) for name in signature.outputs])
+    call = _make_call(core, bound, shapes, dtypes, Conversion(casts, len(lead), batched, halves), lead)
+    # Checks sizes and dtypes of the results before anything runs.
+    core.plan_buffers(call)
+    return call
+
+
+def _make_call(
+    core: Core,
+    bound: BoundArguments,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[torch.dtype],
+    conversion: Conversion,
+    lead: tuple[int, ...],
+) -> Call:
+    count, batched = conversion.lead, conversion.batched
+    pairs = zip(core.signature.arrays, shapes, strict=True)
+    return Call(
+        core,
+        tuple([shape[count:] if name in batched else shape for name, shape in pairs]),
+        compute_dtypes(dtypes),
+        bound.scalars,
+        bound.templates,
+        bound.sizes,
+        batch=_product(lead) if count else None,
+        batched=batched,
+        conversion=conversion,
+        lead=lead,
+    )
+
+
+def take_as_it_is(call: Call) -> Call:
+    """Return a call that is given in the form in which it runs. Its half precision becomes single all the same."""
+    casts = tuple([dtype in HALVES for dtype in call.dtypes])
+    return replace(call, dtypes=compute_dtypes(call.dtypes), conversion=Conversion(casts, 0, call.batched, ()), lead=())
+
+
+def _product(sizes: Sequence[int]) -> int:
+    count = 1
+    for size in sizes:
+        count *= size
+    return count
