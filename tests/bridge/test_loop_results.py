@@ -72,7 +72,9 @@ def gradients(function, inputs):
 
 def kept(op):
     """The forward passes that keep something."""
-    return [words for program in op._core.programs.values() for words, _ in program.runners if "for a gradient" in words]
+    return [
+        words for program in op._core.programs.values() for words, _ in program.runners if "for a gradient" in words
+    ]
 
 
 @pytest.mark.compiled_engine

@@ -29,8 +29,8 @@ from ._gradients import select_nondifferentiable as select_nondifferentiable
 from ._key import CallKey as CallKey
 from ._language import language as language
 from ._large_memory import make_zeros as make_zeros
-from ._lower import lower_stages as lower_stages
-from ._lower import require_lowered as require_lowered
+from ._lowering import lower_stages as lower_stages
+from ._lowering import require_lowered as require_lowered
 from ._program import Program as Program
 from ._program import Programs as Programs
 from ._program import convert_call as convert_call

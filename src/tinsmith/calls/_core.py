@@ -22,14 +22,12 @@ from ..passes.adjoint import Copy
 from ..spec import Numbers, Sizing, Symbol, fixed_sizing, sizing, solve
 from ..tracing import constant_when_traced, is_tracing
 from ._binding import BoundArguments
-from ._block_memory import add_block_memory
 from ._buffers import Buffer
 from ._cache import Cache
 from ._captured_values import Captures
 from ._conversion import AS_IT_IS, Conversion
-from ._filled_arrays import find_filled_arrays
 from ._key import CallKey
-from ._lower import lower_stages
+from ._lowering import add_block_memory, find_filled_arrays, lower_stages
 from ._pace import Paces
 from ._routine import Input, Make, Result, Routine
 from ._signature import Signature, find_made_dtype

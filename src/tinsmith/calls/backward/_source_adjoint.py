@@ -23,9 +23,8 @@ from ...passes.adjoint import (
     WithResults,
     find_unchanged_after,
 )
-from .._filled_arrays import find_length
 from .._key import CallKey
-from .._lower import KernelLaunches, lower_launches
+from .._lowering import KernelLaunches, find_length, lower_launches
 from .._routine import Make, Routine
 from .._signature import Signature
 from ._generated_kernel import GeneratedKernel

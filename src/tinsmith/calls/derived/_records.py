@@ -22,7 +22,7 @@ from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec
 from .._buffers import Buffer
 from .._core import Call, Core
 from .._key import CallKey
-from .._lower import lower_launches
+from .._lowering import lower_launches
 from .._signature import Signature, compute_lazy_values
 from ..backward import AutoReverse, SourceAt, SourceReverse
 from ._derived_core import DerivedCore

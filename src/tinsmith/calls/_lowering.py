@@ -1,0 +1,186 @@
+"""An op's kernels as IR, and what follows from it for calls: arrays that kernels fill, and memory of blocks.
+
+No user sees the memory that threads of a block share, and no signature names it, if blocks are run in order. It is made
+for each pass; its sizes follow from those of a call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .._errors import KernelError, ShapeError, refusal
+from ..analyses import find_filled
+from ..compiling import Stage
+from ..engines import MOST_ELEMENTS
+from ..frontend.lowering import LoweredKernel
+from ..ir import Names, NotCovered, nodes
+from ..passes import evaluate, rename_arrays
+from ..spec import Anything, Fixed, Named, Numbers, Sizing, Symbol
+from ._key import CallKey
+from ._signature import Signature
+
+
+def lower_stages(key: CallKey) -> list[LoweredKernel]:
+    """The kernels of an op as IR, in order. Raises NotCovered."""
+    stages = key.signature.stages
+    pairs = zip(stages, key.variants, strict=True)
+    kernels = [stage.lower_variant(variant, key.templates) for stage, variant in pairs]
+    return _with_memory_apart(key, [stage.first for stage in stages], kernels)
+
+
+def _with_memory_apart(key: CallKey, stages: Sequence[Stage], kernels: list[LoweredKernel]) -> list[LoweredKernel]:
+    """Kernels of which no two have memory of blocks by one name: arrays of one name are one array.
+
+    `stages` are those that they come from; launches of one have its memory.
+    """
+    if not any(kernel.block_memory for kernel, _ in kernels):
+        return kernels
+    taken = {*key.signature.order, *key.signature.items}
+    taken |= {name for kernel, _ in kernels for name in kernel.arrays if name not in kernel.block_memory}
+    names, moved = Names(taken), dict[Stage, dict[str, str]]()
+    for stage, (kernel, _) in zip(stages, kernels, strict=True):
+        if stage not in moved:
+            moved[stage] = {name: names.fresh(name) for name in kernel.block_memory}
+    return [
+        LoweredKernel(rename_arrays(one, moved[stage]), fields)
+        for stage, (one, fields) in zip(stages, kernels, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class KernelLaunches:
+    """An op's kernels as IR, each once, and for each launch the number of its kernel."""
+
+    kernels: Sequence[LoweredKernel]
+    launches: Sequence[int]
+
+
+def lower_launches(key: CallKey) -> KernelLaunches:
+    """The kernels of an op, each lowered once: arguments are named as in its first launch. Raises NotCovered."""
+    stages = key.signature.stages
+    places = {stage: place for place, stage in enumerate(key.signature.firsts)}
+    variants = {stage: variant for stage, variant in zip(stages, key.variants, strict=True) if stage is stage.first}
+    kernels = [stage.lower_variant(variants[stage], key.templates) for stage in places]
+    return KernelLaunches(_with_memory_apart(key, [*places], kernels), [places[stage.first] for stage in stages])
+
+
+def require_lowered(key: CallKey) -> list[LoweredKernel]:
+    """The same for callers that need the IR.
+
+    Raises:
+        KernelError: a kernel uses what the front end does not know.
+    """
+    try:
+        return lower_stages(key)
+    except NotCovered as reason:
+        raise KernelError(
+            refusal(
+                f"op `{key.signature.op}` uses a construct that tinsmith cannot analyse",
+                [("construct", reason.construct), ("at", reason.place)],
+                "Rewrite that line. The op itself runs, with the engine's own gradient or a `backward=`.",
+            )
+        ) from None
+
+
+# Filled arrays ---------------------------------------------------------------------------------------
+
+
+def find_filled_arrays(key: CallKey) -> frozenset[str]:
+    """Arrays that start at zero and need not: the first kernel that has them stores every element, for each sample."""
+    signature, filled = key.signature, set[str]()
+    waiting = {name for name in signature.outputs + signature.scratch if signature.starts_at_zero(name)}
+    for stage, variant in zip(signature.stages, key.variants, strict=True):
+        own = waiting.intersection(stage.arrays)
+        waiting -= own
+        # The kernels of networks are unrolled: their IR is long, and they say themselves what starts empty. Where
+        # Python runs a kernel, a debugger shows the memory.
+        if not own or stage.is_simd or stage.engine.runs_source:
+            continue
+        try:
+            kernel, _ = stage.lower_variant(variant.single, key.templates)
+        except NotCovered:
+            continue
+        filled |= own & find_filled(kernel, lambda expr: find_length(signature, expr))
+    return frozenset(filled)
+
+
+def find_length(signature: Signature, expr: nodes.Expr) -> object:
+    """What is equal for sizes of arrays, without their batch, and arguments that the spec says are equal."""
+    match expr:
+        case nodes.Size(array, axis):
+            item = signature.kernel_items.get(array)
+            dims = () if item is None or item.has_rest else item.dims
+            dim = dims[axis] if axis < len(dims) else Anything()
+            return expr if isinstance(dim, Anything) else dim.size if isinstance(dim, Fixed) else dim
+        case nodes.Argument(name, _, ()) if name in signature.size_scalars:
+            return Named(name)
+    return None
+
+
+# Memory of blocks ------------------------------------------------------------------------------------
+
+
+def add_block_memory(sizing: Sizing, kernels: Sequence[LoweredKernel], op: str) -> Sizing:
+    """The sizing of a call, with the memory of blocks that its kernels need.
+
+    Args:
+        sizing: that of the arrays that the signature names.
+        kernels: those of the op's launches, for one sample.
+        op: its name, for messages.
+    """
+    arrays = {name: kernel.arrays[name] for kernel, _ in kernels for name in kernel.block_memory}
+    if not arrays:
+        return sizing
+    lead = () if sizing.batch is None else (sizing.batch,)
+    shapes, names = dict(sizing.shapes), [*sizing.shapes]
+    places = {}
+    for name, array in arrays.items():
+        places[name] = sizing.symbols + sum(arrays[other].rank for other in places)
+        own = (Symbol(places[name] + axis) for axis in range(array.rank))
+        shapes[name] = (*lead, *own, *array.element)
+
+    def solve(given: Sequence[Sequence[int]], values: Mapping[str, Any]) -> Numbers | None:
+        numbers = sizing.solve(given, values)
+        if numbers is None:
+            return None
+        wide = {name: sizing.evaluate(name, numbers) for name in names}
+        # A batch dimension is in front of what has one; formulas speak of one sample.
+        known = {name: shape[len(shape) - ranks[name] :] for name, shape in wide.items() if name in ranks}
+        sizes = _sizes(kernels, arrays, known, values, op)
+        more = [size for name in arrays for size in sizes[name]]
+        return (*numbers[: sizing.symbols], *more, numbers[-1] + sum(map(math.prod, sizes.values())))
+
+    ranks = {
+        name: array.rank + len(array.element)
+        for kernel, _ in kernels
+        for name, array in kernel.arrays.items()
+        if name not in arrays
+    }
+    return replace(
+        sizing, shapes=shapes, solve=solve, symbols=sizing.symbols + sum(one.rank for one in arrays.values())
+    )
+
+
+def _sizes(
+    kernels: Sequence[LoweredKernel],
+    arrays: Mapping[str, nodes.Array],
+    shapes: Mapping[str, Sequence[int]],
+    scalars: Mapping[str, Any],
+    op: str,
+) -> dict[str, tuple[int, ...]]:
+    """The sizes of the memory: the largest that a launch needs."""
+    largest: dict[str, tuple[int, ...]] = {name: (0,) * array.rank for name, array in arrays.items()}
+    for kernel, _ in kernels:
+        for name, sizes in kernel.block_memory.items():
+            needed = [evaluate(size, shapes, scalars) for size in sizes]
+            largest[name] = tuple([max(pair) for pair in zip(largest[name], needed, strict=True)])
+    for name, shape in largest.items():
+        count = math.prod((*shape, *arrays[name].element))
+        if count > MOST_ELEMENTS:
+            words = f"op `{op}` would need {count} numbers of memory for its blocks, more than engines can index"
+            remedy = "Split the call: fewer parallel iterations in one call, or less memory of a block."
+            raise ShapeError(refusal(words, [("largest", str(MOST_ELEMENTS))], remedy))
+    return largest
