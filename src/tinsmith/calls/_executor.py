@@ -25,7 +25,7 @@ from ._buffers import LOWEST_ADDRESS, adjoint_of, check_reach, private, with_mem
 from ._key import CallKey
 from ._large_memory import LARGE
 from ._pass_text import Pass, PassText
-from ._routine import Cotangent, Given, Input, Make, ProgramLaunch, Result, Routine, Saved, Tapes
+from ._routine import Cotangent, Given, Input, Make, Result, Routine, RoutineLaunch, Saved, Tapes
 from ._steps import Entry, Step
 from ._streams import keep_order
 from ._tape_room import TapeReservation, TapeRoom
@@ -52,7 +52,7 @@ class Waiting(NamedTuple):
     watch: Watch | None
 
 
-def executor(routine: Routine, key: CallKey, watches: Mapping[ProgramLaunch, Watch]) -> Pass:
+def executor(routine: Routine, key: CallKey, watches: Mapping[RoutineLaunch, Watch]) -> Pass:
     """Return a routine, for calls with one key, as a function.
 
     Args:
@@ -77,7 +77,7 @@ class PassWriter(PassText):
     may_shorten = True
 
     def __init__(
-        self, routine: Routine, key: CallKey, watches: Mapping[ProgramLaunch, Watch], *, may_vectorize: bool
+        self, routine: Routine, key: CallKey, watches: Mapping[RoutineLaunch, Watch], *, may_vectorize: bool
     ) -> None:
         super().__init__(key.signature.op, key.device)
         self.routine = routine
@@ -231,13 +231,13 @@ class PassWriter(PassText):
                     self.wait(action, steps[place])
         self.flush()
 
-    def compile_launch(self, launch: ProgramLaunch) -> Step:
+    def compile_launch(self, launch: RoutineLaunch) -> Step:
         step = launch.step(self.key, may_vectorize=self.may_vectorize)
         self.aligned |= dict(step.aligned)
         return step
 
     # Launches ---------------------------------------------------------------------------------
-    def wait(self, launch: ProgramLaunch, step: Step) -> None:
+    def wait(self, launch: RoutineLaunch, step: Step) -> None:
         """Let a launch wait, so that it goes out with those that follow."""
         self.group.append(Waiting(step, self.watches.get(launch)))
 
@@ -351,7 +351,7 @@ class PassWriter(PassText):
     def reserve(self, tapes: Tapes) -> None:
         """Make room for a task's tapes."""
 
-        def launch(one: ProgramLaunch) -> None:
+        def launch(one: RoutineLaunch) -> None:
             self.wait(one, self.compile_launch(one))
             self.flush()
 

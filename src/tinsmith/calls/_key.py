@@ -82,6 +82,21 @@ class CallKey:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CallKey) and self.signature is other.signature and self.identity == other.identity
 
+    def __str__(self) -> str:
+        """The key as `explain` shows it."""
+        shapes = self.sizing.shapes
+        arrays = ", ".join(
+            f"{name}[{', '.join(map(str, shapes[name]))}]: {str(self.dtypes[name]).removeprefix('torch.')}"
+            for name in self.signature.arrays
+        )
+        words = [f"for {arrays or 'no arrays'} on {self.device}"]
+        words += [f"gradients of {', '.join(sorted(self.active))}"] if self.active else []
+        words += ["samples of a batch one by one"] if self.is_looped else []
+        words += [f"{name} = {value}" for name, value in self.numbers.items()]
+        words += [] if self.conversion.is_identity else ["half precision or several batch dims converted"]
+        words += [] if self.is_ordered else ["memory put in order"]
+        return "; ".join(words)
+
     # The kernels ----------------------------------------------------------------------------------
     @lazy
     def variants(self) -> tuple[Variant, ...]:

@@ -22,7 +22,7 @@ from ._binding import BoundArguments, check_tensors
 from ._buffers import are_in_order
 from ._cache import Cache
 from ._captured_values import CapturedValues, Captures
-from ._conversion import Conversion, compute_dtypes
+from ._conversion import AS_IT_IS, Conversion, compute_dtypes
 from ._core import Call, Core
 from ._executor import executor
 from ._key import CallKey
@@ -163,6 +163,13 @@ class Program:
         for wish, runner in self._backward.items():
             words = " from checkpoints" if wish.has_checkpoints else ""
             yield f"backward for {', '.join(sorted(wish.active))}{words}", runner
+
+    def __str__(self) -> str:
+        """The key, and the actions of each pass that calls have asked for so far."""
+        lines = [f"program of `{self.signature.op}` {self.key}"]
+        for words, runner in self.runners:
+            lines += [f"  {words}:", *(f"    {line}" for line in runner.parallel_routine.describe(self.key))]
+        return "\n".join(lines)
 
     # Backward -----------------------------------------------------------------------------
     def passes(self, active: frozenset[str]) -> PassesForGradient:
@@ -335,6 +342,11 @@ class Runner:
         self.longest_tape = 0
 
     @property
+    def parallel_routine(self) -> Routine:
+        """What is run, with several threads for all launches."""
+        return self.threads.parallel
+
+    @property
     def choices(self) -> dict[Serial, tuple[tuple[int, bool], ...]]:
         """By each choice of threads, how many operations the launches of the first such call had, and whether several
         threads would lose more by atomics than they gain.
@@ -490,7 +502,7 @@ def find_program(
         engines=core.runtime(),
         sizes=call.sizing,
         active=active,
-        conversion=call.conversion,
+        conversion=AS_IT_IS if call.conversion.is_identity else call.conversion,
         is_ordered=is_ordered,
     )
     program = core.programs.get(key)

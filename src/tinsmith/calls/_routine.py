@@ -1,8 +1,8 @@
-"""Layout: a program over named memory.
+"""Routines: the short lists of actions that passes consist of, over memory that they know by name.
 
 Forward passes, reverse kernels of an engine or of a user, generated backward passes and derivatives of any order are
-programs: memory that a run gets, memory that it allocates, launches, and results. The sizes of the memory are
-formulas over a few numbers (`spec.Sizing`); `_executor` turns a layout into a function.
+routines: memory that a run is given, memory that it allocates, launches, and results. The sizes of the memory are
+formulas over a few numbers (`spec.Sizing`); `_executor` turns a routine into a function.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from ._key import CallKey
 from ._steps import Step
 
 
-class ProgramLaunch(Protocol):
-    """A launch of a program, on memory that it knows by name."""
+class RoutineLaunch(Protocol):
+    """A launch of a routine, on memory that it knows by name."""
 
     @property
     def name(self) -> str:
         """The kernel's name."""
+        ...
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The names of the memory that the kernel is given."""
         ...
 
     def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
@@ -37,7 +42,7 @@ class ProgramLaunch(Protocol):
         """What its operations are counted from; None for a kernel that has no form for one thread."""
         ...
 
-    def on_one_thread(self) -> ProgramLaunch:
+    def on_one_thread(self) -> RoutineLaunch:
         """The same launch, on one thread."""
         ...
 
@@ -106,9 +111,9 @@ class Tapes:
     """
 
     sizes: tuple[TapeSize, ...]
-    iterations: nodes.Expr | ProgramLaunch
+    iterations: nodes.Expr | RoutineLaunch
     total: str
-    counts_entries: ProgramLaunch | None
+    counts_entries: RoutineLaunch | None
     renamed: Mapping[str, str]
 
     @property
@@ -117,12 +122,12 @@ class Tapes:
         return self.counts_entries is not None or not isinstance(self.iterations, nodes.Expr)
 
     @property
-    def launches(self) -> tuple[ProgramLaunch, ...]:
+    def launches(self) -> tuple[RoutineLaunch, ...]:
         """Launches that count."""
         own = () if isinstance(self.iterations, nodes.Expr) else (self.iterations,)
         return own if self.counts_entries is None else (*own, self.counts_entries)
 
-    def with_launches(self, change: Callable[[ProgramLaunch], ProgramLaunch]) -> Tapes:
+    def with_launches(self, change: Callable[[RoutineLaunch], RoutineLaunch]) -> Tapes:
         """The same, with each launch changed."""
         iterations = self.iterations if isinstance(self.iterations, nodes.Expr) else change(self.iterations)
         counts = None if self.counts_entries is None else change(self.counts_entries)
@@ -144,12 +149,12 @@ class Result:
 
 
 Given = Input | Saved | Cotangent
-Action = ProgramLaunch | Make | Copy | Tapes
+Action = RoutineLaunch | Make | Copy | Tapes
 
 
 @dataclass(frozen=True, eq=False)
 class Routine:
-    """A program, whatever the sizes are.
+    """What a pass does, in order, whatever the sizes are.
 
     Attributes:
         given: memory that a run is given.
@@ -158,7 +163,7 @@ class Routine:
         results: what it gives; None in place of something that nobody asked for.
         arrays: what is known of arrays that are not the call's, by name.
         is_looped: whether samples of a batch are run one by one.
-        has_long_tapes: whether another program does the same with shorter tapes.
+        has_long_tapes: whether another routine does the same with shorter tapes.
     """
 
     given: tuple[Given, ...]
@@ -170,11 +175,11 @@ class Routine:
     has_long_tapes: bool = False
 
     def dtype(self, key: CallKey, name: str) -> torch.dtype:
-        """Of an array of the call, or of a generated kernel."""
+        """Return the dtype of an array of the call, or of a generated kernel."""
         return key.dtypes[name] if name in key.dtypes else DTYPES[self.arrays[name].type]
 
     @property
-    def launches(self) -> Iterator[ProgramLaunch]:
+    def launches(self) -> Iterator[RoutineLaunch]:
         """Every launch, those that count entries of tapes too."""
         for action in self.actions:
             match action:
@@ -185,8 +190,8 @@ class Routine:
                 case _:
                     yield action
 
-    def with_launches(self, change: Callable[[ProgramLaunch], ProgramLaunch]) -> Routine:
-        """The same program, with each launch changed."""
+    def with_launches(self, change: Callable[[RoutineLaunch], RoutineLaunch]) -> Routine:
+        """Return the same routine, with each launch changed."""
         actions: list[Action] = []
         for action in self.actions:
             match action:
@@ -207,3 +212,44 @@ class Routine:
         if self.is_looped or is_late or len(set(names)) < len(names):
             return self.actions
         return (*memory, *(one for one in self.actions if not isinstance(one, Make | Tapes)))
+
+    # In text ----------------------------------------------------------------------------------
+    def describe(self, key: CallKey) -> Iterator[str]:
+        """Yield one line for each action, with the dtypes and sizes of memory; `n0`, `n1`, ... are sizes."""
+        for one in self.given:
+            match one:
+                case Input():
+                    yield f"take {self._describe_array(key, one.name, one.like)}"
+                case Saved():
+                    yield f"take {'a copy of ' if one.is_copied else ''}the saved {one.name}"
+                case Cotangent():
+                    yield f"take {'a copy of ' if one.is_copied else ''}{one.name}, zeros where there is none"
+        for one in self.makes:
+            yield self._describe_make(key, one)
+        inside = "for each sample: " if self.is_looped else ""
+        for action in self.in_order:
+            match action:
+                case Make():
+                    yield inside + self._describe_make(key, action)
+                case Copy():
+                    yield f"{inside}copy {action.of} to {action.name}"
+                case Tapes():
+                    counted = "count entries, then " if action.is_counted else ""
+                    yield f"{inside}{counted}allocate tapes {', '.join(action.names)}"
+                case _:
+                    yield f"{inside}launch {action.name}({', '.join(action.memory)})"
+        results = (one for one in self.results if one is not None)
+        names = [f"the sum of {one.name} over the batch" if one.is_summed else one.name for one in results]
+        yield f"return {', '.join(names)}"
+
+    def _describe_make(self, key: CallKey, one: Make) -> str:
+        batch = "one for each sample, " if one.is_wide else ""
+        filled = "zeros" if one.is_zero else "not filled"
+        return f"allocate {self._describe_array(key, one.name, one.like, one.type)}: {batch}{filled}"
+
+    def _describe_array(self, key: CallKey, name: str, like: str, type_name: str = "") -> str:
+        is_known = like in key.dtypes or like in self.arrays
+        dtype = DTYPES[type_name] if type_name else self.dtype(key, like) if is_known else None
+        shape = key.sizing.shapes.get(like)
+        sizes = "" if shape is None else f"[{', '.join(map(str, shape))}]"
+        return f"{name}{sizes}" + ("" if dtype is None else f": {str(dtype).removeprefix('torch.')}")

@@ -89,8 +89,14 @@ class StageLaunch:
 
     @property
     def name(self) -> str:
-        """The kernel's name."""
-        return self.stage.name
+        """The kernel's name, and whether it is an engine's reverse of it."""
+        return f"the reverse of {self.stage.name}" if self.adjoint else self.stage.name
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The names of the memory that the kernel is given; of gradients, those beside their arrays."""
+        names = (name for use in self.uses for name in (use.memory, use.gradient) if name)
+        return tuple(dict.fromkeys(names))
 
     def on_one_thread(self) -> StageLaunch:
         """The same launch, on one thread."""

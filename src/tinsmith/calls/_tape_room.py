@@ -17,7 +17,7 @@ from ..ir import nodes
 from ..passes.adjoint import TapeSize
 from ._buffers import unread
 from ._pass_text import PassText
-from ._routine import ProgramLaunch, Tapes
+from ._routine import RoutineLaunch, Tapes
 
 
 class TapeRoom:
@@ -70,7 +70,7 @@ class TapeReservation:
         text: PassText,
         room: TapeRoom,
         tapes: Tapes,
-        launch: Callable[[ProgramLaunch], None],
+        launch: Callable[[RoutineLaunch], None],
         formula: Callable[[nodes.Expr, Tapes], str],
         limit: int | None,
     ) -> None:
@@ -106,7 +106,7 @@ class TapeReservation:
             self._text.add(f"{iterations} = int({self._text.memory(self._tapes.total)})")
         return iterations
 
-    def _count_entries(self, launch: ProgramLaunch, iterations: str) -> dict[TapeSize, str]:
+    def _count_entries(self, launch: RoutineLaunch, iterations: str) -> dict[TapeSize, str]:
         """Variables of the numbers of entries that a kernel has to count."""
         counted = [(size, *size.starts) for size in self._tapes.sizes if size.starts is not None]
         for _, _, counts in counted:

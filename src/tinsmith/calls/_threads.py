@@ -16,7 +16,7 @@ from .._lazy import lazy
 from ..spec import Numbers, Symbol
 from ._key import CallKey
 from ._pace import Pace, Paces
-from ._routine import ProgramLaunch, Routine
+from ._routine import Routine, RoutineLaunch
 
 Serial = tuple[bool, ...]
 """For each group of launches of a program, whether it uses one thread."""
@@ -40,7 +40,7 @@ class Group:
     formula: str
     loss: str
     pace: Pace
-    launches: tuple[ProgramLaunch, ...]
+    launches: tuple[RoutineLaunch, ...]
     has_parallel_loops: bool
 
 
@@ -49,11 +49,12 @@ class Threads:
 
     Attributes:
         groups: launches that may use one thread; none where there is nothing to choose.
+        parallel: the routine whose launches all use several threads.
         choose: which of them do, for the numbers of a call's sizes and its scalars.
     """
 
     def __init__(self, routine: Routine, key: CallKey, paces: Paces) -> None:
-        self._parallel = routine
+        self.parallel = routine
         self.groups = _group_launches(routine, key, paces) if key.device.type == "cpu" else ()
         choices = (_choice(one, f"pace{place}") for place, one in enumerate(self.groups))
         paces_by_name = {f"pace{place}": group.pace for place, group in enumerate(self.groups)}
@@ -74,14 +75,14 @@ class Threads:
         """The program whose chosen launches use one thread."""
         chosen = {launch for place, group in enumerate(self.groups) if serial[place] for launch in group.launches}
         if not chosen:
-            return self._parallel
-        return self._parallel.with_launches(lambda one: one.on_one_thread() if one in chosen else one)
+            return self.parallel
+        return self.parallel.with_launches(lambda one: one.on_one_thread() if one in chosen else one)
 
-    def watches(self, serial: Serial, routine: Routine) -> dict[ProgramLaunch, Watch]:
+    def watches(self, serial: Serial, routine: Routine) -> dict[RoutineLaunch, Watch]:
         """What learns from the launches of a program that `layout` made; of those on one thread alone."""
         watches = [Watch(self, place) for place in range(len(self.groups))]
         places = {launch: place for place, group in enumerate(self.groups) for launch in group.launches}
-        pairs = zip(self._parallel.launches, routine.launches, strict=True)
+        pairs = zip(self.parallel.launches, routine.launches, strict=True)
         places_after = ((after, places.get(before)) for before, after in pairs)
         return {after: watches[place] for after, place in places_after if place is not None and serial[place]}
 
@@ -112,7 +113,7 @@ def _choice(group: Group, pace: str) -> str:
 def _group_launches(routine: Routine, key: CallKey, paces: Paces) -> tuple[Group, ...]:
     costs = [(launch, cost) for launch in routine.launches if (cost := launch.cost(key)) is not None]
     repeats = Counter(cost.kernel for _, cost in costs)
-    grouped: dict[tuple[Any, str, str, bool], list[ProgramLaunch]] = {}
+    grouped: dict[tuple[Any, str, str, bool], list[RoutineLaunch]] = {}
     for launch, cost in costs:
         formula, loss = cost.formula(key, repeats[cost.kernel]), cost.loss_by_atomics(key)
         alike = cost.kernel, formula, loss, cost.has_parallel_loops

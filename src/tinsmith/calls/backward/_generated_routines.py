@@ -37,6 +37,11 @@ class GeneratedLaunch:
         """The kernel's name."""
         return self.emitted.kernel.name
 
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The names of the memory that the kernel is given."""
+        return tuple(self.names.values())
+
     def on_one_thread(self) -> GeneratedLaunch:
         """The same launch, on one thread."""
         return replace(self, emitted=self.emitted.on_one_thread)

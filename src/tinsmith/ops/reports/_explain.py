@@ -45,6 +45,7 @@ def explain(core: Core) -> str:
         "",
         *_describe_shares(core),
     ]
+    lines += ["", *(str(program) for program in core.programs.values())]
     texts = [(variant, text) for stage in signature.firsts for variant, text in stage.texts.items()]
     lines += ["", f"compiled variants: {len(texts)}"]
     for variant, text in texts:
