@@ -1,5 +1,5 @@
 """Rules: each looks at one kernel and says what it finds."""
 
-from ._all_rules import OUTSIDE, RACES, RULES, Rule
+import lazy_loader
 
-__all__ = ["OUTSIDE", "RACES", "RULES", "Rule"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+from ._rule import find_hand_written as find_hand_written
