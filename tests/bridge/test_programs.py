@@ -28,7 +28,9 @@ def test_a_program_prints_its_key_and_its_actions(convolve):
     k = torch.ones(2, requires_grad=True)
     convolve(torch.arange(4.0), k).sum().backward()
     (program,) = convolve._core.programs.values()
-    assert str(program) == """\
+    assert (
+        str(program)
+        == """\
 program of `convolve` for x[n0]: float32, k[n1]: float32 on cpu; gradients of k
   forward:
     take x[n0]: float32
@@ -42,6 +44,7 @@ program of `convolve` for x[n0]: float32, k[n1]: float32 on cpu; gradients of k
     allocate grad_k[n1]: float32: zeros
     launch convolve_adjoint_0(x, grad_k, grad_y)
     return grad_k"""
+    )
     assert str(program) in convolve.explain()
 
 

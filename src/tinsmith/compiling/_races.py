@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from .. import linter
 from .._errors import KernelError, refusal
 from .._user_warnings import RaceWarning
 from ..analyses import Conflict, Verdict, describe_access, describe_conflict
 from ..ir import NotCovered, nodes
-from ..linter import Finding, drop_suppressed
 from ._stage import Stage
 from ._variant import Variant
 
@@ -44,7 +44,7 @@ def check_races(stage: Stage, variant: Variant, values: Mapping[str, Any], owner
     for conflict in conflicts:
         kernel = stage.lower_variant(variant.parallel, values).kernel
         finding = as_finding(conflict, kernel, stage)
-        if not drop_suppressed([finding]):
+        if not linter.drop_suppressed([finding]):
             continue
         if conflict.verdict is Verdict.CERTAIN:
             raise KernelError(_describe(f"{owner} has a data race", conflict, kernel, stage))
@@ -55,13 +55,15 @@ def check_races(stage: Stage, variant: Variant, values: Mapping[str, Any], owner
             warnings.warn_explicit(words, RaceWarning, finding.path, finding.line)
 
 
-def as_finding(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> Finding:
+def as_finding(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> linter.Finding:
     """Return a conflict as lint reports it."""
     is_certain = conflict.verdict is Verdict.CERTAIN
     message = describe_conflict(conflict, kernel)
     rule = "TS106" if conflict.is_of_neighbors else "TS105"
     remedy = f"{stage.module_name}.loop_config(serialize=True)  # before the loop; or one atomic operation"
-    return Finding(rule, "error" if is_certain else "warning", kernel.path, conflict.change.line, 0, message, remedy)
+    return linter.Finding(
+        rule, "error" if is_certain else "warning", kernel.path, conflict.change.line, 0, message, remedy
+    )
 
 
 def describe_accesses(conflict: Conflict, kernel: nodes.Kernel) -> list[tuple[str, str]]:

@@ -6,19 +6,25 @@ of these on their log, and of `s = s * x[i]` not at all. The types are those of 
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .. import linter
 from .._errors import refusal
 from .._user_warnings import TruncationWarning
 from ..ir import NotCovered, Type, nodes, types, walk
-from ..linter import Cuts, Finding, drop_suppressed
 from ._stage import Stage
 from ._variant import Variant
 
 _WHOLE = frozenset({"ceil", "floor", "round"})
-_CUTS = Cuts()
+
+
+@functools.cache
+def _get_cuts() -> linter.Cuts:
+    """Return what finds statements of files that cut floats; lint is loaded for a kernel that has one."""
+    return linter.Cuts()
 
 
 def warn_of_truncations(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> None:
@@ -31,11 +37,11 @@ def warn_of_truncations(stage: Stage, variant: Variant, values: Mapping[str, Any
     except NotCovered:
         return
     for line in sorted(set(_find_cut_lines(kernel))):
-        cut = _CUTS.at(kernel.path, line)
+        cut = _get_cuts().at(kernel.path, line)
         if cut is None or ("TS301", kernel.path, cut.line) in stage.given_warnings:
             continue
         stage.given_warnings.add(("TS301", kernel.path, cut.line))
-        if drop_suppressed([Finding("TS301", "warning", kernel.path, cut.line, cut.column, "")]):
+        if linter.drop_suppressed([linter.Finding("TS301", "warning", kernel.path, cut.line, cut.column, "")]):
             words = f"`{cut.target}` holds integers in op `{op}`: a float is truncated to an integer, with no gradient"
             remedy = "Begin it with a float, `0.0`, or make it an array of floats; write `int(...)` if it is meant."
             warnings.warn_explicit(refusal(words, remedy=remedy), TruncationWarning, kernel.path, cut.line)

@@ -9,14 +9,14 @@ from ._common import bind_scalars as bind_scalars
 from ._common import hold as hold
 from ._compiling import COMPILING as COMPILING
 from ._compiling import one_at_a_time as one_at_a_time
+from ._contract import MOST_ELEMENTS as MOST_ELEMENTS
 from ._contract import ArrayArgument as ArrayArgument
-from ._contract import CompileOptions as CompileOptions
 from ._contract import Compiled as Compiled
+from ._contract import CompileOptions as CompileOptions
 from ._contract import Engine as Engine
 from ._contract import FieldFacts as FieldFacts
 from ._contract import HeldLaunch as HeldLaunch
 from ._contract import Launch as Launch
-from ._contract import MOST_ELEMENTS as MOST_ELEMENTS
 from ._contract import Parameter as Parameter
 from ._contract import Probe as Probe
 from ._forks import remedy_for_lost_field as remedy_for_lost_field
@@ -55,8 +55,8 @@ from ._start import init_quietly as init_quietly
 from ._trees import complete_places as complete_places
 from ._trees import copy_node as copy_node
 from ._trees import walk as walk
-from .python import Checks as Checks
 from .python import EXACT_OPERATIONS as EXACT_OPERATIONS
+from .python import Checks as Checks
 from .python import ExactArray as ExactArray
 from .python import ExactKernel as ExactKernel
 from .python import How as How

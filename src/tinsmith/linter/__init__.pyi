@@ -2,8 +2,8 @@ from ._contents import FileContents as FileContents
 from ._contents import Showable as Showable
 from ._contents import describe_file as describe_file
 from ._contents import find_showable as find_showable
-from ._finding import Finding as Finding
 from ._finding import SEVERITIES as SEVERITIES
+from ._finding import Finding as Finding
 from ._finding import Severity as Severity
 from ._finding import drop_suppressed as drop_suppressed
 from ._finding import in_order as in_order

@@ -7,17 +7,18 @@ its first call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from .. import linter
 from .._errors import KernelError, TinsmithError, refusal
+from ..analyses import find_out_of_range
 from ..calls import Signature, default_float
 from ..compiling import ArrayType, Stage, Variant, as_finding, check_races
 from ..engines import HALVES, SPEC_DTYPES, of_kernel
-from ..ir import NotCovered
-from ..linter import OUTSIDE, RACES, Finding, drop_suppressed, find_certain_mistakes
+from ..ir import NotCovered, nodes
 
 _RACES = ("TS105", "TS106")
 
@@ -27,24 +28,37 @@ def check_early(signature: Signature, kernels: Sequence[Any], *, checks_bounds: 
 
     Possible races are warned of. An op that `checks_bounds` names such an index itself, with its number, in a call.
     """
-    known = {stage.source.function for stage in signature.firsts if stage.allows_races}
+    race_free = {stage.source.function for stage in signature.firsts if stage.allows_races}
+    inside, leaving = set[Any](), set[Any]()
     for stage, variant in _assume_variants(signature):
-        known.add(stage.source.function)
+        race_free.add(stage.source.function)
         check_races(stage, variant, {}, f"op `{signature.op}`")
-    # Of a kernel that was lowered, its IR told more about races than its text does.
-    unread = [kernel for kernel in kernels if of_kernel(kernel).function_of(kernel) not in known]
-    others = [] if checks_bounds else kernels
-    for what, suspects, rule in (
-        ("uses an index that is out of range in every call", others, OUTSIDE),
-        ("has a data race", unread, RACES),
-    ):
-        for finding in find_certain_mistakes(suspects, signature.spec, rule):
-            rows = [("at", f"{finding.path}:{finding.line}"), ("because", finding.message)]
-            remedy = f"Write `{finding.remedy}`." if finding.remedy else "Keep the index inside the array."
-            raise KernelError(refusal(f"op `{signature.op}` {what}", rows, remedy))
+        stays_inside = _stays_inside(stage.lower_variant(variant, {}).kernel)
+        (inside if stays_inside else leaving).add(stage.source.function)
+    # Of a kernel that was lowered, its IR told more about races than its text does, and whether an index may leave its
+    # array. Lint, which has the words for it, is loaded for the other kernels only.
+    unread = [kernel for kernel in kernels if of_kernel(kernel).function_of(kernel) not in race_free]
+    others = [kernel for kernel in kernels if of_kernel(kernel).function_of(kernel) not in inside - leaving]
+    if not checks_bounds and others:
+        _refuse(signature, "uses an index that is out of range in every call", others, linter.OUTSIDE)
+    if unread:
+        _refuse(signature, "has a data race", unread, linter.RACES)
 
 
-def replace_races(signature: Signature, findings: Sequence[Finding]) -> list[Finding]:
+def _stays_inside(kernel: nodes.Kernel) -> bool:
+    """Return True if no index of a kernel certainly leaves its array."""
+    return not any(find_out_of_range(kernel, [name for name, one in kernel.arrays.items() if not one.is_clamped]))
+
+
+def _refuse(signature: Signature, what: str, kernels: Sequence[Any], rule: Callable[..., Any]) -> None:
+    """Raise KernelError with the first error that a rule of lint finds in kernels."""
+    for finding in linter.find_certain_mistakes(kernels, signature.spec, rule):
+        rows = [("at", f"{finding.path}:{finding.line}"), ("because", finding.message)]
+        remedy = f"Write `{finding.remedy}`." if finding.remedy else "Keep the index inside the array."
+        raise KernelError(refusal(f"op `{signature.op}` {what}", rows, remedy))
+
+
+def replace_races(signature: Signature, findings: Sequence[linter.Finding]) -> list[linter.Finding]:
     """Return lint's findings with the races that the kernels themselves show, in place of those of their text."""
     kept = [*findings]
     for stage, variant in _assume_variants(signature):
@@ -53,11 +67,11 @@ def replace_races(signature: Signature, findings: Sequence[Finding]) -> list[Fin
         of_text = [one for one in kept if one.rule in _RACES and _contains(stage, one)]
         at = {(one.rule, one.line): one for one in of_text}
         kept = [one for one in kept if one not in of_text]
-        kept += drop_suppressed([at.get((one.rule, one.line), one) for one in mine])
+        kept += linter.drop_suppressed([at.get((one.rule, one.line), one) for one in mine])
     return kept
 
 
-def _contains(stage: Stage, finding: Finding) -> bool:
+def _contains(stage: Stage, finding: linter.Finding) -> bool:
     """Return True if a finding is in the lines of a kernel."""
     tree = stage.source.tree
     return finding.path == stage.source.path and tree.lineno <= finding.line <= (tree.end_lineno or tree.lineno)

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
+from .. import linter
 from .._offers import checking
 from ..calls import Core, Signature
 from ..calls.derived import SeededCore, has_draws
 from ..compiling import Structs
 from ..frontend import FieldUse
-from ..linter import Finding, lint_kernels
 from ..spec import Spec
 from ._early_checks import replace_races
 from ._python_signature import python_signature
@@ -113,9 +113,9 @@ class OpDescription:
         """Whether its kernels draw random numbers of the engine, which a second run cannot reproduce."""
         return self._seeded is None and has_draws(self._core.signature)
 
-    def lint(self) -> list[Finding]:
+    def lint(self) -> list[linter.Finding]:
         """Findings in the source of the kernels: see `tinsmith.lint`."""
-        return replace_races(self._core.signature, lint_kernels(self._kernels, self.spec))
+        return replace_races(self._core.signature, linter.lint_kernels(self._kernels, self.spec))
 
     def check(self, *inputs: Any, **named: Any) -> Any:
         """Run lint, sanitizer and gradient check of a call; returns one report: see `tinsmith.check`."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from ... import linter
 from ..._errors import GradientError, refusal, sentence
 from ...compiling import Stage
 from ...frontend import Access, LaterChanges, Nest, SavedValues, carrying_nests, find_saved_values, runs_in_blocks
-from ...linter import lint_kernels
 from .._signature import Signature, is_steady
 from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
 
@@ -152,7 +152,7 @@ class EngineReverse(KernelReverse):
     def _refuse_known_wrong(self, stage: Stage) -> None:
         """Functions and locals that this engine's reverse mode gets wrong, as lint's rules tell."""
         engine = stage.engine.name
-        for finding in lint_kernels([stage.kernel], self.signature.spec):
+        for finding in linter.lint_kernels([stage.kernel], self.signature.spec):
             if finding.rule in _WRONG and engine in finding.engines:
                 words = f"{engine}'s reverse mode is known to get the gradient of op `{self.signature.op}` wrong"
                 rows = [(finding.rule, finding.message), ("at", f"{finding.path}:{finding.line}")]
