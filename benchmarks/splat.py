@@ -29,8 +29,9 @@ from _harness import Call, Effort, Timing, ratio, timed
 from _report import machine
 from tinsmith import reference
 from tinsmith.apps._photo import Photo, load_photo
+from tinsmith.apps._training import Training
 from tinsmith.apps.fit_image._gaussians import renderer, scatter_gaussians
-from tinsmith.apps.fit_image._training import Training
+from tinsmith.apps.fit_image._learner import GaussianLearner
 
 RESULT = Path(__file__).parent / "results" / "splat.md"
 Way = Callable[..., Tensor]
@@ -107,10 +108,11 @@ def main() -> None:
 
 
 def fitted(photo: Photo, count: int, render: Way) -> dict[str, Tensor]:
-    training = Training(photo, scatter_gaussians(photo, count, seed=0), FITTING_STEPS, render, "cpu")
+    learner = GaussianLearner(photo, scatter_gaussians(photo, count, seed=0), FITTING_STEPS, render, "cpu")
+    training = Training(learner)
     for _ in range(FITTING_STEPS):
         training.advance()
-    return {name: value.detach() for name, value in training.gaussians.activate().items()}
+    return {name: value.detach() for name, value in learner.gaussians.activate().items()}
 
 
 def require_agreement(ways: dict[str, Way], given: dict[str, Tensor], photo: Photo) -> None:

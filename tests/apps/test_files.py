@@ -13,7 +13,7 @@ from tinsmith._errors import InputError
 from tinsmith.apps import _files
 from tinsmith.apps._claim import claim_folder
 from tinsmith.apps._interrupt import Stop, stop_on_interrupt
-from tinsmith.apps._loop import take_steps
+from tinsmith.apps._training import Learner, Training
 from tinsmith.nn import write_checkpoint
 
 
@@ -79,17 +79,19 @@ def test_a_checkpoint_on_a_full_disk_is_told_in_words(tmp_path, monkeypatch, err
     assert not list(tmp_path.iterdir())
 
 
-class Steps:
-    """A training that only counts."""
+class Counter(Learner):
+    """It learns nothing: the training only counts."""
 
-    step, steps, quality = 0, 250, 0.0
+    steps = 250
 
-    def advance(self):
-        self.step += 1
+    def training_step(self, training):
+        return 0.0
+
+    evaluate = writers = summarize = None
 
 
 def test_a_training_goes_on_when_a_checkpoint_cannot_be_written():
-    training, saved = Steps(), []
+    training, saved = Training(Counter()), []
 
     def save():
         if training.step == 100:
@@ -97,7 +99,8 @@ def test_a_training_goes_on_when_a_checkpoint_cannot_be_written():
         saved.append(training.step)
 
     with pytest.warns(RuntimeWarning, match=r"cannot be written\nThe training goes on to the next checkpoint"):
-        assert take_steps(training, save, None, Stop())[0] == 250
+        training.run(save, None, Stop())
+    assert training.taken == training.step == 250
     assert saved == [200]
 
 

@@ -13,8 +13,10 @@ from PIL import Image
 from support.folders import StopAt, contents, names, pixels
 from tinsmith import CheckpointError, ConfigError, EngineError, InputError
 from tinsmith.apps._film import psnr_of_pixels
-from tinsmith.apps.fit_scene import SceneOptions, _run, fit_scene
-from tinsmith.apps.fit_scene._training import Training
+from tinsmith.apps._training import Training
+from tinsmith.apps.fit_scene import SceneOptions, fit_scene
+from tinsmith.apps.fit_scene._learner import FieldLearner
+from tinsmith.apps.scenes import _run
 from tinsmith.apps.scenes._dataset import read_dataset
 from tinsmith.apps.scenes._orbit import Orbit
 from tinsmith.nn import Trainer
@@ -67,15 +69,15 @@ def test_it_gets_better_and_writes_what_it_says(engine, fitting):
 @pytest.mark.costly
 def test_the_numbers_are_those_of_the_pictures(fitting):
     options = fitting(steps=1)
-    training = Training(read_dataset(options.dataset, options.size), options)
-    training.advance()
-    view = training.view(training.dataset.test, 1)
+    learner = FieldLearner(read_dataset(options.dataset, options.size), options)
+    Training(learner).advance()
+    view = learner.view(learner.dataset.test, 1)
     assert view.colour.shape == (20, 24, 3) and view.opacity.shape == view.depth.shape == (20, 24)
     reached = fit_scene(options)
     psnrs = json.loads((options.out / "summary.json").read_text())["psnr_db_by_view"]
     assert reached.psnr == pytest.approx(sum(psnrs.values()) / 3)
     ours = (view.colour.clamp(0, 1) * 255).round().to(torch.uint8)
-    truth = (training.dataset.test.on(torch.ones(3))[1] * 255).round().to(torch.uint8)
+    truth = (learner.dataset.test.on(torch.ones(3))[1] * 255).round().to(torch.uint8)
     assert psnrs["views/7.png"] == pytest.approx(psnr_of_pixels(ours, truth), abs=1e-9)
 
 
@@ -122,13 +124,13 @@ def test_a_finished_run_can_go_on(fitting):
 def test_what_lies_on_a_ray_is_on_the_ground_that_it_is_asked_for(fitting):
     """An empty field shows the ground, a full one none of it."""
     options = fitting(background="black")
-    training = Training(read_dataset(options.dataset, 64), options)
-    x, target = training._draw_rays()
+    learner = FieldLearner(read_dataset(options.dataset, 64), options)
+    x, target = learner._draw_rays()
     assert x.shape == (128, 10) and target.shape == (128, 3)
     torch.testing.assert_close(x[:, 3:6].norm(dim=1), torch.ones(128))
     assert x[:, 6:9].std() > 0.2  # the pictures are see-through: any ground will do
-    training.scene.grid.occupied = torch.zeros_like(training.scene.grid.occupied)
-    columns = training.scene(x)
+    learner.scene.grid.occupied = torch.zeros_like(learner.scene.grid.occupied)
+    columns = learner.scene(x)
     torch.testing.assert_close(columns[:, :3], x[:, 6:9])
     assert columns[:, 3].abs().max() < 1e-6
 
@@ -136,7 +138,7 @@ def test_what_lies_on_a_ray_is_on_the_ground_that_it_is_asked_for(fitting):
 def test_the_grounds_of_drawn_colours_are_the_rays_own(fitting):
     options = fitting()
     dataset = read_dataset(options.dataset, 64)
-    x, target = Training(dataset, options)._draw_rays()
+    x, target = FieldLearner(dataset, options)._draw_rays()
     clear = 0
     for ray, colour in zip(x, target, strict=True):
         number = (dataset.train.poses[:, :3, 3].float() - ray[:3]).norm(dim=1).argmin()

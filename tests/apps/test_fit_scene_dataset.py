@@ -190,7 +190,7 @@ def nothing_runs(monkeypatch):
     def fail(*arguments):
         raise AssertionError("the run started")
 
-    monkeypatch.setattr(_run, "Training", fail)
+    monkeypatch.setattr(_run, "FieldLearner", fail)
 
 
 def refused(options):

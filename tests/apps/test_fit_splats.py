@@ -12,9 +12,11 @@ from PIL import Image
 from support.colmap import write_binary
 from support.folders import StopAt, names, without_times
 from tinsmith import CheckpointError, EngineError, InputError
-from tinsmith.apps.fit_splats import SplatOptions, _gaussians, _run, fit_splats
+from tinsmith.apps._training import Training
+from tinsmith.apps.fit_splats import SplatOptions, _gaussians, fit_splats
+from tinsmith.apps.fit_splats._learner import SplatLearner
 from tinsmith.apps.fit_splats._start import first_gaussians
-from tinsmith.apps.fit_splats._training import Training
+from tinsmith.apps.scenes import _run
 from tinsmith.apps.scenes._dataset import read_dataset
 from tinsmith.render.captures import viewmat_of
 from tinsmith.render.gaussians import load_ply
@@ -93,11 +95,12 @@ def test_without_a_dataset_it_renders_one(splatting, monkeypatch, scene_folder):
 def test_there_are_no_more_gaussians_than_wanted(splatting, monkeypatch):
     monkeypatch.setattr(_gaussians, "_REFINE_EVERY", 5)
     for strategy in ("default", "mcmc"):
-        training = Training(read_dataset(splatting().dataset, 64), splatting(most=70, steps=30, strategy=strategy))
+        learner = SplatLearner(read_dataset(splatting().dataset, 64), splatting(most=70, steps=30, strategy=strategy))
+        training = Training(learner)
         for _ in range(30):
-            before = len(training.trainer)
+            before = len(learner.trainer)
             training.advance()
-            assert len(training.trainer) <= (before if before >= 70 else 140)
+            assert len(learner.trainer) <= (before if before >= 70 else 140)
 
 
 def test_gaussians_start_in_the_visual_hull_or_at_points(scene_folder, tmp_path):
@@ -117,15 +120,15 @@ def test_gaussians_start_in_the_visual_hull_or_at_points(scene_folder, tmp_path)
 
 
 def test_the_numbers_are_those_of_the_rendering(splatting):
-    training = Training(read_dataset(splatting().dataset, 64), splatting(background="black"))
-    seen = training.view(training.dataset.test, 1)
+    learner = SplatLearner(read_dataset(splatting().dataset, 64), splatting(background="black"))
+    seen = learner.view(learner.dataset.test, 1)
     assert seen.colour.shape == (20, 24, 3) and seen.opacity.shape == seen.depth.shape == (20, 24)
     middle = seen.depth[seen.opacity > 0.8] / seen.opacity[seen.opacity > 0.8]
     assert len(middle) and (2 < middle).all() and (middle < 5.5).all()  # the cameras are 3.8 away
     assert seen.colour[seen.opacity < 1e-3].abs().max() < 0.01  # the ground is black
-    pose, matrix = training.dataset.test.poses[1], training.dataset.test.intrinsics[1]
+    pose, matrix = learner.dataset.test.poses[1], learner.dataset.test.intrinsics[1]
     flipped = pose * torch.tensor([1.0, -1, -1, 1]).double()
-    again = training.render_camera(flipped, matrix, (24, 20), "opencv")
+    again = learner.render_camera(flipped, matrix, (24, 20), "opencv")
     torch.testing.assert_close(again.colour, seen.colour, rtol=0, atol=1e-4)
 
 

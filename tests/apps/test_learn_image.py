@@ -17,10 +17,11 @@ from tinsmith import ConfigError
 from tinsmith.apps._film import flat_psnr
 from tinsmith.apps._photo import load_photo
 from tinsmith.apps._pictures import error_map
-from tinsmith.apps.learn_image import LearnOptions, _training, find_shipped_configs, learn_image
+from tinsmith.apps._training import Training
+from tinsmith.apps.learn_image import LearnOptions, _learner, find_shipped_configs, learn_image
 from tinsmith.apps.learn_image._blocks import Blocks
+from tinsmith.apps.learn_image._learner import NetworkLearner
 from tinsmith.apps.learn_image._recipe import recipe
-from tinsmith.apps.learn_image._training import Training
 from tinsmith.nn import read_checkpoint
 
 from .conftest import ARRAY, FREQUENCY, GRID
@@ -175,15 +176,16 @@ def test_thinned_blocks_are_some_of_the_pixels_where_they_were(seen, grid, every
 
 
 def test_a_large_photograph_is_glanced_at_along_the_way(learning, monkeypatch):
-    monkeypatch.setattr(_training, "_LOOK_SIDE", 20)
+    monkeypatch.setattr(_learner, "_LOOK_SIDE", 20)
     frames = []
     options = learning(ARRAY)
-    training = Training(load_photo(options.image, 48), recipe(options), 0, None, "cpu")
+    learner = NetworkLearner(load_photo(options.image, 48), recipe(options), 0, None, "cpu")
+    training = Training(learner)
     for _ in range(3):
         training.advance()
     frames = training.history.frames
-    assert frames[0].shape == training.looked_at.pixels.shape and frames[0].shape[0] < 20
-    assert training.image().shape == (36, 48, 3)
+    assert frames[0].shape == learner.looked_at.pixels.shape and frames[0].shape[0] < 20
+    assert learner.image().shape == (36, 48, 3)
     reached = learn_image(options)
     assert pixels(options.out / "learned.png").shape == (36, 48, 3) and reached.psnr > 15
 
@@ -238,44 +240,47 @@ def test_means_of_blocks(seen):
 
 
 def test_one_block_alone(engine, learning, seen):
-    training = Training(seen, recipe(learning(ARRAY)), 0, engine, "cpu")
+    learner = NetworkLearner(seen, recipe(learning(ARRAY)), 0, engine, "cpu")
+    training = Training(learner)
     for _ in range(5):
         training.advance()
-    model, before = training.trainer.model, training.image()
-    weights, counts = model.params.detach().clone(), training.trainer.optimizer.counts.clone()
-    training.train_block(1, 3, 30)
+    model, before = learner.trainer.model, learner.image()
+    weights, counts = model.params.detach().clone(), learner.trainer.optimizer.counts.clone()
+    learner.train_block(1, 3, 30)
     changed = (model.params.detach() != weights).flatten(1).any(1)
     assert changed.nonzero().flatten().tolist() == [1 * 5 + 3]
-    assert (training.trainer.optimizer.counts - counts).tolist() == [30 if block == 8 else 0 for block in range(15)]
-    after, blocks = training.image(), training.blocks
+    assert (learner.trainer.optimizer.counts - counts).tolist() == [30 if block == 8 else 0 for block in range(15)]
+    after, blocks = learner.image(), learner.blocks
     inside = torch.zeros(36, 48, dtype=torch.bool)
     inside[blocks.rows[1] : blocks.rows[2], blocks.columns[3] : blocks.columns[4]] = True
     assert torch.equal(after[~inside], before[~inside])
-    assert training.psnr_by_block(after)[8] > training.psnr_by_block(before)[8] + 1
+    assert learner.psnr_by_block(after)[8] > learner.psnr_by_block(before)[8] + 1
     assert training.step == 5
 
 
 @pytest.mark.parametrize("way", ["saved", "handed over"])
 def test_a_block_that_was_trained_alone_is_in_the_checkpoint(engine, learning, seen, tmp_path, way):
     settled, path = recipe(learning(ARRAY)), tmp_path / "run.safetensors"
-    straight, resumed = (Training(seen, settled, 0, engine, "cpu") for _ in range(2))
+    straight, resumed = (Training(NetworkLearner(seen, settled, 0, engine, "cpu")) for _ in range(2))
     for _ in range(4):
         straight.advance()
-    straight.train_block(2, 2, 7)
+    straight.learner.train_block(2, 2, 7)
     if way == "saved":
-        straight.trainer.save(path, {"training": straight.state()})
+        straight.learner.trainer.save(path, {"training": straight.state()})
         state = read_checkpoint(path)
     else:
-        state = copy.deepcopy({"trainer": straight.trainer.state_dict(), "extra": {"training": straight.state()}})
-    resumed.trainer.load_state_dict(state["trainer"])
+        state = copy.deepcopy(
+            {"trainer": straight.learner.trainer.state_dict(), "extra": {"training": straight.state()}}
+        )
+    resumed.learner.trainer.load_state_dict(state["trainer"])
     resumed.restore(state["extra"]["training"])
     for training in (straight, resumed):
         training.advance()
-        training.train_block(0, 4, 3)
-        training.train_block(2, 2, 3)
+        training.learner.train_block(0, 4, 3)
+        training.learner.train_block(2, 2, 3)
         training.advance()
-    assert torch.equal(straight.trainer.model.params, resumed.trainer.model.params)
-    assert torch.equal(straight.image(), resumed.image())  # of EMA's averages
+    assert torch.equal(straight.learner.trainer.model.params, resumed.learner.trainer.model.params)
+    assert torch.equal(straight.learner.image(), resumed.learner.image())  # of EMA's averages
 
 
 def test_the_error_map_is_black_where_nothing_is_wrong(seen):

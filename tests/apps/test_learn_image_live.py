@@ -23,7 +23,7 @@ STEPS = 1_000_000  # more than it ever takes: the page ends the run
 
 
 def params(live):
-    return live._training.trainer.model.params.detach().clone()
+    return live._training.learner.trainer.model.params.detach().clone()
 
 
 def visited(options, visit, say=lambda words: None):

@@ -24,7 +24,7 @@ def nothing_runs(monkeypatch):
     def fail(*arguments):
         raise AssertionError("the run started")
 
-    monkeypatch.setattr(_run, "Training", fail)
+    monkeypatch.setattr(_run, "NetworkLearner", fail)
 
 
 @pytest.mark.usefixtures("nothing_runs")
@@ -123,9 +123,9 @@ def test_a_broken_checkpoint(learning, photo, damage, tmp_path):
 def _checkpoint_of(learning, tmp_path, cache={}):  # noqa: B006  (one run for all damages)
     if not cache:
         with pytest.MonkeyPatch.context() as patch:
-            from tinsmith.apps.learn_image._training import Training
+            from tinsmith.apps.learn_image._learner import NetworkLearner
 
-            patch.setattr(_run, "Training", Training)
+            patch.setattr(_run, "NetworkLearner", NetworkLearner)
             options = learning(steps=2, out=tmp_path / "made")
             learn_image(options)
             cache["bytes"] = (options.out / "checkpoint.safetensors").read_bytes()

@@ -21,10 +21,12 @@ from support.folders import without_times
 from tinsmith import ConfigError, InputError
 from tinsmith._extras import install_command
 from tinsmith.apps._interrupt import Stop
+from tinsmith.apps._training import Training
 from tinsmith.apps.fit_scene import fit_scene
 from tinsmith.apps.fit_splats import fit_splats
-from tinsmith.apps.fit_splats._training import Training
-from tinsmith.apps.scenes import _viewer, read_dataset, viewer_page
+from tinsmith.apps.fit_splats._learner import SplatLearner
+from tinsmith.apps.scenes import _viewer, viewer_page
+from tinsmith.apps.scenes._dataset import read_dataset
 from tinsmith.apps.scenes._viewer import _camera, _read_camera, _rotation
 
 STEPS = 1_000_000  # more than it ever takes: the page ends the run
@@ -240,10 +242,10 @@ def test_splats_are_seen_from_the_camera_of_the_page(splatting, monkeypatch):
     client, pictures = Client(1), {}
     client.position = np.array([0.3, -0.2, 4.0])
     dataset = read_dataset(splatting().dataset, 64)
-    training = Training(dataset, splatting(gaussians=300))
+    learner = SplatLearner(dataset, splatting(gaussians=300))
     with viewer_page("tinsmith") as viewer:
         viewer._welcome(client)
-        viewer.begin(training, Stop())
+        viewer.begin(Training(learner), Stop(), splatting().out)
         for shows in ("colour", "depth", "opacity"):
             viewer._shows.value = shows
             monkeypatch.setattr(_viewer, "time", Clock(iter(())))
@@ -254,7 +256,7 @@ def test_splats_are_seen_from_the_camera_of_the_page(splatting, monkeypatch):
     focal = 107 / 2 / np.tan(0.4)
     matrix = torch.tensor([[focal, 0, 80], [0, focal, 53.5], [0, 0, 1]], dtype=torch.float32)
     with torch.no_grad():
-        images, alphas, _ = training.trainer.render(viewmat, matrix, (160, 107), training.ground, "RGB+ED")
+        images, alphas, _ = learner.trainer.render(viewmat, matrix, (160, 107), learner.ground, "RGB+ED")
     colours = (images[0, ..., :3].clamp(0, 1) * 255).round()
     assert (pictures["colour"].float() - colours).abs().max() <= 1 and colours.std() > 20
     assert (pictures["opacity"].float() - (alphas[0] * 255).round()).abs().max() <= 1

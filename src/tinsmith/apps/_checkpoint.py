@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from .._errors import CheckpointError, refusal
+from ..nn import read_checkpoint
 from ._photo import Photo
+from ._training import Training
 
 FILE = "checkpoint.safetensors"
 
@@ -19,13 +22,62 @@ _KEY = 60  # a key of a configuration with its value
 _AFRESH = "Leave out --resume to start afresh; that overwrites it."
 
 
-def require_checkpoint(folder: Path) -> Path:
-    """The path of the checkpoint in a folder. Raises CheckpointError if there is none."""
-    path = folder / FILE
+class Checkpoints:
+    """The checkpoints of a run: the trainer's state, the training's, and the run's identity.
+
+    Args:
+        folder: where the run writes.
+        form: the name of the format.
+        run: what a resumed run must share with the one that was interrupted.
+    """
+
+    def __init__(self, folder: Path, form: str, run: Mapping[str, object]) -> None:
+        self.path = folder / FILE
+        self._form, self._run = form, run
+        self._state: dict[str, Any] | None = None
+
+    def save(self, training: Training[Any]) -> Path:
+        """Write the state of a run. Raises InputError if it cannot be written."""
+        extra = {"format": self._form, "run": dict(self._run), "training": training.state()}
+        training.learner.trainer.save(self.path, extra)
+        return self.path
+
+    def load(self) -> None:
+        """Read the checkpoint, and check that it belongs to this run.
+
+        Raises:
+            CheckpointError: the checkpoint is missing, broken, or belongs to another run.
+        """
+        require_checkpoint(self.path)
+        try:
+            state = read_checkpoint(self.path)
+        except CheckpointError as cause:
+            # The same error, with this command's remedy.
+            raise make_broken_error(self.path, str(cause).partition("because")[2].strip()) from cause
+        extra = state.get("extra")
+        if not isinstance(extra, dict) or extra.get("format") != self._form:
+            raise make_broken_error(self.path, f"its format is not {self._form!r}")
+        require_same(self.path, "run", extra["run"], self._run)
+        self._state = state
+
+    def restore(self, training: Training[Any]) -> None:
+        """Restore a run from the checkpoint, if one was loaded. Raises CheckpointError if it does not fit."""
+        if self._state is None:
+            return
+        try:
+            training.learner.trainer.load_state_dict(self._state["trainer"])
+            training.restore(self._state["extra"]["training"])
+        except CheckpointError:
+            raise
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as cause:
+            raise make_broken_error(self.path, repr(cause)) from cause
+
+
+def require_checkpoint(path: Path) -> None:
+    """Raise CheckpointError if there is no checkpoint."""
     if not path.is_file():
         headline = "there is no checkpoint to resume from"
         raise CheckpointError(refusal(headline, [("file", str(path))], "Leave out --resume to start afresh."))
-    return path
 
 
 def make_broken_error(path: Path, reason: str) -> CheckpointError:
@@ -33,7 +85,7 @@ def make_broken_error(path: Path, reason: str) -> CheckpointError:
     return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)], _AFRESH))
 
 
-def identity(photo: Photo) -> dict[str, object]:
+def identify_photo(photo: Photo) -> dict[str, object]:
     """The entries of a checkpoint that identify its photograph."""
     return {"photograph": photo.name, "size": f"{photo.width} x {photo.height}", "pixels": photo.digest}
 

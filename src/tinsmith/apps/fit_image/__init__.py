@@ -1,6 +1,6 @@
 """Fit a photograph with 2-D Gaussians: behind `tinsmith fit-image`."""
 
-from .._loop import Reached
+from .._outcome import Reached
 from .._progress import progress_bar
 from ._options import FitOptions
 from ._run import fit_image

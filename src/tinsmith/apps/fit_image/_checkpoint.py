@@ -9,7 +9,7 @@ a fit draws no random numbers.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,88 +18,81 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..._untrusted import parse_json, read_safetensors
-from .._checkpoint import FILE, identity, make_broken_error, require_checkpoint, require_same
+from .._checkpoint import Checkpoints, identify_photo, make_broken_error, require_checkpoint, require_same
 from .._files import replace_when_whole
 from .._photo import Photo
+from .._training import Training
 from ._gaussians import shapes
+from ._learner import GaussianLearner
 from ._options import FitOptions
-from ._training import Training
 
 _FORMAT = "tinsmith fit-image 1"
 _ADAM = ("exp_avg", "exp_avg_sq", "step")
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint that was read and belongs to this fit."""
+class FitCheckpoints(Checkpoints):
+    """The checkpoints of a fit."""
 
-    step: int
-    tensors: dict[str, Tensor]
+    def __init__(self, photo: Photo, options: FitOptions) -> None:
+        run = identify_photo(photo) | {"gaussians": options.gaussians, "seed": options.seed}
+        super().__init__(options.out, _FORMAT, run)
+        self._count = options.gaussians
+
+    def save(self, training: Training[GaussianLearner]) -> Path:
+        """Write the state of a fit. Raises InputError if it cannot be written."""
+        metadata = {"format": _FORMAT, "step": str(training.step), "fit": json.dumps(self._run)}
+        with replace_when_whole(self.path) as beside:
+            save_file(_tensors(training), beside, metadata)
+        return self.path
+
+    def load(self) -> None:
+        """Read the checkpoint, and check that it is complete and belongs to this fit.
+
+        Raises:
+            CheckpointError: the checkpoint is missing, broken, or belongs to another fit.
+        """
+        path = self.path
+        require_checkpoint(path)
+        metadata, tensors = read_safetensors(path, partial(make_broken_error, path))
+        if metadata.get("format") != _FORMAT:
+            raise make_broken_error(path, f"its format is {metadata.get('format')!r}, not {_FORMAT!r}")
+        _require_same_fit(path, metadata, self._run)
+        _require_whole(path, metadata, tensors, self._count)
+        self._state = {"step": int(metadata["step"]), **tensors}
+
+    def restore(self, training: Training[GaussianLearner]) -> None:
+        """Restore a fit from the checkpoint, if one was loaded."""
+        state, learner = self._state, training.learner
+        if state is None:
+            return
+        training.step = state["step"]
+        with torch.no_grad():
+            for name, value in learner.gaussians.tensors().items():
+                value.copy_(state[name])
+                learner.optimiser.state[value] = {
+                    key: state[f"adam.{name}.{key}"].to(value.device) for key in _ADAM if training.step
+                }
+        training.history.losses = state["history.errors"].tolist()
+        training.history.frames = list(state["history.frames"])
 
 
-def save(folder: Path, training: Training, options: FitOptions) -> Path:
-    """Write the state of a fit. Raises InputError if it cannot be written."""
-    path = folder / FILE
-    metadata = {"format": _FORMAT, "step": str(training.step), "fit": json.dumps(_identity(training.photo, options))}
-    with replace_when_whole(path) as beside:
-        save_file(_tensors(training), beside, metadata)
-    return path
-
-
-def load(folder: Path, photo: Photo, options: FitOptions) -> Checkpoint:
-    """Read a checkpoint, and check that it is complete and belongs to this fit.
-
-    Raises:
-        CheckpointError: the checkpoint is missing, broken, or belongs to another fit.
-    """
-    path = require_checkpoint(folder)
-    metadata, tensors = _read(path)
-    if metadata.get("format") != _FORMAT:
-        raise make_broken_error(path, f"its format is {metadata.get('format')!r}, not {_FORMAT!r}")
-    _require_same_fit(path, metadata, photo, options)
-    _require_whole(path, metadata, tensors, options.gaussians)
-    return Checkpoint(int(metadata["step"]), tensors)
-
-
-def restore(training: Training, checkpoint: Checkpoint) -> None:
-    """Restore a fit from a checkpoint."""
-    tensors = checkpoint.tensors
-    with torch.no_grad():
-        for name, value in training.gaussians.tensors().items():
-            value.copy_(tensors[name])
-            training.optimiser.state[value] = {
-                key: tensors[f"adam.{name}.{key}"].to(value.device) for key in _ADAM if checkpoint.step
-            }
-    training.step = checkpoint.step
-    training.history.errors = tensors["history.errors"].tolist()
-    training.history.frames = list(tensors["history.frames"])
-
-
-def _tensors(training: Training) -> dict[str, Tensor]:
-    tensors = {name: value.detach().cpu() for name, value in training.gaussians.tensors().items()}
-    for name, value in training.gaussians.tensors().items():
-        for key, state in training.optimiser.state[value].items():
+def _tensors(training: Training[GaussianLearner]) -> dict[str, Tensor]:
+    learner, history = training.learner, training.history
+    tensors = {name: value.detach().cpu() for name, value in learner.gaussians.tensors().items()}
+    for name, value in learner.gaussians.tensors().items():
+        for key, state in learner.optimiser.state[value].items():
             tensors[f"adam.{name}.{key}"] = state.cpu()
-    tensors["history.errors"] = torch.tensor(training.history.errors, dtype=torch.float64)
-    tensors["history.frames"] = torch.stack(training.history.frames) if training.history.frames else _no_frames()
+    tensors["history.errors"] = torch.tensor(history.losses, dtype=torch.float64)
+    tensors["history.frames"] = torch.stack(history.frames) if history.frames else _no_frames()
     return tensors
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    return read_safetensors(path, partial(make_broken_error, path))
-
-
-def _identity(photo: Photo, options: FitOptions) -> dict[str, object]:
-    """The entries that a checkpoint and the fit that resumes from it must share."""
-    return identity(photo) | {"gaussians": options.gaussians, "seed": options.seed}
-
-
-def _require_same_fit(path: Path, metadata: dict[str, str], photo: Photo, options: FitOptions) -> None:
+def _require_same_fit(path: Path, metadata: dict[str, str], run: Mapping[str, object]) -> None:
     try:
         theirs = dict(parse_json(metadata["fit"]))
     except (KeyError, TypeError, ValueError) as cause:
         raise make_broken_error(path, "it does not say which fit it belongs to") from cause
-    require_same(path, "fit", theirs, _identity(photo, options))
+    require_same(path, "fit", theirs, run)
 
 
 def _require_whole(path: Path, metadata: dict[str, str], tensors: dict[str, Tensor], count: int) -> None:

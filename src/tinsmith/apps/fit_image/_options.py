@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...engines import choose_default
-from .._loop import require_at_least
+from .._run import require_at_least
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import torch
-
-from ...engines import get
-from .._claim import claim_folder
-from .._cost import Cost, require_affordable
-from .._files import require_writable
-from .._film import as_pixels, flat_psnr, psnr_of_pixels
-from .._interrupt import stop_on_interrupt
-from .._loop import Reached, is_written, require_apart, require_device, summarize_picture_run, take_steps
-from .._photo import Photo, load_photo
+from .._cost import Cost
+from .._outcome import Reached
+from .._photo import load_photo
+from .._processes import Processes
 from .._progress import Watch
-from .._threads import one_torch_thread
-from . import _checkpoint
+from .._run import require_runnable, run_training
+from ._checkpoint import FitCheckpoints
 from ._gaussians import renderer, scatter_gaussians
+from ._learner import FILES, GaussianLearner
 from ._options import FitOptions
-from ._pictures import FILES, write_all
-from ._training import Training
 
 
 def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
@@ -41,39 +32,16 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
         CheckpointError: with `resume`, the checkpoint is missing, broken or of another fit.
         EngineError: the engine or the device is not available.
     """
-    photo, checkpoint = _check_options(options)
-    render = renderer(options.engine, options.device)
-    start = scatter_gaussians(photo, options.gaussians, options.seed)
-    training = Training(photo, start, options.steps, render, options.device)
-    if checkpoint is not None:
-        _checkpoint.restore(training, checkpoint)
-
-    def save() -> Path:
-        return _checkpoint.save(options.out, training, options)
-
-    with claim_folder(options.out):
-        with stop_on_interrupt() as stop, one_torch_thread():
-            taken, seconds = take_steps(training, save, watch, stop)
-        files = list[Path]()
-        if taken or not is_written(options.out, FILES):
-            # The checkpoint first, since it cannot be made again.
-            files = [save()]
-            files = [*write_all(options.out, training, seconds), *files]
-    with torch.no_grad():
-        psnr = psnr_of_pixels(as_pixels(training.image()), photo.pixels)
-    return summarize_picture_run(training, psnr, taken, seconds, files, flat_psnr(photo.pixels))
-
-
-def _check_options(options: FitOptions) -> tuple[Photo, _checkpoint.Checkpoint | None]:
-    """Check everything that can be checked, before anything is started or written."""
     photo = load_photo(options.image, options.size)
-    get(options.engine)
-    require_device(options.device)
-    require_affordable(_estimate_cost(options), options.device, gaussians=options.gaussians, steps=options.steps)
-    checkpoint = _checkpoint.load(options.out, photo, options) if options.resume else None
-    require_apart("image", options.image, options.out, FILES)
-    require_writable(options.out)
-    return photo, checkpoint
+    require_runnable(options, _estimate_cost(options), gaussians=options.gaussians, steps=options.steps)
+
+    def make_learner(_: Processes) -> GaussianLearner:
+        render = renderer(options.engine, options.device)
+        start = scatter_gaussians(photo, options.gaussians, options.seed)
+        return GaussianLearner(photo, start, options.steps, render, options.device)
+
+    checkpoints = FitCheckpoints(photo, options)
+    return run_training(options, make_learner, checkpoints, FILES, inputs=[("image", options.image)], watch=watch)
 
 
 def _estimate_cost(options: FitOptions) -> Cost:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..._errors import InputError, refusal
-from .._loop import require_at_least
+from .._run import require_at_least
 from ..scenes import require_background
 
 

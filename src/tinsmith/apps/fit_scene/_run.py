@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 from ..._errors import InputError, refusal
-from ...engines import get
-from .._claim import claim_folder
-from .._cost import Cost, require_affordable
-from .._files import require_writable
-from .._interrupt import stop_on_interrupt
-from .._loop import is_written, require_apart, require_device, summarize_picture_run, take_steps
-from .._processes import join_processes
+from .._checkpoint import Checkpoints
+from .._cost import Cost
 from .._progress import Watch
-from .._threads import one_torch_thread
-from ..scenes import (
-    Box,
-    Dataset,
-    SceneCheckpoints,
-    SceneReached,
-    Viewer,
-    estimate_own_scene_cost,
-    evaluate_model,
-    own_scene,
-    read_dataset,
-    write_dataset,
-)
+from ..scenes import PICTURE_FILES, Box, Dataset, SceneReached, Viewer, identify_run, load_scene, run_scene
+from ._learner import FieldLearner
 from ._options import SceneOptions
-from ._pictures import FILES, write_all
-from ._training import Training
 
-OWN = "scene"
-"""The folder in `out` for the built-in scene, written as a dataset."""
-
-_CHECKPOINTS = SceneCheckpoints(
-    "tinsmith fit-scene 1", ("rays", "bound", "samples", "background", "distortion", "seed")
-)
+_FORMAT = "tinsmith fit-scene 1"
+_SHARED = ("rays", "bound", "samples", "background", "distortion", "seed")
 
 
 def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
@@ -59,75 +36,21 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
         ConfigError: with `tensorboard`, it is not installed.
         EngineError: the engine is not available.
     """
-    dataset, checkpoint = _check_options(options)
-    with claim_folder(options.out), join_processes(options.device) as processes:
-        processes.require_shares("the rays of a step", options.rays)
-        if viewer is not None:
-            processes.require_alone("a viewer")
-        if options.dataset is None and processes.is_first:
-            write_dataset(options.out / OWN, dataset)
-        training = Training(dataset, options, processes)
-        if checkpoint is not None:
-            _CHECKPOINTS.restore(training, checkpoint)
-        return _fit(training, options, watch, viewer)
-
-
-def _fit(training: Training, options: SceneOptions, watch: Watch | None, viewer: Viewer | None) -> SceneReached:
-    dataset, processes = training.dataset, training.processes
-
-    def save() -> Path:
-        return _CHECKPOINTS.save(training)
-
-    with stop_on_interrupt() as stop, one_torch_thread():
-        if viewer is not None:
-            viewer.begin(training, stop)
-            watch = viewer.watching(watch)
-        taken, seconds = take_steps(training, save, watch, stop, processes)
-        if viewer is not None:
-            viewer.tell("writing")
-        files = list[Path]()
-        is_new = processes.is_first and (bool(taken) or not is_written(options.out, FILES))
-        if is_new:
-            # The checkpoint first, since it cannot be made again.
-            files = [save()]
-        training.look()
-        evaluation = evaluate_model(training)
-        training.trainer.log(psnr=evaluation.psnr, ssim=evaluation.ssim)
-        training.trainer.close()
-        if is_new:
-            files = [*write_all(options.out, training, evaluation, seconds), *files]
-        if viewer is not None:
-            viewer.stay(options.out)
-        processes.wait()
-    plain = summarize_picture_run(training, evaluation.psnr, taken, seconds, files, evaluation.flat_psnr)
-    return SceneReached(**vars(plain), ssim=evaluation.ssim, held_out=len(dataset.test))
-
-
-def _check_options(options: SceneOptions) -> tuple[Dataset, dict[str, Any] | None]:
-    """Check everything that can be checked, before anything is started or written."""
-    require_device(options.device)
-    if options.engine is not None:
-        get(options.engine)
-    sizes = {"size": options.size} if options.dataset is None else {}
     numbers = {"rays": options.rays, "samples": options.samples, "steps": options.steps}
-    require_affordable(_estimate_cost(options), options.device, **numbers, **sizes)
-    dataset = own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
+    dataset = load_scene(options, _estimate_cost(options), **numbers)
     _require_seen(dataset, options)
-    checkpoint = _CHECKPOINTS.load(dataset, options) if options.resume else None
-    if options.dataset is not None:
-        for name in (*dataset.train.names, *dataset.test.names):
-            require_apart("dataset's picture", options.dataset / name, options.out, FILES)
-    require_writable(options.out)
-    return dataset, checkpoint
+    make_learner = partial(FieldLearner, dataset, options)
+    checkpoints = Checkpoints(options.out, _FORMAT, identify_run(dataset, options, _SHARED))
+    shares = ("the rays of a step", options.rays)
+    return run_scene(options, dataset, make_learner, checkpoints, PICTURE_FILES, watch, viewer, shares)
 
 
 def _estimate_cost(options: SceneOptions) -> Cost:
-    """At least: the rays of a step, of whose samples a twentieth is not empty, and the scene of our own if rendered."""
-    scene = estimate_own_scene_cost(options.size) if options.dataset is None else Cost(0.0, 0.0)
+    """At least: the rays of a step, of whose samples a twentieth is not empty."""
     samples = options.rays * (1 + options.samples / 20)
     # Bytes: position, direction, thickness, density, colour, and some of their gradients.
     a_sample = 16 * 4.0
-    return Cost(scene.memory + samples * a_sample, scene.seconds + options.steps * (1e-3 + samples * 1e-8))
+    return Cost(samples * a_sample, options.steps * (1e-3 + samples * 1e-8))
 
 
 def _require_seen(dataset: Dataset, options: SceneOptions) -> None:

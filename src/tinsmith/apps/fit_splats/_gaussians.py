@@ -98,7 +98,7 @@ class Gaussians:
         else:
             self.strategy.step_post_backward(*given, lr=self.rate("means", share))
 
-    # State, as `apps/_trained` asks for it ------------------------------------------------------
+    # State, as `Checkpoints` asks for it ---------------------------------------------------------
     def save(self, path: Path, extra: Any = None) -> None:
         """Write a checkpoint. Raises InputError."""
         counts = {name: value for name, value in self.counts.items() if isinstance(value, Tensor)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..._errors import InputError, nearest, refusal
-from .._loop import require_at_least
+from .._run import require_at_least
 from ..scenes import require_background
 
 STRATEGIES = ("default", "mcmc")

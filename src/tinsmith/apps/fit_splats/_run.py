@@ -4,41 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import torch
 
-from ...engines import get
-from .._claim import claim_folder
-from .._cost import Cost, require_affordable
-from .._files import require_writable
-from .._interrupt import stop_on_interrupt
-from .._loop import is_written, require_apart, require_device, summarize_picture_run, take_steps
+from .._checkpoint import Checkpoints
+from .._cost import Cost
+from .._processes import Processes
 from .._progress import Watch
-from .._threads import one_torch_thread
-from ..scenes import (
-    Dataset,
-    SceneCheckpoints,
-    SceneReached,
-    Viewer,
-    estimate_own_scene_cost,
-    evaluate_model,
-    look,
-    own_scene,
-    read_dataset,
-    write_dataset,
-)
+from ..scenes import SceneReached, Viewer, identify_run, load_scene, run_scene
+from ._learner import FILES, SplatLearner
 from ._options import SplatOptions
-from ._pictures import FILES, write_all
-from ._training import Training
 
-OWN = "scene"
-"""The folder in `out` for the built-in scene, written as a dataset."""
-
-_CHECKPOINTS = SceneCheckpoints(
-    "tinsmith fit-splats 1", ("gaussians", "most", "degree", "strategy", "background", "seed")
-)
+_FORMAT = "tinsmith fit-splats 1"
+_SHARED = ("gaussians", "most", "degree", "strategy", "background", "seed")
 
 
 def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
@@ -60,68 +38,21 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
         CheckpointError: with `resume`, the checkpoint is missing, broken or of another run.
         EngineError: the engine is not available.
     """
-    dataset, checkpoint = _check_options(options)
-    with (
-        claim_folder(options.out),
-        stop_on_interrupt() as stop,
-        one_torch_thread(),
-        _same_bits(options.device),
-    ):
-        if options.dataset is None:
-            write_dataset(options.out / OWN, dataset)
-        training = Training(dataset, options)
-        if checkpoint is not None:
-            _CHECKPOINTS.restore(training, checkpoint)
+    dataset = load_scene(options, _estimate_cost(options), gaussians=options.gaussians, steps=options.steps)
 
-        def save() -> Path:
-            return _CHECKPOINTS.save(training)
+    def make_learner(_: Processes) -> SplatLearner:
+        return SplatLearner(dataset, options)
 
-        if viewer is not None:
-            viewer.begin(training, stop)
-            watch = viewer.watching(watch)
-        taken, seconds = take_steps(training, save, watch, stop)
-        if viewer is not None:
-            viewer.tell("writing")
-        files = list[Path]()
-        is_new = bool(taken) or not is_written(options.out, FILES)
-        if is_new:
-            # The checkpoint first, since it cannot be made again.
-            files = [save()]
-        look(training)
-        evaluation = evaluate_model(training)
-        if is_new:
-            files = [*write_all(options.out, training, evaluation, seconds), *files]
-        if viewer is not None:
-            viewer.stay(options.out)
-    plain = summarize_picture_run(training, evaluation.psnr, taken, seconds, files, evaluation.flat_psnr)
-    return SceneReached(**vars(plain), ssim=evaluation.ssim, held_out=len(dataset.test))
-
-
-def _check_options(options: SplatOptions) -> tuple[Dataset, dict[str, Any] | None]:
-    """Check everything that can be checked, before anything is started or written."""
-    require_device(options.device)
-    if options.engine is not None:
-        get(options.engine)
-    sizes = {"size": options.size} if options.dataset is None else {}
-    numbers = {"gaussians": options.gaussians, "steps": options.steps}
-    require_affordable(_estimate_cost(options), options.device, **numbers, **sizes)
-    # With several threads, steps beside other busy processes take ten times as long.
-    with one_torch_thread():
-        dataset = own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
-    checkpoint = _CHECKPOINTS.load(dataset, options) if options.resume else None
-    if options.dataset is not None:
-        for name in (*dataset.train.names, *dataset.test.names):
-            require_apart("dataset's picture", options.dataset / name, options.out, FILES)
-    require_writable(options.out)
-    return dataset, checkpoint
+    checkpoints = Checkpoints(options.out, _FORMAT, identify_run(dataset, options, _SHARED))
+    with _same_bits(options.device):
+        return run_scene(options, dataset, make_learner, checkpoints, FILES, watch, viewer)
 
 
 def _estimate_cost(options: SplatOptions) -> Cost:
-    """At least: each Gaussian's numbers with gradient and two moments, and the scene of our own if rendered."""
-    scene = estimate_own_scene_cost(options.size) if options.dataset is None else Cost(0.0, 0.0)
+    """At least: each Gaussian's numbers with gradient and two moments."""
     floats, copies = 11 + 3 * (options.degree + 1) ** 2, 4
     memory = options.gaussians * floats * copies * 4.0
-    return Cost(scene.memory + memory, scene.seconds + options.steps * (1e-3 + options.gaussians * 2e-7))
+    return Cost(memory, options.steps * (1e-3 + options.gaussians * 2e-7))
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Learn a photograph with one network or an array of them: behind `tinsmith learn-image`."""
 
-from .._loop import Reached
+from .._outcome import Reached
 from .._processes import read_launched_processes
 from .._progress import progress_bar
 from ._live import LiveImage, live_page

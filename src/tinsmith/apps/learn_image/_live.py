@@ -12,12 +12,11 @@ from typing import Any
 from PIL import Image
 
 from .._film import as_pixels, psnr_of_pixels
-from .._interrupt import Stop
 from .._live import Live, serve_live
-from .._loop import Reached
+from .._outcome import Reached
 from .._page_server import Wish
 from .._pictures import BRIGHTEST_ERROR, error_map, picture
-from ._training import Training
+from ._learner import NetworkLearner
 
 BLOCK_STEPS = 200
 """Steps that a block's network takes when it is clicked on."""
@@ -26,49 +25,45 @@ _CHUNK = 20  # steps of a block between two looks at whether to stop
 _PAGE = Path(__file__).with_name("page.html")
 
 
-class LiveImage(Live[Reached]):
+class LiveImage(Live[NetworkLearner, Reached]):
     """A run on a page: see `Live`. Its pictures are "photo", "learned" and "error"."""
 
     def __init__(self, say: Callable[[str], object] = lambda words: None) -> None:
         super().__init__(say)
         self._blocks_wanted: deque[tuple[int, int]] = deque()
 
-    def begin(self, training: Training, stop: Stop, folder: Path) -> None:
-        """Show a training from now on; `stop` is what asks it to stop, `folder` where its files will be."""
-        self._training = training
-        self._pictures["photo"] = _png(picture(training.looked_at.pixels))
-        grid = training.recipe.grid_shape
-        self.start(
-            stop,
-            folder,
-            photograph=training.photo.name,
-            configuration=training.recipe.name,
-            size=_size(training),
-            width=training.looked_at.columns[-1],
-            height=training.looked_at.rows[-1],
-            grid_shape=None if grid is None else list(grid),
-            rows=training.looked_at.rows,
-            columns=training.looked_at.columns,
-            block_steps=BLOCK_STEPS,
-            brightest_error=BRIGHTEST_ERROR,
-            curve=list(zip(training.history.looked, training.history.psnrs, strict=True)),
-            retrained=None,
-        )
-        self.publish("learning")
+    def describe_start(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        learner, history = self._training.learner, self._training.history
+        grid = learner.recipe.grid_shape
+        return {"photo": _png(picture(learner.looked_at.pixels))}, {
+            "photograph": learner.photo.name,
+            "configuration": learner.recipe.name,
+            "size": _size(learner),
+            "width": learner.looked_at.columns[-1],
+            "height": learner.looked_at.rows[-1],
+            "grid_shape": None if grid is None else list(grid),
+            "rows": learner.looked_at.rows,
+            "columns": learner.looked_at.columns,
+            "block_steps": BLOCK_STEPS,
+            "brightest_error": BRIGHTEST_ERROR,
+            "curve": list(zip(history.looked, history.psnrs, strict=True)),
+            "retrained": None,
+        }
 
     def look(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """The picture as learned, its error, and how good it is."""
-        training, image = self._training, self._training.glance()
+        training, learner = self._training, self._training.learner
+        image = learner.glance()
         pixels = as_pixels(image)
-        psnr = psnr_of_pixels(pixels, training.looked_at.pixels)
-        pictures = {"learned": _png(picture(pixels)), "error": _png(error_map(pixels, training.looked_at.pixels))}
+        psnr = psnr_of_pixels(pixels, learner.looked_at.pixels)
+        pictures = {"learned": _png(picture(pixels)), "error": _png(error_map(pixels, learner.looked_at.pixels))}
         curve = [point for point in self._facts["curve"] if point[0] != training.step]
         return pictures, {
             "step": training.step,
             "steps": training.steps,
             "psnr": psnr,
-            "loss": training.loss,
-            "psnr_by_block": training.psnr_by_block(image) if training.recipe.grid_shape else None,
+            "loss": training.history.loss,
+            "psnr_by_block": learner.psnr_by_block(image) if learner.recipe.grid_shape else None,
             "curve": [*curve, (training.step, psnr)],
         }
 
@@ -96,18 +91,19 @@ class LiveImage(Live[Reached]):
             row, column = self._blocks_wanted[0]
             self._train_block(row, column)
             self._blocks_wanted.popleft()
-            self.publish(status)
+            self.show(status)
 
     def _train_block(self, row: int, column: int) -> None:
-        place = row * self._training.blocks.grid_shape[1] + column
-        before = self._training.psnr_by_block(self._training.glance())[place]
+        learner = self._training.learner
+        place = row * learner.blocks.grid_shape[1] + column
+        before = learner.psnr_by_block(learner.glance())[place]
         self._is_unwritten = True
-        self.tell(status="training a block", block=[row, column], is_unwritten=True)
+        self.publish(status="training a block", block=[row, column], is_unwritten=True)
         for _ in range(BLOCK_STEPS // _CHUNK):
             if not self._stop.is_requested:
-                self._training.train_block(row, column, _CHUNK)
-        after = self._training.psnr_by_block(self._training.glance())[place]
-        self.tell(retrained={"row": row, "column": column, "before": before, "after": after}, block=None)
+                learner.train_block(row, column, _CHUNK)
+        after = learner.psnr_by_block(learner.glance())[place]
+        self.publish(retrained={"row": row, "column": column, "before": before, "after": after}, block=None)
 
 
 @contextmanager
@@ -125,8 +121,8 @@ def live_page(port: int = 0, say: Callable[[str], object] = lambda words: None) 
         yield live
 
 
-def _size(training: Training) -> str:
-    photo, seen = training.photo, training.looked_at.pixels
+def _size(learner: NetworkLearner) -> str:
+    photo, seen = learner.photo, learner.looked_at.pixels
     size = f"{photo.width} × {photo.height}"
     return size if seen.shape == photo.pixels.shape else f"{size}, of which {seen.shape[1]} × {seen.shape[0]} are shown"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._loop import require_at_least
+from .._run import require_at_least
 
 
 @dataclass(frozen=True)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from ...engines import get
-from .._claim import claim_folder
-from .._cost import Cost, require_affordable
-from .._files import require_writable
-from .._film import as_pixels, flat_psnr, psnr_of_pixels
-from .._interrupt import stop_on_interrupt
-from .._loop import Reached, is_written, require_apart, require_device, summarize_picture_run, take_steps
-from .._photo import Photo, load_photo
-from .._processes import join_processes, read_launched_processes
+from .._checkpoint import Checkpoints, identify_photo
+from .._cost import Cost
+from .._outcome import Reached
+from .._photo import load_photo
+from .._processes import Processes, read_launched_processes
 from .._progress import Watch
-from .._threads import one_torch_thread
-from . import _checkpoint
+from .._run import require_runnable, run_training
 from ._blocks import require_room
+from ._learner import FILES, NetworkLearner
 from ._live import LiveImage
 from ._options import LearnOptions
-from ._pictures import FILES, write_all
 from ._recipe import Recipe, recipe
-from ._training import Training
+
+_FORMAT = "tinsmith learn-image 1"
 
 
 def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveImage | None = None) -> Reached:
@@ -45,57 +40,26 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveIma
         CheckpointError: with `resume`, the checkpoint is missing, broken or of another run.
         EngineError: the engine is not available.
     """
-    photo, settled, checkpoint = _check_options(options)
-    with claim_folder(options.out), join_processes(options.device) as processes:
-        processes.require_shares("the batch size", settled.batch_size)
-        if live is not None:
-            processes.require_alone("a live page")
-        training = Training(photo, settled, options.seed, options.engine, options.device, processes)
-        if checkpoint is not None:
-            _checkpoint.restore(training, checkpoint, options)
-        return _learn(training, options, watch, live)
-
-
-def _learn(training: Training, options: LearnOptions, watch: Watch | None, live: LiveImage | None) -> Reached:
-    photo, processes = training.photo, training.processes
-
-    def save() -> Path:
-        return _checkpoint.save(training, options)
-
-    with stop_on_interrupt() as stop, one_torch_thread():
-        if live is not None:
-            live.begin(training, stop, options.out)
-            watch = live.watching(watch)
-        taken, seconds = take_steps(training, save, watch, stop, processes)
-
-        def write() -> Reached:
-            image, files = training.image(), list[Path]()
-            if processes.is_first and (taken or training.alone or not is_written(options.out, FILES)):
-                # The checkpoint first, since it cannot be made again.
-                files = [save()]
-                files = [*write_all(options.out, training, image, seconds), *files]
-            psnr = psnr_of_pixels(as_pixels(image), photo.pixels)
-            processes.wait()
-            return summarize_picture_run(training, psnr, taken, seconds, files, flat_psnr(photo.pixels))
-
-        return write() if live is None else live.finish(write)
-
-
-def _check_options(options: LearnOptions) -> tuple[Photo, Recipe, dict[str, Any] | None]:
-    """Check everything that can be checked, before anything is started or written."""
     photo = load_photo(options.image, options.size)
     settled = recipe(options)
     require_room(photo, settled.grid_shape or (1, 1))
-    if options.engine is not None:
-        get(options.engine)
-    require_device(options.device)
     numbers = {"batch_size": settled.batch_size, "steps": settled.steps}
-    require_affordable(_estimate_cost(settled), options.device, **numbers)
-    checkpoint = _checkpoint.load(photo, settled, options) if options.resume else None
-    require_apart("image", options.image, options.out, FILES)
-    require_apart("configuration", Path(options.config), options.out, FILES)
-    require_writable(options.out)
-    return photo, settled, checkpoint
+    require_runnable(options, _estimate_cost(settled), **numbers)
+
+    def make_learner(processes: Processes) -> NetworkLearner:
+        return NetworkLearner(photo, settled, options.seed, options.engine, options.device, processes)
+
+    run = identify_photo(photo) | settled.identity() | {"seed": options.seed}
+    return run_training(
+        options,
+        make_learner,
+        Checkpoints(options.out, _FORMAT, run),
+        FILES,
+        inputs=[("image", options.image), ("configuration", Path(options.config))],
+        shares=("the batch size", settled.batch_size),
+        watch=watch,
+        page=live,
+    )
 
 
 def _estimate_cost(recipe: Recipe) -> Cost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +23,10 @@ from .._pictures import (
     write_loop,
     write_summary,
 )
-from ._evaluation import Evaluation
-from ._learning import Rendered, SceneTraining
+from .._training import History, Training
+from ._learner import Evaluation, Rendered, SceneLearner
 from ._orbit import Orbit
+from ._views import Dataset
 
 FILES = ("comparison.png", "depth.png", "opacity.png", "turntable.gif", "curve.png", "summary.json")
 
@@ -36,10 +38,9 @@ _SEEN_THROUGH = 0.05  # opacity below which a depth says nothing
 
 
 def picture_writers(
-    training: SceneTraining, evaluation: Evaluation, facts: Mapping[str, object], frames: Sequence[Rendered]
+    history: History, evaluation: Evaluation, facts: Mapping[str, object], frames: Sequence[Rendered]
 ) -> dict[str, Writer]:
     """How each of `FILES` is written; `frames` are a turntable's."""
-    history = training.history
     curves = {
         "loss": (range(len(history.losses)), history.losses),
         "PSNR held out, dB": (history.looked, history.psnrs),
@@ -114,21 +115,20 @@ def _opacities(evaluation: Evaluation) -> Image.Image:
     return side_by_side({f"view {number}: opacity": picture(as_pixels(evaluation.opacity[number])) for number in shown})
 
 
-def turntable(training: SceneTraining) -> list[Rendered]:
+def turntable(learner: SceneLearner) -> list[Rendered]:
     """Pictures from once around the scene."""
-    orbit, views = Orbit.of(training.dataset.train), training.dataset.train
-    size = (training.dataset.width, training.dataset.height)
+    dataset = learner.dataset
+    orbit, size = Orbit.of(dataset.train), (dataset.width, dataset.height)
     zoom = min(_TURNTABLE_ZOOM, _TURNTABLE_SIDE / max(size))
     sides = (max(1, round(size[0] * zoom)), max(1, round(size[1] * zoom)))
     scale = torch.tensor([sides[0] / size[0], sides[1] / size[1], 1.0])
-    intrinsics = views.intrinsics[0] * scale[:, None]
+    intrinsics = dataset.train.intrinsics[0] * scale[:, None]
     poses = [orbit.pose(number / _TURNTABLE_FRAMES) for number in range(_TURNTABLE_FRAMES)]
-    return [training.render_camera(pose, intrinsics, sides, "opengl") for pose in poses]
+    return [learner.render_camera(pose, intrinsics, sides, "opengl") for pose in poses]
 
 
-def describe_scene(training: SceneTraining, evaluation: Evaluation) -> dict[str, object]:
+def describe_scene(training: Training[Any], dataset: Dataset, evaluation: Evaluation) -> dict[str, object]:
     """The facts of a summary that all trainings have."""
-    dataset = training.dataset
     return {
         "dataset": dataset.name,
         "width": dataset.width,
@@ -139,4 +139,6 @@ def describe_scene(training: SceneTraining, evaluation: Evaluation) -> dict[str,
         "ssim": evaluation.ssim,
         "psnr_db_by_view": dict(zip(dataset.test.names, evaluation.psnrs, strict=True)),
         "step": training.step,
+        "steps": training.steps,
+        "seconds": training.seconds,
     }

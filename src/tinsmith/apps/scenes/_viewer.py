@@ -1,7 +1,6 @@
 """The viewer: a page in the browser to walk around in a scene while it is learned, for any renderer.
 
-Viser serves the page and reports its camera. Everything that touches the model happens on the training's thread,
-between two steps: viser's threads only queue requests.
+Viser serves the page and reports its camera.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +18,10 @@ import torch
 from torch import Tensor
 
 from .._film import as_pixels, decibels
-from .._interrupt import Stop
+from .._page import Page
 from .._pictures import apply_colormap
-from .._progress import Watch
 from .._requests import HOST
-from ._learning import Rendered, SceneTraining
+from ._learner import Rendered, SceneLearner, SceneReached
 from ._orbit import Orbit
 from ._viser_server import serve_viser
 
@@ -56,20 +53,18 @@ class _Visitor:
     next: float = 0.0
 
 
-class Viewer:
-    """A run in a viewer. `url` is where its page is.
+class Viewer(Page[SceneLearner, SceneReached]):
+    """A run in a viewer: see `Page`."""
 
-    The training's thread calls `begin`, what `watching` gives after each step, and `stay`.
-    """
+    title, name = "a viewer", "viewer"
 
     def __init__(self, server: Any, say: Callable[[str], object]) -> None:
+        super().__init__(say)
         self.url = f"http://{HOST}:{server.get_port()}/"
-        self._say = say
-        self._server, self._stop = server, Stop()
+        self._server = server
         self._lock = threading.Lock()
         self._visitors: dict[int, _Visitor] = {}
-        self._is_paused = False
-        self._shown_text = ""
+        self._shown_text = self._more = ""
         self._make_panel()
         server.on_client_connect(self._welcome)
         server.on_client_disconnect(self._dismiss)
@@ -109,22 +104,20 @@ class Viewer:
             self._visitors.pop(client.client_id, None)
 
     # The training's thread -----------------------------------------------------------------
-    def begin(self, training: SceneTraining, stop: Stop) -> None:
-        """Show a training from now on; `stop` is what asks it to stop."""
-        # The page may have requested a stop before the start.
-        stop.is_requested |= self._stop.is_requested
-        self._training, self._stop = training, stop
-        orbit = Orbit.of(training.dataset.train)
+    def open(self) -> None:
+        dataset = self._training.learner.dataset
+        orbit = Orbit.of(dataset.train)
         self._server.scene.set_up_direction(orbit.up.numpy())
         start = self._server.initial_camera
         start.position, start.look_at = orbit.place(0.0).numpy(), orbit.middle.numpy()
-        start.fov = 2 * np.arctan(training.dataset.height / 2 / training.dataset.train.intrinsics[0, 1, 1].item())
+        start.fov = 2 * np.arctan(dataset.height / 2 / dataset.train.intrinsics[0, 1, 1].item())
         self._show_cameras(orbit.distance)
         self.tell(_COMPILING)
 
     def _show_cameras(self, distance: float) -> None:
-        views, dataset = self._training.dataset.train, self._training.dataset
-        pictures = as_pixels(views.on(self._training.ground.cpu())).numpy()
+        learner = self._training.learner
+        views, dataset = learner.dataset.train, learner.dataset
+        pictures = as_pixels(views.on(learner.ground.cpu())).numpy()
         frames = [
             self._server.scene.add_camera_frustum(
                 f"/cameras/{number}",
@@ -146,43 +139,36 @@ class Viewer:
 
         self._cameras.on_update(show)
 
-    def watching(self, watch: Watch | None) -> Watch:
-        """A watch that calls this one too, and then draws what the page wants to see."""
+    def show_step(self) -> None:
+        self.tell("learning" if self._training.step else _COMPILING)
 
-        def between(step: int, steps: int, psnr: float) -> None:
-            if watch is not None:
-                watch(step, steps, psnr)
-            self._draw()
-            if self._is_paused:
-                self._wait_while("paused", lambda: self._is_paused)
-            self.tell("learning" if step else _COMPILING)
+    def show(self, status: str) -> None:
+        self.tell(status)
 
-        return between
-
-    def stay(self, folder: Path) -> None:
-        """When everything is written into a folder: keep the page until asked to stop, and let it say how it ended."""
+    def note_written(self) -> None:
         self._pause.disabled = True
         self._finish.label = "Finish"
-        there = f"the files are in `{folder.resolve()}`"
-        if not self._stop.is_requested:
-            self._say(f"The files are in {folder.resolve()}. The viewer stays until its button or Ctrl-C ends it.")
-            self._wait_while("done", lambda: True, there)
+        self._more = f"the files are in `{self._folder}`"
+
+    def end(self, reached: SceneReached) -> None:
         self._finish.disabled = True
-        self.tell("ended", f"{there}; you can close this page")
+        self._more += "; you can close this page"
+        self.tell("ended")
         time.sleep(_LAST_WORDS)
 
-    def _wait_while(self, status: str, wanted: Callable[[], bool], more: str = "") -> None:
-        self.tell(status, more)
-        while wanted() and not self._stop.is_requested:
-            self._draw()
-            time.sleep(_TICK)
+    def grant_wishes(self, status: str) -> None:
+        """Draw what the page wants to see."""
+        self._draw()
 
-    def tell(self, status: str, more: str = "") -> None:
+    def wait(self) -> None:
+        time.sleep(_TICK)
+
+    def tell(self, status: str) -> None:
         """Show how far it is, and what more there is to say."""
-        training = self._training
+        training, psnr = self._training, self._training.history.psnr
         text = f"**{status}**, step {training.step} of {training.steps}"
-        text += "" if math.isnan(training.psnr) else f", held out {decibels(training.psnr, 2)}"
-        text += f"; {more}." * bool(more)
+        text += "" if math.isnan(psnr) else f", held out {decibels(psnr, 2)}"
+        text += f"; {self._more}." * bool(self._more)
         if text != self._shown_text:
             self._status.content = self._shown_text = text
 
@@ -201,7 +187,7 @@ class Viewer:
         wanted = (where, side, self._shows.value, self._training.step)
         if where is None or wanted == visitor.drawn or (not is_moving and now < visitor.next):
             return
-        seen = self._training.render_camera(
+        seen = self._training.learner.render_camera(
             *_camera(where[:4], where[4:7], where[7], where[8], where[9], side), "opencv"
         )
         visitor.client.scene.set_background_image(self._picture(seen), jpeg_quality=85)

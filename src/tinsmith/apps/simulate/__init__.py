@@ -1,6 +1,6 @@
 """Simulations that learn: behind `tinsmith simulate`."""
 
-from .._loop import Outcome
+from .._outcome import Outcome
 from .._progress import progress_bar
 from ._live import live_page
 from ._run import SimulateOptions, simulate

@@ -6,46 +6,40 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._interrupt import Stop
 from .._live import Live, serve_live
 from .._pictures import write_loop
-from ._simulation import Look, SimulationOutcome
-
-if TYPE_CHECKING:
-    from ._run import Training
+from ._learner import SimulationLearner
+from ._simulation import SimulationOutcome
 
 _PAGE = Path(__file__).with_name("page.html")
 
 
-class LiveSimulation(Live[SimulationOutcome]):
+class LiveSimulation(Live[SimulationLearner, SimulationOutcome]):
     """A run on a page: see `Live`. Its pictures are the films "before" and "now"."""
 
-    def begin(self, training: Training, before: Look, stop: Stop, folder: Path, name: str) -> None:
-        """Show a training from now on; `stop` is what asks it to stop, `folder` where its files will be."""
-        self._training = training
-        self._pictures["before"] = _film(before.frames)
-        figure = training.trainer.simulation.figure.format(before.figure)
-        self.start(stop, folder, simulation=name, time_steps=training.trainer.simulation.steps, before=figure)
-        self.publish("learning")
+    def describe_start(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        learner = self._training.learner
+        before = learner.simulation.figure.format(learner.before.figure)
+        facts = {"simulation": learner.name, "time_steps": learner.simulation.steps, "before": before}
+        return {"before": _film(learner.before.frames)}, facts
 
     def look(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """The simulation as it runs now, and its loss."""
-        training = self._training
-        simulation = training.trainer.simulation
+        training, learner = self._training, self._training.learner
         # A look must not change the run.
-        with torch.no_grad(), torch.random.fork_rng():
-            now = simulation.look()
+        with torch.random.fork_rng():
+            now = learner.look()
         return {"now": _film(now.frames)}, {
             "step": training.step,
             "steps": training.steps,
             "loss": training.quality,
-            "now": simulation.figure.format(now.figure),
-            "curve": list(training.losses),
+            "now": learner.simulation.figure.format(now.figure),
+            "curve": list(training.history.losses),
         }
 
 

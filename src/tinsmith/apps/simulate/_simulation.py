@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from .._loop import Outcome
+from .._outcome import Outcome
 
 FRAMES = 48
 """Frames of a film, at most."""

@@ -1,44 +1,45 @@
-"""The training: the model, its steps, and its history."""
+"""A network, or an array of them, that learns a photograph; and their pictures, film and curves."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...nn import NetworkArray, NetworkWithInputEncoding, Trainer, make_loss
-from .._film import as_pixels, film_steps, psnr, psnr_of_pixels, shrink_to_film
+from .._film import as_pixels, decibels, psnr, psnr_of_pixels, shrink_to_film
 from .._photo import Photo
+from .._photo_learner import PhotoLearner
+from .._pictures import (
+    BRIGHTEST_ERROR,
+    Writer,
+    error_map,
+    picture,
+    side_by_side,
+    write_curve,
+    write_film,
+    write_summary,
+)
 from .._processes import ALONE, Processes
+from .._training import Snapshot, Training
 from ._blocks import Blocks
 from ._recipe import Recipe
+
+FILES = ("learned.png", "error.png", "comparison.png", "learning.gif", "curve.png", "summary.json")
 
 _LOOK_SIDE = 640  # pixels, about: of a larger photograph fewer are looked at along the way
 _CHUNK = 65536  # samples that go through a network at once when all are asked for: what lies between layers is large
 
 
-@dataclass
-class History:
-    """The training so far: the loss before each step, and looks at the whole picture in between.
-
-    `looked` are the steps of the looks, `psnrs` what they found, `frames` (rows, columns, 3) uint8 of the film.
-    """
-
-    losses: list[float] = field(default_factory=list)
-    looked: list[int] = field(default_factory=list)
-    psnrs: list[float] = field(default_factory=list)
-    frames: list[Tensor] = field(default_factory=list)
-
-
-class Training:
+class NetworkLearner(PhotoLearner):
     """A model on its way to a photograph: one network, or an array of networks with a block each.
 
-    The state is the trainer's, `draw`'s, `history` and `step`, the number of steps taken. Steps of one block alone
-    (`train_block`) are not counted there: `alone` is how many this run took.
+    The state is the trainer's and the generator's.
     """
+
+    recorded = ("losses", "looked", "psnrs", "frames")
 
     def __init__(
         self,
@@ -50,10 +51,9 @@ class Training:
         processes: Processes = ALONE,
     ) -> None:
         self.photo, self.recipe, self.processes = photo, recipe, processes
-        self.step, self.steps = 0, recipe.steps
-        self.alone = 0
-        self.history = History()
-        self.draw = torch.Generator().manual_seed(seed)
+        self.steps = recipe.steps
+        self._draw = torch.Generator().manual_seed(seed)
+        self.generators = {"draw": self._draw}
         grid = recipe.grid_shape or (1, 1)
         self.blocks = Blocks(photo, grid, device)
         every = -(-max(photo.height, photo.width) // _LOOK_SIDE)
@@ -61,20 +61,7 @@ class Training:
         model = _model(recipe, seed, engine, device)
         processes.align(model)
         optimizer, loss = recipe.optimizer.config(), make_loss(recipe.loss)
-        self.trainer = Trainer(model, optimizer, loss, process_group=processes.group)
-        self._filmed = film_steps(recipe.steps)
-
-    @property
-    def psnr(self) -> float:
-        """In dB, of the last evaluated picture; nan before."""
-        return self.history.psnrs[-1] if self.history.psnrs else math.nan
-
-    quality = psnr
-
-    @property
-    def loss(self) -> float:
-        """Before the last step, the mean of all networks; nan before the first."""
-        return self.history.losses[-1] if self.history.losses else math.nan
+        self.trainer: Trainer = Trainer(model, optimizer, loss, process_group=processes.group)
 
     @property
     def n_params(self) -> int:
@@ -86,35 +73,28 @@ class Training:
             learned = [*layers, *(parameter for parameter in learned if parameter is not model.params)]
         return sum(part.numel() for part in learned)
 
-    def advance(self) -> None:
-        """One step of all networks."""
-        if self.step in self._filmed and self.processes.is_first:
-            image = self.glance()
-            self.look(image)
-            self.history.frames.append(as_pixels(shrink_to_film(image)))
-        drawn = self.blocks.draw_pixels(self.recipe.batch_size, self.draw)
+    def training_step(self, training: Training[Any]) -> float:
+        """One step of all networks; the loss is the mean of theirs."""
+        drawn = self.blocks.draw_pixels(self.recipe.batch_size, self._draw)
         x, colours = (self.processes.share(one, dim=1) for one in drawn)
-        losses = self.trainer.training_step(self._as_taken(x), self._as_taken(colours))
-        self.history.losses.append(losses.mean().item())
-        self.step += 1
+        return self.trainer.training_step(self._as_taken(x), self._as_taken(colours)).mean().item()
 
     def train_block(self, row: int, column: int, steps: int) -> None:
         """Steps of one block's network; the others stay as they are, bit for bit."""
         block = torch.tensor([row * self.blocks.grid_shape[1] + column])
         for _ in range(steps):
-            self.trainer.training_step(*self.blocks.draw_pixels(self.recipe.batch_size, self.draw, block), at=block)
-        self.alone += steps
+            self.trainer.training_step(*self.blocks.draw_pixels(self.recipe.batch_size, self._draw, block), at=block)
+        self.extra_steps += steps
 
     def _as_taken(self, values: Tensor) -> Tensor:
         """[block, ...] as the model takes it: [row, column, ...], or of one network without."""
         return values[0] if self.recipe.grid_shape is None else values.unflatten(0, self.recipe.grid_shape)
 
     def image(self) -> Tensor:
-        """The picture as the model has it now, (rows, columns, 3)."""
         return self._image(self.blocks)
 
     def glance(self) -> Tensor:
-        """The same, of a large photograph only the rows and columns of `looked_at`."""
+        """The picture as the model has it now, of a large photograph only the rows and columns of `looked_at`."""
         return self._image(self.looked_at)
 
     def _image(self, blocks: Blocks) -> Tensor:
@@ -124,10 +104,10 @@ class Training:
             parts.append(colours.reshape(len(positions), -1, 3))
         return blocks.assemble_image(torch.cat(parts, 1))
 
-    def look(self, image: Tensor) -> None:
-        """Remember how good a glance is, which was taken at this step."""
-        self.history.looked.append(self.step)
-        self.history.psnrs.append(psnr_of_pixels(as_pixels(image), self.looked_at.pixels))
+    def take_snapshot(self) -> Snapshot:
+        image = self.glance()
+        frame = as_pixels(shrink_to_film(image))
+        return Snapshot(psnr_of_pixels(as_pixels(image), self.looked_at.pixels), frame)
 
     def psnr_by_block(self, image: Tensor) -> list[float]:
         """In dB, of each block of a glance."""
@@ -135,24 +115,38 @@ class Training:
         errors = (image.clamp(0, 1) - target).square().mean(-1)
         return [psnr(error) for error in self.looked_at.mean(errors).tolist()]
 
-    def state(self) -> dict[str, Any]:
-        """State of a resumed run besides the trainer's: a nest for a checkpoint."""
-        frames = torch.stack(self.history.frames) if self.history.frames else None
-        return {
-            "step": self.step,
-            "draw": self.draw.get_state(),
-            "losses": torch.tensor(self.history.losses, dtype=torch.float64),
-            "looked": self.history.looked,
-            "psnrs": self.history.psnrs,
-            "frames": frames,
+    def writers(self, training: Training[Any], evaluation: Tensor) -> Mapping[str, Writer]:
+        history = training.history
+        map_of_errors = error_map(evaluation, self.photo.pixels)
+        panels = {
+            "the photograph": picture(self.photo.pixels),
+            f"learned, {decibels(self.psnr(evaluation))}": picture(evaluation),
+            f"error; bright: {BRIGHTEST_ERROR:.0%} and more": map_of_errors,
         }
+        curves = {
+            "loss": (range(len(history.losses)), history.losses),
+            "PSNR, dB": ([*history.looked, training.step], [*history.psnrs, self.psnr(evaluation)]),
+        }
+        writers = (
+            picture(evaluation).save,
+            map_of_errors.save,
+            side_by_side(panels).save,
+            lambda path: write_film(path, history.frames, evaluation),
+            lambda path: write_curve(path, curves, logarithmic="loss"),
+            lambda path: write_summary(path, self.describe(training, evaluation)),
+        )
+        return dict(zip(FILES, writers, strict=True))
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state`."""
-        self.step = state["step"]
-        self.draw.set_state(state["draw"])
-        frames = [] if state["frames"] is None else list(state["frames"])
-        self.history = History(state["losses"].tolist(), state["looked"], state["psnrs"], frames)
+    def describe(self, training: Training[Any], evaluation: Tensor) -> dict[str, object]:
+        recipe, grid = self.recipe, self.recipe.grid_shape
+        return {
+            **super().describe(training, evaluation),
+            "parameters": self.n_params,
+            "configuration": recipe.name,
+            "grid_shape": None if grid is None else list(grid),
+            "batch_size": recipe.batch_size,
+            **{part: getattr(recipe, part).config() for part in ("loss", "optimizer", "encoding", "network")},
+        }
 
 
 def _model(recipe: Recipe, seed: int, engine: str | None, device: str) -> torch.nn.Module:

@@ -1,8 +1,8 @@
-"""The training: steps, each on one picture, and its history."""
+"""Gaussians that learn a scene: steps, each on one picture, their renderings, and their files."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,25 @@ from torch import Tensor
 
 from ...render import l1_ssim_loss
 from ...render.captures import viewmat_of
-from .._film import film_steps
-from ..scenes import BACKGROUNDS, Dataset, History, Orbit, Views, look
+from ...render.gaussians import save_ply
+from .._pictures import Writer, write_loop
+from .._training import Training
+from ..scenes import (
+    PICTURE_FILES,
+    Dataset,
+    Evaluation,
+    Orbit,
+    SceneLearner,
+    depth_frames,
+    describe_scene,
+    picture_writers,
+    turntable,
+)
 from ._gaussians import Gaussians
 from ._options import SplatOptions
 from ._start import first_gaussians
+
+FILES = (*PICTURE_FILES, "depth.gif", "splats.ply")
 
 _WIDER = 1.1  # the scene's scale, in parts of the cameras' distance: as gsplat's trainer has it
 
@@ -29,34 +43,20 @@ class Seen:
     depth: Tensor
 
 
-class Training:
-    """Gaussians on their way to a scene. The state is theirs, the generator's, `history` and `step`."""
+class SplatLearner(SceneLearner):
+    """Gaussians on their way to a scene. The state is theirs and the generator's."""
 
     def __init__(self, dataset: Dataset, options: SplatOptions) -> None:
-        self.dataset, self.options = dataset, options
-        self.step, self.steps = 0, options.steps
-        self.history = History()
-        self.draw = torch.Generator().manual_seed(options.seed)
-        self.ground = torch.tensor(BACKGROUNDS[options.background], device=options.device)
+        super().__init__(dataset, options)
+        self.options = options
         values = first_gaussians(dataset, options.gaussians, options.degree, self.draw)
-        self.trainer = Gaussians(values, _WIDER * Orbit.of(dataset.train).distance, options)
-        self._looks = film_steps(options.steps)
+        self.trainer: Gaussians = Gaussians(values, _WIDER * Orbit.of(dataset.train).distance, options)
         train = dataset.train
         self._pictures = train.pictures.to(options.device)
         self._viewmats = viewmat_of(train.poses).to(options.device, torch.float32)
         self._matrices = train.intrinsics.to(options.device, torch.float32)
 
-    @property
-    def psnr(self) -> float:
-        """In dB, of the held-out views that were evaluated last; nan before."""
-        return self.history.psnrs[-1] if self.history.psnrs else math.nan
-
-    quality = psnr
-
-    def advance(self) -> None:
-        """One step."""
-        if self.step in self._looks:
-            look(self)
+    def training_step(self, training: Training[Any]) -> float:
         number = int(torch.randint(len(self.dataset.train), (), generator=self.draw))
         ground = self.ground
         # Random backgrounds make the Gaussians distinguish transparency from the background.
@@ -67,15 +67,8 @@ class Training:
         pixels = self._pictures[number].float() / 255
         target = torch.lerp(ground.expand_as(pixels[..., :3]), pixels[..., :3], pixels[..., 3:])
         loss = l1_ssim_loss(images[0], target)
-        self.trainer.learn(loss, info, self.step)
-        self.history.losses.append(loss.item())
-        self.step += 1
-
-    # Looking -------------------------------------------------------------------------------
-    def view(self, views: Views, number: int) -> Seen:
-        """Render the view of a picture."""
-        size = (self.dataset.width, self.dataset.height)
-        return self.render_camera(views.poses[number], views.intrinsics[number], size, "opengl")
+        self.trainer.learn(loss, info, training.step)
+        return loss.item()
 
     @torch.no_grad()
     def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
@@ -86,19 +79,17 @@ class Training:
         images, alphas, _ = self.trainer.render(viewmat, matrix, size, self.ground, "RGB+D")
         return Seen(images[0, ..., :3], alphas[0, ..., 0], images[0, ..., 3])
 
-    # State ---------------------------------------------------------------------------------
-    def state(self) -> dict[str, Any]:
-        """State of a resumed run besides the Gaussians: a nest for a checkpoint."""
-        return {
-            "step": self.step,
-            "draw": self.draw.get_state(),
-            "losses": torch.tensor(self.history.losses, dtype=torch.float64),
-            "looked": self.history.looked,
-            "psnrs": self.history.psnrs,
+    def writers(self, training: Training[Any], evaluation: Evaluation) -> Mapping[str, Writer]:
+        frames = turntable(self)
+        depths = depth_frames(frames)
+        option_names = ("degree", "strategy", "background", "seed", "most")
+        facts = {
+            **describe_scene(training, self.dataset, evaluation),
+            "gaussians": len(self.trainer),
+            **{name: getattr(self.options, name) for name in option_names},
         }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state`."""
-        self.step = state["step"]
-        self.draw.set_state(state["draw"])
-        self.history = History(state["losses"].tolist(), state["looked"], state["psnrs"])
+        return {
+            **picture_writers(training.history, evaluation, facts, frames),
+            "depth.gif": lambda path: write_loop(path, depths),
+            "splats.ply": lambda path: save_ply(path, self.trainer.params),
+        }

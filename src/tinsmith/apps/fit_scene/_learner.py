@@ -1,9 +1,10 @@
-"""The training: the scene's model, its steps, and its history."""
+"""A radiance field that learns a scene: its steps, its renderings, and its files."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,9 +12,11 @@ from torch import Tensor
 
 from ...nn import Trainer
 from ...render import PixelSampler, Rays, image_rays
-from .._film import film_steps
+from .._pictures import Writer
 from .._processes import ALONE, Processes
-from ..scenes import BACKGROUNDS, Dataset, History, Views, look
+from .._training import Training
+from ..scenes import Dataset, Evaluation, SceneLearner, Views, describe_scene, picture_writers, turntable
+from ._field import COLOUR, DENSITY, GRID, HARMONICS
 from ._options import SceneOptions
 from ._rendering import Scene, Seen
 
@@ -22,23 +25,21 @@ _UPDATE_EVERY = 8  # steps, of what is known to be occupied
 _LOG_EVERY = 50  # steps
 
 
-class Training:
-    """A model on its way to a scene. The state is the trainer's, the generators', `history` and `step`."""
+class FieldLearner(SceneLearner):
+    """A field on its way to a scene. The state is the trainer's and the generators'."""
 
     def __init__(self, dataset: Dataset, options: SceneOptions, processes: Processes = ALONE) -> None:
-        self.dataset, self.options, self.processes = dataset, options, processes
-        self.step, self.steps = 0, options.steps
-        self.history = History()
-        self.draw = torch.Generator().manual_seed(options.seed)
+        super().__init__(dataset, options)
+        self.options, self.processes = options, processes
         # Draws positions within the cells of the grid.
         self.places = torch.Generator(options.device).manual_seed(options.seed)
-        self.ground = torch.tensor(BACKGROUNDS[options.background], device=options.device)
+        self.generators["places"] = self.places
         self.scene = Scene(
             options.bound, options.samples, options.seed, options.engine, with_distortion=options.distortion > 0
         ).to(options.device)
         processes.align(self.scene)
         log = options.out / "tensorboard" if options.tensorboard and processes.is_first else None
-        self.trainer = Trainer(
+        self.trainer: Trainer = Trainer(
             self.scene,
             _optimizer(options.steps),
             self._losses,
@@ -46,29 +47,19 @@ class Training:
             log_every=_LOG_EVERY,
             process_group=processes.group,
         )
-        self._looks = film_steps(options.steps)
         self._train = _load_pixels(dataset.train, options.device, options.engine)
         self._speed = _Speed()
 
-    @property
-    def psnr(self) -> float:
-        """In dB, of the held-out views that were evaluated last; nan before."""
-        return self.history.psnrs[-1] if self.history.psnrs else math.nan
-
-    quality = psnr
-
-    def advance(self) -> None:
-        """One step."""
-        if self.step in self._looks and self.processes.is_first:
-            self.look()
-        if self.step % _UPDATE_EVERY == 0:
-            self.scene.grid.update(self.scene.solidity, step=self.step, generator=self.places)
-        losses = self.trainer.training_step(*(self.processes.share(one) for one in self._draw_rays()))
-        self.history.losses.append(losses.item())
-        self.step += 1
-        if self.step % _LOG_EVERY == 0:
-            rays_per_second = self.options.rays * self._speed.since(self.step)
-            self.trainer.log(psnr=self.psnr, rays_per_second=rays_per_second, occupied=float(self.scene.grid.share))
+    def training_step(self, training: Training[Any]) -> float:
+        if training.step % _UPDATE_EVERY == 0:
+            self.scene.grid.update(self.scene.solidity, step=training.step, generator=self.places)
+        loss = self.trainer.training_step(*(self.processes.share(one) for one in self._draw_rays())).item()
+        taken = training.step + 1
+        if taken % _LOG_EVERY == 0:
+            speed = self.options.rays * self._speed.since(taken)
+            occupied = float(self.scene.grid.share)
+            self.trainer.log(psnr=training.history.psnr, rays_per_second=speed, occupied=occupied)
+        return loss
 
     def _draw_rays(self) -> tuple[Tensor, Tensor]:
         """Rays as the scene takes them, and the colours that they should see."""
@@ -89,12 +80,6 @@ class Training:
         loss = (seen.colour - target).square().mean()
         return loss + self.options.distortion * seen.distortion.mean() if self.options.distortion else loss
 
-    # Looking -------------------------------------------------------------------------------
-    def view(self, views: Views, number: int) -> Seen:
-        """Render the view of a picture: colour (h, w, 3), opacity and depth (h, w)."""
-        size = (self.dataset.width, self.dataset.height)
-        return self.render_camera(views.poses[number], views.intrinsics[number], size, "opengl")
-
     def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
         """Render a camera's view on the scene's background with the current model; `size` is (width, height)."""
         device = self.options.device
@@ -106,28 +91,23 @@ class Training:
         columns = torch.cat([self.trainer.inference(chunk) for chunk in x.split(_CHUNK)])
         return Seen(*(part.unflatten(0, (size[1], size[0])) for part in Seen.of(columns)))
 
-    def look(self) -> None:
-        """Evaluate the first held-out views and record the result."""
-        look(self)
+    def evaluate(self, training: Training[Any]) -> Evaluation:
+        """Evaluate all held-out views, and end the log with the result."""
+        evaluation = super().evaluate(training)
+        self.trainer.log(psnr=evaluation.psnr, ssim=evaluation.ssim)
+        self.trainer.close()
+        return evaluation
 
-    # State ---------------------------------------------------------------------------------
-    def state(self) -> dict[str, Any]:
-        """State of a resumed run besides the trainer's: a nest for a checkpoint."""
-        return {
-            "step": self.step,
-            "draw": self.draw.get_state(),
-            "places": self.places.get_state(),
-            "losses": torch.tensor(self.history.losses, dtype=torch.float64),
-            "looked": self.history.looked,
-            "psnrs": self.history.psnrs,
+    def writers(self, training: Training[Any], evaluation: Evaluation) -> Mapping[str, Writer]:
+        option_names = ("rays", "bound", "samples", "background", "distortion", "seed")
+        facts = {
+            **describe_scene(training, self.dataset, evaluation),
+            "parameters": sum(part.numel() for part in self.scene.parameters()),
+            "occupied": float(self.scene.grid.share),
+            **{name: getattr(self.options, name) for name in option_names},
+            "field": {"grid": GRID, "density": DENSITY, "harmonics": HARMONICS, "colour": COLOUR},
         }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state`."""
-        self.step = state["step"]
-        self.draw.set_state(state["draw"])
-        self.places.set_state(state["places"])
-        self.history = History(state["losses"].tolist(), state["looked"], state["psnrs"])
+        return picture_writers(training.history, evaluation, facts, turntable(self))
 
 
 def _load_pixels(views: Views, device: str, engine: str | None) -> PixelSampler:

@@ -1,0 +1,139 @@
+"""A run of every app: check, claim the folder, train, evaluate and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from .._errors import InputError, refusal
+from ..engines import get
+from ._checkpoint import FILE, Checkpoints
+from ._claim import claim_folder
+from ._cost import Cost, require_affordable
+from ._files import require_writable
+from ._interrupt import stop_on_interrupt
+from ._page import Page
+from ._pictures import write_files
+from ._processes import ALONE, Processes, join_processes
+from ._progress import Watch
+from ._threads import one_torch_thread
+from ._training import AnyEvaluation, AnyOutcome, Learner, Training
+
+
+class RunOptions(Protocol):
+    """The options that all apps have."""
+
+    @property
+    def out(self) -> Path: ...
+    @property
+    def engine(self) -> str | None: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def resume(self) -> bool: ...
+
+
+def require_at_least(least: int, **numbers: int) -> None:
+    """Raise InputError for a number that is smaller."""
+    for name, value in numbers.items():
+        if value < least:
+            rows = [("got", str(value)), ("expected", f"{least} or more")]
+            raise InputError(refusal(f"`{name}` is too small", rows))
+
+
+def require_runnable(options: RunOptions, cost: Cost, **numbers: object) -> None:
+    """Check that this machine can run it: the engine, the device, and the cost, which grows with these options.
+
+    Raises:
+        EngineError: the engine is not available.
+        InputError: torch has no such device, or the run needs too much memory or time.
+    """
+    if options.engine is not None:
+        get(options.engine)
+    if options.device not in ("cpu", "cuda") or (options.device == "cuda" and not torch.cuda.is_available()):
+        raise InputError(refusal("torch has no such device", [("device", options.device)], "Use --device cpu."))
+    require_affordable(cost, options.device, **numbers)
+
+
+def run_training(
+    options: RunOptions,
+    make_learner: Callable[[Processes], Learner[AnyEvaluation, AnyOutcome]],
+    checkpoints: Checkpoints,
+    files: Collection[str],
+    *,
+    inputs: Iterable[tuple[str, Path | None]] = (),
+    shares: tuple[str, int] | None = None,
+    watch: Watch | None = None,
+    page: Page[Any, AnyOutcome] | None = None,
+) -> AnyOutcome:
+    """Train what `make_learner` makes, and write the results into `options.out`.
+
+    Ctrl-C ends the run after the current step; results and checkpoint are then written as they are.
+
+    Args:
+        options: the options of the run.
+        make_learner: makes the learner of one of the processes that train together.
+        checkpoints: of this run.
+        files: the names of the files that the learner's `writers` write.
+        inputs: files that are read, none of which may be overwritten, and what each is.
+        shares: what of a step is shared out among processes that train together, and how much there is; None for an
+            app that trains alone.
+        watch: called at the start and after each step with the steps taken, the steps in all and the quality.
+        page: a page that shows the run.
+
+    Raises:
+        InputError: a file cannot be written, another run uses the folder, or the processes do not fit.
+        CheckpointError: with `resume`, the checkpoint is missing, broken or of another run.
+    """
+    if options.resume:
+        checkpoints.load()
+    for what, path in inputs:
+        _require_apart(what, path, options.out, files)
+    require_writable(options.out)
+    joined = nullcontext(ALONE) if shares is None else join_processes(options.device)
+    with claim_folder(options.out), joined as processes, stop_on_interrupt() as stop, one_torch_thread():
+        if shares is not None:
+            processes.require_shares(*shares)
+        if page is not None:
+            processes.require_alone(page.title)
+        learner = make_learner(processes)
+        training = Training(learner, processes)
+        checkpoints.restore(training)
+        if page is not None:
+            page.begin(training, stop, options.out)
+            watch = page.watching(watch)
+        training.run(lambda: checkpoints.save(training), watch, stop)
+
+        def write() -> AnyOutcome:
+            is_changed = training.taken or learner.extra_steps or not _are_written(options.out, files)
+            is_new = processes.is_first and is_changed
+            # The checkpoint first, since it cannot be made again.
+            written = [checkpoints.save(training)] if is_new else []
+            evaluation = learner.evaluate(training)
+            if is_new:
+                written = [*write_files(options.out, learner.writers(training, evaluation)), *written]
+            processes.wait()
+            return learner.summarize(evaluation, training.describe_run(written))
+
+        return write() if page is None else page.finish(write)
+
+
+def _require_apart(what: str, given: Path | None, out: Path, files: Collection[str]) -> None:
+    """Raise InputError if a file that was given is one that the app writes into `out`."""
+    if given is None or given.resolve() not in [(out / name).resolve() for name in files]:
+        return
+    headline = f"the {what} would be overwritten"
+    raise InputError(refusal(headline, [("file", str(given))], "Choose another folder with --out."))
+
+
+def _are_written(folder: Path, files: Collection[str]) -> bool:
+    """Return whether all files exist and none is older than the checkpoint: then they need not be written again."""
+    paths = [folder / name for name in (FILE, *files)]
+    if not all(path.is_file() for path in paths):
+        return False
+    checkpoint, *rest = (path.stat().st_mtime_ns for path in paths)
+    return min(rest) >= checkpoint

@@ -1,0 +1,199 @@
+"""The training of every app: its steps, history and snapshots. What is trained is the app's `Learner`."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from .._errors import InputError
+from ._film import film_steps
+from ._interrupt import Stop
+from ._outcome import Outcome
+from ._pictures import Writer
+from ._processes import ALONE, Processes
+from ._progress import Watch
+
+_SAVE_EVERY = 100  # steps
+
+AnyEvaluation = TypeVar("AnyEvaluation")
+AnyOutcome = TypeVar("AnyOutcome", bound=Outcome)
+
+
+@dataclass
+class History:
+    """The training so far: the loss before each step, and what snapshots in between found.
+
+    `looked` are the steps of the snapshots whose PSNR was measured, `psnrs` their PSNRs in dB, and `frames` the film's,
+    (rows, columns, 3) uint8.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    looked: list[int] = field(default_factory=list)
+    psnrs: list[float] = field(default_factory=list)
+    frames: list[Tensor] = field(default_factory=list)
+
+    @property
+    def loss(self) -> float:
+        """The loss before the last step; nan before the first."""
+        return self.losses[-1] if self.losses else math.nan
+
+    @property
+    def psnr(self) -> float:
+        """The PSNR of the last snapshot, in dB; nan before the first."""
+        return self.psnrs[-1] if self.psnrs else math.nan
+
+    def state(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the fields of these names as a nest for a checkpoint."""
+        fields = {
+            "losses": torch.tensor(self.losses, dtype=torch.float64),
+            "looked": self.looked,
+            "psnrs": self.psnrs,
+            "frames": torch.stack(self.frames) if self.frames else None,
+        }
+        return {name: fields[name] for name in names}
+
+    def restore(self, state: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Restore the result of `state`."""
+        for name in names:
+            value = state[name]
+            setattr(self, name, [] if value is None else value.tolist() if name == "losses" else list(value))
+
+
+class Snapshot(NamedTuple):
+    """The model during a training: its PSNR in dB, and a frame of the film; None for what an app has not."""
+
+    psnr: float | None = None
+    frame: Tensor | None = None
+
+
+class Learner(ABC, Generic[AnyEvaluation, AnyOutcome]):
+    """What an app trains: a model with its optimizer and its data, and how its results are shown.
+
+    Attributes:
+        steps: the number of steps of the whole training.
+        trainer: has `save(path, extra)` and `load_state_dict(state)`, as `nn.Trainer`, for `Checkpoints`.
+        generators: the random generators that steps draw from, by their names in a checkpoint.
+        recorded: the fields of `History` that a checkpoint holds.
+        extra_steps: how many steps this run took that are not counted, as those of one block alone.
+    """
+
+    steps: int
+    trainer: Any
+    generators: dict[str, torch.Generator]
+    recorded: ClassVar[Sequence[str]] = ("losses", "looked", "psnrs")
+    extra_steps: int = 0
+
+    @abstractmethod
+    def training_step(self, training: Training[Any]) -> float:
+        """Run one step; return the loss before it."""
+
+    @abstractmethod
+    def evaluate(self, training: Training[Any]) -> AnyEvaluation:
+        """Evaluate the model as it is now, for `writers` and `summarize`."""
+
+    @abstractmethod
+    def writers(self, training: Training[Any], evaluation: AnyEvaluation) -> Mapping[str, Writer]:
+        """Return how each file is written, by its name; the checkpoint is not among them."""
+
+    @abstractmethod
+    def summarize(self, evaluation: AnyEvaluation, run: Mapping[str, Any]) -> AnyOutcome:
+        """Return the outcome of a run. `run` has the fields that all outcomes share."""
+
+    def take_snapshot(self) -> Snapshot:
+        """Evaluate the model quickly during the training."""
+        return Snapshot()
+
+    def quality(self, history: History) -> float:
+        """Return what the progress bar shows: a PSNR in dB, or a loss; nan if there is none yet."""
+        return history.psnr
+
+
+AnyLearner = TypeVar("AnyLearner", bound=Learner[Any, Any])
+
+
+class Training(Generic[AnyLearner]):
+    """A learner on its way. The state is the learner's, `history` and `step`, the number of steps taken.
+
+    `taken` is the number of steps that this run took, and `seconds` the time that they took, 0 if none were left.
+    """
+
+    def __init__(self, learner: AnyLearner, processes: Processes = ALONE) -> None:
+        self.learner, self.processes = learner, processes
+        self.step, self.steps = 0, learner.steps
+        self.taken, self.seconds = 0, 0.0
+        self.history = History()
+        self._snapshot_steps = film_steps(self.steps)
+
+    @property
+    def quality(self) -> float:
+        """What the progress bar shows: a PSNR in dB, or a loss; nan if there is none yet."""
+        return self.learner.quality(self.history)
+
+    def advance(self) -> None:
+        """Run one step; take a snapshot before it if one is due."""
+        if self.step in self._snapshot_steps and self.processes.is_first:
+            self.look()
+        self.history.losses.append(self.learner.training_step(self))
+        self.step += 1
+
+    def look(self) -> None:
+        """Take a snapshot, and record it."""
+        snapshot = self.learner.take_snapshot()
+        if snapshot.psnr is not None:
+            self.history.looked.append(self.step)
+            self.history.psnrs.append(snapshot.psnr)
+        if snapshot.frame is not None:
+            self.history.frames.append(snapshot.frame)
+
+    def run(self, save: Callable[[], object], watch: Watch | None, stop: Stop) -> None:
+        """Run the remaining steps, unless a stop is requested; now and then save a checkpoint."""
+        watch = watch or (lambda *_: None)
+        watch(self.step, self.steps, self.quality)
+        first, start = self.step, time.perf_counter()
+        while self.step < self.steps and not self.processes.any(stop.is_requested):
+            self.advance()
+            watch(self.step, self.steps, self.quality)
+            if self.step % _SAVE_EVERY == 0 and self.processes.is_first:
+                _try_to_save(save)
+        self.taken = self.step - first
+        self.seconds = time.perf_counter() - start if self.taken else 0.0
+
+    def describe_run(self, files: Collection[Path]) -> dict[str, Any]:
+        """Return the fields of every outcome, for a run that wrote these files."""
+        return {
+            "step": self.step,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "steps_per_second": self.taken / self.seconds if self.taken else 0.0,
+            "interrupted": self.step < self.steps,
+            "files": tuple(files),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return the state besides the trainer's: a nest for a checkpoint."""
+        generators = {name: generator.get_state() for name, generator in self.learner.generators.items()}
+        return {"step": self.step, **generators, **self.history.state(self.learner.recorded)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the result of `state`."""
+        self.step = state["step"]
+        for name, generator in self.learner.generators.items():
+            generator.set_state(state[name])
+        self.history.restore(state, self.learner.recorded)
+
+
+def _try_to_save(save: Callable[[], object]) -> None:
+    """Write a checkpoint during a training. If that fails, warn: there may be room again at the next one."""
+    try:
+        save()
+    except InputError as error:
+        warnings.warn(f"{error}\nThe training goes on to the next checkpoint.", RuntimeWarning, stacklevel=3)

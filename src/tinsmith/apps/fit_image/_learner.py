@@ -1,0 +1,117 @@
+"""The optimisation: Gaussians that learn a photograph, and their pictures, film and curve."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .._film import as_pixels, decibels, psnr, shrink_to_film
+from .._photo import Photo
+from .._photo_learner import PhotoLearner
+from .._pictures import Writer, picture, side_by_side, write_curve, write_film, write_summary
+from .._training import History, Snapshot, Training
+from ._gaussians import Gaussians, Renderer
+
+FILES = ("fitted.png", "comparison.png", "fit.gif", "curve.png", "gaussians.safetensors", "summary.json")
+
+_RATES = {"pos": 0.06, "log_scale": 0.12, "angle": 0.05, "colour": 0.04, "logit": 0.03}
+"""Adam's learning rates at the start; that of pos in mean distances between Gaussians."""
+
+_LAST_RATE = 0.05  # the factor at the end
+
+_SHRUNK = 0.4  # in the third panel, so that each Gaussian is seen
+_GREY = 0.4  # the ground of that panel: what takes colour away is seen on it too
+
+
+class GaussianLearner(PhotoLearner):
+    """Gaussians on their way to a photograph.
+
+    The state is `gaussians` and `optimiser`; no random numbers are drawn. So on the CPU, where one thread renders and
+    one sums up the error, the same state continues bitwise the same.
+    """
+
+    def __init__(self, photo: Photo, gaussians: Gaussians, steps: int, render: Renderer, device: str) -> None:
+        self.photo, self.steps, self.render = photo, steps, render
+        self.gaussians = Gaussians(**{name: value.to(device) for name, value in gaussians.tensors().items()})
+        self._target = photo.pixels.to(device).float() / 255
+        self.optimiser = self._make_optimiser()
+        self.generators = {}
+
+    def _make_optimiser(self) -> torch.optim.Adam:
+        spacing = math.sqrt(self.photo.height * self.photo.width / len(self.gaussians.pos))
+        groups = []
+        for name, value in self.gaussians.tensors().items():
+            rate = _RATES[name] * (spacing if name == "pos" else 1)
+            groups.append({"params": [value.requires_grad_()], "lr": rate, "first_lr": rate})
+        return torch.optim.Adam(groups, betas=(0.9, 0.95), eps=1e-15, fused=True)
+
+    def quality(self, history: History) -> float:
+        """Return the PSNR in dB before the last step, of an image neither clamped nor rounded; nan at first."""
+        return psnr(history.loss)
+
+    def training_step(self, training: Training[Any]) -> float:
+        """One step of Adam down the mean squared error."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["first_lr"] * _share_of_rate(training.step / self.steps)
+        self.optimiser.zero_grad()
+        error = (self.image() - self._target).square().mean()
+        error.backward()
+        self.optimiser.step()
+        return error.item()
+
+    @torch.no_grad()
+    def take_snapshot(self) -> Snapshot:
+        return Snapshot(frame=as_pixels(shrink_to_film(self.image())))
+
+    def image(self) -> Tensor:
+        """The Gaussians as they are now, (h, w, 3)."""
+        return self.render(**self.gaussians.activate(), h=self.photo.height, w=self.photo.width)
+
+    @torch.no_grad()
+    def writers(self, training: Training[Any], evaluation: Tensor) -> Mapping[str, Writer]:
+        errors = training.history.losses
+        curves = {"PSNR, dB": (range(len(errors)), [psnr(error) for error in errors])}
+        gaussians = self.gaussians
+        facts = {
+            **self.describe(training, evaluation),
+            "gaussians": len(gaussians.pos),
+            "parameters": sum(part.numel() for part in gaussians.tensors().values()),
+        }
+        panels = {
+            "the photograph": picture(self.photo.pixels),
+            f"fitted, {decibels(self.psnr(evaluation))}": picture(evaluation),
+            f"its {len(gaussians.pos)} Gaussians, shrunk": picture(self._shrunk()),
+        }
+        writers = (
+            picture(evaluation).save,
+            side_by_side(panels).save,
+            lambda path: write_film(path, training.history.frames, evaluation),
+            lambda path: write_curve(path, curves),
+            lambda path: self._write_gaussians(path, evaluation),
+            lambda path: write_summary(path, facts),
+        )
+        return dict(zip(FILES, writers, strict=True))
+
+    def _shrunk(self) -> Tensor:
+        """Every Gaussian at less than half its size: they no longer cover the image, but show how they lie."""
+        shown = self.gaussians.activate()
+        shown["scale"] = shown["scale"] * _SHRUNK
+        return as_pixels(_GREY + self.render(**shown, h=self.photo.height, w=self.photo.width))
+
+    def _write_gaussians(self, path: Path, evaluation: Tensor) -> None:
+        """pos, scale, angle, colour, opacity, as `reference.splat` takes them."""
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.gaussians.activate().items()}
+        facts = {"h": self.photo.height, "w": self.photo.width, "psnr": self.psnr(evaluation)}
+        metadata = {name: json.dumps(value) for name, value in facts.items()} | {"photo": self.photo.name}
+        save_file(tensors, path, metadata)
+
+
+def _share_of_rate(done: float) -> float:
+    return _LAST_RATE + (1 - _LAST_RATE) * 0.5 * (1 + math.cos(math.pi * min(done, 1)))

@@ -1,0 +1,109 @@
+"""A simulation that learns: the steps of its optimizer, and its pictures, film and curve."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...nn import write_checkpoint
+from .._pictures import Writer, picture, stack_sheets, write_curve, write_loop, write_summary
+from .._training import History, Learner, Training
+from ._simulation import Look, Simulation, SimulationOutcome
+
+FILES = ("simulation.png", "simulation.gif", "curve.png", "summary.json")
+
+_LAST_RATE = 0.05  # the factor of the learning rate at the end
+_STEEPEST = 0.1  # of a gradient: where a simulation is chaotic, a single one may be a million times the others
+_SHOWN = 5  # frames in the picture
+
+
+class SimulationTrainer:
+    """A simulation and its optimizer, as a checkpoint holds them."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.optimizer = torch.optim.Adam(simulation.parameters(), simulation.rate)
+
+    def save(self, path: Any, extra: Any = None) -> None:
+        """Write all of it."""
+        state = {"simulation": self.simulation.state_dict(), "optimizer": self.optimizer.state_dict()}
+        write_checkpoint(path, {"trainer": state, "extra": extra})
+
+    def load_state_dict(self, state: Any) -> None:
+        """Restore what `save` wrote."""
+        self.simulation.load_state_dict(state["simulation"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+class SimulationLearner(Learner[Look, SimulationOutcome]):
+    """A simulation on its way down its loss. Its evaluation is what it does now; `before` is what it did at first."""
+
+    recorded = ("losses",)
+
+    def __init__(self, name: str, simulation: Simulation, iterations: int) -> None:
+        self.name, self.simulation, self.steps = name, simulation, iterations
+        self.trainer: SimulationTrainer = SimulationTrainer(simulation)
+        self.generators = {}
+        self.before = self.look()
+
+    @torch.no_grad()
+    def look(self) -> Look:
+        """Run the simulation once, and draw it."""
+        return self.simulation.look()
+
+    def quality(self, history: History) -> float:
+        """Return the loss before the last iteration; nan before the first."""
+        return history.loss
+
+    def training_step(self, training: Training[Any]) -> float:
+        """One iteration of Adam down the loss."""
+        simulation, optimizer = self.simulation, self.trainer.optimizer
+        done = min(training.step / self.steps, 1)
+        for group in optimizer.param_groups:
+            group["lr"] = simulation.rate * (_LAST_RATE + (1 - _LAST_RATE) * 0.5 * (1 + math.cos(math.pi * done)))
+        optimizer.zero_grad()
+        loss = simulation.loss()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(simulation.parameters(), _STEEPEST)
+        optimizer.step()
+        return loss.item()
+
+    def evaluate(self, training: Training[Any]) -> Look:
+        return self.look()
+
+    def summarize(self, evaluation: Look, run: Mapping[str, Any]) -> SimulationOutcome:
+        figures = self.before.figure, evaluation.figure
+        return SimulationOutcome(**run, figures=figures, words=self.simulation.figure)
+
+    def writers(self, training: Training[Any], evaluation: Look) -> Mapping[str, Writer]:
+        def draw(path: Path) -> None:
+            stack_sheets([picture(_choose(look)) for look in (self.before, evaluation)]).save(path)
+
+        losses = training.history.losses
+        facts = {
+            "simulation": self.name,
+            "figure": self.simulation.figure,
+            "before": self.before.figure,
+            "after": evaluation.figure,
+            "iteration": training.step,
+            "iterations": training.steps,
+            "time_steps": self.simulation.steps,
+            "seconds": training.seconds,
+        }
+        writers = (
+            draw,
+            lambda path: write_loop(path, evaluation.frames),
+            lambda path: write_curve(path, {"loss": (range(len(losses)), losses)}, logarithmic="loss"),
+            lambda path: write_summary(path, facts),
+        )
+        return dict(zip(FILES, writers, strict=True))
+
+
+def _choose(look: Look) -> torch.Tensor:
+    """Some frames side by side, from the first to the last."""
+    last = len(look.frames) - 1
+    return torch.cat([look.frames[number * last // (_SHOWN - 1)] for number in range(_SHOWN)], 1)
