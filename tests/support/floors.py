@@ -94,7 +94,7 @@ class Breach:
 def breaches(path: str, source: str, files: Collection[str]) -> list[Breach]:
     """Everything that the file `path` (relative to src/tinsmith, as all of `files`) does against the rules."""
     tree = ast.parse(source)
-    imports = list(_imports(path, tree))
+    imports = list(imports_of(path, tree))
     all_breaches = [*_file_itself(path, tree)]
     for item in imports:
         all_breaches += _floors(path, item, files)
@@ -120,7 +120,7 @@ class _Import:
     inside_function: bool
 
 
-def _imports(path: str, tree: ast.Module) -> Iterator[_Import]:
+def imports_of(path: str, tree: ast.Module) -> Iterator[_Import]:
     for node, inside in _with_scope(tree, inside_function=False):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -175,7 +175,7 @@ def _only_hands_on(tree: ast.Module) -> _Found:
 def _floors(path: str, item: _Import, files: Collection[str]) -> _Found:
     if item.target.split(".")[0] != PACKAGE:
         return
-    target = _file_of(item.target, files)
+    target = file_of(item.target, files)
     if target is None:
         yield item.line, f"{item.target} is nowhere in the package"
         return
@@ -190,7 +190,7 @@ def _floors(path: str, item: _Import, files: Collection[str]) -> _Found:
         yield item.line, f"from another folder import its face, not {target}"
 
 
-def _file_of(target: str, files: Collection[str]) -> str | None:
+def file_of(target: str, files: Collection[str]) -> str | None:
     """The file that a dotted name lives in: a module, a face, or a name from either."""
     parts = target.split(".")[1:]
     for length in range(len(parts), -1, -1):

@@ -5,7 +5,7 @@ import torch
 
 import tinsmith as ts
 from tinsmith.time import _function
-from tinsmith.time._launches import Launched
+from tinsmith.time._launch_reversal import Launched
 from tinsmith.time._records import Record
 
 F64 = torch.float64

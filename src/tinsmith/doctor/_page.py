@@ -17,11 +17,11 @@ from ._terminal import causes, describe_engine_findings, describe_followers
 
 if TYPE_CHECKING:
     from ._gradcheck_result import Gradcheck
-    from ._report import Report
+    from ._report_contents import ReportContents
     from .gradients import InputDerivatives
 
 
-def page(report: Report) -> str:
+def page(report: ReportContents) -> str:
     """The whole page, as HTML."""
     title = escape(f"check of {report.name}")
     return "\n".join(
@@ -39,7 +39,7 @@ def page(report: Report) -> str:
     )
 
 
-def _head(report: Report) -> Iterator[str]:
+def _head(report: ReportContents) -> Iterator[str]:
     yield f"<h1>{_words(f'check of {report.name}')}</h1>"
     looked, words = f"{', '.join(report.looked)} · " if report.looked else "", f"{report.verdict}: {report.summary}"
     yield f'<div><span class="verdict {"good" if report.ok else "bad"}">{escape(words)}</span>'
@@ -63,7 +63,7 @@ def _list(findings: Mapping[Finding, list[Finding]]) -> Iterator[str]:
     yield "</table>"
 
 
-def _sources(report: Report) -> Iterator[str]:
+def _sources(report: ReportContents) -> Iterator[str]:
     shown = causes(report.findings)
     paths = dict.fromkeys([*(one.path for one in report.findings), *(path for path, _ in report.places)])
     for path in paths:
@@ -147,7 +147,7 @@ def _picture(one: InputDerivatives) -> str:
     return f"<figure><figcaption><code>{name}</code> {words}</figcaption>{picture}</figure>"
 
 
-def _rules(report: Report) -> Iterator[str]:
+def _rules(report: ReportContents) -> Iterator[str]:
     """What the rules find that the page names: the page needs no other, so links lead here."""
     rules = sorted({one.rule for one in report.findings} & RULES.keys())
     if not rules:

@@ -18,14 +18,14 @@ from ..linter import RULES, Finding, Rule
 from ._excerpt import lines_of
 
 if TYPE_CHECKING:
-    from ._report import Report
+    from ._report_contents import ReportContents
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 _ROOT = "%SRCROOT%"  # the name that code hosts know for it
 
 
-def as_json(report: Report, root: Path) -> str:
+def as_json(report: ReportContents, root: Path) -> str:
     """A report as JSON: `ok`, `verdict`, `complete`, `kernels`, `without_examples`, `findings` and `gradients`."""
     findings = [_record(one, root) for one in report.findings]
     gradients = {
@@ -64,7 +64,7 @@ def _record(finding: Finding, root: Path) -> dict[str, Any]:
     return record | {"follows": {"path": _relative(path, root), "line": line, "column": column}}
 
 
-def as_sarif(report: Report, root: Path) -> str:
+def as_sarif(report: ReportContents, root: Path) -> str:
     """A report as SARIF 2.1.0: all rules with their help, and a result a finding."""
     rules = list(RULES.values())
     places = {rule.id: place for place, rule in enumerate(rules)}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
@@ -21,21 +21,21 @@ from ._excerpt import lines_of, shorten_path
 from .sanitize import describe_lines
 
 if TYPE_CHECKING:
-    from ._report import Report
+    from ._report_contents import ReportContents
 
 _WIDTH = 80
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _MARGIN = 9  # "  123:45 " stands in it; messages are indented by as much
 
 
-def plain(report: Report, width: int = _WIDTH) -> str:
+def plain(report: ReportContents, width: int = _WIDTH) -> str:
     """The page without colours."""
     console = Console(width=width, file=io.StringIO(), record=True, color_system=None, legacy_windows=False)
-    console.print(report)
+    console.print(Group(*render_report(report, width)))
     return "\n".join(line.rstrip() for line in console.export_text().splitlines())
 
 
-def render_report(report: Report, width: int) -> Iterator[RenderableType]:
+def render_report(report: ReportContents, width: int) -> Iterator[RenderableType]:
     """The page, piece by piece."""
     yield _heading(f"check of {report.name}")
     shown = causes(report.findings)
@@ -93,7 +93,7 @@ def _heading(words: str) -> Rule:
     return Rule(Text(words, style="bold"), align="left", style="dim")
 
 
-def _verdict(report: Report) -> Text:
+def _verdict(report: ReportContents) -> Text:
     looked = f"  ({', '.join(report.looked)})" if report.looked else ""
     style = "bold green" if report.ok else _STYLES["error"]
     return Text.assemble((f"{report.verdict}: {report.summary}", style), (looked, "dim"))

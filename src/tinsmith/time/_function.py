@@ -17,7 +17,8 @@ from ..tracing import has_older_batch, into_older_batch, is_transformed, older_b
 from ._batch import batch_of
 from ._environment import within
 from ._job import Arguments, Job, is_differentiable
-from ._launches import Launched, launches_of
+from ._launch_reversal import Launched
+from ._launches import launches_of
 from ._recorder import pull_back
 from ._replay import Replay
 

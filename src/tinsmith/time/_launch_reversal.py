@@ -6,18 +6,17 @@ step, too, so that one call zeroes all of it; they are added to their sums step 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..ops import PreparedPass
 from ._job import Job, is_differentiable
+from ._launches import LaunchedSteps, Launches
 from ._records import Move, Record, Rows
-
-if TYPE_CHECKING:
-    from ._launches import Launched, Launches
+from ._schedule import Action, Advance, Keep, Restore, Reverse
 
 
 class BackwardPass(NamedTuple):
@@ -42,7 +41,7 @@ class LaunchedReversal:
         self,
         job: Job,
         launches: Launches,
-        steps: Launched,
+        steps: LaunchedSteps,
         cotangents: Sequence[Tensor | None],
         wanted: Sequence[bool],
     ) -> None:
@@ -194,3 +193,59 @@ class LaunchedReversal:
 def _prepare_row_moves(made: PreparedPass, name: str, tensor: Tensor) -> tuple[Move, int, int]:
     rows = Rows.of(tensor)
     return made.port(name), rows.first, rows.stride
+
+
+class Launched(LaunchedSteps):
+    """The steps of a job on one set of arguments, as launches: forward and backward."""
+
+    def backward(self, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
+        """Gradients of the arguments that are wanted, from those of the results."""
+        job = self.job
+        if job.checkpoints is None:
+            self.forward()
+        slots: Any = job.checkpoints
+        job.checkpoints = None  # other states take the place of those that are used up
+        reversal = LaunchedReversal(job, self.launches, self, cotangents, wanted)
+        if job.schedule.every == 1:
+            for number in range(job.length - 1, 0, -1):
+                reversal.pull_back(number, slots.addresses(number - 1))
+            if job.length:
+                reversal.pull_back(0, self.initial)
+            return reversal.gradients()
+        present = self.initial
+        for action, following in _with_next(job.schedule.reversal()):
+            match action:
+                case Restore(slot):
+                    present = slots.addresses(slot - 1) if slot else self.initial
+                case Advance(start, end):
+                    kept = following.slot if isinstance(following, Keep) else None
+                    present = self._advance(start, end, present, slots, kept)
+                case Keep():
+                    pass  # it was written there
+                case Reverse(position):
+                    reversal.pull_back(position, present)
+        return reversal.gradients()
+
+    def _advance(self, start: int, end: int, present: list[int], slots: Record, kept: int | None) -> list[int]:
+        """Run steps again; the last state goes to a slot where it is to be kept. Returns where it is."""
+        for number in range(start, end):
+            if kept is None or number + 1 < end:
+                target = self.work_at(number)
+            else:
+                target = slots.addresses(kept - 1)
+                if self.is_zeroed:
+                    slots.clear(kept - 1)
+            self.run_again(number, present, target)
+            present = target
+        return present
+
+
+def _with_next(actions: Iterator[Action]) -> Iterator[tuple[Action, Action | None]]:
+    """Actions, each with the one after it."""
+    present = next(actions, None)
+    for following in actions:
+        if present is not None:
+            yield present, following
+        present = following
+    if present is not None:
+        yield present, None

@@ -8,8 +8,8 @@ before. States are known by their addresses alone: no tensor is made in a step.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,9 +17,7 @@ from torch import Tensor
 from ..calls import is_null, make_zeros
 from ..ops import PreparedPass, Stepping, prepare_stepping
 from ._job import Job, is_differentiable
-from ._launch_reversal import LaunchedReversal
 from ._records import Move, Record, Rows
-from ._schedule import Action, Advance, Keep, Restore, Reverse
 from ._steps import CallStep
 
 TIMED = 12
@@ -103,18 +101,18 @@ class StepPass(NamedTuple):
     outputs: list[Move]
 
 
-class Launched:
-    """The steps of a job on one set of arguments, as launches."""
+class LaunchedSteps:
+    """The steps of a job on one set of arguments, as launches: the forward pass."""
 
     def __init__(self, job: Job, launches: Launches, tensors: Sequence[Tensor]) -> None:
-        self._job = job
-        self._launches = launches
+        self.job = job
+        self.launches = launches
         self.stepping, self.names = launches.stepping, launches.names
         self.given = job.arguments([one.detach() for one in tensors])
         self.likes = [(one.shape, one.dtype) for one in job.state]
         self.initial = [one.data_ptr() for one in self.given.state]
         self.rows = [Rows.of(one) for one in self.given.inputs]
-        self._is_zeroed = any(map(self.stepping.starts_at_zero, self.names.following))
+        self.is_zeroed = any(map(self.stepping.starts_at_zero, self.names.following))
         self._work = Record(self.likes), Record(self.likes)
         # where outputs go that nobody reads
         self.room = [
@@ -125,7 +123,7 @@ class Launched:
     # Forward ----------------------------------------------------------------------------------
     def forward(self) -> list[Tensor]:
         """Run all steps; keep the states that the schedule keeps. Returns states and then outputs."""
-        job = self._job
+        job = self.job
         slots = Record(self.likes, job.schedule.capacity)
         places = {position: slot for slot, position in enumerate(job.schedule.stored_positions)}
         states = [make_zeros((job.rows, *one.shape), one.dtype) for one in self.given.state]
@@ -140,7 +138,7 @@ class Launched:
             elif row is not None:
                 target = [first + row * stride for first, stride in rows]
             else:
-                target = self._work_at(number)
+                target = self.work_at(number)
             self._run(number, present, target, [first + number * stride for first, stride in output_rows])
             if slot is not None and row is not None:
                 for room, one in zip(states, slots.tensors(slot - 1), strict=True):
@@ -152,10 +150,10 @@ class Launched:
         job.checkpoints = slots
         return [*(states if job.every is not None else [one[0] for one in states]), *outputs]
 
-    def _work_at(self, number: int) -> list[int]:
+    def work_at(self, number: int) -> list[int]:
         """Memory for what a step makes, until the step after the next one."""
         work = self._work[number % 2]
-        if self._is_zeroed:
+        if self.is_zeroed:
             work.clear()
         return work.addresses()
 
@@ -206,61 +204,8 @@ class Launched:
             [made.port(name) for name in names.outputs],
         )
 
-    # Backward ---------------------------------------------------------------------------------
-    def backward(self, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
-        """Gradients of the arguments that are wanted, from those of the results."""
-        job = self._job
-        if job.checkpoints is None:
-            self.forward()
-        slots: Any = job.checkpoints
-        job.checkpoints = None  # other states take the place of those that are used up
-        reversal = LaunchedReversal(job, self._launches, self, cotangents, wanted)
-        if job.schedule.every == 1:
-            for number in range(job.length - 1, 0, -1):
-                reversal.pull_back(number, slots.addresses(number - 1))
-            if job.length:
-                reversal.pull_back(0, self.initial)
-            return reversal.gradients()
-        present = self.initial
-        for action, following in _with_next(job.schedule.reversal()):
-            match action:
-                case Restore(slot):
-                    present = slots.addresses(slot - 1) if slot else self.initial
-                case Advance(start, end):
-                    kept = following.slot if isinstance(following, Keep) else None
-                    present = self._advance(start, end, present, slots, kept)
-                case Keep():
-                    pass  # it was written there
-                case Reverse(position):
-                    reversal.pull_back(position, present)
-        return reversal.gradients()
-
-    def _advance(self, start: int, end: int, present: list[int], slots: Record, kept: int | None) -> list[int]:
-        """Run steps again; the last state goes to a slot where it is to be kept. Returns where it is."""
-        for number in range(start, end):
-            if kept is None or number + 1 < end:
-                target = self._work_at(number)
-            else:
-                target = slots.addresses(kept - 1)
-                if self._is_zeroed:
-                    slots.clear(kept - 1)
-            self.run_again(number, present, target)
-            present = target
-        return present
-
     def run_again(self, number: int, source: list[int], target: list[int]) -> PreparedPass:
         """Run a step for the second time; its outputs are not given out. Returns the pass, which has its scratch."""
         for one in self.room:
             one.zero_()
         return self._run(number, source, target, [one.data_ptr() for one in self.room]).prepared
-
-
-def _with_next(actions: Iterator[Action]) -> Iterator[tuple[Action, Action | None]]:
-    """Actions, each with the one after it."""
-    present = next(actions, None)
-    for following in actions:
-        if present is not None:
-            yield present, following
-        present = following
-    if present is not None:
-        yield present, None

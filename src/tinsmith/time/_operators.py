@@ -28,7 +28,7 @@ from ._arguments import Options
 from ._batch import Batch, batch_of
 from ._function import replace_missing, runner
 from ._job import Job, Like, is_differentiable
-from ._launches import Launched
+from ._launch_reversal import Launched
 from ._records import GivenStates
 from ._schedule import Schedule
 

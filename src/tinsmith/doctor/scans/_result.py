@@ -11,10 +11,18 @@ import torch
 from typing_extensions import deprecated
 
 from ..._errors import CheckError
+from ..._extras import require_packages
 
 GROWTH = 1e6
 """A gradient explodes if its norm is this many times the norm at the end."""
 
+_COLOURS = {
+    "right": "tab:green",
+    "at a kink": "tab:olive",
+    "wrong": "tab:red",
+    "unclear": "0.6",
+    "not finite": "tab:red",
+}
 
 Verdict = Literal["right", "at a kink", "wrong", "unclear", "not finite"]
 
@@ -135,9 +143,7 @@ class ScanCheck:
 
         Returns the figure, which is also written to `path` if passed.
         """
-        from ._plot import plot  # needs matplotlib
-
-        return plot(self, path)
+        return _plot(self, path)
 
     def __str__(self) -> str:
         lines = [f"the gradient of a scan over `{self.name}`, {len(self.sizes) - 1} steps: {self.verdict}"]
@@ -178,3 +184,29 @@ class ScanCheck:
 
 def _format_error(horizon: Horizon) -> str:
     return f"{horizon.relative_error:8.1e}" if horizon.verdict in ("right", "at a kink", "wrong") else " " * 8
+
+
+def _plot(check: ScanCheck, path: str | Path | None = None) -> Any:
+    """The figure. It is written to `path` where one is given."""
+    require_packages("the figure of a scan", "apps", "matplotlib")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.4), dpi=120, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    sizes = check.sizes
+    left.semilogy(range(len(sizes)), sizes.clamp(min=1e-300).tolist(), lw=1.2)
+    left.set(title="gradient by the state", xlabel="step", ylabel="length")
+    if check.explodes_at is not None:
+        left.axhline(GROWTH * check.reference, color="tab:red", lw=0.8, ls=":")
+        left.axvline(check.explodes_at, color="tab:red", lw=0.8, label=f"a million times at step {check.explodes_at}")
+        left.legend(fontsize=8)
+    for verdict, colour in _COLOURS.items():
+        some = [one for one in check.horizons if one.verdict == verdict]
+        if some:
+            errors = [max(one.relative_error, 1e-16) for one in some]
+            right.loglog([one.steps for one in some], errors, "o", color=colour, label=verdict)
+    right.set(title="gradient and differences", xlabel="steps", ylabel="relative error")
+    right.legend(fontsize=8)
+    if path is not None:
+        figure.savefig(path)
+    return figure

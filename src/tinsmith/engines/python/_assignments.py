@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._containers import UNSET, Members
+from ._containers import UNSET
 from ._numbers import KINDS, Rule
-from ._operations import Operations
+from ._run import Run
 from ._values import Matrix, Struct, list_numbers
 
 
-class Assignments(ABC):
+class Assignments(Run):
     """Assignments with one kind of arithmetic."""
 
-    operations: Operations
     casts: Mapping[str, Rule]
     _by_operator: Mapping[str, Callable[[Any, Any], Any]]
-
-    @abstractmethod
-    def capture(self, value: Any, name: str = "a field") -> Any:
-        """Return a value that Python holds as one of the run."""
 
     @abstractmethod
     def convert(self, value: Any, annotation: Any) -> Any:
@@ -146,3 +141,13 @@ class Assignments(ABC):
         """Store to an element, inside an expression; nothing if the value is not set."""
         if value is not UNSET:
             owner[index] = value
+
+
+class Members:
+    """A target of an assignment to several targets: storing to a key stores to that member of a struct or vector."""
+
+    def __init__(self, run: Assignments, owner: Any) -> None:
+        self._run, self._owner = run, owner
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._run.set_member(self._owner, name, value)

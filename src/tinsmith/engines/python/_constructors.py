@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ._run import Run
 from ._values import Matrix, Struct
-
-if TYPE_CHECKING:
-    from ._interpreter import Interpreter
 
 
 class Constructors:
@@ -19,7 +17,7 @@ class Constructors:
         run: what converts numbers, and takes over what Python holds.
     """
 
-    def __init__(self, run: Interpreter) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._language, self._operations, self._defaults = run.language, run.operations, run.defaults
 

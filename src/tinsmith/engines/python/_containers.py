@@ -1,17 +1,14 @@
-"""What a kernel loops over and unpacks into: `ndrange`, and the targets of an assignment to several places."""
+"""What a kernel loops over: `ndrange`. And the value of a local that is not set."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ._operations import Operations
 from ._values import Matrix
-
-if TYPE_CHECKING:
-    from ._assignments import Assignments
-    from ._operations import Operations
 
 UNSET = type("Unset", (), {"__repr__": lambda _: "not set"})()
 """The value of a local that only a branch of `ti.static` may have set."""
@@ -57,13 +54,3 @@ def walk_ranges(ranges: list[range]) -> Iterator[tuple[int, ...]]:
     for first in ranges[0]:
         for rest in walk_ranges(ranges[1:]):
             yield (first, *rest)
-
-
-class Members:
-    """A target of an assignment to several targets: storing to a key stores to that member of a struct or vector."""
-
-    def __init__(self, run: Assignments, owner: Any) -> None:
-        self._run, self._owner = run, owner
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._run.set_member(self._owner, name, value)

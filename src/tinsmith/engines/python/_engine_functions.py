@@ -7,7 +7,7 @@ run from their source, like a user's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +16,8 @@ from ._containers import Ranges
 from ._memory import ArrayView
 from ._numbers import KINDS
 from ._python_functions import build_extreme
+from ._run import Run
 from ._values import Matrix
-
-if TYPE_CHECKING:
-    from ._interpreter import Interpreter
 
 _UNARY = {
     **{name: name for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "popcnt")},
@@ -58,8 +56,8 @@ _BINARY = {
 }
 
 
-def _unary(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
-    def build(run: Interpreter) -> Callable[..., Any]:
+def _unary(name: str) -> Callable[[Run], Callable[..., Any]]:
+    def build(run: Run) -> Callable[..., Any]:
         rule = run.operations.unary(name)
 
         def operate(value: Any) -> Any:
@@ -71,21 +69,21 @@ def _unary(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
     return build
 
 
-def _binary(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
-    def build(run: Interpreter) -> Callable[..., Any]:
+def _binary(name: str) -> Callable[[Run], Callable[..., Any]]:
+    def build(run: Run) -> Callable[..., Any]:
         rule = run.operations.binary(name)
         return lambda left, right: rule(_number(run, left), _number(run, right))
 
     return build
 
 
-def _number(run: Interpreter, value: Any) -> Any:
+def _number(run: Run, value: Any) -> Any:
     """An operand; of the engine's functions, unlike its operators, Python's numbers are numbers of the run."""
     return value if type(value) in KINDS or isinstance(value, Matrix) else run.let(run.capture(value))
 
 
-def _rounding(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
-    def build(run: Interpreter) -> Callable[..., Any]:
+def _rounding(name: str) -> Callable[[Run], Callable[..., Any]]:
+    def build(run: Run) -> Callable[..., Any]:
         rule = run.operations.unary(name)
 
         def round_value(x: Any, dtype: Any = None) -> Any:
@@ -97,15 +95,15 @@ def _rounding(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
     return build
 
 
-def _dtype(run: Interpreter, value: Any) -> str:
+def _dtype(run: Run, value: Any) -> str:
     kind = run.dtype_name(value)
     if kind is None:
         raise TypeError(f"{value!r} where a dtype is wanted")
     return kind
 
 
-def _logic(*, is_and: bool) -> Callable[[Interpreter], Callable[..., Any]]:
-    def build(run: Interpreter) -> Callable[..., Any]:
+def _logic(*, is_and: bool) -> Callable[[Run], Callable[..., Any]]:
+    def build(run: Run) -> Callable[..., Any]:
         to_truth = run.operations.binary("!=")
         rule = run.operations.binary("&" if is_and else "|")
         return lambda left, right: rule(to_truth(_number(run, left), 0), to_truth(_number(run, right), 0))
@@ -113,11 +111,11 @@ def _logic(*, is_and: bool) -> Callable[[Interpreter], Callable[..., Any]]:
     return build
 
 
-def _cast(run: Interpreter) -> Callable[..., Any]:
+def _cast(run: Run) -> Callable[..., Any]:
     return lambda obj, dtype: run.operations.cast(obj, _dtype(run, dtype))
 
 
-def _bit_cast(run: Interpreter) -> Callable[..., Any]:
+def _bit_cast(run: Run) -> Callable[..., Any]:
     def convert(obj: Any, dtype: Any) -> Any:
         kind, reinterpret = _dtype(run, dtype), run.operations.arithmetic.reinterpret
         return run.operations.each(lambda one: reinterpret(one, kind), _number(run, obj))
@@ -125,7 +123,7 @@ def _bit_cast(run: Interpreter) -> Callable[..., Any]:
     return convert
 
 
-def _random(run: Interpreter) -> Callable[..., Any]:
+def _random(run: Run) -> Callable[..., Any]:
     def draw(dtype: Any = float) -> Any:
         kind = _dtype(run, dtype)
         if kind[0] == "f":
@@ -135,7 +133,7 @@ def _random(run: Interpreter) -> Callable[..., Any]:
     return draw
 
 
-def _frexp(_run: Interpreter) -> Callable[..., Any]:
+def _frexp(_run: Run) -> Callable[..., Any]:
     raise KernelError(refusal("the Python engine has no `frexp`", remedy="Pass the results of `torch.frexp`."))
 
 
@@ -192,7 +190,7 @@ def _static_assert(cond: Any, msg: Any = None) -> None:
         raise AssertionError(msg)
 
 
-def _ranges(run: Interpreter) -> Callable[..., Any]:
+def _ranges(run: Run) -> Callable[..., Any]:
     def build(*args: Any, axes: Any = None) -> Ranges:
         bounds = [tuple(one) if isinstance(one, list | tuple) else (0, one) for one in args]
         return Ranges(bounds, () if axes is None else tuple(axes), run.operations)
@@ -200,7 +198,7 @@ def _ranges(run: Interpreter) -> Callable[..., Any]:
     return build
 
 
-def _build_group(run: Interpreter) -> Callable[..., Any]:
+def _build_group(run: Run) -> Callable[..., Any]:
     def group(x: Any) -> Any:
         x = run.capture(x)
         if isinstance(x, ArrayView):
@@ -219,7 +217,7 @@ def _build_group(run: Interpreter) -> Callable[..., Any]:
     return group
 
 
-def read_ranges(run: Interpreter, value: Any) -> Any:
+def read_ranges(run: Run, value: Any) -> Any:
     """Return what Python has made of `ndrange`, as if the kernel had called it."""
     bounds = [(int(first), int(end)) for first, end in value.bounds]
     # Quadrants has `axes`: the bounds are then in the order of the loops, which is another than that of the indices.
@@ -227,11 +225,11 @@ def read_ranges(run: Interpreter, value: Any) -> Any:
     return Ranges([bounds[order.index(dim)] for dim in range(len(bounds))], order, run.operations)
 
 
-def _nothing(_run: Interpreter) -> Callable[..., Any]:
+def _nothing(_run: Run) -> Callable[..., Any]:
     return lambda *_positional, **_named: None
 
 
-def _build_svd(run: Interpreter) -> Callable[..., Any]:
+def _build_svd(run: Run) -> Callable[..., Any]:
     """Return `svd` of a 3x3 matrix: U and V are rotations; the last singular value has the sign of the determinant."""
 
     def decompose(A: Any, dt: Any, iters: int | None = None) -> tuple[Matrix, Matrix, Matrix]:  # noqa: ARG001
@@ -273,7 +271,7 @@ For each name in the engine's package, a function that builds it for an interpre
 """
 
 
-def fill_matrix(run: Interpreter, name: str) -> Callable[..., Any]:
+def fill_matrix(run: Run, name: str) -> Callable[..., Any]:
     """Return `ti.Vector.zero(dt, n)`, `one`, `unit(n, i, dt)`, `ti.Matrix.identity(dt, n)`, `diag(dim, val)`."""
     make = run.operations.build_matrix
 

@@ -7,19 +7,17 @@ comes back is connected with the one that went in.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from ..._errors import KernelError, refusal
-from ._exact_numbers import Tracked
-from ._numbers import FLOATS
-from ._observers import How, Number
-
-if TYPE_CHECKING:
-    from ._exact import ExactInterpreter
+from ._exact_numbers import ExactArithmetic, Tracked
+from ._numbers import FLOATS, Rule
+from ._observers import How, Number, Recorder, Watch
 
 
 class ExactArray(Protocol):
@@ -56,6 +54,19 @@ class ExactArray(Protocol):
         ...
 
 
+class ExactRun(Protocol):
+    """What computes, and knows who observes: an `ExactInterpreter`."""
+
+    casts: Mapping[str, Rule]
+    exact: ExactArithmetic
+    record: Recorder | None
+    watch: Watch | None
+
+    def combine(self, operator: str, old: Any, value: Any) -> Any:
+        """Return what an atomic operation makes of an old number and a value."""
+        ...
+
+
 @dataclass
 class _Ties:
     """Candidates of equal value for one element's maximum or minimum, and the number that stands for them."""
@@ -74,7 +85,7 @@ class ExactView:
         run: what computes, and knows who observes.
     """
 
-    def __init__(self, array: ExactArray, tensor: torch.Tensor, run: ExactInterpreter) -> None:
+    def __init__(self, array: ExactArray, tensor: torch.Tensor, run: ExactRun) -> None:
         self.array, self._tensor, self._run = array, tensor, run
         self._sizes = tuple(tensor.shape[: array.rank])
         self._first = array.offset or (0,) * array.rank

@@ -62,8 +62,6 @@ class Interpreter(Assignments):
         translate: makes the Python function of a function of the language, given this interpreter.
     """
 
-    add: Callable[[Any, Any], Any]
-    multiply: Callable[[Any, Any], Any]
     bit_and: Callable[[Any, Any], Any]
     ends_locals_with_blocks = True
     """Whether a local ends with the block that assigns it first, as in the engines' languages."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ._numbers import KINDS
+from ._run import Run
 from ._values import Matrix
 
-if TYPE_CHECKING:
-    from ._interpreter import Interpreter
 
-
-def _build_conversion(python: type) -> Callable[[Interpreter], Callable[..., Any]]:
-    def build(run: Interpreter) -> Callable[..., Any]:
+def _build_conversion(python: type) -> Callable[[Run], Callable[..., Any]]:
+    def build(run: Run) -> Callable[..., Any]:
         kind = run.dtype_name(python)
         assert kind is not None
 
@@ -28,15 +26,15 @@ def _build_conversion(python: type) -> Callable[[Interpreter], Callable[..., Any
     return build
 
 
-def _absolute(run: Interpreter) -> Callable[..., Any]:
+def _absolute(run: Run) -> Callable[..., Any]:
     rule = run.operations.unary("abs")
     return lambda value: rule(value) if type(value) in KINDS or not isinstance(value, int | float) else abs(value)
 
 
-def build_extreme(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
+def build_extreme(name: str) -> Callable[[Run], Callable[..., Any]]:
     """Return the builder of `max` ("max") or `min` ("min") of any number of values."""
 
-    def build(run: Interpreter) -> Callable[..., Any]:
+    def build(run: Run) -> Callable[..., Any]:
         rule = run.operations.binary(name)
 
         def extreme(*values: Any) -> Any:
@@ -50,7 +48,7 @@ def build_extreme(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
     return build
 
 
-def _total(run: Interpreter) -> Callable[..., Any]:
+def _total(run: Run) -> Callable[..., Any]:
     def total(items: Any, start: Any = 0) -> Any:
         result = start
         for item in items:
@@ -60,7 +58,7 @@ def _total(run: Interpreter) -> Callable[..., Any]:
     return total
 
 
-BUILTINS: dict[Any, Callable[[Interpreter], Callable[..., Any]]] = {
+BUILTINS: dict[Any, Callable[[Run], Callable[..., Any]]] = {
     builtins.int: _build_conversion(int),
     builtins.float: _build_conversion(float),
     builtins.bool: _build_conversion(bool),

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ._numbers import KINDS
-
-if TYPE_CHECKING:
-    from ._operations import Operations
+from ._numbers import KINDS, Rule
 
 SWIZZLES = ("xyzw", "rgba", "stpq")
+
+
+class EntryOperations(Protocol):
+    """What a vector or matrix asks of the `Operations` that made it."""
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """Calls a method, given the vector or matrix and the method's arguments."""
+        ...
+
+    @property
+    def casts(self) -> Mapping[str, Rule]:
+        """What converts a number, by the type that it is converted to."""
+        ...
+
+    @property
+    def method_of(self) -> Callable[[str], Any]:
+        """The engine's function behind a method."""
+        ...
 
 
 class BoundFunction(NamedTuple):
@@ -39,7 +55,7 @@ class Matrix:
     # NumPy's numbers leave an operation with a matrix to the matrix.
     __array_ufunc__ = None
 
-    def __init__(self, shape: tuple[int, ...], entries: list[Any], operations: Operations) -> None:
+    def __init__(self, shape: tuple[int, ...], entries: list[Any], operations: EntryOperations) -> None:
         self.shape = shape
         self.entries = entries
         self.operations = operations
@@ -182,7 +198,7 @@ class Element(Matrix):
 
     __slots__ = ("memory", "written")
 
-    def __init__(self, memory: np.ndarray, operations: Operations, written: np.ndarray | None = None) -> None:
+    def __init__(self, memory: np.ndarray, operations: EntryOperations, written: np.ndarray | None = None) -> None:
         super().__init__(memory.shape, list(memory.ravel()), operations)
         self.memory, self.written = memory, written
 
