@@ -12,7 +12,7 @@ from PIL import Image
 
 from support.live_page import browse  # noqa: F401 - a fixture
 from tinsmith.apps.fit_image import FitOptions
-from tinsmith.apps.fit_scene import SceneOptions, _rendering
+from tinsmith.apps.fit_scene import SceneOptions, _field
 from tinsmith.apps.fit_splats import SplatOptions
 from tinsmith.apps.learn_image import LearnOptions
 from tinsmith.apps.scenes._built_in_scene import looking, picture_from
@@ -101,7 +101,7 @@ def small_views():
 @pytest.fixture
 def fitting(scene_folder, tmp_path, monkeypatch):
     """Options of a small run of fit-scene: `fitting(steps=5)`. Its grid is coarse: looking at all cells takes time."""
-    monkeypatch.setattr(_rendering, "_RESOLUTION", 16)
+    monkeypatch.setattr(_field, "_RESOLUTION", 16)
 
     def make(**changes) -> SceneOptions:
         given = {"out": tmp_path / "out", "dataset": scene_folder, "steps": 6, "rays": 128, "samples": 24}

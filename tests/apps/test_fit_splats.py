@@ -14,8 +14,8 @@ from support.folders import StopAt, names, without_times
 from tinsmith import CheckpointError, EngineError, InputError
 from tinsmith.apps._training import Training
 from tinsmith.apps.fit_splats import SplatOptions, _gaussians, fit_splats
+from tinsmith.apps.fit_splats._gaussians import first_gaussians
 from tinsmith.apps.fit_splats._learner import SplatLearner
-from tinsmith.apps.fit_splats._start import first_gaussians
 from tinsmith.apps.scenes import _run
 from tinsmith.apps.scenes._dataset import read_dataset
 from tinsmith.render.captures import viewmat_of

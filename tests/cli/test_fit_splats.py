@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from tinsmith.apps import scenes
+from tinsmith.apps import fit_splats, scenes
 from tinsmith.cli import app
 
 SMALL = ("--steps", 2, "--gaussians", 20, "--degree", 0)
@@ -54,18 +54,20 @@ def test_the_viewer_s_address_is_told_even_where_it_is_quiet(folder, tmp_path, m
     @contextmanager
     def page(title, port, say):
         assert (title, port) == ("tinsmith fit-splats", 8123)
-        viewer = SimpleNamespace(url="http://127.0.0.1:8123/", begin=lambda *_: calls.append("begin"))
-        viewer.tell, viewer.stay = calls.append, lambda out: calls.append(out)
+        viewer = SimpleNamespace(url="http://127.0.0.1:8123/", title="a viewer")
+        viewer.begin = lambda *_: calls.append("begin")
         viewer.watching = lambda watch: calls.append("watching") or watch
+        viewer.finish = lambda write: calls.append("finish") or write()
         yield viewer
         calls.append("closed")
 
-    calls, out = [], tmp_path / "out"
+    calls = []
     monkeypatch.setattr(scenes, "viewer_page", page)
-    done = run(folder, "--out", out, *SMALL, "--view", "--port", 8123, "--quiet")
+    monkeypatch.setattr(fit_splats, "viewer_page", page)
+    done = run(folder, "--out", tmp_path / "out", *SMALL, "--view", "--port", 8123, "--quiet")
     assert done.exit_code == 0, done.output
     assert done.output == "Walk around at http://127.0.0.1:8123/ (it stays until Ctrl-C)\n"
-    assert calls == ["begin", "watching", "writing", out, "closed"]
+    assert calls == ["begin", "watching", "finish", "closed"]
 
 
 def test_it_refuses_in_words(folder, tmp_path):

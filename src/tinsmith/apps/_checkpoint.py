@@ -8,7 +8,6 @@ from typing import Any
 
 from .._errors import CheckpointError, refusal
 from ..nn import read_checkpoint
-from ._photo import Photo
 from ._training import Training
 
 FILE = "checkpoint.safetensors"
@@ -83,11 +82,6 @@ def require_checkpoint(path: Path) -> None:
 def make_broken_error(path: Path, reason: str) -> CheckpointError:
     """The error for a checkpoint that cannot be used."""
     return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)], _AFRESH))
-
-
-def identify_photo(photo: Photo) -> dict[str, object]:
-    """The entries of a checkpoint that identify its photograph."""
-    return {"photograph": photo.name, "size": f"{photo.width} x {photo.height}", "pixels": photo.digest}
 
 
 def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapping[str, object]) -> None:

@@ -35,6 +35,11 @@ class Outcome(ABC):
         """The quality, in words."""
 
     @property
+    def details(self) -> str:
+        """What is said before the quality, or ""."""
+        return ""
+
+    @property
     def remark(self) -> str:
         """A further remark, or ""."""
         return ""

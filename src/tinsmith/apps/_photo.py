@@ -37,6 +37,10 @@ class Photo:
     def width(self) -> int:
         return self.pixels.shape[1]
 
+    def identity(self) -> dict[str, object]:
+        """Return the entries of a checkpoint that identify the photograph."""
+        return {"photograph": self.name, "size": f"{self.width} x {self.height}", "pixels": self.digest}
+
 
 def load_photo(path: Path | None, size: int) -> Photo:
     """Read an image, no side longer than `size`; without a path the photograph that matplotlib ships.

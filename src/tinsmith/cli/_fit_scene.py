@@ -86,6 +86,4 @@ def fit_scene(
         viewer = stack.enter_context(open_viewer(view, "tinsmith fit-scene", port, console))
         watch = None if quiet else stack.enter_context(progress_bar(console, "fitting", "rays", rays))
         reached = fit(options, watch, viewer)
-    views = f"{reached.held_out} held-out view{'s' * (reached.held_out != 1)}"
-    console.print(f"Means of {views}: SSIM {reached.ssim:.3f}, {reached.psnr:.2f} dB.", highlight=False)
     report(console, reached, unit="rays", a_step=rays, processes=processes.count)

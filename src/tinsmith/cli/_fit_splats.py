@@ -93,6 +93,4 @@ def fit_splats(
         viewer = stack.enter_context(open_viewer(view, "tinsmith fit-splats", port, console))
         watch = None if quiet else stack.enter_context(progress_bar(console, "fitting"))
         reached = fit(options, watch, viewer)
-    views = f"{reached.held_out} held-out view{'s' * (reached.held_out != 1)}"
-    console.print(f"Means of {views}: SSIM {reached.ssim:.3f}, {reached.psnr:.2f} dB.", highlight=False)
     report(console, reached)

@@ -169,6 +169,8 @@ def report(
     speed = f"{reached.seconds:.1f} s, {a_second} {reached.unit}s/s"
     speed += f", {reached.steps_per_second * a_step:,.0f} {unit}/s" if a_step else ""
     speed = f" ({speed} by {processes} processes)" if processes > 1 else f" ({speed})"
+    if reached.details:
+        console.print(reached.details, highlight=False)
     if reached.interrupted:
         console.print(f"Stopped after {reached.unit} {reached.step} of {reached.steps}; --resume goes on from there.")
     elif not reached.seconds:

@@ -1,18 +1,24 @@
-"""The environment of a step: torch's random numbers, autocast and default device.
+"""The environment of a step: torch's random numbers, autocast and default device, and values besides arguments.
 
 A step that is run again must draw the numbers that it drew at first, and compute in the same dtypes and places. Torch's
 checkpointing does the first two (`torch.utils.checkpoint`, `preserve_rng_state`). The default device is a thread's own,
 and the backward pass of a GPU's tensors runs in another thread.
+
+If a Python value or a field that an op reads changed since, the gradient would belong to another simulation. Values are
+compared where an op is called, since a step may write a field that it reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from ..calls import Note, watch_calls
+from ..ops import Op
 
 
 class RandomStates:
@@ -79,4 +85,43 @@ def within(noted: Surroundings) -> Iterator[None]:
                 stack.enter_context(torch.autocast(one.device, enabled=one.is_enabled, dtype=one.dtype))
         if noted.device != torch.get_default_device():
             stack.enter_context(noted.device)
+        yield
+
+
+class FirstCalls:
+    """What was noted when step 0 ran for the first time: for each op and layer, at its first call there."""
+
+    def __init__(self) -> None:
+        self._noted: dict[Any, Note | None] = {}
+
+    def note(self) -> Any:
+        """Within, step 0 runs for the first time."""
+
+        def visit(caller: Any, note: Callable[[], Note | None]) -> None:
+            if caller not in self._noted:
+                self._noted[caller] = note()
+
+        return _visiting(visit)
+
+    def compare(self) -> Any:
+        """Within, step 0 runs again. Raises GradientError where a call depends on other values by now."""
+        left = dict(self._noted)
+
+        def visit(caller: Any, _: Callable[[], Note | None]) -> None:
+            noted = left.pop(caller, None)
+            if noted is not None:
+                noted.check()
+
+        return _visiting(visit)
+
+
+@contextmanager
+def _visiting(visit: Callable[[Any, Callable[[], Note | None]], None]) -> Generator[None]:
+    """Within, `visit(caller, note)` is called before each call of an op or of a layer on fields."""
+
+    def look(op: Op[Any], run: Callable[[], Any], arguments: Sequence[Any], named: dict[str, Any]) -> Any:
+        visit(op, lambda: op.note_values(arguments, named))
+        return run()
+
+    with watch_calls(look, visit):
         yield

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ._environment import RandomStates, Surroundings
-from ._first_calls import FirstCalls
+from ._environment import FirstCalls, RandomStates, Surroundings
 from ._schedule import Schedule
 from ._steps import Step
 

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..._untrusted import parse_json, read_safetensors
-from .._checkpoint import Checkpoints, identify_photo, make_broken_error, require_checkpoint, require_same
+from .._checkpoint import Checkpoints, make_broken_error, require_checkpoint, require_same
 from .._files import replace_when_whole
 from .._photo import Photo
 from .._training import Training
@@ -34,7 +34,7 @@ class FitCheckpoints(Checkpoints):
     """The checkpoints of a fit."""
 
     def __init__(self, photo: Photo, options: FitOptions) -> None:
-        run = identify_photo(photo) | {"gaussians": options.gaussians, "seed": options.seed}
+        run = photo.identity() | {"gaussians": options.gaussians, "seed": options.seed}
         super().__init__(options.out, _FORMAT, run)
         self._count = options.gaussians
 

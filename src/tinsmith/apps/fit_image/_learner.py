@@ -57,7 +57,7 @@ class GaussianLearner(PhotoLearner):
         return psnr(history.loss)
 
     def training_step(self, training: Training[Any]) -> float:
-        """One step of Adam down the mean squared error."""
+        """Run one step of Adam down the mean squared error; return that error before it."""
         for group in self.optimiser.param_groups:
             group["lr"] = group["first_lr"] * _share_of_rate(training.step / self.steps)
         self.optimiser.zero_grad()
@@ -71,7 +71,7 @@ class GaussianLearner(PhotoLearner):
         return Snapshot(frame=as_pixels(shrink_to_film(self.image())))
 
     def image(self) -> Tensor:
-        """The Gaussians as they are now, (h, w, 3)."""
+        """Render the Gaussians as they are now, (h, w, 3)."""
         return self.render(**self.gaussians.activate(), h=self.photo.height, w=self.photo.width)
 
     @torch.no_grad()
@@ -100,13 +100,13 @@ class GaussianLearner(PhotoLearner):
         return dict(zip(FILES, writers, strict=True))
 
     def _shrunk(self) -> Tensor:
-        """Every Gaussian at less than half its size: they no longer cover the image, but show how they lie."""
+        """Render every Gaussian at less than half its size: they no longer cover the image, but show how they lie."""
         shown = self.gaussians.activate()
         shown["scale"] = shown["scale"] * _SHRUNK
         return as_pixels(_GREY + self.render(**shown, h=self.photo.height, w=self.photo.width))
 
     def _write_gaussians(self, path: Path, evaluation: Tensor) -> None:
-        """pos, scale, angle, colour, opacity, as `reference.splat` takes them."""
+        """Write pos, scale, angle, colour and opacity, as `reference.splat` takes them."""
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.gaussians.activate().items()}
         facts = {"h": self.photo.height, "w": self.photo.width, "psnr": self.psnr(evaluation)}
         metadata = {name: json.dumps(value) for name, value in facts.items()} | {"photo": self.photo.name}

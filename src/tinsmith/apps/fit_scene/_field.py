@@ -1,15 +1,26 @@
-"""The radiance field: density and colour at positions, seen in directions. A hash grid and two small networks."""
+"""The radiance field, and how rays see it.
+
+Density and colour at positions, seen in directions, come from a hash grid and two small networks. A scene marches
+through the occupied part of the box, evaluates the field, and composites.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...nn import Encoding, Network, NetworkWithInputEncoding
+from ...render import OccupancyGrid, composite, distortion_loss, march
 
 _FEATURES = 15  # numbers that the density's network passes to the colour's network
 _START = -1.5  # initial exponent of the density: the box starts as a transparent haze
 _MOST = 11.0  # exp of it is opaque within a thousandth of the box; floats are far from their end
+_RESOLUTION = 64  # cells along a side of the box
+_DECAY = 0.5  # of what is known of a cell; at nerfacc's 0.95 three times as many samples lie in empty cells by step 300
+_OPAQUE = 1e-3  # transmittance at which a ray ends
+INPUTS = 10  # numbers a ray: origin, direction, the ground's colour, and where in a step its first sample is
 
 GRID = {
     "otype": "HashGrid",
@@ -57,3 +68,50 @@ class Field(torch.nn.Module):
 
 def _density(features: Tensor) -> Tensor:
     return (features[:, 0] + _START).clamp(max=_MOST).exp()
+
+
+class Seen(NamedTuple):
+    """The result for rays: colour (n, 3), opacity (n), depth (n) times opacity, distortion (n)."""
+
+    colour: Tensor
+    opacity: Tensor
+    depth: Tensor
+    distortion: Tensor
+
+    @classmethod
+    def of(cls, columns: Tensor) -> Seen:
+        """From the output of `Scene`."""
+        return cls(columns[:, :3], columns[:, 3], columns[:, 4], columns[:, 5])
+
+
+class Scene(torch.nn.Module):
+    """A field and the occupied part of its box, as a function of rays.
+
+    Args:
+        bound: the box goes from -bound to bound.
+        samples: of a ray that crosses the box from side to side.
+        with_distortion: whether distortion is computed; else it is 0.
+    """
+
+    def __init__(self, bound: float, samples: int, seed: int, engine: str | None, with_distortion: bool) -> None:
+        super().__init__()
+        self.field = Field(bound, seed, engine)
+        box = torch.tensor([-bound] * 3 + [bound] * 3)
+        self.step = 2 * bound / samples
+        self.grid = OccupancyGrid(box, _RESOLUTION, decay=_DECAY, engine=engine)
+        self.engine, self.with_distortion = engine, with_distortion
+
+    def solidity(self, positions: Tensor) -> Tensor:
+        """(s): densities times a step, by which a grid distinguishes empty from occupied cells."""
+        return self.field.density(positions) * self.step
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, 10), see `INPUTS`, to (n, 6), see `Seen`. Directions have length 1."""
+        origins, directions, ground, offsets = x.split([3, 3, 3, 1], 1)
+        samples = march(origins, directions, self.grid, step=self.step, jitter=offsets[:, 0], engine=self.engine)
+        at = samples.positions(origins, directions)
+        densities, colours = self.field(at, samples.directions(directions))
+        path = (samples.t, samples.steps, samples.rays)
+        seen = composite(densities, colours, *path, background=ground, threshold=_OPAQUE, engine=self.engine)
+        distortion = distortion_loss(seen.weights, *path) if self.with_distortion else torch.zeros_like(seen.opacity)
+        return torch.cat([seen.colour, torch.stack([seen.opacity, seen.depth, distortion], 1)], 1)

@@ -16,9 +16,8 @@ from .._pictures import Writer
 from .._processes import ALONE, Processes
 from .._training import Training
 from ..scenes import Dataset, Evaluation, SceneLearner, Views, describe_scene, picture_writers, turntable
-from ._field import COLOUR, DENSITY, GRID, HARMONICS
+from ._field import COLOUR, DENSITY, GRID, HARMONICS, Scene, Seen
 from ._options import SceneOptions
-from ._rendering import Scene, Seen
 
 _CHUNK = 8192  # rays that are followed at once when a whole picture is asked for
 _UPDATE_EVERY = 8  # steps, of what is known to be occupied
@@ -62,7 +61,7 @@ class FieldLearner(SceneLearner):
         return loss
 
     def _draw_rays(self) -> tuple[Tensor, Tensor]:
-        """Rays as the scene takes them, and the colours that they should see."""
+        """Draw rays, as the scene takes them, and the colours that they should see."""
         n, views = self.options.rays, self.dataset.train
         number = torch.randint(len(views), (n,), generator=self.draw)
         row = torch.randint(self.dataset.height, (n,), generator=self.draw)

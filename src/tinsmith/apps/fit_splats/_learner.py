@@ -25,9 +25,8 @@ from ..scenes import (
     picture_writers,
     turntable,
 )
-from ._gaussians import Gaussians
+from ._gaussians import Gaussians, first_gaussians
 from ._options import SplatOptions
-from ._start import first_gaussians
 
 FILES = (*PICTURE_FILES, "depth.gif", "splats.ply")
 

@@ -65,7 +65,7 @@ class NetworkLearner(PhotoLearner):
 
     @property
     def n_params(self) -> int:
-        """How many numbers are learned; an array's memory has some more, which nothing reads."""
+        """The number of learned parameters; an array's memory has some more, which nothing reads."""
         model = self.trainer.model
         learned = list(model.parameters())
         if isinstance(model, NetworkArray):
@@ -74,27 +74,27 @@ class NetworkLearner(PhotoLearner):
         return sum(part.numel() for part in learned)
 
     def training_step(self, training: Training[Any]) -> float:
-        """One step of all networks; the loss is the mean of theirs."""
+        """Run one step of all networks; return the mean of their losses before it."""
         drawn = self.blocks.draw_pixels(self.recipe.batch_size, self._draw)
         x, colours = (self.processes.share(one, dim=1) for one in drawn)
         return self.trainer.training_step(self._as_taken(x), self._as_taken(colours)).mean().item()
 
     def train_block(self, row: int, column: int, steps: int) -> None:
-        """Steps of one block's network; the others stay as they are, bit for bit."""
+        """Run steps of one block's network; the others stay as they are, bit for bit."""
         block = torch.tensor([row * self.blocks.grid_shape[1] + column])
         for _ in range(steps):
             self.trainer.training_step(*self.blocks.draw_pixels(self.recipe.batch_size, self._draw, block), at=block)
         self.extra_steps += steps
 
     def _as_taken(self, values: Tensor) -> Tensor:
-        """[block, ...] as the model takes it: [row, column, ...], or of one network without."""
+        """Return [block, ...] as the model takes it: [row, column, ...], or of one network without."""
         return values[0] if self.recipe.grid_shape is None else values.unflatten(0, self.recipe.grid_shape)
 
     def image(self) -> Tensor:
         return self._image(self.blocks)
 
     def glance(self) -> Tensor:
-        """The picture as the model has it now, of a large photograph only the rows and columns of `looked_at`."""
+        """Return the picture as it is now, of a large photograph only the rows and columns of `looked_at`."""
         return self._image(self.looked_at)
 
     def _image(self, blocks: Blocks) -> Tensor:
@@ -110,7 +110,7 @@ class NetworkLearner(PhotoLearner):
         return Snapshot(psnr_of_pixels(as_pixels(image), self.looked_at.pixels), frame)
 
     def psnr_by_block(self, image: Tensor) -> list[float]:
-        """In dB, of each block of a glance."""
+        """Return the PSNR of each block of a glance, in dB."""
         target = self.looked_at.colours.view_as(image)
         errors = (image.clamp(0, 1) - target).square().mean(-1)
         return [psnr(error) for error in self.looked_at.mean(errors).tolist()]

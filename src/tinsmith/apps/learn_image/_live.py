@@ -51,7 +51,7 @@ class LiveImage(Live[NetworkLearner, Reached]):
         }
 
     def look(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """The picture as learned, its error, and how good it is."""
+        """Return the picture as learned, its error, and how good it is."""
         training, learner = self._training, self._training.learner
         image = learner.glance()
         pixels = as_pixels(image)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .._checkpoint import Checkpoints, identify_photo
+from .._checkpoint import Checkpoints
 from .._cost import Cost
 from .._outcome import Reached
 from .._photo import load_photo
@@ -49,7 +49,7 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveIma
     def make_learner(processes: Processes) -> NetworkLearner:
         return NetworkLearner(photo, settled, options.seed, options.engine, options.device, processes)
 
-    run = identify_photo(photo) | settled.identity() | {"seed": options.seed}
+    run = photo.identity() | settled.identity() | {"seed": options.seed}
     return run_training(
         options,
         make_learner,

@@ -1,6 +1,5 @@
 """Scenes that apps learn: views of a dataset or of the built-in scene; evaluation and viewer of a training."""
 
-from ._backgrounds import BACKGROUNDS, require_background
 from ._learner import Evaluation, SceneLearner, SceneReached
 from ._orbit import Orbit
 from ._pictures import FILES as PICTURE_FILES
@@ -8,10 +7,9 @@ from ._pictures import depth_frames, describe_scene, picture_writers, turntable
 from ._run import identify_run, load_scene, run_scene
 from ._solids import Box
 from ._viewer import Viewer, viewer_page
-from ._views import Dataset, Views
+from ._views import Dataset, Views, require_background
 
 __all__ = [
-    "BACKGROUNDS",
     "Box",
     "Dataset",
     "Evaluation",

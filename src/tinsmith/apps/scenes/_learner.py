@@ -16,8 +16,7 @@ from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from .._outcome import Reached
 from .._run import RunOptions
 from .._training import Learner, Snapshot, Training
-from ._backgrounds import BACKGROUNDS
-from ._views import Dataset, Views
+from ._views import BACKGROUNDS, Dataset, Views
 
 _LOOKED_AT = 2  # held-out views at a snapshot; all of them are looked at in the end
 
@@ -84,6 +83,12 @@ class SceneReached(Reached):
 
     ssim: float
     held_out: int
+
+    @property
+    def details(self) -> str:
+        """The means, in words."""
+        views = f"{self.held_out} held-out view{'s' * (self.held_out != 1)}"
+        return f"Means of {views}: SSIM {self.ssim:.3f}, {self.psnr:.2f} dB."
 
 
 class SceneLearner(Learner[Evaluation, SceneReached]):

@@ -40,7 +40,7 @@ _SEEN_THROUGH = 0.05  # opacity below which a depth says nothing
 def picture_writers(
     history: History, evaluation: Evaluation, facts: Mapping[str, object], frames: Sequence[Rendered]
 ) -> dict[str, Writer]:
-    """How each of `FILES` is written; `frames` are a turntable's."""
+    """Return how each of `FILES` is written; `frames` are a turntable's."""
     curves = {
         "loss": (range(len(history.losses)), history.losses),
         "PSNR held out, dB": (history.looked, history.psnrs),
@@ -116,7 +116,7 @@ def _opacities(evaluation: Evaluation) -> Image.Image:
 
 
 def turntable(learner: SceneLearner) -> list[Rendered]:
-    """Pictures from once around the scene."""
+    """Render pictures from once around the scene."""
     dataset = learner.dataset
     orbit, size = Orbit.of(dataset.train), (dataset.width, dataset.height)
     zoom = min(_TURNTABLE_ZOOM, _TURNTABLE_SIDE / max(size))
@@ -128,7 +128,7 @@ def turntable(learner: SceneLearner) -> list[Rendered]:
 
 
 def describe_scene(training: Training[Any], dataset: Dataset, evaluation: Evaluation) -> dict[str, object]:
-    """The facts of a summary that all trainings have."""
+    """Return the facts of a summary that all trainings have."""
     return {
         "dataset": dataset.name,
         "width": dataset.width,

@@ -1,4 +1,4 @@
-"""Views: pictures and the cameras that took them. Where they come from: `_built_in_scene` and `_dataset`."""
+"""Views: pictures on a background, and the cameras that took them. They come from `_built_in_scene` and `_dataset`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from ..._errors import InputError, nearest, refusal
+
+BACKGROUNDS = {"white": (1.0, 1.0, 1.0), "black": (0.0, 0.0, 0.0)}
+"""Colors by name."""
 
 
 @dataclass(frozen=True)
@@ -93,3 +98,11 @@ def dataset_of(name: str, train: Views, test: Views, points: Points = NO_POINTS)
     if len(points.positions):
         digest.update(points.positions.numpy().tobytes() + points.colors.numpy().tobytes())
     return Dataset(name, train, test, digest.hexdigest(), points)
+
+
+def require_background(name: str) -> None:
+    """Raise InputError for an unknown background."""
+    if name not in BACKGROUNDS:
+        guess = nearest(name, list(BACKGROUNDS))
+        rows = [("got", name), ("expected", ", ".join(BACKGROUNDS))]
+        raise InputError(refusal("there is no such background", rows, f"Did you mean `{guess}`?" if guess else ""))

@@ -29,7 +29,7 @@ class SimulationTrainer:
         self.optimizer = torch.optim.Adam(simulation.parameters(), simulation.rate)
 
     def save(self, path: Any, extra: Any = None) -> None:
-        """Write all of it."""
+        """Write a checkpoint. Raises InputError if it cannot be written."""
         state = {"simulation": self.simulation.state_dict(), "optimizer": self.optimizer.state_dict()}
         write_checkpoint(path, {"trainer": state, "extra": extra})
 
@@ -60,7 +60,7 @@ class SimulationLearner(Learner[Look, SimulationOutcome]):
         return history.loss
 
     def training_step(self, training: Training[Any]) -> float:
-        """One iteration of Adam down the loss."""
+        """Run one iteration of Adam down the loss; return the loss before it."""
         simulation, optimizer = self.simulation, self.trainer.optimizer
         done = min(training.step / self.steps, 1)
         for group in optimizer.param_groups:
@@ -104,6 +104,6 @@ class SimulationLearner(Learner[Look, SimulationOutcome]):
 
 
 def _choose(look: Look) -> torch.Tensor:
-    """Some frames side by side, from the first to the last."""
+    """Return some frames side by side, from the first to the last."""
     last = len(look.frames) - 1
     return torch.cat([look.frames[number * last // (_SHOWN - 1)] for number in range(_SHOWN)], 1)

@@ -29,7 +29,7 @@ class LiveSimulation(Live[SimulationLearner, SimulationOutcome]):
         return {"before": _film(learner.before.frames)}, facts
 
     def look(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """The simulation as it runs now, and its loss."""
+        """Return the film of the simulation as it runs now, and its loss."""
         training, learner = self._training, self._training.learner
         # A look must not change the run.
         with torch.random.fork_rng():

@@ -12,8 +12,7 @@ from ...frontend import Columns
 from ...ir import Type, nodes, types
 from ...linter import Cuts, Finding, Severity
 from .._budget import Budget
-from ._hashes import hashing_lines
-from ._integers import format_operation, is_unsigned, limits, loses_bits, overflow
+from ._integers import format_operation, hashing_lines, is_unsigned, limits, loses_bits, overflow
 from ._log import Log
 from ._non_finite import NonFiniteOrigins
 from ._position import ExecutionPosition, Place
