@@ -3,7 +3,7 @@
 import pytest
 
 from support.written import written
-from tinsmith.analyses import find_conflicts
+from tinsmith.analyses import find_conflicts, find_disjoint_arrays
 from tinsmith.engines import of_kernel
 from tinsmith.frontend import read
 from tinsmith.frontend.lowering import lower
@@ -23,7 +23,7 @@ ARRAYS = {  # name: (type, rank, sizes)
 ARGUMENTS = {"s": ("i32", ()), "c": ("i32", ())}
 
 
-def conflicts_of(lang, text):
+def lowered(lang, text):
     body = text.replace("\n", "\n    ")
     annotations = ", ".join(
         [f"{name}: lang.types.ndarray()" for name in ARRAYS] + [f"{name}: lang.i32" for name in ARGUMENTS]
@@ -31,8 +31,11 @@ def conflicts_of(lang, text):
     kernel = written(lang, f"def kernel({annotations}):\n    {body}\n".replace("ti.", "lang."))
     arrays = {name: nodes.Array(name, kind, rank, dims=dims) for name, (kind, rank, dims) in ARRAYS.items()}
     engine = of_kernel(kernel)
-    lowered = lower(read(engine.function_of(kernel)), engine, arrays, arguments=ARGUMENTS).kernel
-    return find_conflicts(lowered)
+    return lower(read(engine.function_of(kernel)), engine, arrays, arguments=ARGUMENTS).kernel
+
+
+def conflicts_of(lang, text):
+    return find_conflicts(lowered(lang, text))
 
 
 N = "range(x.shape[0])"
@@ -266,3 +269,9 @@ def test_a_race_for_some_sizes_or_arguments(lang, form):
 @pytest.mark.parametrize("form", NONE)
 def test_no_race(lang, form):
     assert conflicts_of(lang, NONE[form]) == []
+
+
+def test_a_size_is_not_negative(lang):
+    """So `j + x.shape[0] + 5` is beyond the five elements that are changed, whatever the size is."""
+    kernel = lowered(lang, "for j in range(5):\n    y[j] = y[j + x.shape[0] + 5]\n    t[j] = t[j + s + 5]")
+    assert find_disjoint_arrays(kernel, kernel.body[0]) == {"y"}

@@ -86,7 +86,7 @@ class IterationForms:
             case nodes.Size() | nodes.Argument() if expr in self._known:
                 return AffineIndex(constant=self._known[expr])
             case nodes.Size():
-                self.facts.append(Constraint(AffineIndex({expr: 1})))
+                self.facts.append(Constraint(AffineIndex({self.atom(expr): 1})))
             case nodes.Cast(value, keeps_bits=False) if not types.is_float(value.type):
                 return self.form(value)
             case nodes.Unary(Operator.NEG, value):

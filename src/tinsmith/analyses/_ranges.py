@@ -29,6 +29,7 @@ class Range(NamedTuple):
 
 
 EVERYTHING = Range()
+MOST_EXACT = 2.0**53
 
 _IMAGES: dict[str, Range] = {
     "sqrt": Range(0.0),
@@ -78,7 +79,7 @@ class Ranges:
             # `not (a and b)` and `a or b` bound neither side.
             case nodes.Binary(Operator.AND | Operator.OR as word, left, right) if holds == (word == "and"):
                 return [*self._bounds(left, holds), *self._bounds(right, holds)]
-            case nodes.Binary(operator, left, right) if operator in _ORDER:
+            case nodes.Binary(operator, left, right) if operator in _ORDER and _share_a_scale(left.type, right.type):
                 asked = operator if holds else operators.OPPOSITE[operator]
                 sides = ((left, asked, right), (right, operators.SWAPPED[asked], left))
                 return [
@@ -105,18 +106,20 @@ class Ranges:
             case nodes.Select(_, then, otherwise):
                 return self.of(then).join(self.of(otherwise))
             case nodes.Cast(value, kind) if not expr.keeps_bits:
-                image = self.of(value)
-                # Rounding to an integer moves a number by less than 1.
-                return image if types.is_float(kind) else Range(image.low - 1, image.high + 1)
-            case nodes.Unary(Operator.NEG, value):
                 low, high = self.of(value)
-                return Range(-high, -low)
+                # Rounding to an integer moves a number by less than 1.
+                return Range(low, high) if types.is_float(kind) else _unless_wrapped(Range(low - 1, high + 1), kind)
+            case nodes.Unary(Operator.NEG, value, kind):
+                low, high = self.of(value)
+                return _unless_wrapped(Range(-high, -low), kind)
+            case nodes.Unary(Operator.ABS, value, kind) if not types.is_float(kind):
+                return _unless_wrapped(Range(0.0, max(map(abs, self.of(value)))), kind)
             case nodes.Unary(operator):
                 return _IMAGES.get(operator, EVERYTHING)
-            case nodes.Binary(operator, left, right) if operator in _RULES:
-                # A result that may wrap around may be anything.
-                image = _RULES[operator](self.of(left), self.of(right))
-                return image if types.is_float(expr.type) or _fits(image, expr.type) else EVERYTHING
+            case nodes.Binary(Operator.MIN | Operator.MAX, left, right) if not _share_a_scale(left.type, right.type):
+                return EVERYTHING
+            case nodes.Binary(operator, left, right, kind) if operator in _RULES:
+                return _unless_wrapped(_RULES[operator](self.of(left), self.of(right)), kind)
         return EVERYTHING
 
     def _of_local(self, name: str) -> Range:
@@ -133,10 +136,19 @@ class Ranges:
         return self._known[name]
 
 
-def _fits(values: Range, kind: Type) -> bool:
-    """Return True if integers of a range do not wrap around."""
-    least, most = (0.0, 2.0**31) if kind.startswith("u") else (-(2.0**31), 2.0**31)
-    return least <= values.low and values.high < most
+def _unless_wrapped(values: Range, kind: Type) -> Range:
+    """Return a range of results of a type. Integers that may wrap around may be anything: `-x` of the least is `x`."""
+    if types.is_float(kind):
+        return values
+    # Beyond 2^53, the ends themselves may have been rounded.
+    is_exact = values.low >= -MOST_EXACT and values.high <= MOST_EXACT
+    fits = is_exact and all(types.fits(end, kind) for end in (math.floor(values.low), math.ceil(values.high)))
+    return values if fits else EVERYTHING
+
+
+def _share_a_scale(one: Type, other: Type) -> bool:
+    """Return True if numbers are compared as they are, not a negative one as the large one that it wraps to."""
+    return types.is_float(one) or types.is_float(other) or (one in types.SIGNED) == (other in types.SIGNED)
 
 
 def _product(one: Range, other: Range) -> Range:
