@@ -3,12 +3,15 @@
 Each kernel is the same as one with the plain names, as an op (values, both gradients, vmap) and under lint.
 """
 
+import builtins
 import types
 
 import pytest
 import torch
 
 import tinsmith as ts
+from tinsmith.engines import of_kernel
+from tinsmith.frontend import prints, read
 from tinsmith.linter import lint_file
 
 F64 = torch.float64
@@ -99,6 +102,55 @@ def test_other_names_mean_the_same(lang, program, adjoint):
     torch.testing.assert_close(ours, theirs)
     batch = torch.rand(3, 5, dtype=F64)
     torch.testing.assert_close(torch.func.vmap(op)(batch), reference(batch))
+
+
+def a_print_of_ones_own(lang):
+    @lang.func
+    def print(a):  # noqa: A001 - what the test is about
+        return a * a
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = print(x[i])
+
+    return kernel
+
+
+def a_print_under_another_name(lang):
+    say = print
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+        for i in x:
+            say(x[i])
+            y[i] = x[i]
+
+    return kernel
+
+
+def a_print_of_a_module(lang):
+    @lang.func
+    def show(a):
+        builtins.print(a)  # noqa: T201 - what the test is about
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+        for i in x:
+            show(x[i])
+            y[i] = x[i]
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [(a_print_of_ones_own, False), (a_print_under_another_name, True), (a_print_of_a_module, True)],
+)
+def test_a_kernel_prints_that_calls_what_python_prints_with(lang, program, expected):
+    kernel = program(lang)
+    engine = of_kernel(kernel)
+    assert prints(read(engine.function_of(kernel)), engine) is expected
 
 
 @pytest.fixture

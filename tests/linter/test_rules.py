@@ -947,6 +947,33 @@ CASES = {
                 y[i] = m
         """,
     ),
+    "max of what is carried unless a static condition holds": (
+        "TS405",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A, restarts: ti.template()):
+            for i in y:
+                m = 0.0
+                for j in range(x.shape[0]):
+                    if ti.static(restarts):
+                        m = x[j]
+                    m = ti.max(m, x[j] * x[j])  #!
+                y[i] = m
+        """,
+        """
+        def k(x: A, y: A, restarts: ti.template()):
+            for i in y:
+                m = 0.0
+                for j in range(x.shape[0]):
+                    if ti.static(restarts):
+                        m = x[j]
+                    else:
+                        m = 2.0 * x[j]
+                    m = ti.max(m, x[j] * x[j])
+                y[i] = m
+        """,
+    ),
     "exp beside a load": (
         "TS404",
         "warning",

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
 
-from ..engines import compile_expression
+from ..engines import compile_expression, public_name
+from ..ir import Type, types
 from ._definitions import definitions
 from ._loops import get_iterable, range_bounds
 from ._nodes import names_in, resolve_callee
 from ._read import Source
 
 Interval = tuple[float, float]
-_SAME = frozenset({"int", "float", "cast", "static", "i32", "i64", "u32", "f32", "f64"})
+"""The minimum and maximum of a number. Both are of type `int` if it is certainly whole, otherwise both are floats."""
+_CASTS = frozenset({"int", "float", "cast", *types.ALL})
 
 
 class Bounds:
-    """Intervals of a kernel's integer expressions.
+    """Intervals of a kernel's expressions of numbers.
 
     Args:
         source: the kernel.
@@ -53,9 +56,7 @@ class Bounds:
         for extent in map(self._extent, bounds):
             if extent is None:
                 return None
-            # Rounded outwards, since arguments may be fractions: a bound that is too large costs memory, one that is
-            # too small overflows the gradient stack (`_stacks`).
-            count *= max(0, math.ceil(extent[1]) - math.floor(extent[0]) + 1)
+            count *= max(0, int(extent[1] - extent[0]) + 1)
         return count
 
     def _length(self, node: ast.expr) -> int | None:
@@ -68,9 +69,11 @@ class Bounds:
         """Return the first and last value of a loop variable, given the arguments of its `range`."""
         if len(bounds) > 2:
             return None
-        begin = (0.0, 0.0) if len(bounds) == 1 else self.interval(bounds[0])
+        begin = (0, 0) if len(bounds) == 1 else self.interval(bounds[0])
         end = self.interval(bounds[-1])
-        return None if begin is None or end is None else (begin[0], end[1] - 1)
+        # Rounded outwards, since arguments may be fractions: a bound that is too large costs memory, one that is too
+        # small overflows the gradient stack (`_stacks`).
+        return None if begin is None or end is None else (math.floor(begin[0]), math.ceil(end[1]) - 1)
 
     def interval(self, node: ast.expr) -> Interval | None:
         """Return the minimum and maximum of an expression; None if they are unknown."""
@@ -83,19 +86,27 @@ class Bounds:
             case ast.BinOp(left=left, op=op, right=right):
                 first, second = self.interval(left), self.interval(right)
                 return None if first is None or second is None else _combine_intervals(op, first, second)
-            case ast.Call(args=arguments) if arguments and resolve_callee(node) in ("min", "max", *_SAME):
-                return self._call(resolve_callee(node), arguments)
+            case ast.Call(args=[value]) if resolve_callee(node) == "static":
+                return self.interval(value)
+            case ast.Call(args=[value, *kinds]) if resolve_callee(node) in _CASTS:
+                kind = self._type_name(kinds[0]) if kinds else resolve_callee(node)
+                inner = self.interval(value)
+                return None if inner is None else _cast(inner, kind)
+            case ast.Call(args=arguments) if arguments and resolve_callee(node) in ("min", "max"):
+                return self._extremum(min if resolve_callee(node) == "min" else max, arguments)
         return self._constant(node)
 
-    def _call(self, name: str, arguments: list[ast.expr]) -> Interval | None:
-        if name in _SAME:
-            return self.interval(arguments[0])
+    def _type_name(self, node: ast.expr) -> str | None:
+        """Return the name of a type that `cast` is given; None if it is unknown."""
+        value = self.source.value(node)
+        return value.__name__ if value in (int, float) else public_name(value)
+
+    def _extremum(self, pick: Callable[[Iterable[float]], float], arguments: list[ast.expr]) -> Interval | None:
         intervals = [self.interval(argument) for argument in arguments]
         known = [one for one in intervals if one is not None]
         if len(known) < len(intervals):
             return None
-        pick = min if name == "min" else max
-        return pick(low for low, _ in known), pick(high for _, high in known)
+        return _of_one_type(pick(low for low, _ in known), pick(high for _, high in known))
 
     def _local_interval(self, name: str) -> Interval | None:
         """Return the interval of a local: over all loops that it is a variable of, and its only assignment."""
@@ -108,7 +119,7 @@ class Bounds:
         extents = [one for one in (*loops, *values) if one is not None]
         # The interval has to hold for every definition, so one that is unknown makes the local unknown.
         is_known = extents and len(extents) == len(loops) + len(values) and (loops or values)
-        return (min(low for low, _ in extents), max(high for _, high in extents)) if is_known else None
+        return _of_one_type(min(low for low, _ in extents), max(high for _, high in extents)) if is_known else None
 
     def _loops(self, name: str) -> Iterator[ast.For]:
         for node in self.source.nodes:
@@ -135,27 +146,46 @@ class Bounds:
         try:
             scope = {name: self._known[name] if name in self._known else self.source.lookup(name) for name in names}
             value = eval(compile_expression(node, "<bound>"), {}, scope)
-            return (float(value), float(value))
+            number = int(value) if isinstance(value, Integral) else float(value)
+            return (number, number) if math.isfinite(number) else None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             # Not a number that Python knows before the launch. Callers report a loop that has no bound.
             return None
 
 
+def _of_one_type(low: float, high: float) -> Interval:
+    is_whole = isinstance(low, int) and isinstance(high, int)
+    return (low, high) if is_whole else (float(low), float(high))
+
+
+def _cast(inner: Interval, kind: str | None) -> Interval | None:
+    """Return the interval of a number that is cast to a type; None if it may wrap around, or the type is unknown."""
+    if kind == "float" or kind in types.FLOATS:
+        return float(inner[0]), float(inner[1])
+    whole = math.trunc(inner[0]), math.trunc(inner[1])
+    if kind == "int":
+        return whole
+    return whole if kind in types.ALL and all(types.fits(end, Type(kind)) for end in whole) else None
+
+
 def _combine_intervals(op: ast.operator, first: Interval, second: Interval) -> Interval | None:
     """Return the interval of `first op second`; None for operators without a rule."""
     if isinstance(op, ast.Add):
-        return first[0] + second[0], first[1] + second[1]
+        return _of_one_type(first[0] + second[0], first[1] + second[1])
     if isinstance(op, ast.Sub):
-        return first[0] - second[1], first[1] - second[0]
+        return _of_one_type(first[0] - second[1], first[1] - second[0])
     if isinstance(op, ast.Mult):
         ends = [one * two for one in first for two in second]
-        return min(ends), max(ends)
+        return _of_one_type(min(ends), max(ends))
     # A divisor that may be 0 leaves the quotient without a bound, and a negative one makes remainders negative.
     if second[0] <= 0:
         return None
     if isinstance(op, ast.Mod):
-        return 0, second[1] - 1
+        # Only a whole remainder stays one below the divisor: `7.5 % 2` is 1.5.
+        is_whole = all(isinstance(end, int) for end in (*first, *second))
+        return (0, second[1] - 1) if is_whole else (0.0, float(second[1]))
     if isinstance(op, ast.FloorDiv | ast.Div):
         ends = [one / two for one in first for two in second]
-        return math.floor(min(ends)), math.ceil(max(ends))
+        outer = math.floor(min(ends)), math.ceil(max(ends))
+        return outer if isinstance(op, ast.FloorDiv) else (float(outer[0]), float(outer[1]))
     return None

@@ -165,10 +165,7 @@ def returns_from_atomics(source: Source, engine: EngineFacts) -> bool:
 
 def prints(source: Source, engine: EngineFacts) -> bool:
     """Return True if a kernel prints, which the IR does not express."""
-    nodes = (node for one in find_reachable(source, engine) for node in one.nodes)
-    return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print" for node in nodes
-    )
+    return any(one.value(call.func) is print for one in find_reachable(source, engine) for call in one.calls)
 
 
 def find_breakpoint(source: Source, engine: EngineFacts) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ._nodes import names_in, resolve_callee, root
+from ._nodes import names_in, root
 from ._walk import walk
 
 Loop = ast.For | ast.While
@@ -161,9 +161,9 @@ def _flow(body: Sequence[ast.stmt]) -> _Flow:
 def _of_statement(one: ast.stmt) -> _Flow:
     match one:
         case ast.If(test=test):
+            # Also where the condition is static: whether it holds is not known here.
             then, other = _flow(one.body), _flow(one.orelse)
-            made = then.definite if resolve_callee(test) == "static" else then.definite & other.definite
-            return _Flow(names_in(test) | then.exposed | other.exposed, made)
+            return _Flow(names_in(test) | then.exposed | other.exposed, then.definite & other.definite)
         case ast.For(target=target, iter=iterator):
             # A loop may run no iteration, so it assigns nothing on every path.
             return _Flow(names_in(iterator) | (_flow(one.body).exposed - names_in(target)), frozenset())
