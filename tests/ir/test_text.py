@@ -1,5 +1,6 @@
 """Texts of kernels: what is printed is parsed to the same kernel, and other texts are refused by their lines."""
 
+import re
 from dataclasses import fields
 
 import pytest
@@ -51,6 +52,89 @@ kernel one
       m = j
 """
     assert print_ir(parse_ir(text)) == text
+
+
+OF_NUMBERS = """\
+kernel one
+  array x: i32[1]
+  array y: i32[2]
+  locals i32: q, b
+  locals u1: c, e
+  q = 1
+  q = q
+  b = q + q
+  b = q - q
+  x[q] = q
+  b = atomic and x[q], q
+  exchange y[q, q] = max(q, b)
+  b, q = decompose sym_eig i32 of q, b
+  q, b = decompose sym_eig i32 descending of q, b
+  e = vote any c
+  if q > b:
+    q = random i32
+  parallel for i in 0 .. q [block_size = 64]:
+    q = i
+  while:
+    q = y[b, q]
+"""
+OF_TRUTHS = """\
+kernel one
+  array x: u1[2]
+  locals u1: q, b
+  q = q and b
+  b = q or q and b
+  b = q and x[0, 1]
+  b = atomic and x[0, 1], q
+  b = atomic and x[0, 1], q and b
+  if q:
+    q = vote any q
+"""
+OF_LOOPS = """\
+kernel one
+  locals i32: q, b
+  loop q in 0 .. b:
+    b = q
+  loop b in 0 .. q [most = q]:
+    carry q = q then q last q cell q
+    carry b = q then b last q cell q
+    q = b
+  for q, b in 0 .. 3, 1 .. 4:
+    pass
+  loop b in 0 .. 4:
+    q = q
+"""
+OF_ARRAYS = """\
+kernel one
+  array q: i32[1]
+  array y: i32[1]
+  locals i32: b
+  q[0] = 1
+  b = q[0] + 1
+  b = atomic add q[0], b
+  atomic add q[b], b
+  exchange q[0] = q[b]
+  parallel for i in 0 .. q.shape[0]:
+    array b: f32[3]
+    y[i] = q[i]
+"""
+WORDS = (
+    *("file", "array", "cell", "argument", "locals", "block_memory", "written", "kernel"),
+    *("parallel", "loop", "endlessly", "carry", "then", "last", "exit", "most", "exchange", "barrier", "draw"),
+    *("random", "atomic", "vote", "any", "decompose", "descending", "of", "add", "max", "select", "bits", "i32"),
+    *("shape", "inf", "nan", "true", "false"),
+)
+"""What a text has words for, and what a user may call a local, too."""
+
+
+@pytest.mark.parametrize(
+    "text", [OF_NUMBERS, OF_TRUTHS, OF_LOOPS, OF_ARRAYS], ids=["numbers", "truths", "loops", "arrays"]
+)
+@pytest.mark.parametrize("word", WORDS)
+def test_a_name_may_be_a_word_of_the_text(word, text):
+    renamed = re.sub(r"\bq\b", word, text)
+    kernel = parse_ir(renamed)
+    assert print_ir(kernel) == renamed
+    assert repr(kernel) == re.sub(r"\bq\b", word, repr(parse_ir(text)))
 
 
 REFUSED = {

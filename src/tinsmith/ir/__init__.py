@@ -47,9 +47,10 @@ from ._decompositions import PARTS, Part, parts_of, side_of
 from ._finish import finish_pass, observe_passes
 from ._names import Names
 from ._operators import AtomicOperator, Operator, VoteOperator
-from ._parser import TextError, parse_ir
+from ._parser import parse_ir
 from ._printer import print_ir
 from ._refusals import DIVISION_BY_ZERO, RUN_IN_ORDER, Deadly, Misfit, NotCovered, Race
+from ._tokens import TextError
 from ._types import Defaults, Type
 from ._verify import InvalidKernel, verify
 
