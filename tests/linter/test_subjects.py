@@ -5,6 +5,7 @@ import sys
 import textwrap
 
 import pytest
+import torch
 
 import tinsmith as ts
 from fuzz._grammar import write
@@ -627,3 +628,26 @@ def test_stores_of_one_vector_are_no_race():
             z[i] = ti.Vector([1.0, x[b, i], 0.0])
     """
     assert [one for one in rules_of(text) if one[0] == "TS105"] == [("TS105", 8)]
+
+
+@pytest.mark.parametrize(
+    "in_loop", ["y[0] = v", "for j in range(3):\n        y[j] = v", "ti.atomic_add(y[0], v)\n    y[1] = y[0]"]
+)
+def test_a_race_in_a_function_of_another_file_is_placed_at_the_call(lang, engine, tmp_path, in_loop):
+    """The lines of the other file mean something else in the kernel's."""
+    other, own = tmp_path / "other_forces.py", tmp_path / "own_kernel.py"
+    above = "\n" * 40
+    other.write_text(f"import {engine} as ti\n{above}@ti.func\ndef put(y: ti.template(), v):\n    {in_loop}\n")
+    own.write_text(
+        f"import {engine} as ti\n\n@ti.kernel\ndef k(x: ti.types.ndarray(), y: ti.types.ndarray()):\n"
+        "    for i in range(x.shape[0]):\n        put(y, x[i])\n"
+    )
+    scope = {"__name__": "written_files"}
+    for path in (other, own):
+        exec(compile(path.read_text(), path, "exec", dont_inherit=True), scope)
+    findings = [one for one in lint_kernels([scope["k"]]) if one.rule in ("TS105", "TS106")]
+    assert {(one.path, one.line, one.column) for one in findings} == {(str(own), 6, 9)}
+    assert all("in line 6:" in one.message for one in findings)
+    with pytest.raises(ts.KernelError, match="has a data race") as raised:
+        ts.op("x[n] -> y[3]")(scope["k"])(torch.ones(4))
+    assert "in line 6" in str(raised.value) and f"{own}:5" in str(raised.value)

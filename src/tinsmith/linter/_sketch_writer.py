@@ -77,11 +77,13 @@ class _Frame:
     Attributes:
         source: its source.
         names: what its names mean: an array, by its name, or a value.
+        call: for a function of another file, the call in the kernel's own file that leads to it.
         lent: names that stand for elements themselves, which the function was given by reference.
     """
 
     source: Source
     names: dict[str, nodes.Expr | str]
+    call: ast.Call | None = None
     lent: dict[str, nodes.Load] = field(default_factory=dict)
 
 
@@ -156,7 +158,7 @@ class SketchWriter:
         return inner
 
     def _statement(self, one: ast.stmt) -> None:
-        line = self._line = one.lineno
+        line = self._line = self._line_of(one)
         match one:
             case ast.For():
                 self._loop(one)
@@ -205,7 +207,7 @@ class SketchWriter:
         self._assign(one.target, new)
 
     def _loop(self, one: ast.For, *, is_parallel: bool = False) -> None:
-        self._line = one.lineno
+        self._line = self._line_of(one)
         names = [part.id for part in walk(one.target) if isinstance(part, ast.Name)]
         bounds, first = self._ranges(get_iterable(one), names), list[nodes.Stmt]()
         variables = tuple(map(self._fresh, names))
@@ -215,10 +217,10 @@ class SketchWriter:
             bounds = [(self._opaque(Origin.UNKNOWN, Type.I32), self._opaque(Origin.UNKNOWN, Type.I32))]
         elif not bounds or len(bounds) != len(variables):
             # Of these iterations nothing is known: one variable that tells them apart.
-            first = [nodes.Assign(name, self._opaque(Origin.UNKNOWN, Type.I32), one.lineno) for name in variables]
+            first = [nodes.Assign(name, self._opaque(Origin.UNKNOWN, Type.I32), self._line) for name in variables]
             variables, bounds = (self._fresh("iteration"),), [(_ZERO, self._opaque(Origin.UNKNOWN, Type.I32))]
         body = self._block(one.body, *first)
-        self._written.append(nodes.For(variables, tuple(bounds), body, is_parallel, one.lineno))
+        self._written.append(nodes.For(variables, tuple(bounds), body, is_parallel, self._line_of(one)))
 
     def _ranges(self, iterable: ast.expr, names: Sequence[str]) -> list[_Bounds]:
         """Return the first value and the end of each variable of a loop; fewer where they are not known."""
@@ -255,19 +257,18 @@ class SketchWriter:
             case ast.Name(id=name):
                 element = self._find_stored_element(name)
                 if element is None:
-                    self._written.append(nodes.Assign(self._local(name, value.type), value, target.lineno))
+                    self._written.append(nodes.Assign(self._local(name, value.type), value, self._line_of(target)))
                     return
             case _:
                 return
-        self._written.append(
-            nodes.Store(element.array, element.index, element.entry, value, target.lineno, self._place(target))
-        )
+        where = element.array, element.index, element.entry
+        self._written.append(nodes.Store(*where, value, self._line_of(target), self._place(target)))
 
     def _atomic(self, word: AtomicOperator, target: ast.expr, value: nodes.Expr, result: str | None) -> None:
         element = self._find_stored_element(target.id) if isinstance(target, ast.Name) else self._element(target)
         if element is not None:
             where = element.array, element.index, element.entry
-            self._written.append(nodes.Atomic(word, *where, value, result, target.lineno, self._place(target)))
+            self._written.append(nodes.Atomic(word, *where, value, result, self._line_of(target), self._place(target)))
         elif isinstance(target, ast.Name):
             old = self._value(target)
             self._assign(target, nodes.Binary(operators.ATOMIC[word], old, value, old.type))
@@ -367,7 +368,8 @@ class SketchWriter:
 
     def _follow(self, one: ast.Call, callee: Callee) -> nodes.Expr:
         """Return the result of a function of the file, whose statements are written first."""
-        frame, line = _Frame(callee.source, {}), self._line
+        is_own_file = callee.source.path == self.subject.source.path
+        frame, line = _Frame(callee.source, {}, None if is_own_file else self._frame.call or one), self._line
         for name, argument in callee.arguments.items():
             array = self._frame.names.get(argument.id) if isinstance(argument, ast.Name) else None
             if isinstance(array, str):
@@ -461,8 +463,13 @@ class SketchWriter:
 
     def _place(self, node: ast.expr) -> int:
         number = next(self._numbers)
-        self.places[number] = node
+        self.places[number] = self._frame.call or node
         return number
+
+    def _line_of(self, node: ast.stmt | ast.expr) -> int:
+        """Return the line of a node in the kernel's file: that of the call for a node of another file."""
+        # As `lower` has it, so that lint and `ts.op` place a finding alike.
+        return (self._frame.call or node).lineno
 
 
 _JUMPS = {ast.Break: nodes.Break, ast.Continue: nodes.Continue}
