@@ -6,7 +6,15 @@ import random
 import pytest
 
 from support.by_hand import E, array, assign, atomic, branch, local, loop, store
-from tinsmith.analyses import Expander, affine, definitions, find_owned, is_invariant, single_definitions
+from tinsmith.analyses import (
+    Expander,
+    affine,
+    definitions,
+    find_owned,
+    is_invariant,
+    single_definitions,
+    whole_definitions,
+)
 from tinsmith.ir import nodes, walk
 
 X, Y, K = array("x"), array("y"), array("k", "i32")
@@ -105,6 +113,17 @@ def test_definitions():
     assert single_definitions(definitions(body)) == {"a": X["i"].expr}
     assert walk.find_defined(body) == {"a", "b", "s", "old", "j"}
     assert walk.find_mentioned(body) == {"a", "b", "c", "d", "s", "old", "i", "j"}
+
+
+def test_an_index_from_memory_is_another_one_each_time():
+    """Of `k[i] + 1` before and after a store to `k`, and `k[i] + 2` then, nothing is known."""
+    i = local("i", "i32")
+    body = [assign("n", K[i] + 1), store(Y, local("n", "i32"), 1.0), store(K, i, 0), store(Y, K[i] + 2, 2.0)]
+    known = whole_definitions(definitions(body))
+    first, second = (affine(one.index[0], known) for one in (body[1], body[3]))
+    assert first.terms == second.terms and first.constant != second.constant
+    assert not first.never_equals(second, is_invariant)
+    assert "y" not in find_owned(loop("i", X.size(), body, is_parallel=True))
 
 
 # What locals are worked out from ----------------------------------------------------------------------

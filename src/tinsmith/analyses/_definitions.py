@@ -29,6 +29,8 @@ def single_definitions(pairs: Iterable[Definition]) -> dict[str, nodes.Expr]:
 
 def whole_definitions(pairs: Iterable[Definition]) -> dict[str, nodes.Expr]:
     """Return the single definitions of i32s that are not loads of elements, which may change."""
+    # What is computed from an element stays, `k[i] + 1`: in an index, the load becomes an atom, and no atom but a
+    # variable, a size or an argument is taken for the same number at two moments (`is_invariant`).
     whole = (one for one in _single(pairs) if one[1].type == Type.I32 and not isinstance(one[1], nodes.Load))
     return {name: value for name, value in whole if name not in walk.locals_in([value])}
 
