@@ -16,9 +16,9 @@ Annotations here are values that the engines read: this file must not say `from 
 from types import ModuleType
 from typing import Any
 
-from tinsmith.kernels._gaussian_blend import FAINTEST, MOST, OPAQUE, build_alpha_at_pixel
-from tinsmith.kernels._gaussian_covariance import quaternion_rotation
-from tinsmith.kernels._gaussian_projection import projection_functions
+from tinsmith.kernels.gaussians._blend import FAINTEST, MOST, OPAQUE, build_alpha_at_pixel
+from tinsmith.kernels.gaussians._covariance import quaternion_rotation
+from tinsmith.kernels.gaussians._projection import projection_functions
 
 
 def blend_to_an_end(lang: ModuleType, *, fp: str, channels: int, tile_size: int) -> Any:

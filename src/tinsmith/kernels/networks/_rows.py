@@ -1,16 +1,16 @@
 """Wider networks: what a kernel does with one of them, some samples after the other.
 
-Vectors go across neurons (`_network_layers`, `_network_gradients`); they are machine vectors (`simd`).
+Vectors go across neurons (`_layers`, `_gradients`); they are machine vectors (`simd`).
 """
 
 from types import ModuleType
 from typing import Any
 
-from ._activations import activation
-from ._element_losses import vector_loss
-from ._network_gradients import gradients_of, turn_of
-from ._network_layers import fours, layers_of, outputs_of
-from ._network_shape import NetworkShape
+from .._activations import activation
+from .._element_losses import vector_loss
+from ._gradients import gradients_of, turn_of
+from ._layers import fours, layers_of, outputs_of
+from ._shape import NetworkShape
 from ._total import total_of
 
 

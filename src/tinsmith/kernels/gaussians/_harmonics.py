@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Any
 
-from ._encodings import harmonic_factor
+from .._encodings import harmonic_factor
 
 
 def gaussian_harmonics(lang: ModuleType, *, fp: str, degree: int, channels: int, masked: bool) -> Any:

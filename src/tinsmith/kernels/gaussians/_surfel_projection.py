@@ -9,8 +9,8 @@ T diag(1, 1, -1) T^T: its centre and its box come from that.
 from types import ModuleType
 from typing import Any
 
-from ._gaussian_covariance import quaternion_rotation
-from ._gaussian_projection import EXTENT, projection_functions
+from ._covariance import quaternion_rotation
+from ._projection import EXTENT, projection_functions
 
 
 def surfel_radii(lang: ModuleType, *, fp: str) -> Any:

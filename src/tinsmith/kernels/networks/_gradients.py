@@ -1,4 +1,4 @@
-"""What `_network_rows` goes down a network with: functions that add samples' gradients, with vectors across neurons.
+"""What `_rows` goes down a network with: functions that add samples' gradients, with vectors across neurons.
 
 A layer's input gradient needs its rows the other way round, so a network's hidden layers are transposed once.
 Activations never leave a few kilobytes: a backward pass computes them again (which takes as long as reading them back
@@ -8,8 +8,8 @@ would). Parameters' gradients are summed over `together` samples, four rows at a
 from types import ModuleType
 from typing import Any
 
-from ._network_layers import fours
-from ._network_shape import NetworkShape
+from ._layers import fours
+from ._shape import NetworkShape
 from ._total import total_of
 
 

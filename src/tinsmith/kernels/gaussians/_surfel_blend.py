@@ -15,7 +15,7 @@ The rest is as in `gaussian_blend`. Colors and normals are sums by weights. With
 from types import ModuleType
 from typing import Any
 
-from ._gaussian_blend import FAINTEST, MOST, OPAQUE
+from ._blend import FAINTEST, MOST, OPAQUE
 
 
 def surfel_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int, distorts: bool) -> Any:

@@ -11,7 +11,7 @@ what shines through, and behind_i = c image - sum over j <= i of weight_j (c col
 from types import ModuleType
 from typing import Any
 
-from ._gaussian_blend import MOST, OPAQUE, build_alpha_at_pixel
+from ._blend import MOST, OPAQUE, build_alpha_at_pixel
 
 
 def gaussian_absolute(lang: ModuleType, *, fp: str, channels: int, tile_size: int) -> Any:

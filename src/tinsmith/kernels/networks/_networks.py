@@ -5,7 +5,7 @@ What one network computes of a sample x, with its hidden layers' activation `act
     a = act(x W_0 + b_0),  a = act(a W_i + b_i) for each further hidden layer,  y = out(a V + c)
 
 `NetworkShape` says where these stand in `params`. The samples of network c are `start[c]` to `start[c + 1] - 1`. What
-is done with one network is in `_network_lanes` for narrow ones, whose vectors go across samples, and in `_network_rows`
+is done with one network is in `_lanes` for narrow ones, whose vectors go across samples, and in `_rows`
 for others, whose vectors go across neurons.
 
 A task is the networks from `first[task]` to `first[task + 1]`; tasks run in parallel, and no two write to one place
@@ -15,9 +15,9 @@ A task is the networks from `first[task]` to `first[task + 1]`; tasks run in par
 from types import ModuleType
 from typing import Any
 
-from . import _network_lanes, _network_rows
-from ._network_shape import NetworkShape
-from ._shares import SHARE, firsts
+from .._shares import SHARE, firsts
+from . import _lanes, _rows
+from ._shape import NetworkShape
 
 
 def forward_networks(lang: ModuleType, shape: NetworkShape) -> Any:
@@ -126,7 +126,7 @@ def learning_networks(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
 
 
 def _way(shape: NetworkShape) -> Any:
-    return _network_lanes if shape.by_sample else _network_rows
+    return _lanes if shape.by_sample else _rows
 
 
 class _Arrays:

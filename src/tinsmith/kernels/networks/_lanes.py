@@ -11,9 +11,9 @@ Lists are the compiler's own: of variables that hold a vector each.
 from types import ModuleType
 from typing import Any
 
-from ._activations import activation
-from ._element_losses import vector_loss
-from ._network_shape import NetworkShape
+from .._activations import activation
+from .._element_losses import vector_loss
+from ._shape import NetworkShape
 from ._total import total_of
 
 

@@ -1,4 +1,4 @@
-"""What `_network_rows` goes up a network with: functions of many samples, with vectors across neurons.
+"""What `_rows` goes up a network with: functions of many samples, with vectors across neurons.
 
 Rows are what is multiplied whole: a sample's number times a row. The outputs need the other way round, so a network's
 are transposed once before its samples are gone through. Samples go through a layer in fours, `together` of them before
@@ -13,8 +13,8 @@ of their own, each place in them was found again after each store, by multiplica
 from types import ModuleType
 from typing import Any
 
-from ._activations import activation
-from ._network_shape import NetworkShape
+from .._activations import activation
+from ._shape import NetworkShape
 
 
 def fours(lang: ModuleType) -> Any:
