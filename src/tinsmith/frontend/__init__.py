@@ -3,8 +3,8 @@
 Other packages hold a kernel as a `Source` or as IR, and import no `ast`: tests/test_floors.py checks it.
 """
 
+from ..engines import copy_node, walk
 from ._arity import subscript_arity
-from ._array_misuse import find_array_slice, find_method_call, find_mismatched_loop
 from ._calls import (
     Callee,
     EngineFacts,
@@ -22,27 +22,32 @@ from ._calls import (
     runs_in_blocks,
 )
 from ._columns import Columns
-from ._constants import Constants, constants_of, find_changed_value
 from ._definitions import Loop, assignments, definitions, find_carried, sources
 from ._effects import changes_of, shaping_name
 from ._field_arguments import FieldPasser, LiveFieldPasser, free, pass_fields_as_arrays
-from ._field_uses import FieldUse
 from ._fingerprints import MISSING
 from ._indices import affine_of, bind_index
-from ._later_changes import LaterChanges
 from ._loops import Spot, dynamic, get_iterable, is_serialized, is_setting, is_static, range_bounds, runs_once, spots
+from ._misuse import find_array_slice, find_method_call, find_mismatched_loop, find_unsupported
 from ._modules import ModuleNames, find_function_spans
 from ._nodes import index_parts, is_size, names_in, replace_nodes, resolve_callee, root, sub_expressions
 from ._read import Source, Unrun, Written, find_called_function, read, resolve_calls
 from ._rebuild import rebuild_function
-from ._references import changed_loop_variables, find_changed_loop_variable, find_lent_names
-from ._role_walk import find_store_line, roles_of
-from ._roles import Access, Roles
-from ._saved_values import SavedValues, find_saved_values
 from ._stacks import Nest, carrying_nests
-from ._unsupported import find_unsupported
-from ._value_changes import Change, number_of
-from ._walk import copy_node, walk
+from .uses import (
+    Access,
+    FieldUse,
+    LaterChanges,
+    Roles,
+    SavedValues,
+    changed_loop_variables,
+    find_changed_loop_variable,
+    find_lent_names,
+    find_saved_values,
+    find_store_line,
+    roles_of,
+)
+from .values import Change, Constants, constants_of, find_changed_value, number_of
 
 __all__ = [
     "Access",

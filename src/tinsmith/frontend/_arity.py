@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ast
 
+from ..engines import walk
 from ._nodes import index_parts, names_in, resolve_callee
 from ._read import Source
-from ._walk import walk
 
 
 def subscript_arity(source: Source, array: str) -> int | None:

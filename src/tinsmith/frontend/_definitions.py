@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..engines import walk
 from ._nodes import names_in, root
-from ._walk import walk
 
 Loop = ast.For | ast.While
 

@@ -5,7 +5,8 @@ statement has one of two effects on a location that it changes: it *writes* (wha
 what was there: additions may run in any order). It *reads* the location too where the old value decides the new one in
 another way than as a term of a sum: `x[i] *= v`, `atomic_max(x[i], v)`.
 
-What a called function does to its arguments: `_references`. Who asks for effects: docs/about/decisions/analyses.md.
+What a called function does to its arguments: `uses/_references.py`. Who asks for effects:
+docs/about/decisions/analyses.md.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from ..engines import walk
 from ._nodes import is_size, resolve_callee, root
-from ._walk import walk
 
 Kind = Literal["read", "write", "add"]
 

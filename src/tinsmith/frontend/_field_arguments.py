@@ -20,12 +20,11 @@ from functools import cache
 from types import CellType
 from typing import Any, NamedTuple
 
-from ..engines import Engine, parse_expression
+from ..engines import Engine, copy_node, parse_expression
 from ._calls import EngineFacts
 from ._fingerprints import MISSING, is_plain_object
 from ._read import Source, read
 from ._rebuild import rebuild_function
-from ._walk import copy_node
 
 
 class FieldPasser(ABC):

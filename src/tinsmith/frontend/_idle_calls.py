@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from ..engines import walk
 from ._nodes import names_in, resolve_callee
-from ._walk import walk
 
 _CASTS = frozenset({"f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "float", "int", "bool"})
 _MATH = frozenset({"abs", "bit_cast", "cast", "ceil", "exp", "floor", "log", "max", "min", "pow", "round", "sqrt"})

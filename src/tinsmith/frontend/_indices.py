@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
+from ..engines import walk
 from ..ir import AffineIndex, IsInvariant, combine
 from ._definitions import definitions
 from ._loops import get_iterable
 from ._nodes import index_parts, names_in, resolve_callee
-from ._walk import walk
 
 MOVING = "~"
 """Marks an atom that may have another value at each use."""

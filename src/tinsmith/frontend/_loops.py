@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from .._lazy import lazy
+from ..engines import walk
 from ._definitions import Loop, assignments
 from ._nodes import resolve_callee, sub_expressions
-from ._walk import walk
 
 
 def is_static(loop: ast.AST) -> TypeGuard[ast.For]:

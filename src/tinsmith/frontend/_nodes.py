@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from typing import Any, TypeGuard, TypeVar
 
-from ._walk import walk
+from ..engines import walk
 
 N = TypeVar("N", bound=ast.AST)
 

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple, cast
 
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import parse_indented, public_name, source_lines
+from ..engines import copy_node, parse_indented, public_name, source_lines, walk
 from ._definitions import definitions
 from ._fingerprints import MISSING
 from ._idle_calls import find_idle_calls
 from ._nodes import note_name, resolve_callee, root
-from ._walk import copy_node, walk
 
 
 class Written(NamedTuple):

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..engines import walk
 from ._bounds import Bounds
 from ._definitions import Loop, find_assigned_names
 from ._effects import changes_of
 from ._loops import is_static
 from ._nodes import names_in, root
 from ._read import Source
-from ._walk import walk
 
 Loops = tuple[Loop, ...]
 

@@ -6,7 +6,7 @@ import torch
 import cases
 import tinsmith as ts
 from tinsmith.compiling._stage import Stage
-from tinsmith.frontend import _later_changes
+from tinsmith.frontend.uses import _later_changes
 
 MASSES = 4
 

@@ -19,8 +19,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from ...engines import walk
 from ...ir import Misfit, Operator, Type, nodes, types
-from .._walk import walk
 from ._lowering import Lowering
 from ._state import Early, Frame
 

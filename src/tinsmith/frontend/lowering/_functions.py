@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._errors import TinsmithError
+from ...engines import walk
 from ...ir import Deadly, Misfit, NotCovered, nodes
 from .._nodes import root
 from .._read import Source
-from .._walk import walk
 from . import _constructors, _early_returns
 from ._lowering import Lowering
 from ._state import Frame

@@ -7,12 +7,12 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
+from ...engines import walk
 from ...ir import nodes
 from .._effects import changes_of
 from .._fingerprints import MISSING
 from .._nodes import resolve_callee
 from .._read import Source
-from .._walk import walk
 from . import _assignments, _functions, _loops
 from ._lowering import Lowering
 from ._values import BoundFunction, Struct

@@ -15,10 +15,9 @@ import ast
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...engines import parse_expression, parse_statement
+from ...engines import copy_node, parse_expression, parse_statement
 from .._loops import is_setting, is_static
 from .._nodes import resolve_callee
-from .._walk import copy_node
 
 
 class NotRewritable(Exception):

@@ -15,9 +15,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Mapping
 
-from ...engines import parse_expression
+from ...engines import copy_node, parse_expression, walk
 from .._nodes import replace_nodes
-from .._walk import copy_node, walk
 from ._loops import NotRewritable, lang_call, load, store
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
+from ...engines import copy_node, walk
 from .._nodes import resolve_callee
-from .._walk import copy_node, walk
 from ._loops import NotRewritable, load, store
 from ._parameters import rename_parameters
 

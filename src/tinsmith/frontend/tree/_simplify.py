@@ -15,9 +15,9 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from typing import TypeVar
 
+from ...engines import copy_node
 from .._effects import changes_of
 from .._nodes import names_in, replace_nodes, resolve_callee, root
-from .._walk import copy_node
 
 N = TypeVar("N", bound=ast.AST)
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
+from ...engines import copy_node, walk
 from .._effects import changes_of
 from .._nodes import replace_nodes, root
-from .._walk import copy_node, walk
 
 
 def drop_stores(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool = False) -> ast.FunctionDef:

@@ -14,8 +14,8 @@ import ast
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from ...engines import copy_node, walk
 from .._nodes import replace_nodes, root
-from .._walk import copy_node, walk
 from ._loops import NotRewritable, load
 
 Path: TypeAlias = "tuple[str, ...]"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ._fingerprints import MISSING, PLAIN, Same, is_tensor
+from .._fingerprints import MISSING, PLAIN, Same, is_tensor
 
 UNKNOWN = Same(MISSING)
 """The fingerprint of a missing value."""

@@ -10,9 +10,9 @@ import ast
 import itertools
 from dataclasses import dataclass, field
 
-from ..ir import AffineIndex, DependenceQuery, EnclosingLoop, IsInvariant, extents, may_overwrite, never_alias
-from ._effects import Kind
-from ._indices import invariant_without
+from ...ir import AffineIndex, DependenceQuery, EnclosingLoop, IsInvariant, extents, may_overwrite, never_alias
+from .._effects import Kind
+from .._indices import invariant_without
 
 
 @dataclass(frozen=True)

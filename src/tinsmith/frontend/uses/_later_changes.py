@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..ir import AffineIndex, DependenceQuery, PartialIndexMap, extents, never_alias
-from ._indices import bind_index, invariant_without
+from ...ir import AffineIndex, DependenceQuery, PartialIndexMap, extents, never_alias
+from .._indices import bind_index, invariant_without
 from ._roles import Access, Roles
 
 Values = Mapping[str, "int | str"]

@@ -12,11 +12,11 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ._calls import EngineFacts
-from ._definitions import make_load
-from ._effects import Change, changes_of, indices_of, shaping_name
-from ._nodes import is_size, names_in, resolve_callee, root, sub_expressions
-from ._read import Source, find_called_function
+from .._calls import EngineFacts
+from .._definitions import make_load
+from .._effects import Change, changes_of, indices_of, shaping_name
+from .._nodes import is_size, names_in, resolve_callee, root, sub_expressions
+from .._read import Source, find_called_function
 from ._roles import Roles
 
 _LINEAR_CALLS = frozenset({"cast", "float", "f16", "f32", "f64", "Vector", "Matrix", "vec2", "vec3", "vec4", "static"})

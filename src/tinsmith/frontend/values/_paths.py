@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ._fingerprints import MISSING, Item
-from ._nodes import is_item
-from ._read import Source
+from .._fingerprints import MISSING, Item
+from .._nodes import is_item
+from .._read import Source
 
 Chain: TypeAlias = "tuple[Any, ...]"
 """A name, then attributes and items (`Item`)."""

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import KernelError, refusal
-from .._lazy import lazy
-from ..engines import Engine, Language, module_name
-from ._field_uses import BodyUse, FieldUse, uses_in_body
-from ._fingerprints import MISSING, Item, describe, fingerprint, is_plain_object, owner_step
-from ._nodes import resolve_callee
+from ..._errors import KernelError, refusal
+from ..._lazy import lazy
+from ...engines import Engine, Language, module_name
+from .._fingerprints import MISSING, Item, describe, fingerprint, is_plain_object, owner_step
+from .._nodes import resolve_callee
+from .._read import Source, read
+from ..uses import BodyUse, FieldUse, uses_in_body
 from ._paths import Path, chains, chains_in, text_of
-from ._read import Source, read
 from ._value_changes import UNKNOWN, Change, find_change, show
 
 # Kernels use their constants everywhere and programs do not assign to them, so they are not compared at each call.

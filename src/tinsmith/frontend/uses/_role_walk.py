@@ -8,13 +8,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from ..ir import EnclosingLoop
-from ._calls import Callee, EngineFacts, callee_of
-from ._effects import Change, Kind, changes_of, indices_of, possibly_changed, shaping_name
-from ._indices import IndexReader
-from ._loops import constant_extent, get_iterable, is_setting, tasks
-from ._nodes import resolve_callee, root
-from ._read import Source
+from ...ir import EnclosingLoop
+from .._calls import Callee, EngineFacts, callee_of
+from .._effects import Change, Kind, changes_of, indices_of, possibly_changed, shaping_name
+from .._indices import IndexReader
+from .._loops import constant_extent, get_iterable, is_setting, tasks
+from .._nodes import resolve_callee, root
+from .._read import Source
 from ._references import reference_kinds
 from ._roles import Access, Roles
 

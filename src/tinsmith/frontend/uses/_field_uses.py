@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..engines import Engine
-from ._nodes import replace_nodes
-from ._read import Source
+from ...engines import Engine, copy_node, walk
+from .._nodes import replace_nodes
+from .._read import Source
 from ._references import find_lent_names
 from ._role_walk import roles_of
 from ._roles import Roles
-from ._walk import copy_node, walk
 
 
 class FieldUse(NamedTuple):

@@ -9,11 +9,11 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from ._calls import Callee, EngineFacts, bind_callee, callee_of, find_reachable
-from ._effects import Kind, changes_of
-from ._nodes import names_in, resolve_callee, root
-from ._read import Source, find_called_function
-from ._walk import walk
+from ...engines import walk
+from .._calls import Callee, EngineFacts, bind_callee, callee_of, find_reachable
+from .._effects import Kind, changes_of
+from .._nodes import names_in, resolve_callee, root
+from .._read import Source, find_called_function
 
 _READING_METHODS = frozenset(
     {
