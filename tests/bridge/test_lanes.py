@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.passes import _strips as strips
+from tinsmith.passes.strips import _strips as strips
 
 pytestmark = pytest.mark.compiled_engine
 

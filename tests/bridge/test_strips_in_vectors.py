@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.passes import _elementwise
+from tinsmith.passes.strips import _elementwise
 
 pytestmark = pytest.mark.compiled_engine
 

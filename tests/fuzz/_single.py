@@ -13,11 +13,12 @@ from typing import Any
 from unittest.mock import patch
 
 from tinsmith.ir import nodes
-from tinsmith.passes import _elementwise, _engine_vectors, _pipelines, _strip_parts, _strips, strip_functions
-from tinsmith.passes.lanes import _run
+from tinsmith.passes import _pipelines, strip_functions
+from tinsmith.passes.strips import _elementwise, _engine_vectors, _parts, _strips
+from tinsmith.passes.strips.lanes import _run
 
 _LENGTHS: tuple[tuple[Any, str], ...] = (
-    (_strip_parts, "LENGTH"),
+    (_parts, "LENGTH"),
     (_strips, "LENGTH"),
     (_elementwise, "LENGTH"),
     (_run, "_WIDTH"),
@@ -25,7 +26,7 @@ _LENGTHS: tuple[tuple[Any, str], ...] = (
 )
 """Where the length of a strip or the width of a block stands."""
 _THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
-    (_strip_parts, "SHORTEST", 2),
+    (_parts, "SHORTEST", 2),
     (_strips, "SHORTEST", 2),
     (_strips, "_LANES", 2),
     (_elementwise, "SHORTEST", 2),
@@ -58,7 +59,7 @@ def small_vectors(seed: int) -> Iterator[Counted]:
     counted, shift = Counted(), 1 + seed // 2 % 2
     lengths = [(module, name, 2**shift) for module, name in _LENGTHS]
     with contextlib.ExitStack() as stack:
-        for module, name, value in (*lengths, *_THRESHOLDS, (_strip_parts, "SHIFT", shift)):
+        for module, name, value in (*lengths, *_THRESHOLDS, (_parts, "SHIFT", shift)):
             stack.enter_context(patch.object(module, name, value))
         stack.enter_context(_replaced(counted))
         yield counted

@@ -1,6 +1,6 @@
 """Random kernels of neighbours: stencils, steps of time in place, rows from the rows before, sums into neighbours.
 
-On CPUs these loops are split at their edges, run in strips, and have gradients that gather (`passes/_edges.py`,
+On CPUs these loops are split at their edges, run in strips, and have gradients that gather (`passes/strips/_edges.py`,
 `_elementwise.py`, `adjoint/clean_up/_gathers.py`), in parallel loops and inside loops that run in order.
 """
 

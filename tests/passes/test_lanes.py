@@ -9,7 +9,7 @@ from support.by_hand import DEFAULTS, E, array, assign, atomic, binary, branch, 
 from tinsmith.codegen import print_kernel
 from tinsmith.ir import nodes
 from tinsmith.passes import has_vector_loops, strip_functions
-from tinsmith.passes._engine_vectors import WIDTH, with_vectors
+from tinsmith.passes.strips._engine_vectors import WIDTH, with_vectors
 
 X, Y, D = array("x"), array("y"), array("d", "f64")
 KINDS = {"a": "f32", "e": "f32", "t": "f32", "d_1": "f64"}

@@ -7,9 +7,6 @@ from ._bounds_checks import ENTRIES, RECORD, Site, insert_bounds_checks
 from ._deadly import find_deadly
 from ._decompositions import adjoint_of, tangent_of
 from ._divisions import write_out_divisions
-from ._edges import split_edges
-from ._elementwise import is_elementwise
-from ._engine_vectors import has_engine_vector, with_vectors
 from ._evaluate import can_evaluate, evaluate, extent, formula_text
 from ._exact import Exact
 from ._exchanges import exchange_values
@@ -38,11 +35,27 @@ from ._pipelines import (
 from ._powers import nests_powers, separate_powers
 from ._products import write_out_products
 from ._rename_arrays import rename_arrays, with_names
-from ._row_major import has_rows_in_loops, index_by_rows
 from ._seed_random import draws, seed_random
 from ._slots import SlotAssignment, assign_slots, place_of, replace_statements, trips_of
-from ._strip_parts import FUNCTIONS, LIMITS, POWER, assign, at_line, by_arithmetic, is_vector, moves, run_lanes
-from ._strips import has_vector_loops, strip_functions
+from .strips import (
+    FUNCTIONS,
+    LIMITS,
+    POWER,
+    assign,
+    at_line,
+    by_arithmetic,
+    has_engine_vector,
+    has_rows_in_loops,
+    has_vector_loops,
+    index_by_rows,
+    is_elementwise,
+    is_vector,
+    moves,
+    run_lanes,
+    split_edges,
+    strip_functions,
+    with_vectors,
+)
 
 __all__ = [
     "BATCH",

@@ -31,8 +31,6 @@ from ._local_sums import sum_in_locals
 from ._one_thread import run_on_one_thread
 from ._powers import separate_powers
 from ._products import write_out_products
-from ._row_major import has_rows_in_loops, index_by_rows
-from ._strips import strip_functions
 from .adjoint import (
     AdjointOptions,
     CleanUpOptions,
@@ -49,6 +47,7 @@ from .adjoint import (
     use_checkpoints,
 )
 from .blocks import run_blocks_in_order, spread_blocks
+from .strips import has_rows_in_loops, index_by_rows, strip_functions
 from .tangent import (
     Tangent,
     TangentOptions,

@@ -12,7 +12,7 @@ import torch
 import tinsmith as ts
 from support.gaussians import HEIGHT, WIDTH, scene
 from tinsmith import reference
-from tinsmith.passes import _strips as strips
+from tinsmith.passes.strips import _strips as strips
 from tinsmith.render.gaussians import rasterization, rasterization_2dgs
 
 pytestmark = pytest.mark.thinned(4)

@@ -8,7 +8,7 @@ from typing import Any
 from ...analyses import concurrent_loop, shared_atomics
 from ...ir import AtomicOperator, Type, constant, nodes, plus, times, types, walk
 from .._evaluate import evaluate, extent
-from ..lanes import find_loops_ended_by_data
+from ..strips.lanes import find_loops_ended_by_data
 
 _FUNCTIONS = {"exp", "log", "sin", "cos", "tan", "tanh", "asin", "acos", "pow", "atan2"}
 _FUNCTION, _ATOMIC, _DRAW, _DECOMPOSITION = 10, 4, 10, 50

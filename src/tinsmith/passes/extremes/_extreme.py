@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...ir import Names, Operator, Type, compare, constant, nodes, walk
-from .._strip_parts import at_line
+from ..strips import at_line
 
 INTEGER = Type.I32
 Index: TypeAlias = tuple[nodes.Expr, ...]

@@ -21,9 +21,8 @@ from typing import Any, TypeGuard
 
 from ....analyses import affine, definitions, find_private_loops, whole_definitions
 from ....ir import Names, Operator, Type, compare, constant, minus, nodes, plus, shift_by, types, walk
-from ..._edges import split_edges
-from ..._elementwise import is_elementwise
 from ...polish import find_added_value, simplify
+from ...strips import is_elementwise, split_edges
 from .._flops import SHARED_ATOMIC, count_text_operations
 from .._program import Program
 from ._options import CleanUpOptions, Extent
@@ -121,7 +120,7 @@ class _Kernel:
         gathered = self.write(loop, scattered)
         if gathered is None or self.count_more(loop, gathered) > _VECTOR_GAIN * count_text_operations([loop]):
             return loop
-        # Guards of the first and last iterations keep a loop out of machine vectors, but not its middle (`_edges`).
+        # Guards of the first and last iterations keep a loop out of machine vectors, but not its middle (`strips`).
         parts = split_edges(gathered, self.names.types)
         return gathered if is_elementwise(gathered if parts is None else parts.middle, self.kernel) else loop
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..codegen import VECTOR_FUNCTIONS, find_sums
-from ..ir import Operator, Type, nodes, number, walk
-from ._strip_parts import FUNCTIONS, POWER, is_vector
+from ...codegen import VECTOR_FUNCTIONS, find_sums
+from ...ir import Operator, Type, nodes, number, walk
+from ._parts import FUNCTIONS, POWER, is_vector
 
 WIDTH = 16
 """Numbers of a vector: float32 of 512 bits, of which LLVM makes two or four vectors where the machine's are shorter."""

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ...ir import Names, Operator, Type, integer, nodes, number, types, walk
-from .._strip_parts import FUNCTIONS, LIMITS, POWER, assign, is_vector, moves
+from ....ir import Names, Operator, Type, integer, nodes, number, types, walk
+from .._parts import FUNCTIONS, LIMITS, POWER, assign, is_vector, moves
 
 _Loop: TypeAlias = nodes.For | nodes.While
 _ANY_PLACE = nodes.Local("", Type.I32)

@@ -23,11 +23,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from ..analyses import affine
-from ..ir import Names, Operator, Type, both, compare, integer, nodes, number, walk
+from ...analyses import affine
+from ...ir import Names, Operator, Type, both, compare, integer, nodes, number, walk
 from ._engine_vectors import WIDTH, has_engine_vector
-from ._row_major import behind_zeros, number_element
-from ._strip_parts import (
+from ._parts import (
     KINDS,
     LENGTH,
     SHORTEST,
@@ -40,6 +39,7 @@ from ._strip_parts import (
     strips_between,
     within_limits,
 )
+from ._row_major import behind_zeros, number_element
 
 Index = tuple[nodes.Expr, ...]
 

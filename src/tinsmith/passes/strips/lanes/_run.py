@@ -29,9 +29,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from ...ir import FALSE, TRUE, Names, Operator, Type, both, compare, constant, integer, nodes, number, types, walk
+from ....ir import FALSE, TRUE, Names, Operator, Type, both, compare, constant, integer, nodes, number, types, walk
 from .._engine_vectors import has_engine_vector, with_vectors
-from .._strip_parts import assign, at_line, by_arithmetic, run_lanes
+from .._parts import assign, at_line, by_arithmetic, run_lanes
 from ._arrays import Remade, with_arrays
 from ._loops import find_loops_ended_by_data, operations, with_named_bounds
 from ._sharing import Sharing

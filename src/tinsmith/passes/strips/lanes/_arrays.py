@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...analyses import Liveness
-from ...ir import Names, Operator, Type, nodes, number, walk
+from ....analyses import Liveness
+from ....ir import Names, Operator, Type, nodes, number, walk
 
 Remade = Mapping[str, Sequence[nodes.Stmt]]
 """Locals that each loop over lanes computes again, and how."""

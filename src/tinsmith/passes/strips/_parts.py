@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir import Names, Operator, Type, integer, nodes, number, operators, opposite, types, walk
+from ...ir import Names, Operator, Type, integer, nodes, number, operators, opposite, types, walk
 
 LENGTH = 64
 """Iterations of a strip."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from ...ir import (
+from ....ir import (
     FALSE,
     TRUE,
     Names,
@@ -22,7 +22,7 @@ from ...ir import (
     or_else,
     walk,
 )
-from .._strip_parts import FUNCTIONS, assign, moves, run_lanes
+from .._parts import FUNCTIONS, assign, moves, run_lanes
 from ._loops import has_break, may_trap, operations
 from ._sharing import Sharing
 

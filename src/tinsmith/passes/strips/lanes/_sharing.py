@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ...ir import AtomicOperator, Names, Operator, Type, nodes, number, walk
+from ....ir import AtomicOperator, Names, Operator, Type, nodes, number, walk
 from ._loops import is_for_lanes, with_places
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..ir import Names, Operator, Type, cast, integer, nodes, number, walk
-from ._strip_parts import assign
+from ...ir import Names, Operator, Type, cast, integer, nodes, number, walk
+from ._parts import assign
 
 
 def index_by_rows(kernel: nodes.Kernel) -> nodes.Kernel:

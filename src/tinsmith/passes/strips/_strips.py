@@ -22,13 +22,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..analyses import find_private_loops
-from ..codegen import VECTOR_FUNCTIONS
-from ..ir import Names, Operator, Type, integer, nodes, number, walk
+from ...analyses import find_private_loops
+from ...codegen import VECTOR_FUNCTIONS
+from ...ir import Names, Operator, Type, integer, nodes, number, walk
+from ..polish import write_out_addition
 from ._edges import split_edges
 from ._elementwise import is_elementwise, strip_elementwise, strip_loop
 from ._engine_vectors import WIDTH
-from ._strip_parts import (
+from ._parts import (
     FUNCTIONS,
     LENGTH,
     SHORTEST,
@@ -42,7 +43,6 @@ from ._strip_parts import (
     within_limits,
 )
 from .lanes import run_in_lanes
-from .polish import write_out_addition
 
 _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""

@@ -21,9 +21,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..analyses import affine, definitions, find_owned, single_definitions
-from ..ir import AffineIndex, Operator, Type, both, compare, constant, integer, nodes, operators, shift_by, walk
-from .polish import declare_locals, eliminate_dead_code
+from ...analyses import affine, definitions, find_owned, single_definitions
+from ...ir import AffineIndex, Operator, Type, both, compare, constant, integer, nodes, operators, shift_by, walk
+from ..polish import declare_locals, eliminate_dead_code
 
 _WIDEST = 64
 """Iterations that an end may have along an axis."""
