@@ -6,6 +6,7 @@ The second half breaks each rule on purpose, so that the checker is known to fai
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from support.floors import FLOORS, breaches
 
 ROOT = Path(__file__).parents[1] / "src" / "tinsmith"
+MOST_FILES = 25
+"""Python files of a folder: more are not taken in at a glance."""
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py*") if path.suffix in (".py", ".pyi"))
 
 
@@ -136,3 +139,21 @@ def test_the_checker_leaves_in_peace(path, source):
 
 def test_every_made_up_room_but_the_attic_is_a_real_one():
     assert {Path(path).parts[0].removesuffix(".py") for path in HOUSE} <= set(FLOORS)
+
+
+def count_files(folder):
+    """Count the Python files of each folder, its own alone."""
+    return Counter(path.parent.relative_to(folder).as_posix() for path in folder.rglob("*.py"))
+
+
+def test_no_folder_has_too_many_files():
+    large = {name: count for name, count in count_files(ROOT).items() if count > MOST_FILES}
+    assert not large, f"a folder with more than {MOST_FILES} files is divided by topic: {large}"
+
+
+def test_files_are_counted_folder_by_folder(tmp_path):
+    for name in ("one.py", "two.py", "notes.txt", "inner/three.py", "inner/deep/four.py", "inner/deep/five.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert count_files(tmp_path) == {".": 2, "inner": 1, "inner/deep": 2}
