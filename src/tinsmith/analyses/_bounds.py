@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from ..ir import AffineIndex, Operator, Type, nodes
-from ._accesses import LoopAccess, canonical_size, find_accesses
+from ._access_walk import canonical_size, find_accesses
+from ._accesses import LoopAccess
 from ._forms import Atom, IterationForms
 
 _ONE = AffineIndex(constant=1)

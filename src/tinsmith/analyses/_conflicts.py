@@ -26,7 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..ir import AffineIndex, Operator, Type, each_moves_an_axis, nodes, types, walk
-from ._accesses import Condition, LoopAccess, Origin, find_accesses, is_computable, step_of
+from ._access_walk import find_accesses
+from ._accesses import Condition, LoopAccess, Origin, is_computable, step_of
 from ._forms import Atom, IterationForms, is_private
 from ._integer_systems import Constraint, Variable, find_solution, has_no_solution
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..ir import AffineIndex, Operator, nodes
-from ._accesses import DIM, LoopAccess
+from ._access_walk import DIM
+from ._accesses import LoopAccess
 from ._conflicts import Conflict, Verdict
 
 _SIGNS = frozenset({"+", "-", "*", "//", "%", "<<", ">>", "&", "|", "^", "/"})
