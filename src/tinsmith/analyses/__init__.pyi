@@ -34,6 +34,7 @@ from ._evaluate import evaluate as evaluate
 from ._forms import is_private as is_private
 from ._indices import affine as affine
 from ._indices import concurrent_loop as concurrent_loop
+from ._indices import find_ordered_atomic as find_ordered_atomic
 from ._indices import find_owned as find_owned
 from ._indices import find_owned_by as find_owned_by
 from ._indices import is_invariant as is_invariant
@@ -42,7 +43,6 @@ from ._indices import shared_atomics as shared_atomics
 from ._liveness import Live as Live
 from ._liveness import Liveness as Liveness
 from ._liveness import find_private_loops as find_private_loops
-from ._order import find_ordered_atomic as find_ordered_atomic
 from ._ranges import Range as Range
 from ._ranges import Ranges as Ranges
 from ._tasks import tasks_of as tasks_of

@@ -1,5 +1,7 @@
 """Indices of the IR as sums (`AffineIndex`), and ownership: arrays of which iterations touch elements of their own.
 
+What several iterations change, they change by atomics, and of some of these the order matters.
+
 Atoms are locals, by name, and whatever is not a sum, as it is. Sizes and arguments are the same in every iteration.
 """
 
@@ -7,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from ..ir import AffineIndex, Operator, Type, combine, each_moves_an_axis, nodes, walk
+from ..ir import AffineIndex, Operator, Type, combine, each_moves_an_axis, nodes, types, walk
 from ._definitions import definitions, whole_definitions
 
 Atom = str | nodes.Expr
 Bounds = Sequence[tuple[nodes.Expr, nodes.Expr]]
 Access = nodes.Load | nodes.Store | nodes.Atomic
+
+_ROUNDED = ("add", "sub", "mul")
+"""Operators that round floats, so that another order gives other last digits."""
 
 
 def affine(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> AffineIndex:
@@ -62,6 +67,15 @@ def shared_atomics(loop: nodes.For) -> Iterator[nodes.Atomic]:
     # Ownership is asked of all accesses of a loop, which takes long where there is no atomic to ask for.
     own = find_owned(loop) if atomics else frozenset[str]()
     return (one for one in atomics if one.array not in own)
+
+
+def find_ordered_atomic(kernel: nodes.Kernel) -> nodes.Atomic | None:
+    """Return the first atomic by which two runs may differ: it rounds a shared sum or product, or returns a value."""
+    for loop in filter(None, map(concurrent_loop, kernel.body)):
+        for one in shared_atomics(loop):
+            if one.result is not None or (one.operator in _ROUNDED and types.is_float(one.value.type)):
+                return one
+    return None
 
 
 def find_owned_by(
