@@ -20,6 +20,7 @@ from ._errors import (
 )
 from ._user_warnings import RaceWarning, SlowEngineWarning, TruncationWarning
 from ._version import __version__
+from .calls import clear_caches
 from .doctor import Finding, Gradcheck, Report, ScanCheck, check, gradcheck, lint, sanitize
 from .engines import init
 from .layers import (
@@ -82,6 +83,7 @@ __all__ = [
     "__version__",
     "chain",
     "check",
+    "clear_caches",
     "gradcheck",
     "init",
     "input",

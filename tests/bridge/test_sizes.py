@@ -234,7 +234,7 @@ def test_nothing_is_kept_for_a_size(lang64, program):
 
 
 def test_what_is_kept_for_each_kind_of_call_is_bounded_and_the_newest_stay(lang64, monkeypatch):
-    monkeypatch.setattr("tinsmith.calls._cache.config", lambda: Config(plan_cache=4))
+    monkeypatch.setattr("tinsmith._cache.config", lambda: Config(plan_cache=4))
 
     @ts.op("x[...] -> y[...]")
     @lang64.kernel

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import re
 import sys
 import warnings
 from importlib import metadata
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 from support.engine_keeper import load_quietly
 from tinsmith import engines, tracing
+from tinsmith._cache import Cache
 from tinsmith.cli import app
 
 GOOD = engines.Probe("kernels carry `_primal`", "taichi", True, "seen on [n] kernels")
@@ -118,3 +121,25 @@ def test_what_is_installed_here_is_as_we_know_it():
         load_quietly(engine)  # first imported by the command, an engine would keep the test's stdout for its own
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
+
+
+def test_it_lists_caches(doctor):
+    cache = Cache("things of a test", 40)
+    for place in range(30):
+        cache.keep(place, place)
+    line = next(line for line in doctor(GOOD).stdout.splitlines() if "things of a test" in line)
+    assert re.findall(r"\w[\w ]*\w|\w", line) == ["things of a test", "1", "30", "40"]
+
+
+def test_json_has_all_of_it(doctor, monkeypatch):
+    cache = Cache("things of a test", 40)
+    cache.keep(1, 1)
+    for probe, code in ((GOOD, 0), (BAD, 1)):
+        monkeypatch.setattr(engines, "probes", lambda probe=probe: iter([probe]))
+        monkeypatch.setattr(tracing, "torch_probes", lambda: ())
+        result = CliRunner().invoke(app, ["doctor", "--json"])
+        assert result.exit_code == code
+        shown = json.loads(result.stdout)
+        assert shown["versions"]["torch"] == torch.__version__
+        assert shown["probes"] == [{"of": probe.package, "fact": probe.name, "holds": probe.ok, "detail": probe.detail}]
+        assert {"name": "things of a test", "caches": 1, "entries": 1, "most": 40} in shown["caches"]

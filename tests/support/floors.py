@@ -19,6 +19,7 @@ PACKAGE = "tinsmith"
 FLOORS = {
     "_version": 0,
     "_errors": 0,
+    "_cache": 0,
     "_config": 0,
     "_extras": 0,
     "_lazy": 0,
@@ -57,8 +58,8 @@ LATE = "__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file
 SUGGESTING = "__getattr__ = _suggestions.attach_suggestions(__name__, __getattr__, __all__)"
 """What the public face may say: its stub, which keeps the same rules, tells which names come from where."""
 GROUND = frozenset(
-    {"_version", "_errors", "_config", "_extras", "_suggestions"}
-)  # one room in five files: they may know each other
+    {"_version", "_errors", "_cache", "_config", "_extras", "_suggestions"}
+)  # one room in six files: they may know each other
 
 ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})

@@ -8,11 +8,11 @@ finds the accesses.
 from __future__ import annotations
 
 import enum
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from .._cache import cached
 from .._lazy import lazy
 from ..ir import Operator, Type, nodes, types, walk
 
@@ -177,7 +177,7 @@ def find_origins(exprs: Sequence[nodes.Expr]) -> frozenset[Origin]:
     return frozenset[Origin]().union(*map(_origins_in, exprs))
 
 
-@functools.lru_cache(maxsize=MOST_REMEMBERED)
+@cached("origins of indices", MOST_REMEMBERED)
 def _origins_in(expr: nodes.Expr) -> frozenset[Origin]:
     inner = find_origins(walk.operands(expr))
     match expr:

@@ -12,9 +12,9 @@ from ._buffers import check_before_copy as check_before_copy
 from ._buffers import check_reach as check_reach
 from ._buffers import in_order as in_order
 from ._buffers import is_null as is_null
-from ._cache import Cache as Cache
 from ._captured_values import LENGTH as LENGTH
 from ._captured_values import CapturedValues as CapturedValues
+from ._clear_caches import clear_caches as clear_caches
 from ._conversion import Conversion as Conversion
 from ._conversion import compute_dtypes as compute_dtypes
 from ._core import BackwardCall as BackwardCall

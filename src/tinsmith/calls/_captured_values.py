@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..compiling import Stage, digest_of, value_changed_between
-from ..frontend import number_of
+from .._cache import BoundedDict, Cache
+from ..compiling import Stage, changed_between, digest_of, value_changed_between
+from ..frontend import Change, find_changed_value, number_of
 from ..tracing import is_in_backward
-from ._cache import Cache
 from ._signature import Signature
 from .fields import Contents, FieldContents, Fingerprints
 
 LENGTH = 16
 """Numbers in a state: one for the Python values, the others for fields. A graph is traced before fields are counted, so
 that further fields share the numbers of the first ones."""
+MOST_PLANNED = 65536
+"""Values for which an op remembers that a call had them, by 100 bytes each."""
 
 
 class CapturedValues(NamedTuple):
@@ -98,9 +100,11 @@ class Captures:
         self.firsts = (*signature.firsts, *gradients)
         self._fields = FieldContents(signature.op, self.stages, self.firsts)
         self.looks = self._fields.looks
-        self._planned: dict[Fingerprints, None] = {}
-        self._numbers: Cache[Fingerprints, int] = Cache()
-        self._known: Cache[int, Fingerprints] = Cache()
+        # By their numbers. No cache: what is not here is refused.
+        self._planned: BoundedDict[int, None] = BoundedDict(MOST_PLANNED)
+        self._last_planned: Fingerprints | None = None
+        self._numbers: Cache[Fingerprints, int] = Cache("numbers of Python values")
+        self._known: Cache[int, Fingerprints] = Cache("Python values by number")
 
     @property
     def has_state(self) -> bool:
@@ -144,7 +148,8 @@ class Captures:
 
     def note_plan(self, fingerprints: Fingerprints) -> None:
         """Note the Python values of a call that is planned."""
-        self._planned[fingerprints] = None
+        self._planned.keep(self.number(fingerprints), None)
+        self._last_planned = fingerprints
 
     def refuse_rerun(self, fingerprints: Fingerprints) -> None:
         """Raise GradientError for a forward pass inside a backward pass, with Python values that no call had so far.
@@ -152,8 +157,9 @@ class Captures:
         `torch.utils.checkpoint` runs forward passes again there. If it does not keep the tensors of the first one
         (`use_reentrant=True`, or inside a compiled function), nothing else tells that the values have changed.
         """
-        if self._planned and fingerprints not in self._planned and is_in_backward():
-            raise self._explain(next(reversed(self._planned)), fingerprints)
+        is_first = self._last_planned is None
+        if not is_first and is_in_backward() and self.number(fingerprints) not in self._planned:
+            raise self._explain(self._last_planned, fingerprints)
 
     def number(self, fingerprints: Fingerprints) -> int:
         """Return a number for fingerprints."""
@@ -169,7 +175,12 @@ class Captures:
 
     def explain_rerun(self, before: Fingerprints, again: int) -> Exception:
         """Build the error for a forward pass that was run again with Python values of the number `again`."""
-        return self._explain(before, self._known[again])
+        now = self._known.get(again)
+        if now is not None:
+            return self._explain(before, now)
+        known = find_changed_value(None, next(one for one in before if one))
+        lost = Change(known.name, known.now, "no longer known")
+        return changed_between(f"op `{self._signature.op}`", "Python value", lost, "make it an argument of the kernel")
 
     def _explain(self, before: Fingerprints | None, now: Fingerprints) -> Exception:
         olds: Sequence[tuple[Any, ...] | None] = before or [None] * len(now)

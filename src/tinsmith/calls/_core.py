@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from .._cache import Cache
 from .._config import config
 from .._errors import DeviceError, refusal
 from .._lazy import lazy
@@ -23,7 +24,6 @@ from ..spec import Numbers, Sizing, Symbol, fixed_sizing, sizing, solve
 from ..tracing import constant_when_traced, is_tracing
 from ._binding import BoundArguments
 from ._buffers import Buffer
-from ._cache import Cache
 from ._captured_values import Captures
 from ._conversion import AS_IT_IS, Conversion
 from ._key import CallKey
@@ -87,17 +87,17 @@ class Core:
         self.tangents: dict[frozenset[str], Any] = {}
         # `derived.find_recorded` fills both.
         self.recorded: dict[Any, Any] = {}
-        self.cores_with_records: dict[Any, Any] = {}
+        self.cores_with_records: Cache[Any, Any] = Cache("kernels with records")
         # Filled by `_program.find_program`.
-        self.programs: Cache[CallKey, Any] = Cache()
+        self.programs: Cache[CallKey, Any] = Cache("programs")
         # Filled by `_program.convert_call`.
-        self.conversions: Cache[Any, Any] = Cache()
-        self._sizings: Cache[Any, Sizing] = Cache()
+        self.conversions: Cache[Any, Any] = Cache("conversions")
+        self._sizings: Cache[Any, Sizing] = Cache("sizes")
         self.paces = Paces(config().serial_below)
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
         self.captures = Captures(signature, reverse.gradient_stage)
         # Filled by `operators`.
-        self.launches: Cache[Any, Any] = Cache()
+        self.launches: Cache[Any, Any] = Cache("launches in graphs")
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..engines import Launch
 
@@ -57,7 +58,8 @@ class Paces:
 
     def __init__(self, serial_below: int) -> None:
         self._serial_below = serial_below
-        self._by_kernel: dict[Any, Pace] = {}
+        # Weak, since a gradient is generated for every value that a kernel bakes in.
+        self._by_kernel: WeakKeyDictionary[Any, Pace] = WeakKeyDictionary()
 
     def of(self, kernel: Any) -> Pace:
         """That of a kernel."""

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .._cache import Cache
 from .._lazy import lazy
 from ..engines import COMPILING, HALVES
 from ..spec import Numbers, solve
 from ..tracing import PLAIN_TYPES, is_tracing
 from ._binding import BoundArguments, check_tensors
 from ._buffers import are_in_order
-from ._cache import Cache
 from ._captured_values import CapturedValues, Captures
 from ._conversion import AS_IT_IS, Conversion, compute_dtypes
 from ._core import Call, Core
@@ -413,7 +413,7 @@ class Programs:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._known: Cache[Any, Program] = Cache()
+        self._known: Cache[Any, Program] = Cache("programs by tensors")
         signature = core.signature
         takes_tensors = len(signature.arrays) == len(signature.order) and not signature.size_names
         self._takes_tensors_only = takes_tensors and not signature.has_open_elements

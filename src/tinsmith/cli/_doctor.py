@@ -1,20 +1,25 @@
-"""`tinsmith doctor`: what is installed here, and whether torch and the engines still are as we know them."""
+"""`tinsmith doctor`: what is installed here, and whether torch and the engines still are as we know them.
+
+The caches that it lists are those of its own process: their names, and how large each may become.
+"""
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import platform
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .._cache import measure_caches
 from .._version import __version__
 from ._training import leaving_on_interrupt
 
@@ -24,15 +29,22 @@ if TYPE_CHECKING:
 _PACKAGES = ("torch", "taichi", "quadrants", "numpy")
 
 
-def doctor() -> None:
-    """Show versions, devices and the probes of torch and the engines; exit code 1 when a probe fails."""
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as one JSON object.")] = False,
+) -> None:
+    """Show versions, devices, the probes of torch and the engines, and caches; exit code 1 when a probe fails."""
     with leaving_on_interrupt():
         from ..engines import probes
     console = Console()
+    if as_json:
+        _print_json([*_torch_probes(), *probes()])
+        return
     console.print(_table("Versions", ("", "version"), _versions()))
     console.print(_table("Devices", ("", "device"), _devices()))
     checked = [*_torch_probes(), *probes()]
     console.print(_table("Probes", ("of", "fact", "holds", "detail"), map(_probe_row, checked)))
+    caches = ((one.name, f"{one.caches:,}", f"{one.entries:,}", f"{one.most:,}") for one in measure_caches())
+    console.print(_table("Caches", ("of", "caches", "entries", "most in each"), caches))
     broken = [probe for probe in checked if not probe.ok]
     if broken:
         console.print(f"{len(broken)} of {len(checked)} probes failed: tinsmith cannot be trusted with these versions.")
@@ -43,6 +55,19 @@ def doctor() -> None:
             "torch.compile fails here in a program that imports Quadrants: setuptools, which it needs, does not load "
             "after it. Put `import setuptools` before `import quadrants`."
         )
+
+
+def _print_json(probes: Sequence[Probe]) -> None:
+    """Print what `doctor` shows. Raises typer.Exit where a probe fails."""
+    shown = {
+        "versions": dict(_versions()),
+        "devices": dict(_devices()),
+        "probes": [{"of": one.package, "fact": one.name, "holds": one.ok, "detail": one.detail} for one in probes],
+        "caches": [one._asdict() for one in measure_caches()],
+    }
+    typer.echo(json.dumps(shown, indent=2))
+    if not all(one.ok for one in probes):
+        raise typer.Exit(1)
 
 
 def _versions() -> Iterable[tuple[str, str]]:

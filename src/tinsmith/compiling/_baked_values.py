@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .._cache import BoundedDict
 from .._errors import EngineError, GradientError, KernelError, refusal
 from ..engines import Engine, module_name, one_at_a_time, remedy_for_lost_field
 from ..frontend import Change, Constants, FieldUse, Source, constants_of, find_changed_value, find_unsupported
@@ -37,7 +38,8 @@ class BakedValues:
         self._knows_names = False
         self._captured: str | None = None
         self._examined: set[Any] = set()
-        self._surveyed: dict[tuple[Any, ...], Constants] = {}
+        # No cache: it says which fields a name stood for when a call's values were read.
+        self._surveyed: BoundedDict[tuple[Any, ...], Constants] = BoundedDict()
         self._stamps: dict[int, tuple[Any, Any]] = {}
 
     @property
@@ -65,7 +67,7 @@ class BakedValues:
         if known is None:
             known = self.survey(templates)
             fingerprint = known.fingerprint(templates)
-            self._surveyed[fingerprint] = known
+            self._surveyed.keep(fingerprint, known)
         # One name may refer to two fields in turn.
         self._constants = known
         return fingerprint

@@ -74,7 +74,7 @@ def ensure_compiled(stage: Stage, variant: Variant, values: Mapping[str, Any], o
             refuse_deadly_operations(stage, variant, values, op)
             refuse_unseen_writes(stage, variant, values, op)
             check_races(stage, variant, values, f"op `{op}`")
-        compiled = stage.compiled[variant] = _compile_variant(stage, variant, values, op)
+        compiled = stage.compiled.keep(variant, _compile_variant(stage, variant, values, op))
         if not variant.adjoint:
             warn_of_truncations(stage, variant, values, op)
     return compiled
@@ -172,11 +172,11 @@ def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bo
 
 
 def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    function = _function(stage, variant)
+    function, text = _build_function(stage, variant)
     path = function.__code__.co_filename
     try:
         rewritten = stage.rewrite_source(variant)
-        with place_warnings(rewritten, stage.texts[variant], path, stage.given_warnings):
+        with place_warnings(rewritten, text, path, stage.given_warnings):
             options = CompileOptions(
                 variant.adjoint, variant.stack, stage.is_careful(variant), stage.is_aliased(variant), variant.is_simd
             )
@@ -185,7 +185,7 @@ def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     except TinsmithError:
         raise
     except Exception as cause:
-        raise _refusal(stage, variant, values, cause, op) from cause
+        raise _refusal(stage, variant, values, cause, op, text) from cause
 
 
 def _find_content(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> str | None:
@@ -197,13 +197,13 @@ def _find_content(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> 
     return None if fields else digest_of(repr(kernel))
 
 
-def _function(stage: Stage, variant: Variant) -> Callable[..., Any]:
+def _build_function(stage: Stage, variant: Variant) -> tuple[Callable[..., Any], str]:
+    """Build what the engine compiles; return it and its text."""
     # An engine's warnings show this label.
     label = f"{stage.name} of {os.path.basename(stage.source.path)}"
     source = stage.rewrite_source(variant)
     function, text = build(source.tree, source.namespace() | {"_lang": stage.engine.lang}, label)
-    stage.texts[variant] = text
-    return function
+    return function, stage.texts.keep(variant, text)
 
 
 def _find_misfits(stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception) -> list[Misfit]:
@@ -216,9 +216,11 @@ def _find_misfits(stage: Stage, variant: Variant, values: Mapping[str, Any], cau
     return [one for one in candidates if one is not None]
 
 
-def _refusal(stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception, op: str) -> TinsmithError:
+def _refusal(
+    stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception, op: str, text: str
+) -> TinsmithError:
     place = stage.source.place()
-    places = places_of(cause, stage.rewrite_source(variant), stage.texts[variant])
+    places = places_of(cause, stage.rewrite_source(variant), text)
     kernel = ("kernel", f"{stage.name} at {place}")
     rows = [*places, (stage.engine.name, telling(cause))]
     if not variant.adjoint:

@@ -69,7 +69,8 @@ def compile_ir(
 
     def compile_printed(kernel: nodes.Kernel) -> Compiled:
         tree = print_kernel(kernel, annotate_numbers(kernel, texts), defaults)
-        function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
+        function, text = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
+        stage.texts.keep(variant, text)
         # Printed kernels of one text are one kernel, unless they name fields: two texts may name different ones alike.
         return stage.engine.compile(function, dict(fields), options, content=None if fields else "")
 

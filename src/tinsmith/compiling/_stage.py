@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from .._cache import Cache
 from .._errors import KernelError, refusal
 from .._lazy import lazy
 from ..analyses import Conflict, Verdict, describe_conflict, find_conflicts
@@ -40,6 +41,19 @@ from ._variant import ArrayType, Variant
 
 NO_DIMS: Mapping[str, DimSizes] = {}
 """Nothing is known of the sizes of arrays."""
+
+
+class _Lowering(NamedTuple):
+    """A kernel as IR, for one variant, and what was found on the way.
+
+    Attributes:
+        conflicts: those of its parallel loops.
+        has_misread_divisions: whether the engine would compute a division of integers that it knows by another rule.
+    """
+
+    kernel: LoweredKernel
+    conflicts: tuple[Conflict, ...] = ()
+    has_misread_divisions: bool = False
 
 
 class Stage:
@@ -108,14 +122,12 @@ class Stage:
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self._ranks)
         self.baked_values = BakedValues(linked, self.engine, may_write_fields=may_write_fields, is_steady=is_steady)
         self.inputs_used_whole: frozenset[str] = frozenset()
-        self.texts: dict[Variant, str] = {}
+        self.texts: Cache[Variant, str] = Cache("texts of kernels")
         self.given_warnings: set[tuple[str, str, int]] = set()
-        self.compiled: dict[Variant, Compiled] = {}
-        self._lowered: dict[tuple[Variant, types.Defaults, bool], LoweredKernel] = {}
-        self._misread: set[Variant] = set()
+        self.compiled: Cache[Variant, Compiled] = Cache("compiled kernels")
+        self._lowered: Cache[tuple[Variant, types.Defaults, bool], _Lowering] = Cache("kernels as IR")
         self._loops_in_order: dict[int, str] = {}
-        self._conflicts: dict[tuple[Variant, types.Defaults], tuple[Conflict, ...]] = {}
-        self._batch_refusals: dict[Variant, str] = {}
+        self._batch_refusals: Cache[Variant, str] = Cache("refused batches")
 
     @property
     def name(self) -> str:
@@ -196,15 +208,13 @@ class Stage:
         """
         forward = replace(variant, adjoint=False, stack=0)
         try:
-            self.lower_variant(forward, values)
+            return self._find_lowering(forward, values).has_misread_divisions
         except NotCovered:
             return False
-        return forward in self._misread
 
     def find_conflicts(self, variant: Variant, values: Mapping[str, Any]) -> tuple[Conflict, ...]:
         """Return the conflicts of the kernel's parallel loops. Raises NotCovered."""
-        self.lower_variant(variant.parallel, values)
-        return self._conflicts[variant.parallel, self._defaults]
+        return self._find_lowering(variant.parallel, values).conflicts
 
     def find_loop_in_order(self, variant: Variant, values: Mapping[str, Any]) -> str:
         """Return the place of a loop that runs in order because its iterations may race; "" if there is none.
@@ -240,36 +250,38 @@ class Stage:
 
         Raises NotCovered.
         """
-        defaults = self._defaults
         if in_blocks and self.uses_blocks:
-            return self._lower_in_blocks(variant, values, defaults)
-        key = (variant, defaults, self.engine.is_debugging())
+            return self._lower_in_blocks(variant, values, self._defaults)
+        return self._find_lowering(variant, values).kernel
+
+    def _find_lowering(self, variant: Variant, values: Mapping[str, Any]) -> _Lowering:
+        key = (variant, self._defaults, self.engine.is_debugging())
         with COMPILING:
-            if key not in self._lowered:
+            lowering = self._lowered.get(key)
+            if lowering is None:
                 if variant.fingerprint:
                     self.check_values(variant, values)
-                self._lowered[key] = self._lower(variant, values, defaults)
-            return self._lowered[key]
+                lowering = self._lowered.keep(key, self._lower(variant, values))
+            return lowering
 
-    def _lower(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
+    def _lower(self, variant: Variant, values: Mapping[str, Any]) -> _Lowering:
         if variant.batched_arrays:
             one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
-            return LoweredKernel(run_pipeline(BATCH, one, batch_options(variant)), fields)
-        lowered = self._lower_in_blocks(variant, values, defaults)
+            return _Lowering(LoweredKernel(run_pipeline(BATCH, one, batch_options(variant)), fields))
+        lowered = self._lower_in_blocks(variant, values, self._defaults)
+        conflicts: list[Conflict] = []
+        divisions: list[Variant] = []
         options = PassOptions(
-            find_racing_loops=lambda kernel: self._find_racing_loops(kernel, (variant, defaults)),
-            note_divisions=lambda: self._misread.add(variant),
+            find_racing_loops=lambda kernel: self._find_racing_loops(kernel, variant, conflicts),
+            note_divisions=lambda: divisions.append(variant),
         )
-        return lowered._replace(kernel=run_pipeline(FORWARD, lowered.kernel, options))
+        kernel = lowered._replace(kernel=run_pipeline(FORWARD, lowered.kernel, options))
+        return _Lowering(kernel, tuple(conflicts), bool(divisions))
 
-    def _find_racing_loops(self, kernel: nodes.Kernel, key: tuple[Variant, types.Defaults]) -> list[nodes.For]:
-        """Return the loops that are to run in order since their iterations may race, and note their conflicts."""
-        variant, _ = key
-        is_asked = not (self.allows_races or variant.adjoint or variant.is_serial)
-        conflicts = (
-            tuple(find_conflicts(kernel, exempt=self._build_exemption(kernel), unique=self._unique)) if is_asked else ()
-        )
-        self._conflicts[key] = conflicts
+    def _find_racing_loops(self, kernel: nodes.Kernel, variant: Variant, conflicts: list[Conflict]) -> list[nodes.For]:
+        """Return the loops that are to run in order since their iterations may race, and add their conflicts."""
+        if not (self.allows_races or variant.adjoint or variant.is_serial):
+            conflicts += find_conflicts(kernel, exempt=self._build_exemption(kernel), unique=self._unique)
         if self.engine.device_type() != "cpu":
             return []
         racing = [one for one in conflicts if one.verdict is not Verdict.CERTAIN]
@@ -332,7 +344,7 @@ class Stage:
                 reason_text = f"tinsmith cannot follow {reason.construct}, at {reason.place}"
             except NotBatchable as reason:
                 reason_text = str(reason)
-            self._batch_refusals[variant] = reason_text
+            self._batch_refusals.keep(variant, reason_text)
         return reason_text
 
     def reversed_view(self, arrays: frozenset[str]) -> tuple[Source, dict[str, Roles]]:

@@ -7,8 +7,8 @@ says what its fields are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -35,13 +35,20 @@ def result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:
     return _named_tuple(label, tuple(outputs) if len(outputs) > 1 else ())
 
 
-@cache
+_TYPES: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
+"""The named tuples that are in use: pickle finds the very type of a result by its name."""
+
+
 def _named_tuple(label: str, fields: tuple[str, ...]) -> Any:
+    known = _TYPES.get((label, *fields))
+    if known is not None:
+        return known
     typed: Any = [(field, torch.Tensor) for field in fields]
     made: Any = NamedTuple(f"{label}_outputs", typed)
     made.__module__ = __name__
     made.__qualname__ = _PREFIX + "_".join(f"{len(word)}_{word}" for word in (label, *fields))
-    return made
+    # Another thread may have been faster.
+    return _TYPES.setdefault((label, *fields), made)
 
 
 def __getattr__(name: str) -> Any:

@@ -245,7 +245,7 @@ def test_new_sizes_compile_nothing(lang64):
 
 
 def test_what_is_kept_for_each_size_is_bounded(lang64, monkeypatch):
-    monkeypatch.setattr("tinsmith.calls._cache.config", lambda: Config(plan_cache=4))
+    monkeypatch.setattr("tinsmith._cache.config", lambda: Config(plan_cache=4))
     tube = blend(lang64)
     for size in range(1, 12):
         w, x = leaf(size), leaf(size)

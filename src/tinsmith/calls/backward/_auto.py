@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
+from ..._cache import Cache
 from ..._errors import GradientError, refusal
 from ..._user_warnings import warn
 from ...ir import NotCovered
@@ -26,13 +27,13 @@ class AutoReverse(Reverse):
     def __init__(self, signature: Signature) -> None:
         self.source = SourceReverse(signature)
         self.engine = EngineReverse(signature)
-        self._at: dict[SourceAt, AutoAt] = {}
+        self._at: Cache[SourceAt, AutoAt] = Cache("gradients of op and engine")
 
     def at(self, key: CallKey) -> AutoAt:
         source = self.source.at(key)
         auto = self._at.get(source)
         if auto is None:
-            auto = self._at[source] = AutoAt(source, self.engine)
+            auto = self._at.keep(source, AutoAt(source, self.engine))
         return auto
 
 

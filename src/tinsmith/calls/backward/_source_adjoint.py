@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..._cache import Cache
 from ..._errors import GradientError, refusal
 from ...compiling import check_races, ensure_compiled, fix_order
 from ...engines import COMPILING, Language
@@ -47,7 +48,7 @@ class SourceReverse(Reverse):
     def __init__(self, signature: Signature, kernels: Kernels | None = None) -> None:
         self.signature = signature
         self._kernels = lower_launches if kernels is None else lambda key: _launch_each_once(kernels(key))
-        self._at: dict[Any, SourceAt] = {}
+        self._at: Cache[Any, SourceAt] = Cache("gradients")
 
     @property
     def specializations(self) -> tuple[SourceAt, ...]:
@@ -68,10 +69,11 @@ class SourceReverse(Reverse):
         """The gradient of calls with these kernels; without `unchanged` for whatever numbers launches are given."""
         plain = replace(key, batched=frozenset(), numbers={} if unchanged is None else key.numbers)
         with COMPILING:
-            if kernels not in self._at:
+            source = self._at.get(kernels)
+            if source is None:
                 single = self.at(plain) if key.batched else None
-                self._at[kernels] = SourceAt(key, self._kernels, single, unchanged or frozenset())
-            return self._at[kernels]
+                source = self._at.keep(kernels, SourceAt(key, self._kernels, single, unchanged or frozenset()))
+            return source
 
 
 def check_compiles(key: CallKey) -> None:

@@ -222,7 +222,8 @@ def _find_records(core: Core, key: CallKey) -> tuple[list[LoweredKernel], Kept]:
     records = core.cores_with_records.get(single.variants)
     if records is None:
         kernels = core.kernels(single)
-        records = core.cores_with_records[single.variants] = kernels, tuple(records_of(kernel) for kernel, _ in kernels)
+        records = kernels, tuple(records_of(kernel) for kernel, _ in kernels)
+        core.cores_with_records.keep(single.variants, records)
     return records
 
 

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..._cache import Cache
 from ..._config import config
 from ..._errors import GradientError
 from ...compiling import Stage, changed_between, field_is_gone
 from ...engines import COMPILING, Engine, FieldFacts
 from ...frontend import Change
-from .._cache import Cache
 from ._transfer import Copy, Transfer
 
 Fingerprints = tuple[tuple[Any, ...], ...]
@@ -104,7 +104,7 @@ class Look:
         self._count = sum(facts.count for _, _, facts in self._ours)
         self._transfer = Transfer(engine, [Copy("store", field, facts) for _, field, facts in self._ours])
         self._last: tuple[bytes, ...] = ()
-        self._small: Cache[int, bytes] = Cache()
+        self._small: Cache[int, bytes] = Cache("contents of small fields")
 
     def contents(self) -> Contents:
         """What they hold."""
@@ -154,7 +154,7 @@ class FieldContents:
 
     def __init__(self, op: str, stages: Sequence[Stage], firsts: Sequence[Stage]) -> None:
         self._op, self._stages, self._firsts = op, stages, firsts
-        self._looks: dict[tuple[Any, ...], tuple[Look, ...]] = {}
+        self._looks: Cache[tuple[Any, ...], tuple[Look, ...]] = Cache("fields of Python values")
 
     def looks(self, fingerprints: Fingerprints) -> tuple[Look, ...]:
         """How to look at the fields that kernels with these Python values read: one for each engine that has some."""
@@ -164,7 +164,7 @@ class FieldContents:
         looks = self._looks.get(key)
         if looks is None:
             with COMPILING:
-                looks = self._looks[key] = self._make_looks(fingerprints)
+                looks = self._looks.keep(key, self._make_looks(fingerprints))
         return looks
 
     def _make_looks(self, fingerprints: Fingerprints) -> tuple[Look, ...]:

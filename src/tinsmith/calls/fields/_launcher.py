@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..._cache import Cache
 from ..._errors import ArgumentError, GradientError, TinsmithError, refusal
 from ...analyses import find_filled
 from ...compiling import ArrayType, Stage, Variant, check_element, check_races, ensure_compiled, value_changed_between
@@ -53,7 +54,7 @@ class Launcher:
         self.stage = Stage(kernel, arrays, may_write_fields=True, allows_races=allows_races)
         self.stage.check_object(layer)
         self.signature = _signature(layer, self.stage)
-        self._ready: dict[Any, Ready] = {}
+        self._ready: Cache[Any, Ready] = Cache("launches on fields")
 
     def bind_arguments(self, arguments: Sequence[Any]) -> BoundArguments:
         """A launch's arguments, checked. Raises ArgumentError, ShapeError."""
@@ -163,8 +164,7 @@ class Launcher:
         compiled = ensure_compiled(self.stage, variant, bound.templates, self.signature.op)
         parameters: Mapping[str, Any] = self.stage.parameters
         scalars = tuple((parameters[n].setter, compiled.slots[n], n) for n in self.signature.scalars)
-        ready = self._ready[key] = Ready(compiled, scalars)
-        return ready
+        return self._ready.keep(key, Ready(compiled, scalars))
 
     def variant(self, bound: BoundArguments, stage: Stage) -> Variant:
         """What a stage of this kernel is lowered and compiled for with these arguments, forward and in parallel."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ...calls import Cache
+from ..._cache import Cache
 from ...compiling import Links
 from ...engines import NAMES
 from ...ops import Op, OpOptions
@@ -91,7 +91,7 @@ class TensorProgram:
         blueprint.settle()
         self._blueprint = blueprint
         self._extra = tuple(value for part in blueprint.kernels for value in part.extra)
-        self._recipes: Cache[Any, Recipe] = Cache()
+        self._recipes: Cache[Any, Recipe] = Cache("calls of Tubes")
 
     def with_blueprint(self, blueprint: Blueprint) -> TensorProgram:
         """This program with other extra arguments; what is compiled is shared."""

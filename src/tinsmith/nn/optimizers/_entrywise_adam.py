@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from ..._cache import cached
 from ._gradients import gradient
 
 _CHUNK = 1 << 17
@@ -153,11 +153,12 @@ def _computed_in(parameter: torch.Tensor) -> torch.dtype:
 def _rate(steps: torch.Tensor, group: dict[str, Any], dtype: torch.dtype) -> torch.Tensor:
     """lr * sqrt(1 - beta2**t) / (1 - beta1**t), looked up: powers of every entry would cost more than all else."""
     size = 1 << int(group["step"]).bit_length()
-    factors = _factors(*group["betas"], size, dtype, steps.device)
+    beta1, beta2 = group["betas"]
+    factors = _factors(beta1, beta2, size, dtype, steps.device)
     return factors.index_select(0, steps.reshape(-1)).reshape(steps.shape).mul_(group["lr"])
 
 
-@functools.lru_cache(maxsize=16)
+@cached("factors of Adam", 16)
 def _factors(beta1: float, beta2: float, size: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     values = [math.sqrt(1 - beta2**t) / (1 - beta1**t) for t in range(1, size)]
     return torch.tensor([0.0, *values], dtype=dtype, device=device)

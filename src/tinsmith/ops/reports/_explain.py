@@ -45,8 +45,8 @@ def explain(core: Core) -> str:
         "",
         *_describe_shares(core),
     ]
-    lines += ["", *(str(program) for program in core.programs.values())]
-    texts = [(variant, text) for stage in signature.firsts for variant, text in stage.texts.items()]
+    lines += ["", *(str(program) for program in list(core.programs.values()))]
+    texts = [(variant, text) for stage in signature.firsts for variant, text in list(stage.texts.items())]
     lines += ["", f"compiled variants: {len(texts)}"]
     for variant, text in texts:
         lines += ["", f"  # {_variant(variant)}", *(f"  {line}" for line in text.rstrip().splitlines())]
@@ -113,7 +113,7 @@ def _describe_threads(core: Core) -> Iterable[str]:
     """The kernels that ran on one thread so far, and why."""
     yield "threads:"
     lines: dict[str, None] = {}
-    for program in core.programs.values():
+    for program in list(core.programs.values()):
         for words, runner in program.runners:
             for serial, counts in runner.choices.items():
                 for group, is_serial, (count, is_dear) in zip(runner.threads.groups, serial, counts, strict=True):
@@ -130,7 +130,7 @@ def _describe_threads(core: Core) -> Iterable[str]:
 
 def _describe_tapes(core: Core) -> Iterable[str]:
     """The backward passes that kept checkpoints, and why."""
-    for program in core.programs.values():
+    for program in list(core.programs.values()):
         for words, runner in program.runners:
             if runner.longest_tape:
                 limit = f"more than the {config().tape_limit:,} of TINSMITH_TAPE_LIMIT"

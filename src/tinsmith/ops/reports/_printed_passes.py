@@ -57,7 +57,7 @@ def explain_passes(core: Core, make_core: Callable[[], Core]) -> str:
         for at in recorded.replay.source.specializations
         for active in _list_gradients(at)
     ]
-    for program in core.programs.values():
+    for program in list(core.programs.values()):
         key = program.key
         if replayed or key.variants not in wanted:
             wanted[key.variants] = key, replayed
