@@ -1,5 +1,7 @@
 """`check_bounds=True`: an index outside its array is an error that names it, and harms no memory."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch.func import grad, jvp, vmap
@@ -137,3 +139,29 @@ def test_a_call_that_the_interpreter_cannot_follow_to_its_end_is_looked_at_too(l
     outside = torch.tensor([3, 0, 2, 9], dtype=torch.int32)  # beyond where the interpreter is stopped
     result = ts.gradcheck(gather(lang), X, outside)
     assert result.verdict == "not compared" and result.findings[0].rule == "TS604"
+
+
+@pytest.mark.each_engine
+def test_a_first_call_may_come_from_any_thread(lang):
+    """The record was a field, which engines place in the main thread alone."""
+    expected = gather(lang)(X, K)
+    with ThreadPoolExecutor(1) as pool:
+        actual = pool.submit(lambda: gather(lang, check_bounds=True)(X, K)).result()
+    torch.testing.assert_close(actual, expected)
+
+
+def test_each_thread_gets_its_own_error(lang):
+    """There was one record for all launches of an engine: an error came in another thread, of another kernel."""
+    inside, outside = gather(lang, check_bounds=True), gather(lang, check_bounds=True)
+    inside(X, K)
+    expected = gather(lang)(X, K)
+
+    def call(number):
+        if number % 2:
+            torch.testing.assert_close(inside(X, K), expected)
+        else:
+            with pytest.raises(ts.BoundsError, match=f"index +{number + 9} along axis 0"):
+                outside(X, torch.tensor([0, number + 9, 1, 2], dtype=torch.int32))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(call, range(400)))

@@ -2,7 +2,6 @@ from ._baked_values import changed_between as changed_between
 from ._baked_values import field_is_gone as field_is_gone
 from ._baked_values import value_changed_between as value_changed_between
 from ._bounds_guard import guard_launches as guard_launches
-from ._bounds_guard import record_of as record_of
 from ._chain_checks import check_links as check_links
 from ._chain_checks import check_repeats as check_repeats
 from ._compilation import ensure_compiled as ensure_compiled
@@ -17,6 +16,7 @@ from ._elements import element_of as element_of
 from ._from_ir import engine_options as engine_options
 from ._from_ir import in_machine_vectors as in_machine_vectors
 from ._from_ir import namespace_of as namespace_of
+from ._from_ir import record_text as record_text
 from ._from_ir import to_engine_form as to_engine_form
 from ._kernel_families import annotate_numbers as annotate_numbers
 from ._kernel_families import compile_in_family as compile_in_family

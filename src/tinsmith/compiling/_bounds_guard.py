@@ -1,43 +1,26 @@
 """Bounds guard: launches that raise where an index leaves its array, for `check_bounds=True`.
 
 A kernel is compiled from its IR, functions inlined, with a test of each index (`passes.insert_bounds_checks`) that
-notes the first one outside in a small field. The field is read after each launch, so the launch is waited for.
+notes the first one outside in a small array. It is read after each launch, so the launch is waited for. Each launch has
+an array of its own, for threads may launch at once; and engines place fields in the main thread alone.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from .._errors import BoundsError, refusal
-from ..engines import Compiled, Engine, Launch, survive_forks
+from ..engines import ArrayArgument, Compiled, Launch
 from ..ir import nodes
 from ..passes import ENTRIES, GUARDED, RECORD, Site, run_pipeline
 from ._from_ir import compile_ir, lower_for
 from ._stage import Stage, batch_options
 from ._variant import Variant
-
-_RECORDS: dict[str, tuple[Any, Any]] = {}
-_MAKING = survive_forks(threading.RLock())
-
-
-def record_of(engine: Engine) -> Any:
-    """The field in which an engine's guarded kernels record indices outside; a new one after each restart."""
-    with _MAKING:
-        runtime, field = _RECORDS.get(engine.name, (None, None))
-        if field is None or runtime is not engine.runtime():
-            lang = engine.lang
-            field = lang.field(lang.i32)
-            builder = lang.FieldsBuilder()
-            builder.dense(lang.i, ENTRIES).place(field)
-            builder.finalize()
-            field.fill(0)
-            _RECORDS[engine.name] = engine.runtime(), field
-    return field
 
 
 @dataclass(frozen=True)
@@ -46,25 +29,38 @@ class GuardedLaunch:
 
     Attributes:
         launch: of the guarded kernel.
-        record: the field with recorded indices.
+        slot: where the kernel takes the array with recorded indices.
+        is_on_cpu: whether the kernel runs there.
         sites: the places in the source that the record numbers.
         op, kernel, path: for messages.
     """
 
     launch: Launch
-    record: Any
+    slot: Any
+    is_on_cpu: bool
     sites: Sequence[Site]
     op: str
     kernel: str
     path: str
 
-    def __call__(self, *arguments: Any) -> None:
-        self.launch(*arguments)
-        count, site, index, size = (int(one) for one in np.asarray(self.record.to_numpy()))
+    def __call__(self, arrays: Sequence[ArrayArgument], scalars: Sequence[Any] = ()) -> None:
+        count, site, index, size = self._record(arrays, scalars)
         if count:
-            self.record.fill(0)
             where = self.sites[site]
             raise BoundsError(self._words(count, where, index, size), self.path, where.line)
+
+    def _record(self, arrays: Sequence[ArrayArgument], scalars: Sequence[Any]) -> list[int]:
+        """Launch the kernel, and return what it recorded."""
+        if self.is_on_cpu:
+            record = np.zeros(ENTRIES, np.int32)
+            self.launch([*arrays, (self.slot, record.ctypes.data, record.nbytes, record.shape, 0)], scalars)
+            return record.tolist()
+        on_device = torch.zeros(ENTRIES, dtype=torch.int32, device="cuda")
+        # The engine has a stream of its own.
+        torch.cuda.synchronize()
+        self.launch([*arrays, (self.slot, on_device.data_ptr(), on_device.nbytes, (ENTRIES,), 0)], scalars)
+        torch.cuda.synchronize()
+        return on_device.tolist()
 
     def _words(self, count: int, site: Site, index: int, size: int) -> str:
         if site.is_division:
@@ -96,15 +92,15 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     # Tested before it becomes a kernel for a batch: messages count axes as the source does.
     sites: list[Site] = []
     kernel = run_pipeline(GUARDED, plain, replace(batch_options(variant), note_sites=sites.extend))
-    handed = {**fields, RECORD: record_of(stage.engine)}
     words = f"the kernel of op `{op}` does not compile with its bounds checked"
-    compiled = compile_ir(stage, variant, kernel, handed, words, "Leave out `check_bounds`.")
-    return guard_launches(compiled, sites, stage.engine, op, kernel)
+    compiled = compile_ir(stage, variant, kernel, fields, words, "Leave out `check_bounds`.")
+    return guard_launches(stage, compiled, sites, op, kernel)
 
 
-def guard_launches(
-    compiled: Compiled, sites: Sequence[Site], engine: Engine, op: str, kernel: nodes.Kernel
-) -> Compiled:
+def guard_launches(stage: Stage, compiled: Compiled, sites: Sequence[Site], op: str, kernel: nodes.Kernel) -> Compiled:
     """A compiled kernel whose launches raise BoundsError."""
-    launch = GuardedLaunch(compiled.launch, record_of(engine), tuple(sites), op, kernel.name, kernel.path)
+    is_on_cpu = stage.engine.device_type() == "cpu"
+    launch = GuardedLaunch(
+        compiled.launch, compiled.slots[RECORD], is_on_cpu, tuple(sites), op, kernel.name, kernel.path
+    )
     return replace(compiled, launch=launch)

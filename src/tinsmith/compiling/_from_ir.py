@@ -6,13 +6,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
+
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
 from ..codegen import build, print_kernel
-from ..engines import Compiled, CompileOptions, Engine, Language
+from ..engines import Compiled, CompileOptions, Engine, Language, array_text
 from ..frontend.lowering import LoweredKernel
 from ..ir import NotCovered, nodes, types
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
-from ..passes import CPU, ENGINE, GENERATED, PassOptions, flat, has_elements_at_top, has_vector_loops, run_pipeline
+from ..passes import (
+    CPU,
+    ENGINE,
+    GENERATED,
+    RECORD,
+    PassOptions,
+    flat,
+    has_elements_at_top,
+    has_vector_loops,
+    run_pipeline,
+)
 from ._compile_errors import reverse_remedy, telling
 from ._kernel_families import annotate_numbers, compile_in_family
 from ._stage import Stage
@@ -63,7 +75,7 @@ def compile_ir(
         arrays = {name: one._replace(rank=one.rank + len(one.element), element=()) for name, one in arrays.items()}
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
-    texts |= dict.fromkeys(fields, "_lang.template()")
+    texts |= dict.fromkeys(fields, "_lang.template()") | record_text(kernel)
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
     options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, has_vector_loops(kernel))
 
@@ -86,6 +98,11 @@ def compile_ir(
         rows = [("kernel", kernel.name), (stage.engine.name, telling(cause))]
         error = GradientError if variant.adjoint else KernelError
         raise error(refusal(words, rows, remedy)) from cause
+
+
+def record_text(kernel: nodes.Kernel) -> dict[str, str]:
+    """Return the annotation of the array in which a kernel records indices outside; nothing if it has none."""
+    return {RECORD: array_text(torch.int32, 1, (), "unsafe", False)} if RECORD in kernel.arrays else {}
 
 
 def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_aliased: bool) -> nodes.Kernel:

@@ -17,7 +17,7 @@ from ...compiling import (
     guard_launches,
     in_machine_vectors,
     namespace_of,
-    record_of,
+    record_text,
     telling,
 )
 from ...engines import COMPILING, DTYPES, Compiled, CompileOptions, Language, Parameter, array_text
@@ -26,7 +26,6 @@ from ...passes import (
     ENGINE,
     GENERATED,
     ON_ONE_THREAD,
-    RECORD,
     PassOptions,
     Site,
     has_aliases,
@@ -110,8 +109,8 @@ class GeneratedKernel:
             parameter = self._parameter(name)
             if parameter is not None:
                 texts[name] = parameter.text
-        handed = [name for name in kernel.arrays if name in self.fields or name == RECORD]
-        texts |= dict.fromkeys(handed, "_lang.template()")
+        handed = [name for name in kernel.arrays if name in self.fields]
+        texts |= dict.fromkeys(handed, "_lang.template()") | record_text(kernel)
         defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
         return print_kernel(kernel, annotate_numbers(kernel, texts), defaults)
 
@@ -132,7 +131,7 @@ class GeneratedKernel:
         self.stage.baked_values.check_fields(self.op)
         sites: list[Site] = []
         kernel = self.prepare(sites)
-        fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
+        fields = dict(self.fields)
         # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
         choices = CompileOptions(is_careful=True, is_aliased=self._is_swept, is_simd=has_vector_loops(kernel))
 
@@ -146,7 +145,7 @@ class GeneratedKernel:
                 compiled = compile_printed(kernel)
             else:
                 compiled = compile_in_family(engine, kernel, compile_printed)
-            return guard_launches(compiled, sites, engine, self.op, kernel) if self.stage.is_checked else compiled
+            return guard_launches(self.stage, compiled, sites, self.op, kernel) if self.stage.is_checked else compiled
         except TinsmithError:
             raise
         except Exception as cause:
