@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith._cache import BoundedDict, Cache, cached, empty_caches, measure_caches
+from tinsmith._cache import BoundedDict, Cache, cache_results, empty_caches, measure_caches
 from tinsmith.ops._results import _TYPES, result_type
 
 
@@ -52,7 +52,7 @@ def test_results_of_a_function_are_counted_and_forgotten(monkeypatch):
     monkeypatch.setattr("tinsmith._cache._FUNCTIONS", [])
     calls = []
 
-    @cached("squares of a test", 2)
+    @cache_results("squares of a test", 2)
     def square(number):
         """Return the square."""
         calls.append(number)

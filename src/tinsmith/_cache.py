@@ -57,7 +57,7 @@ class Cache(BoundedDict[Key, Value]):
         _CACHES[next(_NUMBERS)] = self
 
 
-def cached(name: str, most: int) -> Callable[[Callable[Arguments, Value]], Callable[Arguments, Value]]:
+def cache_results(name: str, most: int) -> Callable[[Callable[Arguments, Value]], Callable[Arguments, Value]]:
     """Decorate a function to remember its last `most` results, which `ts.clear_caches()` forgets."""
 
     def decorate(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
@@ -72,7 +72,7 @@ _CACHES: weakref.WeakValueDictionary[int, Cache[Any, Any]] = weakref.WeakValueDi
 """All caches that exist, by a number."""
 _NUMBERS = itertools.count()
 _FUNCTIONS: list[tuple[str, Any]] = []
-"""The functions that `cached` decorates, each with the name of its cache."""
+"""The functions that `cache_results` decorates, each with the name of its cache."""
 
 
 class CacheSize(NamedTuple):

@@ -11,10 +11,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from .._cache import cache_results
 from .._lazy import lazy
 from ..ir import AtomicOperator, Operator, Type, nodes, operators, types, walk
 from ..spec import Arithmetic, Tree, parse
-from ._accesses import OPAQUE, Condition, LoopAccess, Origin, find_origins, opaque
+from ._accesses import MOST_REMEMBERED, OPAQUE, Condition, LoopAccess, Origin, find_origins, opaque
 
 DIM = -1
 """In place of an axis: the size is that of a dim of the spec, by its name."""
@@ -357,7 +358,7 @@ def canonical_size(arrays: Mapping[str, nodes.Array], array: str, axis: int) -> 
     return nodes.Size(array, axis) if size is None else _size_of_dim(size)
 
 
-@functools.cache
+@cache_results("sizes of dims", MOST_REMEMBERED)
 def _size_of_dim(text: str) -> nodes.Expr:
     """Return the size of a dim of a spec: of `n // 2`, in terms of `n`."""
     # Longer than any name in the dim, which may itself be called `y`.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from .._cache import cached
+from .._cache import cache_results
 from .._lazy import lazy
 from ..ir import Operator, Type, nodes, types, walk
 
@@ -177,7 +177,7 @@ def find_origins(exprs: Sequence[nodes.Expr]) -> frozenset[Origin]:
     return frozenset[Origin]().union(*map(_origins_in, exprs))
 
 
-@cached("origins of indices", MOST_REMEMBERED)
+@cache_results("origins of indices", MOST_REMEMBERED)
 def _origins_in(expr: nodes.Expr) -> frozenset[Origin]:
     inner = find_origins(walk.operands(expr))
     match expr:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .._errors import DeviceError, EngineError, refusal
-from ..engines import Engine, choose_default, get, init_quietly, list_loaded, list_running
+from ..engines import COMPILING, Engine, choose_default, get, init_quietly, list_loaded, list_running
 from ..tracing import constant_when_traced
 
 _SETTLED: dict[tuple[str | None, str], tuple[Engine, Any]] = {}
@@ -47,9 +47,11 @@ def _running(name: str, device: torch.device) -> Engine:
         remedy = 'Leave `engine` out, and call ts.init(engine="python") or set TINSMITH_ENGINE=python.'
         raise EngineError(refusal(words, [("engine", name)], remedy))
     runner = get(name)
-    if name not in list_running():
-        init_quietly(device.type, name)
-    elif runner.device_type() != device.type:
+    # Two threads that start it would each destroy what the other has compiled.
+    with COMPILING:
+        if name not in list_running():
+            init_quietly(device.type, name)
+    if runner.device_type() != device.type:
         raise DeviceError(
             refusal(
                 f"engine {name} does not run where the tensors are",

@@ -16,7 +16,7 @@ from .._extras import EXTRAS, install_command
 from ._common import belongs_to
 from ._contract import Engine
 from ._custom_gradients import Replaced, unwrap_replaced
-from ._forks import watch_forks
+from ._forks import survive_forks, watch_forks
 from ._quadrants import Quadrants
 from ._taichi import Taichi
 from .python import Checks, Python
@@ -116,6 +116,9 @@ def _has_taichi_wheel() -> bool:
 
 
 watch_forks(lambda: [_ENGINES[name] for name in list_loaded()])
+# After `COMPILING`, which a kernel that Python runs may need: a fork takes last what was registered first.
+for _python in _PYTHON.values():
+    survive_forks(_python.lock)
 
 
 def is_kernel(candidate: object) -> bool:

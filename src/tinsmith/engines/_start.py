@@ -13,6 +13,7 @@ import torch
 from .._config import config
 from .._errors import ArgumentError, EngineError, nearest, refusal
 from ._common import belongs_to
+from ._compiling import COMPILING
 from ._contract import Engine
 from ._module_name import module_name
 from ._registry import choose_default, get, list_loaded, public_name, run_on
@@ -62,7 +63,9 @@ def init(
     translated = [{key: _of_engine(one, key, value) for key, value in options.items()} for one in engines]
     for one, own in zip(engines, translated, strict=True):
         try:
-            one.start(device, **own)
+            # Not while another thread compiles for the state that this destroys.
+            with COMPILING:
+                one.start(device, **own)
         except KeyError as cause:  # both engines raise this for an option that they lack
             odd = next((key for key in own if key not in _list_options(one)), None)
             if odd is None:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from .._cache import cached
+from .._cache import cache_results
 from ..engines import walk
 from ._nodes import names_in, root
 
@@ -80,7 +80,7 @@ class Definitions(NamedTuple):
 
 
 # A function that is called in a hundred places is analyzed once.
-@cached("definitions of locals", 64)
+@cache_results("definitions of locals", 64)
 def definitions(tree: ast.FunctionDef) -> Definitions:
     """Find the definitions of a function's locals. The argument counts as the first definition of a parameter."""
     counts: dict[str, int] = {}
@@ -109,7 +109,7 @@ def sources(tree: ast.FunctionDef, node: ast.AST) -> frozenset[str]:
     return frozenset(slice_names)
 
 
-@cached("uses of locals", 64)
+@cache_results("uses of locals", 64)
 def _uses(tree: ast.FunctionDef) -> Mapping[str, set[str]]:
     """Return, for each name, the names in its assigned values and in the headers of its loops."""
     uses: dict[str, set[str]] = {}
@@ -126,7 +126,7 @@ def _uses(tree: ast.FunctionDef) -> Mapping[str, set[str]]:
 # Loops --------------------------------------------------------------------------------------------
 
 
-@cached("locals that loops carry", 64)
+@cache_results("locals that loops carry", 64)
 def find_carried(loop: Loop) -> dict[str, ast.stmt]:
     """Return the locals that an iteration passes to the next, each with the first statement that changes it.
 

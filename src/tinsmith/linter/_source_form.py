@@ -11,7 +11,7 @@ import linecache
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, TypeGuard
 
-from .._cache import cached
+from .._cache import cache_results
 from ..codegen import python_operators
 from ..engines import column_of, parse_lines
 from ..frontend import Loop, changes_of, is_size, names_in, resolve_callee, root, sub_expressions, walk
@@ -267,7 +267,7 @@ def _find_misplaced(node: Expression, is_atomic: Callable[[Call], bool]) -> Iter
 # Files --------------------------------------------------------------------------------------------
 
 
-@cached("trees of files", 4)
+@cache_results("trees of files", 4)
 def _parse(lines: tuple[str, ...]) -> ast.Module:
     return parse_lines(line.rstrip("\n") + "\n" for line in lines)
 

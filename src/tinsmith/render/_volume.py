@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import kernels
-from .._cache import cached
+from .._cache import cache_results
 from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusal
 from ..ops import Op, op
 from ..reference import Rendered, Shading
@@ -256,7 +256,7 @@ def _constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.devi
     return _get_constant(numbers, dtype, device)
 
 
-@cached("constants of rendering", 256)
+@cache_results("constants of rendering", 256)
 def _get_constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     with outside_transforms():  # of modes and transforms: it outlives the call
         return torch.tensor(numbers, dtype=dtype, device=device)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, GradientError, GraphError, refusal
+from ..engines import COMPILING
 from ..ops import Op
 from ..torch_side import define_operator
 from ..tracing import SingleLevelFunction, apply_at_one_level, one_level_down
@@ -241,9 +242,10 @@ _KNOWN: dict[str, ScanOperators] = {}
 def operators_of(prepare: Prepare, op: Op[Any]) -> str:
     """The name of the operator of scans over an op."""
     name = op.operator.name().partition("::")[2]
-    if name not in _KNOWN:
-        _KNOWN[name] = ScanOperators(name, prepare)
-    _KNOWN[name].add(op)
+    with COMPILING:
+        if name not in _KNOWN:
+            _KNOWN[name] = ScanOperators(name, prepare)
+        _KNOWN[name].add(op)
     return f"{name}_scan"
 
 

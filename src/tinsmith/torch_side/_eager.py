@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .._cache import cached
+from .._cache import cache_results
 from ..calls import BackwardCall, BoundArguments, Call, CapturedValues, Core, Program, find_saved_names, no_forward_mode
 from ..engines import hide_frames
 from ..spec import Numbers
@@ -98,7 +98,7 @@ class EagerFunction(torch.autograd.Function):
         raise no_forward_mode(ctx.asked[0].signature.op)
 
 
-@cached("functions of autograd", 1024)
+@cache_results("functions of autograd", 1024)
 def make_eager_function(op: str) -> Apply:
     """`EagerFunction.apply` under the op's name: profilers, `grad_fn` and anomaly mode show the name of a Function."""
     return plain_apply(type(op, (EagerFunction,), {"__module__": __name__}))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...engines import COMPILING
 from .._fingerprints import MISSING, PLAIN, Same, is_tensor
 
 UNKNOWN = Same(MISSING)
@@ -61,13 +62,17 @@ def _serial(value: Any) -> int:
     # Another object may have been created at the address.
     if known is not None and known[0]() is value:
         return known[1]
-    try:
-        reference = weakref.ref(value, lambda one: _forget(address, one))
-    except TypeError:
-        # An object that takes no weak reference: its address, among numbers that `_COUNT` never gives.
-        return -address
-    _SERIALS[address] = reference, next(_COUNT)
-    return _SERIALS[address][1]
+    with COMPILING:
+        # Another thread may have given it one meanwhile.
+        known = _SERIALS.get(address)
+        if known is None or known[0]() is not value:
+            try:
+                reference = weakref.ref(value, lambda one: _forget(address, one))
+            except TypeError:
+                # An object that takes no weak reference: its address, among numbers that `_COUNT` never gives.
+                return -address
+            known = _SERIALS[address] = reference, next(_COUNT)
+        return known[1]
 
 
 def _forget(address: int, reference: weakref.ref[Any]) -> None:

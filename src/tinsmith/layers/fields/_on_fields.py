@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from textwrap import indent
 from typing import Any, TypeGuard
 
 import torch
 
+from ..._cache import Cache
 from ..._errors import DeviceError, GradientError, TinsmithError, refusal
+from ..._lazy import lazy
 from ..._user_warnings import warn
 from ...calls import show_call
 from ...calls.backward import RACE, refuse_race
@@ -64,16 +65,16 @@ class OnFields:
         self._adjoint: Adjoint = adjoint
         self._reset = reset
         self._launches = tuple(launches)
-        self._arrays: dict[Any, ArrayProgram | Reason] = {}
+        self._arrays: Cache[Any, ArrayProgram | Reason] = Cache("layers on arrays")
         self._warned: set[str] = set()
 
-    @cached_property
+    @lazy
     def program(self) -> Program:
         """The kernels on the fields themselves, with the engine's reverse mode."""
         is_wished = self._adjoint == "engine"
         return Program(self.layer, self.roles, self._launches, self._habits, self._reset, is_wished=is_wished)
 
-    @cached_property
+    @lazy
     def _state(self) -> tuple[str, ...]:
         """Names of fields from whose content of the last call the next one goes on."""
         cleared = by_key(Starts(self.roles, self._launches, self._habits).fields_at_zero)
@@ -134,9 +135,8 @@ class OnFields:
     def _array_program(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
         """The kernels on arrays, for the Python values that they bake in now; or why there is none."""
         key = fingerprints_of(launches)
-        if key not in self._arrays:
-            self._arrays[key] = self._make_arrays(launches)
-        return self._arrays[key]
+        known = self._arrays.get(key)
+        return self._arrays.keep(key, self._make_arrays(launches)) if known is None else known
 
     def _make_arrays(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
         try:

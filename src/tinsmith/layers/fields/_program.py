@@ -19,6 +19,7 @@ import torch
 
 from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
+from ..._lazy import lazy
 from ..._user_warnings import warn
 from ...calls import keep_order
 from ...calls.fields import Copy, Transfer
@@ -200,7 +201,7 @@ class Program:
         finally:
             Writing.apply(write, False, *memory)
 
-    @functools.cached_property
+    @lazy
     def _snapshot(self) -> tuple[list[LayerField], Transfer, Transfer]:
         """Fields, once for their values and once more for their gradients, and what stores and restores all that."""
         everything = by_key(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ..._cache import cached
+from ..._cache import cache_results
 from ..._lazy import lazy
 from ...frontend import (
     Loop,
@@ -151,13 +151,13 @@ def _local_outside(spot: Spot, subject: Subject) -> str:
     return ""
 
 
-@cached("inner loops", 64)
+@cache_results("inner loops", 64)
 def _inner(loop: Loop) -> tuple[Loop, ...]:
     """A loop and those in it, but for those that `ti.static` unrolls."""
     return dynamic([one for one in walk(loop) if is_loop(one)])
 
 
-@cached("parts of loops", 64)
+@cache_results("parts of loops", 64)
 def _parts(loop: Loop) -> frozenset[int]:
     """Ids of all that a loop is made of."""
     return frozenset(map(id, walk(loop)))
@@ -172,7 +172,7 @@ def _mentions(node: Call, names: Collection[str]) -> bool:
     return bool(names) and any(not names_in(one).isdisjoint(names) for one in node.args)
 
 
-@cached("names that loops move", 64)
+@cache_results("names that loops move", 64)
 def _moving(loops: tuple[Loop, ...]) -> frozenset[str]:
     """Names whose values differ between iterations of inner loops."""
     return frozenset().union(*(find_stored_names(walk(loop)) for loop in loops))

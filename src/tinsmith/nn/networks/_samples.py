@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..._cache import cached
+from ..._cache import cache_results
 from ...calls import language
 from ...engines import NAMES
 from ...kernels import counting_sort, move_rows
@@ -36,7 +36,7 @@ def equal_batches(cells: int, batch: int, device: torch.device) -> Samples:
     return _get_layout(cells, batch, device, torch.get_num_threads())
 
 
-@cached("layouts of batches", 8)
+@cache_results("layouts of batches", 8)
 def _get_layout(cells: int, batch: int, device: torch.device, _threads: int) -> Samples:
     """Few, for they are as long as batches are: a training of any few networks has many sizes."""
     with outside_transforms():

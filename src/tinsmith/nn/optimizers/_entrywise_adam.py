@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..._cache import cached
+from ..._cache import cache_results
 from ._gradients import gradient
 
 _CHUNK = 1 << 17
@@ -158,7 +158,7 @@ def _rate(steps: torch.Tensor, group: dict[str, Any], dtype: torch.dtype) -> tor
     return factors.index_select(0, steps.reshape(-1)).reshape(steps.shape).mul_(group["lr"])
 
 
-@cached("factors of Adam", 16)
+@cache_results("factors of Adam", 16)
 def _factors(beta1: float, beta2: float, size: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     values = [math.sqrt(1 - beta2**t) / (1 - beta1**t) for t in range(1, size)]
     return torch.tensor([0.0, *values], dtype=dtype, device=device)

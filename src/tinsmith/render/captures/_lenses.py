@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._cache import cached
+from ..._cache import cache_results
 from ..._extras import require_packages
 
 CameraModel = Literal["pinhole", "fisheye"]
@@ -150,7 +150,7 @@ def undistort_camera(taken: Camera, lens: Lens) -> Camera | None:
     return _find_camera(taken, lens)
 
 
-@cached("cameras", _KEPT_CAMERAS)
+@cache_results("cameras", _KEPT_CAMERAS)
 def _find_camera(taken: Camera, lens: Lens) -> Camera | None:
     find_view = _find_pinhole if lens.model == "pinhole" else _find_fisheye
     undistortion = find_view(taken, lens)
@@ -184,7 +184,7 @@ def _find_fisheye(taken: Camera, lens: Lens) -> Undistortion:
     return replace(whole, crop=(x, y, int(columns.max()) + 1 - x, int(rows.max()) + 1 - y))
 
 
-@cached("maps of cameras", _KEPT_MAPS)
+@cache_results("maps of cameras", _KEPT_MAPS)
 def _build_maps(how: Undistortion) -> tuple[Array, Array, Array | None]:
     """Return column and row of the taken picture that each pixel comes from, and which pixels it has; cropped."""
     across, down = _distort_grid(how, 0.5)
