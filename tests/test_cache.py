@@ -1,5 +1,6 @@
 """Caches: they are bounded, counted by name, and emptied at any time."""
 
+import copy
 import gc
 import pickle
 import threading
@@ -46,6 +47,16 @@ def test_caches_of_one_name_are_counted_together_and_go_with_their_owner():
     assert not second
     del second
     assert find_size("of a test") is None
+
+
+@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_is_another_cache(make_copy):
+    cache = Cache("of a test", 8)
+    cache.keep(1, 1)
+    twin = make_copy(cache)
+    assert twin == {} and cache == {1: 1}
+    twin.keep(2, 2)
+    assert find_size("of a test") == ("of a test", 2, 2, 8)
 
 
 def test_results_of_a_function_are_counted_and_forgotten(monkeypatch):

@@ -56,6 +56,10 @@ class Cache(BoundedDict[Key, Value]):
         self.name = name
         _CACHES[next(_NUMBERS)] = self
 
+    def __reduce__(self) -> Any:
+        """Copies are empty, so that each is known to `empty_caches`."""
+        return type(self), (self.name, self.most)
+
 
 def cache_results(name: str, most: int) -> Callable[[Callable[Arguments, Value]], Callable[Arguments, Value]]:
     """Decorate a function to remember its last `most` results, which `ts.clear_caches()` forgets."""
