@@ -19,6 +19,7 @@ from tinsmith.calls import _language
 from tinsmith.engines import get
 from tinsmith.engines._registry import _PYTHON
 from tinsmith.frontend import _value_changes
+from tinsmith.layers.tube import _fields
 from tinsmith.time._operators import ScanOperators
 
 ROOT = Path(__file__).parents[1]
@@ -175,6 +176,24 @@ def test_two_threads_start_an_engine_once(engine, monkeypatch):
     monkeypatch.setattr(_language, "init_quietly", start_slowly)
     assert in_two_threads(lambda: _language._running(engine, torch.device("cpu"))) == [get(engine)] * 2
     assert starts == [engine]
+
+
+def test_two_threads_make_the_fields_of_a_tube_once(engine, monkeypatch):
+    meeting, made = threading.Barrier(2), []
+
+    def make_slowly(*given):
+        try:
+            meeting.wait(0.3)
+        except threading.BrokenBarrierError:
+            pass
+        made.append(given)
+        return object()
+
+    monkeypatch.setattr(_fields, "FieldSet", make_slowly)
+    blueprint = SimpleNamespace(kernels=[SimpleNamespace(engine=get(engine))])
+    program = _fields.FieldProgram(blueprint, "")
+    first, second = in_two_threads(lambda: program._set({"x": (3,)}))
+    assert first is second and len(made) == 1
 
 
 def test_a_fork_waits_for_a_kernel_that_python_runs_in_another_thread(lang, engine):

@@ -17,7 +17,7 @@ from ..._errors import KernelError, ShapeError, refusal
 from ...calls.fields import Launcher
 from ...engines import Engine
 from ...ops.examination import Examination
-from .._pool import FieldTree
+from .._pool import FIELDS_LOCK, FieldTree
 from ..fields import Habits, Launch, LayerField, OnFields, Roles, break_graph, clearing, place_field
 from ._blueprint import Blueprint
 from ._checks import check_tensors
@@ -192,13 +192,14 @@ class FieldProgram:
         """The fields for these shapes, made at the first call of them."""
         engine: Engine = self._blueprint.kernels[0].engine
         key = (tuple(shapes.items()), engine.runtime())
-        field_set = self._sets.get(key)
-        if field_set is None:
-            field_set = self._sets[key] = FieldSet(self._blueprint, shapes)
-            while len(self._sets) > KEPT:
-                self._sets.popitem(last=False)
-        self._sets.move_to_end(key)
-        return field_set
+        with FIELDS_LOCK:
+            field_set = self._sets.get(key)
+            if field_set is None:
+                field_set = self._sets[key] = FieldSet(self._blueprint, shapes)
+                while len(self._sets) > KEPT:
+                    self._sets.popitem(last=False)
+            self._sets.move_to_end(key)
+            return field_set
 
     def explain(self) -> str:
         """Fields made so far."""
