@@ -274,7 +274,7 @@ def test_threads_call_new_ops_while_caches_are_emptied(threads, count, lang):
         for one in workers:
             one.start()
         while any(one.is_alive() for one in workers):
-            workers[0].join(0.05)
+            workers[0].join(0.2)
             ts.clear_caches()
     assert not errors, "\n".join(errors)
     assert recorder.taken == {"FIELDS_LOCK", "Python.lock", "COMPILING"}
