@@ -9,9 +9,9 @@ from ..engines import COMPILING
 def clear_caches() -> dict[str, int]:
     """Empty all caches of tinsmith, and return how many entries they had, by what the entries are.
 
-    The next call of an op makes its program again; results and gradients are the same. It is safe at any time, also while
-    other threads call ops, and between a forward pass and its backward pass. An engine keeps the kernels that it has
-    compiled until it is started again, so most are not compiled again.
+    The next call of an op makes its program again; results and gradients are the same. It is safe at any time, also
+    while other threads call ops, and between a forward pass and its backward pass. An engine keeps the kernels that it
+    has compiled until it is started again, so most are not compiled again.
 
     Caches are bounded: a program needs this only to free their memory. `tinsmith doctor` lists them.
 
