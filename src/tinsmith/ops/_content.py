@@ -19,6 +19,9 @@ from ..calls import Signature
 from ..compiling import Stage, digest_of
 from ._options import OpOptions
 
+_CALLING_CONVENTION = "2"
+"""Raised where operators change what they take besides an op's arguments: torch keeps compiled calls on disk."""
+
 
 def content_of(signature: Signature, options: OpOptions, backward: Stage | None) -> str:
     """The digest of an op.
@@ -29,7 +32,14 @@ def content_of(signature: Signature, options: OpOptions, backward: Stage | None)
         backward: the hand-written gradient kernel.
     """
     spec = signature.spec
-    parts = [__version__, spec.text, spec.scratch_text, *signature.order, repr(sorted(signature.init.items()))]
+    parts = [
+        __version__,
+        _CALLING_CONVENTION,
+        spec.text,
+        spec.scratch_text,
+        *signature.order,
+        repr(sorted(signature.init.items())),
+    ]
     parts += [
         repr(sorted(signature.detached)),
         repr((options.adjoint, options.trust_engine, options.half, options.deterministic, options.races)),

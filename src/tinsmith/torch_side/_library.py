@@ -19,7 +19,7 @@ from .._errors import GraphError, refusal
 from ..calls import BackwardCall, Call, Core
 from ._operator import Operator, define_operator
 from ._recipe import Recipe
-from ._schema import SHARED_BACKWARD, SHARED_FORWARD, Schema, first_dtype
+from ._schema import SHARED_BACKWARD, SHARED_FORWARD, Inputs, Schema
 
 _NAME = "library"
 
@@ -67,23 +67,23 @@ class LibraryOperator(Operator):
     def _define(self) -> None:
         """Define nothing: all share two operators."""
 
-    def forward(self, arrays: Sequence[torch.Tensor], _numbers: Any, **keywords: Any) -> Any:
+    def forward(self, arrays: Sequence[torch.Tensor], _numbers: Any, *rest: Any) -> Any:
         """Call the shared operator as one of the op's own."""
-        return FORWARD(self._text, arrays, **keywords)
+        return FORWARD(self._text, arrays, *rest)
 
-    def backward(self, arrays: Sequence[Any], _state: Any, _numbers: Any, **keywords: Any) -> Any:
+    def backward(self, arrays: Sequence[Any], _numbers: Any, *rest: Any) -> Any:
         """Call the shared backward operator as one of the op's own."""
-        return BACKWARD(self._text, arrays, **keywords)
+        return BACKWARD(self._text, arrays, *rest)
 
     def count(self, call: Call, active: frozenset[str] | None) -> int | None:
         """Count the operations of a pass by the family's formula; None if it has none."""
         formula = _FAMILIES[self.recipe.family].formula
         return None if formula is None else formula(call, active, *self.recipe.details)
 
-    def _forward_flops(self, *given: Any, **keywords: Any) -> int:
-        core, bound = self._read(given, keywords)
-        known = self.count(self._call_of(core, bound, keywords), None)
-        return super()._forward_flops(*given, **keywords) if known is None else known
+    def _forward_flops(self, *arguments: Any, **keywords: Any) -> int:
+        given = self.schema.split(arguments, keywords)
+        known = self.count(self._call_of(*self._read(given), given.batch), None)
+        return super()._forward_flops(*arguments, **keywords) if known is None else known
 
     def _backward_flops(self, *given: Any, **keywords: Any) -> int:
         asked: BackwardCall = self._read_backward(given, keywords)
@@ -102,44 +102,50 @@ def _find(text: str, arrays: Sequence[Any], dtype: torch.dtype) -> Any:
     return family.find(recipe.engine, device, dtype, *recipe.details)._core.operators
 
 
+def _find_backward(text: str, arrays: Sequence[Any], inputs: str) -> Any:
+    return _find(text, arrays, Inputs.read(inputs).dtypes[0])
+
+
 def _forward_method(name: str) -> Callable[..., Any]:
-    def run(text: str, arrays: list[torch.Tensor], **keywords: Any) -> Any:
-        return getattr(_find(text, arrays, arrays[0].dtype), name)(arrays, [], **keywords)
+    def run(text: str, arrays: list[torch.Tensor], *rest: Any, **keywords: Any) -> Any:
+        return getattr(_find(text, arrays, arrays[0].dtype), name)(arrays, [], *rest, **keywords)
 
     return run
 
 
 def _backward_method(name: str) -> Callable[..., Any]:
-    def run(text: str, arrays: list[Any], **keywords: Any) -> Any:
-        return getattr(_find(text, arrays, first_dtype(keywords)), name)(arrays, None, [], **keywords)
+    def run(text: str, arrays: list[Any], shapes: list[int], inputs: str, *rest: Any, **keywords: Any) -> Any:
+        return getattr(_find_backward(text, arrays, inputs), name)(arrays, [], shapes, inputs, *rest, **keywords)
 
     return run
 
 
-def _forward_vmap(info: Any, in_dims: Any, text: str, arrays: list[torch.Tensor], **keywords: Any) -> Any:
+def _forward_vmap(info: Any, in_dims: Any, text: str, arrays: list[torch.Tensor], *rest: Any) -> Any:
     operator = _find(text, arrays, arrays[0].dtype)
-    return operator._vmap(info, (in_dims[1], []), arrays, [], **keywords)
+    return operator._vmap(info, (in_dims[1], []), arrays, [], *rest)
 
 
-def _backward_vmap(info: Any, in_dims: Any, text: str, arrays: list[Any], **keywords: Any) -> Any:
-    operator = _find(text, arrays, first_dtype(keywords))
-    return operator._backward_vmap(info, (in_dims[1], None, []), arrays, None, [], **keywords)
+def _backward_vmap(
+    info: Any, in_dims: Any, text: str, arrays: list[Any], shapes: list[int], inputs: str, *rest: Any
+) -> Any:
+    operator = _find_backward(text, arrays, inputs)
+    return operator._backward_vmap(info, (in_dims[1], []), arrays, [], shapes, inputs, *rest)
 
 
 FORWARD = define_operator(
     _NAME,
     SHARED_FORWARD,
-    _forward_method("_forward"),
+    _forward_method("run"),
     _forward_method("_fake"),
-    _forward_method("_autograd"),
+    _forward_method("run_final"),
     _forward_vmap,
 )
 BACKWARD = define_operator(
     f"{_NAME}_backward",
     SHARED_BACKWARD,
-    _backward_method("_backward"),
+    _backward_method("run_backward"),
     _backward_method("_backward_fake"),
-    _backward_method("_backward_autograd"),
+    _backward_method("run_backward_final"),
     _backward_vmap,
 )
 register_flop_formula(FORWARD.overloadpacket, get_raw=True)(_forward_method("_forward_flops"))

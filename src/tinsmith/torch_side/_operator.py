@@ -19,6 +19,7 @@ from torch.library import Library, register_fake, register_vmap
 from torch.utils.flop_counter import register_flop_formula
 
 from .._errors import GradientError, refusal
+from .._lazy import lazy
 from ..calls import (
     LENGTH,
     WATCHES,
@@ -46,6 +47,7 @@ from ..spec import Numbers
 from ..tracing import (
     answer_missing,
     apply_at_one_level,
+    are_final,
     constant_when_traced,
     innermost,
     is_finished,
@@ -57,9 +59,10 @@ from ._cores import Cores
 from ._distributed import call_distributed, is_distributed
 from ._flops import backward_flops, forward_flops
 from ._functions import Launch, LaunchBackward
+from ._lookups import Lookup, write_backward, write_forward
 from ._missing import missing
 from ._older_batch import over_older_batch
-from ._schema import Schema, identifier
+from ._schema import Given, Schema, identifier
 from ._sharding import shares_of
 
 NAMESPACE = "tinsmith"
@@ -88,15 +91,17 @@ def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, 
 
 
 class ForwardLaunch(NamedTuple):
-    """A validated forward launch, cached per dtypes, shapes, devices and scalars. It has no reference to the core.
+    """A validated forward launch, cached per dtypes, shapes, devices and integers. It has no reference to the core.
 
     Attributes:
         signature: of the op.
         conversion: what becomes of the tensors before, and of the results afterwards.
         lead: sizes of the spec's `*b`; `batch` is their product, or None.
-        plan: what runs it.
-        numbers, scalars: those of the call.
-        is_direct: whether tensors go to the plan, and results to the caller, as they are.
+        program: what runs it.
+        numbers: the numbers of the call's sizes.
+        scalars: those of the first such call.
+        is_direct: whether tensors go to the program, and results to the caller, as they are.
+        is_final: whether tensors have memory and no dispatch of their own.
     """
 
     signature: Signature
@@ -107,25 +112,29 @@ class ForwardLaunch(NamedTuple):
     numbers: Numbers
     scalars: Mapping[str, Any]
     is_direct: bool
+    is_final: bool
 
-    def run(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    def run(self, tensors: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> Sequence[torch.Tensor]:
         """Return outputs and scratch."""
         if self.is_direct:
-            return self.program.forward(tensors, self.numbers, self.scalars)[len(tensors) :]
+            return self.program.forward(tensors, self.numbers, scalars)[len(tensors) :]
         ready = in_order(self.conversion.prepare(self.signature, self.batch, tensors))
-        made = self.program.forward(ready, self.numbers, self.scalars)[len(ready) :]
+        made = self.program.forward(ready, self.numbers, scalars)[len(ready) :]
         return self.conversion.finish(made, self.lead)
 
 
 class BackwardLaunch(NamedTuple):
-    """A validated backward launch, cached per dtypes, shapes, devices and scalar arguments.
+    """A validated backward launch, cached per dtypes, shapes, devices and integers. It has no reference to the core.
 
     Attributes:
-        plan: what runs it.
+        program: what runs it.
         active: inputs whose gradients are wanted.
-        numbers, scalars: those of the call.
+        numbers: the numbers of the call's sizes.
+        scalars: those of the first such call.
         needed: the arrays that it reads, each with its place among the operator's tensors.
         first: the place of the first cotangent.
+        is_ordered: whether all memory is in order, element after element.
+        is_final: whether tensors have memory and no dispatch of their own.
     """
 
     program: Program
@@ -134,20 +143,28 @@ class BackwardLaunch(NamedTuple):
     scalars: Mapping[str, Any]
     needed: tuple[tuple[str, int], ...]
     first: int
+    is_ordered: bool
+    is_final: bool
 
-    def run(self, tensors: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+    def run(self, tensors: Sequence[torch.Tensor | None], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
         """Return the gradients of the active inputs. `tensors` are the operator's: saved arrays, then cotangents."""
         # A compiled graph may hand over tensors in another memory order. Kernels get addresses.
-        values = {name: tensors[place].contiguous() for name, place in self.needed}  # type: ignore[union-attr]
-        given = [None if one is None else one.contiguous() for one in tensors[self.first :]]
-        gradients = self.program.backward(values, given, self.active, self.numbers, self.scalars)
+        if not self.is_ordered:
+            tensors = [None if one is None else in_order([one])[0] for one in tensors]
+        values: dict[str, Any] = {name: tensors[place] for name, place in self.needed}
+        given = tensors[self.first :]
+        gradients = self.program.backward(values, given, self.active, self.numbers, scalars)
         # Results are copied here: compilers assume that an operator's results are new memory.
         taken = [one for one in given if one is not None]
         results: list[torch.Tensor] = []
         for gradient in gradients:
             if gradient is not None:
-                is_taken = any([gradient is one for one in (*taken, *results)])  # noqa: C419  # faster
-                results.append(gradient.clone() if is_taken else gradient)
+                for one in taken:
+                    if one is gradient:
+                        gradient = gradient.clone()
+                        break
+                taken.append(gradient)
+                results.append(gradient)
         return results
 
 
@@ -170,9 +187,18 @@ class Operator:
 
     def _define(self) -> None:
         name = self.name
-        self.forward = define_operator(name, self.schema.forward, self._forward, self._fake, self._autograd, self._vmap)
+        forward: tuple[Any, ...] = (self.run, self._fake, self.run_final, self._vmap)
+        backward: tuple[Any, ...] = (
+            self.run_backward,
+            self._backward_fake,
+            self.run_backward_final,
+            self._backward_vmap,
+        )
+        if self.schema.has_state:
+            forward = (self._forward, self._fake, self._autograd, self._vmap)
+            backward = (self._backward, self._backward_fake, self._backward_autograd, self._backward_vmap)
+        self.forward = define_operator(name, self.schema.forward, *forward)
         register_flop_formula(self.forward.overloadpacket, get_raw=True)(self._forward_flops)
-        backward = (self._backward, self._backward_fake, self._backward_autograd, self._backward_vmap)
         self.backward = define_operator(f"{name}_backward", self.schema.backward, *backward)
         register_flop_formula(self.backward.overloadpacket, get_raw=True)(self._backward_flops)
 
@@ -222,9 +248,8 @@ class Operator:
 
         With a state, an error if Python values and fields are no longer those that it stands for.
         """
-        arguments, keywords = self.schema.pack_flat(call, tensors)
-        if self.schema.has_state and state is not None:
-            keywords["_state"] = innermost(state)
+        before = innermost(state) if self.schema.has_state and state is not None else None
+        arguments, keywords = self.schema.pack_flat(call, tensors, before)
         return self._results(self.forward(*arguments, **keywords, **self._traced_values(call.core)))
 
     def launch(
@@ -259,58 +284,81 @@ class Operator:
             return list(results)
         return results[0] if len(results) == 1 else tuple(results)
 
-    # Forward ----------------------------------------------------------------------------------
-    def _read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Core, BoundArguments]:
-        return self.cores.find(), self.schema.bind_arguments(arguments, keywords)
+    # Known calls ------------------------------------------------------------------------------
+    @lazy
+    def lookup(self) -> Lookup:
+        """What finds the launch of a forward pass."""
+        return write_forward(self.schema)
 
-    def _call_of(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> Call:
+    @lazy
+    def backward_lookup(self) -> Lookup:
+        """What finds the launch of a backward pass."""
+        return write_backward(self.schema)
+
+    def run(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the forward operator for dispatch keys below autograd's."""
+        return self.lookup.run(self, *arguments, **keywords)
+
+    def run_final(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the forward operator for autograd's dispatch key."""
+        return self.lookup.run_final(self, *arguments, **keywords)
+
+    def run_backward(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
+        """Run the backward operator for dispatch keys below autograd's."""
+        return self.backward_lookup.run(self, *arguments, **keywords)
+
+    def run_backward_final(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
+        """Run the backward operator for autograd's dispatch key."""
+        return self.backward_lookup.run_final(self, *arguments, **keywords)
+
+    # Forward ----------------------------------------------------------------------------------
+    def _read(self, given: Given) -> tuple[Core, BoundArguments]:
+        return self.cores.find(), self.schema.bind_arguments(given)
+
+    def _call_of(self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None) -> Call:
         """How a call becomes the form in which it is run, where it is not in that form already."""
-        if not self.schema.is_computed(keywords):
+        if batch is None:
             # A call comes here again in the form in which it is run; the op has checked the one of the caller.
             return make_checked_call(core, bound, is_cast=True)
         shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
-        return take_as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
+        return take_as_it_is(self.schema.call(core, bound, shapes, dtypes, batch))
 
-    def _forward(self, *given: Any, **keywords: Any) -> Any:
+    def _forward(self, *arguments: Any, **keywords: Any) -> Any:
+        given = self.schema.split(arguments, keywords)
+        core, bound = self._read(given)
         if self.schema.has_state:
-            return self._forward_with_state(given, keywords)
-        core = self.cores.find()
-        key = self._launch_key(core, given, keywords)
-        launch = core.launches.get(key) or core.launches.keep(
-            key, self._prepare_forward(core, self.schema.bind_arguments(given, keywords), keywords)
-        )
-        return self._for_torch(launch.run(self.schema.tensors_in(given)))
+            return self._forward_with_state(core, bound, given)
+        key = self.lookup.key(core, *arguments, **keywords)
+        launch = core.launches.keep(key, self._prepare_forward(core, bound, given.batch))
+        return self._for_torch(launch.run(bound.tensors, bound.scalars))
 
-    def _launch_key(self, core: Core, given: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return all that a launch depends on besides the contents of tensors, where kernels use no other values."""
-        key: list[Any] = [core.runtime()]
-        _describe_arguments(given, key)
-        for name, value in keywords.items():
-            key.append(name)
-            _describe_arguments((value,), key)
-        return tuple(key)
-
-    def _prepare_forward(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> ForwardLaunch:
+    def _prepare_forward(self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None) -> ForwardLaunch:
         """Check a forward pass, and return what runs it."""
         check_ranges(core.signature, bound.scalars)
-        call = self._call_of(core, bound, keywords)
+        call = self._call_of(core, bound, batch)
         program = find_program(call, core.device(bound.tensors))
         is_direct = call.conversion.is_identity and are_in_order(bound.tensors)
         return ForwardLaunch(
-            core.signature, call.conversion, call.lead, call.batch, program, call.numbers, call.scalars, is_direct
+            core.signature,
+            call.conversion,
+            call.lead,
+            call.batch,
+            program,
+            call.numbers,
+            call.scalars,
+            is_direct,
+            are_final(bound.tensors),
         )
 
-    def _forward_with_state(self, given: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        arguments, before = self.schema.take_state(given)
-        core, bound = self._read(arguments, keywords)
+    def _forward_with_state(self, core: Core, bound: BoundArguments, given: Given) -> Any:
         if WATCHES:
             show_call(core, lambda: core.captures.take(bound.templates))
         captured = core.captures.take(bound.templates)
-        if before is None:
+        if given.state is None:
             core.captures.refuse_rerun(captured.fingerprints)
         else:
-            captured.check_state(before)
-        made = self._prepare_forward(core, bound, keywords).run(bound.tensors)
+            captured.check_state(given.state)
+        made = self._prepare_forward(core, bound, given.batch).run(bound.tensors, bound.scalars)
         return self._for_torch([*made, captured.as_state()])
 
     def _run(self, core: Core, bound: BoundArguments, count: int | None = None) -> list[torch.Tensor]:
@@ -318,24 +366,26 @@ class Operator:
         arguments, keywords = self.schema.pack(bound)
         return self._results(self.forward(*arguments, **keywords, **self._traced_values(core)), count)
 
-    def _fake(self, *given: Any, **keywords: Any) -> Any:
-        core, bound = self._read(self.schema.take_state(given)[0], keywords)
-        call = self._call_of(core, bound, keywords)
+    def _fake(self, *arguments: Any, **keywords: Any) -> Any:
+        given = self.schema.split(arguments, keywords)
+        core, bound = self._read(given)
+        call = self._call_of(core, bound, given.batch)
         device = core.device(bound.tensors)
         made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.plan_buffers(call)]
         state = [torch.empty(LENGTH, dtype=torch.int64)] if self.schema.has_state else []
         return self._for_torch([*call.finish(made), *state])
 
-    def _autograd(self, *given: Any, **keywords: Any) -> Any:
-        if is_finished(given):
-            return self._forward(*given, **keywords)
-        arguments, state = self.schema.take_state(given)
-        core, bound = self._read(arguments, keywords)
+    def _autograd(self, *arguments: Any, **keywords: Any) -> Any:
+        if is_finished(arguments):
+            return self._forward(*arguments, **keywords)
+        given = self.schema.split(arguments, keywords)
+        core, bound = self._read(given)
+        state = given.state
         if state is None and self.schema.has_state and is_linearized():
             state = core.captures.take(bound.templates).as_state()
         if is_distributed(bound.tensors):
             return self._for_torch(call_distributed(core, bound, functools.partial(self._run, core)))
-        call = self._call_of(core, bound, keywords)
+        call = self._call_of(core, bound, given.batch)
         if not call.conversion.is_identity:
             results = self.results(call, call.prepare(bound.tensors), state)
             return self._for_torch(
@@ -350,27 +400,28 @@ class Operator:
             )
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-            others = {} if state is None else {"_state": innermost(state)}
-            return self._results(self.forward(*self.schema.with_tensors(arguments, tensors), **others, **keywords))
+            again = self.schema.with_tensors(arguments, tensors)
+            if state is not None:
+                again = self.schema.with_state(again, innermost(state))
+            return self._results(self.forward(*again, **keywords))
 
         return self._for_torch(apply_at_one_level(Launch, call, run, *bound.tensors))
 
-    def _vmap(self, info: Any, in_dims: Any, *given: Any, **keywords: Any) -> Any:
-        arguments, state = self.schema.take_state(given)
-        in_dims, _ = self.schema.take_state(in_dims)
-        core, bound = self._read(arguments, keywords)
+    def _vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
+        given = self.schema.split(arguments, keywords)
+        core, bound = self._read(given)
         size, dims = info.batch_size, self.schema.tensors_in(in_dims)
         shapes = [_without(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]
         dtypes = [tensor.dtype for tensor in bound.tensors]
-        if self.schema.is_computed(keywords):
-            call = take_as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
+        if given.batch is not None:
+            call = take_as_it_is(self.schema.call(core, bound, shapes, dtypes, given.batch))
         else:
             check_dtypes(core.signature, bound.tensors, is_cast=True)
             call = convert_call(core, bound, shapes, dtypes)
         moved = [one if dim is None else one.movedim(dim, 0) for one, dim in zip(bound.tensors, dims, strict=True)]
         ready = call.prepare(moved, [() if dim is None else (size,) for dim in dims])
         places = [None if dim is None else 0 for dim in dims]
-        results = forward_over_batch(size, call, ready, places, state)
+        results = forward_over_batch(size, call, ready, places, given.state)
         return self._first_dims(
             [*call.finish(results[: self._allocation_count], (size,)), *results[self._allocation_count :]]
         )
@@ -380,25 +431,22 @@ class Operator:
         dims = [0 if place < self._allocation_count else None for place in range(len(results))]
         return self._for_torch(results), self._for_torch(dims)
 
-    def _forward_flops(self, *given: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
-        core, bound = self._read(self.schema.take_state(given)[0], keywords)
-        return forward_flops(self._call_of(core, bound, keywords))
+    def _forward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
+        given = self.schema.split(arguments, keywords)
+        return forward_flops(self._call_of(*self._read(given), given.batch))
 
     # Backward ---------------------------------------------------------------------------------
     def _read_backward(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
         return self.schema.backward_call(self.cores.find(), arguments, keywords)
 
     def _backward(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
-        core, tensors = self.cores.find(), self.schema.owned_in(arguments)
-        if self.schema.has_state:
-            return self._prepare_backward(self._read_backward(arguments, keywords)).run(tensors)
-        key = "backward", self._launch_key(core, arguments, keywords)
-        launch = core.launches.get(key) or core.launches.keep(
-            key, self._prepare_backward(self._read_backward(arguments, keywords))
-        )
-        return launch.run(tensors)
+        asked, tensors = self._read_backward(arguments, keywords), self.schema.owned_in(arguments)
+        core, launch = asked.call.core, self._prepare_backward(asked, tensors)
+        if not self.schema.has_state:
+            core.launches.keep(self.backward_lookup.key(core, *arguments, **keywords), launch)
+        return launch.run(tensors, asked.call.scalars)
 
-    def _prepare_backward(self, asked: BackwardCall) -> BackwardLaunch:
+    def _prepare_backward(self, asked: BackwardCall, tensors: Sequence[torch.Tensor | None]) -> BackwardLaunch:
         """Check a backward pass, and return what runs it."""
         call, active, saved, cotangents, state = asked
         core = call.core
@@ -417,6 +465,7 @@ class Operator:
             raise GradientError(refusal(words, remedy=remedy))
         device = next(iter(cotangents.values())).device
         arrays = self.schema.arrays
+        present = [one for one in tensors if one is not None]
         return BackwardLaunch(
             find_program(call, device),
             active,
@@ -424,6 +473,8 @@ class Operator:
             call.scalars,
             tuple((name, arrays.index(name)) for name in needed),
             len(arrays),
+            are_in_order(present),
+            are_final(present),
         )
 
     def _backward_fake(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
@@ -459,21 +510,6 @@ class Operator:
 
     def _backward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
         return backward_flops(self._read_backward(arguments, keywords))
-
-
-def _describe_arguments(arguments: Sequence[Any], key: list[Any]) -> None:
-    """Append what a launch depends on of an operator's arguments; of a list, its length and its entries."""
-    for one in arguments:
-        if type(one) is torch.Tensor:
-            key.append((one.shape, one.dtype, one.device, one.is_contiguous(), one.is_neg()))
-        elif type(one) is list:
-            key.append(len(one))
-            _describe_arguments(one, key)
-        elif isinstance(one, torch.Tensor):
-            key.append((one.shape, one.dtype, one.device, one.is_contiguous(), one.is_neg(), type(one)))
-        else:
-            # 1, 1.0 and True are equal, and stand for arguments of other types.
-            key.append((type(one), one))
 
 
 def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:

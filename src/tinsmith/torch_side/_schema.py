@@ -1,9 +1,12 @@
 """Schemas: declarations of an op's arguments and results for torch, and conversion of calls to and from them.
 
 The forward operator takes what a call of the op takes, in that order: tensors for arrays, numbers for the rest, dims
-without another source by keyword. A call over a batch that the op's spec does not know says so in `_batch` and
-`_batched`; `_computed` tells a call that gives half precision as float32 from the caller's own. The backward operator
-takes the values that it reads, None for others, and the outputs' cotangents.
+without another source by keyword. `_batch` tells a call in the form in which it is run, over a batch that the op's spec
+does not know or with half precision as float32, from a caller's own. The backward operator takes the values that it
+reads, None for others, the outputs' cotangents, and what else determines its results.
+
+Compiled graphs give all arguments. Torch reads one by position in 0.2 us, one by keyword in 0.5 us, and a list in
+0.8 us. So few arguments, by position, hold what the library itself gives.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,18 +23,18 @@ from .._errors import ArgumentError, refusal
 from ..calls import BackwardCall, BoundArguments, Call, Core, Signature, is_symbolic, takes_half_alone
 from ..engines import SPEC_DTYPES
 
-# Torch's schemas have no type for lists of dtypes, so a dtype is passed as its place in this tuple.
-_DTYPES = tuple(SPEC_DTYPES.values())
 _RESERVED = {*keyword.kwlist, "Tensor", "Scalar", "int", "float", "bool", "str", "Device", "Generator", "out", "self"}
-_HIDDEN = ("_batch", "_batched", "_apart", "_values", "_computed")
-_BATCH = 'SymInt? {}=None, int[]? {}=None, bool {}=False, str {}="", bool {}=False'.format(*_HIDDEN)
+_HIDDEN = ("_state", "_arrays", "_numbers", "_shapes", "_inputs", "_sizes", "_batch", "_values")
+_BATCH = "SymInt[]? _batch=None"
+_SIZES = "SymInt[]? _sizes=None"
+_BACKWARD = ("SymInt[] _shapes", "str _inputs")
+_NO_BATCH = [-1]
+"""The `_batch` of a call that is in the form in which it is run, without a batch."""
 
-_BACKWARD = "int[] _wanted, SymInt[] _shapes, int[] _ranks, int[] _dtypes"
-
-SHARED_FORWARD = f"(str _recipe, Tensor[] _arrays, *, SymInt[]? _sizes=None, {_BATCH}) -> Tensor[]"
+SHARED_FORWARD = f"(str _recipe, Tensor[] _arrays, {_SIZES}, {_BATCH}) -> Tensor[]"
 """The forward declaration that the library's own ops share."""
 
-SHARED_BACKWARD = f"(str _recipe, Tensor?[] _arrays, *, {_BACKWARD}, SymInt[]? _sizes=None, {_BATCH}) -> Tensor[]"
+SHARED_BACKWARD = f"(str _recipe, Tensor?[] _arrays, {', '.join(_BACKWARD)}, {_SIZES}, {_BATCH}) -> Tensor[]"
 """Their backward declaration."""
 
 MOST_ARGUMENTS = 64
@@ -45,16 +49,65 @@ def identifier(name: str, taken: Iterable[str] = ()) -> str:
     return word
 
 
-def first_dtype(keywords: Mapping[str, Any]) -> torch.dtype:
-    """Return the dtype of the first input of a call of a backward operator."""
-    return _DTYPES[keywords["_dtypes"][0]]
+class Inputs(NamedTuple):
+    """What a backward operator is told of the op's inputs, besides their sizes.
+
+    A graph shows it as text: torch's schemas have no type for dtypes.
+
+    Attributes:
+        dtypes, ranks: of each input.
+        wanted: places of those whose gradients are wanted.
+    """
+
+    dtypes: tuple[torch.dtype, ...]
+    ranks: tuple[int, ...]
+    wanted: tuple[int, ...]
+
+    def write(self) -> str:
+        """Return the text: `f32[1] wanted, i32[0]`."""
+        pairs = enumerate(zip(self.dtypes, self.ranks, strict=True))
+        return ", ".join(
+            f"{_DTYPE_NAMES[dtype]}[{rank}]{' wanted' if place in self.wanted else ''}"
+            for place, (dtype, rank) in pairs
+        )
+
+    @classmethod
+    @lru_cache(maxsize=1024)
+    def read(cls, text: str) -> Inputs:
+        """Read what `write` returned."""
+        found = re.findall(r"(\w+)\[(\d+)\]( wanted)?", text)
+        return cls(
+            tuple(SPEC_DTYPES[name] for name, _, _ in found),
+            tuple(int(rank) for _, rank, _ in found),
+            tuple(place for place, (_, _, wanted) in enumerate(found) if wanted),
+        )
+
+
+_DTYPE_NAMES = {dtype: name for name, dtype in SPEC_DTYPES.items()}
+
+
+class Given(NamedTuple):
+    """What the forward operator was given.
+
+    Attributes:
+        own: arrays and numbers, as the op takes them.
+        sizes: dims by keyword, or the list of them.
+        batch: None for a call as a caller writes it. Else the size of the batch, whether its samples run one by one,
+            and the places of the arrays that have it; or `[-1]` without a batch.
+        state: what an earlier pass noted of Python values and fields, or None.
+    """
+
+    own: Sequence[Any]
+    sizes: Any
+    batch: Sequence[Any] | None
+    state: Any
 
 
 class Names:
     """Names of a schema's arguments, each another one."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {*_HIDDEN, "_state", "_arrays", "_numbers", "_wanted", "_shapes", "_ranks", "_dtypes", *taken}
+        self._taken = {*_HIDDEN, *taken}
 
     def name(self, wanted: str) -> str:
         free_name = identifier(wanted, self._taken)
@@ -86,7 +139,7 @@ class Schema:
         self.owners = (*self.arrays, *signature.outputs)
         """Whose the backward operator's tensors are: the arrays', and then the outputs' cotangents."""
         self.numbers = (*signature.scalars, *signature.templates)
-        others = len(signature.size_names) + len(_HIDDEN) + 5
+        others = len(signature.size_names) + len(_HIDDEN)
         self.lists_arrays = lists_all or len(self.owners) + others > MOST_ARGUMENTS
         self.lists_numbers = self.lists_arrays or len(self.owners) + len(self.numbers) + others > MOST_ARGUMENTS
         self._types = dict.fromkeys(signature.arrays, "Tensor")
@@ -96,13 +149,19 @@ class Schema:
         self._spelled = {name: names.name(name) for name in (*signature.order, *signature.size_names)}
         named = [f"Tensor {names.name(name)}" for name in self.allocations] + ["Tensor _state"] * has_state
         results = "Tensor[]" if self.lists_arrays else named[0] if len(named) == 1 else f"({', '.join(named)})"
-        arguments = self._forward_arguments()
-        self._count = len(arguments)
-        # Not by keyword, as torch does not map those over a batch.
-        arguments += ["Tensor? _state=None"] * has_state
-        self.forward = f"({', '.join(arguments)}, *, {self._keywords()}) -> {results}"
-        self.forward = self.forward.replace("(, *", "(*")
-        self.backward = self._backward()
+        own = self._forward_arguments()
+        self._count = len(own)
+        state = ["Tensor? _state=None", 'str _values=""'] if has_state else []
+        sizes = [_SIZES] if lists_all else []
+        self.forward_arguments = (*own, *sizes, _BATCH, *state)
+        self.backward_arguments = (*self._backward_arguments(), *sizes, _BATCH, *state[1:])
+        self.forward = self._declare(self.forward_arguments, results)
+        self.backward = self._declare(self.backward_arguments, "Tensor[]")
+
+    def _declare(self, arguments: Sequence[str], results: str) -> str:
+        names = () if self._lists_sizes else self.signature.size_names
+        sizes = ["*", *(f"SymInt {self._spelled[name]}" for name in names)] if names else []
+        return f"({', '.join([*arguments, *sizes])}) -> {results}"
 
     def _forward_arguments(self) -> list[str]:
         signature = self.signature
@@ -115,46 +174,47 @@ class Schema:
     def _arguments(self, order: Iterable[str]) -> list[str]:
         return [f"{self._types[name]} {self._spelled[name]}" for name in order]
 
-    def _keywords(self) -> str:
-        sizes = [f"SymInt {self._spelled[name]}" for name in self.signature.size_names]
-        return ", ".join([*sizes, _BATCH])
-
-    def _backward(self) -> str:
+    def _backward_arguments(self) -> list[str]:
         names = Names(self._spelled[name] for name in (*self.numbers, *self.signature.size_names))
         arguments = [f"Tensor? {names.name(name)}" for name in self.arrays]
         arguments += [f"Tensor? {names.name(f'grad_{name}')}" for name in self.signature.outputs]
         arguments = ["Tensor?[] _arrays"] if self.lists_arrays else arguments
-        arguments += ["Tensor? _state"]
+        arguments += ["Tensor? _state"] * self.has_state
         arguments += ["Scalar[] _numbers"] if self.lists_numbers else self._arguments(self.numbers)
-        call = f"{_BACKWARD}, {self._keywords()}"
-        return f"({', '.join(arguments)}, *, {call}) -> Tensor[]"
+        return [*arguments, *_BACKWARD]
 
     # Writing a call ---------------------------------------------------------------------------
-    def pack(self, bound: BoundArguments) -> tuple[list[Any], dict[str, Any]]:
-        """A call as a caller writes it, as arguments of the forward operator."""
+    def pack(
+        self, bound: BoundArguments, batch: Sequence[Any] | None = None, state: Any = None
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """A call as arguments of the forward operator: as a caller writes it, if `batch` is None."""
         signature = self.signature
-        keywords = self._pack_sizes(bound.sizes)
+        listed, keywords = self._pack_sizes(bound.sizes)
+        rest = [*listed, batch, state]
+        while rest and rest[-1] is None:
+            rest.pop()
         if self.lists_numbers:
             numbers = self._pack_numbers(bound.scalars, bound.templates)
-            return [*([list(bound.tensors)] if self.lists_arrays else bound.tensors), *numbers], keywords
+            return [*([list(bound.tensors)] if self.lists_arrays else bound.tensors), *numbers, *rest], keywords
         tensors = dict(zip(signature.arrays, bound.tensors, strict=True))
         # No `|` of dicts, which torch 2.6's compiler cannot read.
         numbers = dict(zip(self.numbers, self._pack_numbers(bound.scalars, bound.templates), strict=True))
         values: dict[str, Any] = {**tensors, **numbers}
-        return [values[name] for name in signature.order], keywords
+        return [*[values[name] for name in signature.order], *rest], keywords
 
-    def _pack_sizes(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def _pack_sizes(self, sizes: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Dims as arguments by position, and by keyword."""
         names = self.signature.size_names
         if self._lists_sizes:
             # No empty list: ahead-of-time Inductor passes None in its place.
-            return {"_sizes": [sizes[name] for name in names]} if names else {}
-        return {self._spelled[name]: sizes[name] for name in names}
+            return [[sizes[name] for name in names] or None], {}
+        return [], {self._spelled[name]: sizes[name] for name in names}
 
-    def _unpack_sizes(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+    def _unpack_sizes(self, given: Any) -> dict[str, Any]:
         names = self.signature.size_names
         if self._lists_sizes:
-            return dict(zip(names, keywords.get("_sizes") or (), strict=True))
-        return {name: keywords[self._spelled[name]] for name in names}
+            return dict(zip(names, given or (), strict=True))
+        return {name: given[self._spelled[name]] for name in names}
 
     def _pack_numbers(self, scalars: Mapping[str, Any], templates: Mapping[str, Any]) -> list[Any]:
         """Scalars and templates: each by itself, or all in one list."""
@@ -178,18 +238,20 @@ class Schema:
         scalars = {name: _scalar(values[name]) for name in signature.scalars}
         return scalars, {name: values[name] for name in signature.templates}
 
-    def pack_flat(self, call: Call, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+    def pack_flat(
+        self, call: Call, tensors: Sequence[torch.Tensor], state: Any = None
+    ) -> tuple[list[Any], dict[str, Any]]:
         """A call in the form in which it is run, as arguments of the forward operator."""
-        arguments, keywords = self.pack(BoundArguments(tuple(tensors), call.scalars, call.templates, call.sizes))
-        return arguments, keywords | self._batch_of(call)
+        bound = BoundArguments(tuple(tensors), call.scalars, call.templates, call.sizes)
+        return self.pack(bound, self._batch_of(call), state)
 
-    def _batch_of(self, call: Call) -> dict[str, Any]:
+    def _batch_of(self, call: Call) -> list[Any] | None:
         if call.batch is None:
             # Only the spec of an output names half precision here: the inputs are float32 already.
             has_halves = any(takes_half_alone(self.signature, name) for name in self.signature.outputs)
-            return {"_computed": True} if has_halves else {}
+            return _NO_BATCH if has_halves else None
         places = [place for place, name in enumerate(self.signature.arrays) if name in call.batched]
-        return {"_batch": call.batch, "_batched": places} | ({"_apart": True} if call.is_apart else {})
+        return [call.batch, int(call.is_apart), *places]
 
     def pack_backward(
         self,
@@ -205,25 +267,26 @@ class Schema:
         shapes = call.whole_shapes
         tensors = [saved.get(name) for name in self.arrays] + [cotangents.get(name) for name in signature.outputs]
         arguments: list[Any] = [tensors] if self.lists_arrays else tensors
-        arguments = [*arguments, state, *self._pack_numbers(call.scalars, call.templates)]
-        keywords: dict[str, Any] = {
-            "_wanted": [place for place, name in enumerate(names) if name in active],
-            "_shapes": [size for shape in shapes for size in shape],
-            "_ranks": [len(shape) for shape in shapes],
-            "_dtypes": [_DTYPES.index(dtype) for dtype in call.dtypes],
-            **self._pack_sizes(call.sizes),
-        }
-        return arguments, keywords | self._batch_of(call)
-
-    def is_computed(self, keywords: Mapping[str, Any]) -> bool:
-        """Return True if a call is in the form in which it is run."""
-        return keywords.get("_batch") is not None or keywords.get("_computed", False)
-
-    def take_state(self, arguments: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """Return the forward operator's arguments without the state that it was given, and that one or None."""
-        return arguments[: self._count], arguments[self._count] if len(arguments) > self._count else None
+        wanted = tuple([place for place, name in enumerate(names) if name in active])
+        inputs = Inputs(call.dtypes, tuple([len(shape) for shape in shapes]), wanted)
+        listed, keywords = self._pack_sizes(call.sizes)
+        return [
+            *arguments,
+            *([state] if self.has_state else []),
+            *self._pack_numbers(call.scalars, call.templates),
+            [size for shape in shapes for size in shape],
+            inputs.write(),
+            *listed,
+            self._batch_of(call),
+        ], keywords
 
     # Reading one ------------------------------------------------------------------------------
+    def split(self, given: Sequence[Any], keywords: Mapping[str, Any]) -> Given:
+        """What the forward operator was given, by kind; torch leaves out defaults at the end."""
+        rest = iter(given[self._count :])
+        sizes = next(rest, None) if self._lists_sizes else keywords
+        return Given(given[: self._count], sizes, next(rest, None), next(rest, None))
+
     def tensors_in(self, arguments: Sequence[Any]) -> list[Any]:
         """What stands in the places of the forward operator's arrays: tensors, or batch dims."""
         if self.lists_arrays:
@@ -244,19 +307,24 @@ class Schema:
             changed[self.signature.order.index(name)] = tensor
         return changed
 
+    def with_state(self, arguments: Sequence[Any], state: Any) -> list[Any]:
+        """The forward operator's arguments with a state."""
+        own, rest = arguments[: self._count], [*arguments[self._count :], None, None]
+        return [*own, rest[0], state, *arguments[self._count + 2 :]]
+
     def owned_in(self, arguments: Sequence[Any]) -> list[Any]:
         """What stands in the places of the backward operator's tensors but the state."""
         return list(arguments[0] if self.lists_arrays else arguments[: len(self.owners)])
 
-    def bind_arguments(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BoundArguments:
+    def bind_arguments(self, given: Given) -> BoundArguments:
         """What the forward operator was given, as a call's arguments by kind."""
-        signature = self.signature
+        signature, arguments = self.signature, given.own
         if self.lists_numbers:
             numbers = arguments[-1:]
         else:
             numbers = [arguments[signature.order.index(name)] for name in self.numbers]
         scalars, templates = self._unpack_numbers(numbers)
-        return BoundArguments(tuple(self.tensors_in(arguments)), scalars, templates, self._unpack_sizes(keywords))
+        return BoundArguments(tuple(self.tensors_in(arguments)), scalars, templates, self._unpack_sizes(given.sizes))
 
     def call(
         self,
@@ -264,14 +332,17 @@ class Schema:
         bound: BoundArguments,
         shapes: Sequence[Any],
         dtypes: Sequence[torch.dtype],
-        keywords: Mapping[str, Any],
+        batch: Sequence[Any] | None,
     ) -> Call:
         """A call in the form in which it is run. `shapes` include the batch dimension."""
-        names, batch = self.signature.arrays, keywords.get("_batch")
-        batched = frozenset(names[place] for place in keywords.get("_batched") or ())
+        names = self.signature.arrays
+        size, is_apart, batched = None, False, frozenset[str]()
+        # Not by the size: a tracer's may be a symbol, which a comparison would fix.
+        if batch is not None and len(batch) > 1:
+            size, is_apart = batch[0], bool(batch[1])
+            batched = frozenset([names[place] for place in batch[2:]])
         cores = tuple(tuple(s[1:] if n in batched else s) for n, s in zip(names, shapes, strict=True))
-        is_apart = keywords.get("_apart", False)
-        return Call(core, cores, tuple(dtypes), bound.scalars, bound.templates, bound.sizes, batch, batched, is_apart)
+        return Call(core, cores, tuple(dtypes), bound.scalars, bound.templates, bound.sizes, size, batched, is_apart)
 
     def backward_call(self, core: Core, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
         """What the backward operator was given."""
@@ -279,16 +350,19 @@ class Schema:
         owned = self.owned_in(arguments)
         saved = dict(zip(self.arrays, owned, strict=False))
         cotangents = dict(zip(signature.outputs, owned[len(self.arrays) :], strict=True))
-        state, *numbers = arguments[1 if self.lists_arrays else len(self.owners) :]
+        rest = iter(arguments[1 if self.lists_arrays else len(self.owners) :])
+        state = next(rest) if self.has_state else None
+        numbers = [next(rest) for _ in range(1 if self.lists_numbers else len(self.numbers))]
+        whole, inputs = next(rest), Inputs.read(next(rest))
+        sizes = self._unpack_sizes(next(rest, None) if self._lists_sizes else keywords)
         scalars, templates = self._unpack_numbers(numbers)
         shapes, start = [], 0
-        for rank in keywords["_ranks"]:
-            shapes.append(tuple(keywords["_shapes"][start : start + rank]))
+        for rank in inputs.ranks:
+            shapes.append(tuple(whole[start : start + rank]))
             start += rank
-        sizes = self._unpack_sizes(keywords)
-        dtypes = [_DTYPES[code] for code in keywords["_dtypes"]]
-        call = self.call(core, BoundArguments((), scalars, templates, sizes), shapes, dtypes, keywords)
-        active = frozenset(signature.arrays[place] for place in keywords["_wanted"])
+        bound = BoundArguments((), scalars, templates, sizes)
+        call = self.call(core, bound, shapes, inputs.dtypes, next(rest, None))
+        active = frozenset(signature.arrays[place] for place in inputs.wanted)
         return BackwardCall(
             call,
             active,

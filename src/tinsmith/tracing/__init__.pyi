@@ -3,6 +3,7 @@ from ._torch_state import PLAIN_TYPES as PLAIN_TYPES
 from ._torch_state import SingleLevelFunction as SingleLevelFunction
 from ._torch_state import answer_missing as answer_missing
 from ._torch_state import apply_at_one_level as apply_at_one_level
+from ._torch_state import are_final as are_final
 from ._torch_state import assume as assume
 from ._torch_state import batch_levels as batch_levels
 from ._torch_state import constant_when_traced as constant_when_traced

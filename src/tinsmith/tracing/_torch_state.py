@@ -126,6 +126,11 @@ PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 """Types of tensors with memory and without a dispatch of their own."""
 
 
+def are_final(tensors: Sequence[torch.Tensor]) -> bool:
+    """Return whether tensors have memory and no dispatch of their own."""
+    return all(type(one) in PLAIN_TYPES and not one.is_meta for one in tensors)
+
+
 def is_jit_traced() -> bool:
     """Whether `torch.jit.trace` is at work, which writes down torch's own operations alone."""
     return _jit_tracing() is not None

@@ -1,0 +1,144 @@
+"""Look-ups: from the arguments of an operator's call to its launch.
+
+A compiled graph calls an operator with 64 elements in some 10 us. So the look-up of a launch is written as Python for
+the operator's own arguments: no loop over them, and a flat key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..tracing import is_plain
+from ._schema import Schema
+
+_TENSOR = "{0}.shape, {0}.dtype, {0}.device, {0}.is_contiguous(), {0}.is_neg(), type({0})"
+_EACH_TENSOR = f"None if one is None else ({_TENSOR.format('one')})"
+# By type: the entries of a key that stand for an argument. Anything else stands for itself.
+_ENTRIES = {
+    "Tensor": _TENSOR,
+    "Tensor?": f"None if {{0}} is None else ({_TENSOR})",
+    "Tensor[]": f"len({{0}}), *[{_EACH_TENSOR} for one in {{0}}]",
+    "Tensor?[]": f"len({{0}}), *[{_EACH_TENSOR} for one in {{0}}]",
+    "Scalar": "exact({0})",
+    "Scalar[]": "len({0}), *[exact(one) for one in {0}]",
+    "SymInt[]": "tuple({0})",
+    "SymInt[]?": "None if {0} is None else tuple({0})",
+}
+# By type: whether autograd wants to see a call with this argument.
+_NEEDS_GRADIENT = {
+    "Tensor": "{0}.requires_grad",
+    "Tensor?": "({0} is not None and {0}.requires_grad)",
+    "Tensor[]": "any([one.requires_grad for one in {0}])",
+    "Tensor?[]": "any([one is not None and one.requires_grad for one in {0}])",
+}
+_FREE = ("float", "Scalar[]")
+"""Types of numbers that only kernels read, so that a launch is the same for all of them."""
+
+
+class Lookup(NamedTuple):
+    """Functions that are called with an operator's arguments, of one pass.
+
+    Attributes:
+        key: returns all that a launch depends on besides the contents of tensors and free numbers. Its first argument
+            is the core, and that of the others the `Operator`.
+        run: runs a call for dispatch keys below autograd's.
+        run_final: runs a call for autograd's dispatch key.
+    """
+
+    key: Callable[..., tuple[Any, ...]]
+    run: Callable[..., Any]
+    run_final: Callable[..., Any]
+
+
+def write_forward(schema: Schema) -> Lookup:
+    """Write the look-up of a forward operator. A call of a new kind goes to `_forward` or `_autograd`."""
+    signature, order = schema.signature, schema.signature.order
+    if schema.lists_arrays:
+        tensors, results = "a0", "[*{}]"
+    else:
+        places = range(len(signature.arrays)) if schema.lists_numbers else map(order.index, signature.arrays)
+        tensors = _tuple_of(places)
+        results = "{}[0]" if len(schema.allocations) == 1 else "tuple({})"
+    numbers = {} if schema.lists_numbers else {name: order.index(name) for name in signature.scalars}
+    run = results.format(f"found.run({tensors}, {{}})")
+    return _write(schema, "forward", schema.forward_arguments, numbers, run, "_forward", "_autograd")
+
+
+def write_backward(schema: Schema) -> Lookup:
+    """Write the look-up of a backward operator. A call of a new kind goes to `_backward` or `_backward_autograd`."""
+    count = 1 if schema.lists_arrays else len(schema.owners)
+    tensors = "a0" if schema.lists_arrays else _tuple_of(range(count))
+    first = count + schema.has_state
+    pairs = enumerate(schema.signature.scalars, first)
+    numbers = {} if schema.lists_numbers else {name: place for place, name in pairs}
+    run = f"found.run({tensors}, {{}})"
+    return _write(schema, "backward", schema.backward_arguments, numbers, run, "_backward", "_backward_autograd")
+
+
+def _write(
+    schema: Schema,
+    which: str,
+    arguments: Sequence[str],
+    numbers: Mapping[str, int],
+    run: str,
+    below: str,
+    autograd: str,
+) -> Lookup:
+    """Write the functions of one pass.
+
+    Args:
+        schema: declares the operator.
+        which: the name of the pass.
+        arguments: the operator's arguments by position, declared.
+        numbers: places of scalars that have an argument of their own.
+        run: code that runs a launch, called `found`, with scalars to be filled in.
+        below: the method for calls of a new kind, for dispatch keys below autograd's.
+        autograd: the same for autograd's.
+    """
+    types = [argument.split()[0] for argument in arguments]
+    has_sizes = "*" in (schema.forward if which == "forward" else schema.backward)
+    names = [f"a{place}" for place in range(len(types))]
+    # By position alone: a dim may have any name.
+    declared = [f"{name}=None" if "=" in one else name for name, one in zip(names, arguments, strict=True)]
+    parameters = ", ".join([*declared, "/", *["**sizes"] * has_sizes])
+    given = ", ".join([*names, *["**sizes"] * has_sizes])
+    free = {place for place in numbers.values() if types[place] in _FREE}
+    pairs = [(name, types[place], f"a{place}") for name, place in numbers.items()]
+    own = ", ".join([f"{name!r}: {f'tuple({one})' if kind == 'Scalar[]' else one}" for name, kind, one in pairs])
+    run = run.format(f"{{{own}}}" if free else "found.scalars")
+    entries = [_ENTRIES.get(kind, "{0}").format(f"a{place}") for place, kind in enumerate(types) if place not in free]
+    key = f"({', '.join([repr(which), 'core.runtime()', *['*sizes.values()'] * has_sizes, *entries])})"
+    needs = [_NEEDS_GRADIENT[kind].format(f"a{place}") for place, kind in enumerate(types) if kind in _NEEDS_GRADIENT]
+    text = f"""
+def key(core, {parameters}):
+    return {key}
+
+def run(operator, {parameters}):
+    core = operator.cores.find()
+    found = core.launches.get({key})
+    if found is None: return operator.{below}({given})
+    return {run}
+
+def run_final(operator, {parameters}):
+    if is_plain() and not (is_grad_enabled() and ({" or ".join(needs)})):
+        core = operator.cores.find()
+        found = core.launches.get({key})
+        if found is not None and found.is_final: return {run}
+    return operator.{autograd}({given})
+"""
+    known: dict[str, Any] = {"is_plain": is_plain, "is_grad_enabled": torch.is_grad_enabled, "exact": _exact}
+    exec(compile(text, f"<launches of {schema.signature.op}, {which}>", "exec"), known)
+    # Taken out of their own globals, or the cycle would keep them alive until the garbage collector runs.
+    return Lookup(known.pop("key"), known.pop("run"), known.pop("run_final"))
+
+
+def _tuple_of(places: Any) -> str:
+    return f"({''.join(f'a{place}, ' for place in places)})"
+
+
+def _exact(number: Any) -> Any:
+    """A number as a key: 1, 1.0 and True are equal, and so are 0.0 and -0.0."""
+    return type(number), repr(number)
