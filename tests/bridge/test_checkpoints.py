@@ -124,6 +124,24 @@ def test_a_long_tape_is_left_for_checkpoints(lang64, configure, tapes):
     assert "of one block of the loop in line" in op.explain()
 
 
+def test_a_known_call_of_another_size_turns_to_checkpoints(lang64, configure):
+    """What was saved is unpacked once all the same: torch's own checkpoints refuse to do it again."""
+    x, starts = arguments()
+    right = gradient(made(lang64, "a range that sizes tell"), x, starts)
+    configure(tape_limit="3000")
+    op = made(lang64, "a range that sizes tell")
+
+    def again(x, starts):
+        return torch.utils.checkpoint.checkpoint(op, x, starts, use_reentrant=False)
+
+    for _ in range(2):
+        gradient(again, x[:60], starts)
+    assert "from checkpoints" not in op.explain()
+    for _ in range(2):
+        torch.testing.assert_close(gradient(again, x, starts), right)
+    assert "from checkpoints" in op.explain()
+
+
 def test_each_sample_of_a_batch_that_runs_one_by_one(lang64, configure):
     x, starts = arguments()
     right = torch.stack([gradient(made(lang64, "a range in memory"), one, starts) for one in (x, 1.0 - x)])

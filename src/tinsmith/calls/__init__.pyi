@@ -35,7 +35,6 @@ from ._program import Program as Program
 from ._program import Programs as Programs
 from ._program import convert_call as convert_call
 from ._program import find_program as find_program
-from ._program import key_of as key_of
 from ._program import make_checked_call as make_checked_call
 from ._program import solve_numbers as solve_numbers
 from ._program import take_as_it_is as take_as_it_is

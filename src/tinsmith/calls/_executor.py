@@ -152,22 +152,30 @@ class PassWriter(PassText):
             self.put(one.name, f"inputs[{one.name!r}]", (f"inputs[{one.name!r}].numel()",), dtype)
             return
         shape = self.whole(one.like)
+        if isinstance(one, Cotangent):
+            self.take_cotangent(one, shape, dtype)
+            return
         match one:
             case Input():
                 value = f"inputs[{one.place}]"
             case Saved():
                 value = f"inputs[{one.name!r}]"
                 value = f"{self.bind(private, 'private')}({value})" if one.is_copied else value
-            case Cotangent():
-                incoming = f"cotangents[{one.number}]"
-                own = f"{self.bind(adjoint_of, 'adjoint_of')}({incoming}, {one.is_copied})"
-                value = f"{self.create(shape, dtype, is_zero=True)} if {incoming} is None else {own}"
         self.put(one.name, value, shape, dtype)
-        if not isinstance(one, Cotangent):
-            memory, pointer = self.memory(one.name), self.pointer(one.name)
-            what = f"tensor `{one.like}` of op `{self.op}`"
-            check = f"{self.bind(with_memory, 'with_memory')}({memory}, {what!r})"
-            self.add(f"if {pointer} < {LOWEST_ADDRESS}: {memory} = {check}; {pointer} = {memory}.data_ptr()")
+        memory, pointer = self.memory(one.name), self.pointer(one.name)
+        what = f"tensor `{one.like}` of op `{self.op}`"
+        check = f"{self.bind(with_memory, 'with_memory')}({memory}, {what!r})"
+        self.add(f"if {pointer} < {LOWEST_ADDRESS}: {memory} = {check}; {pointer} = {memory}.data_ptr()")
+
+    def take_cotangent(self, one: Cotangent, shape: tuple[str, ...], dtype: torch.dtype) -> None:
+        """Memory of an output's adjoint: the cotangent's own, if its elements are in order and nobody writes to it."""
+        given = self.fresh("cotangent")
+        self.add(f"{given} = cotangents[{one.number}]")
+        own = f"{self.bind(adjoint_of, 'adjoint_of')}({given}, {one.is_copied})"
+        if not one.is_copied:
+            address = f"{given}.data_ptr() >= {LOWEST_ADDRESS}"
+            own = f"{given} if {given}.is_contiguous() and not {given}.is_neg() and {address} else {own}"
+        self.put(one.name, f"{self.create(shape, dtype, is_zero=True)} if {given} is None else {own}", shape, dtype)
 
     def make(self, one: Make) -> None:
         """Memory that a run makes."""

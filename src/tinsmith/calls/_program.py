@@ -63,6 +63,8 @@ class Program:
         active: inputs that require a gradient.
         outputs: where the outputs stand among all arrays; `inputs` how many inputs there are.
         steady_outputs: places among the outputs of those without a gradient.
+        is_single: whether there is one output, and it has a gradient.
+        known_runners: what runs backward passes from all cotangents, by autograd's flags of what they are for.
         makes: memory that a forward pass makes first: outputs and scratch.
         is_recorded: whether the forward pass keeps what atomics return, for a gradient: the op's operators know what
             that is.
@@ -95,6 +97,8 @@ class Program:
         self.is_direct = key.is_ordered and not (self.is_converted or is_recorded)
         pairs = tuple(enumerate(signature.outputs))
         self.steady_outputs = tuple(place for place, name in pairs if name not in key.floats)
+        self.is_single = len(pairs) == 1 and not self.steady_outputs
+        self.known_runners: dict[tuple[bool, ...], Runner] = {}
         self.solve = key.sizing.solve
         self._runtimes = tuple(zip(runtimes, key.engines, strict=True))
         self._captures = captures
@@ -176,6 +180,11 @@ class Program:
         """How calls run whose `active` inputs want a gradient."""
         return self._gradients.get(active) or self._find_passes(active)
 
+    @lazy
+    def own_passes(self) -> PassesForGradient:
+        """How calls run whose inputs that require a gradient want one."""
+        return self.passes(self.active)
+
     def _find_passes(self, active: frozenset[str]) -> PassesForGradient:
         with COMPILING:
             self.reverse.check(active)
@@ -216,12 +225,25 @@ class Program:
         has_results: bool,
     ) -> Runner:
         """What runs the backward pass for the inputs that want a gradient, from all outputs or those `given`."""
-        # As `Wish` compares; making one takes half a microsecond of each backward pass.
-        runner = self._backward.get((active, given, (), False, False, has_results))  # type: ignore[call-overload]
+        runner = self._known_runner(active, given, has_results=has_results)
         if runner is not None:
             return runner
         stacks = self._stacks(active, numbers, scalars)
         return self._find_backward(Wish(active, given, stacks, has_results=has_results))
+
+    def _known_runner(
+        self, active: frozenset[str], given: frozenset[str] | None, *, has_results: bool
+    ) -> Runner | None:
+        """Return what ran such a backward pass before; None if each call says how deep gradient stacks are."""
+        # As `Wish` compares; making one takes half a microsecond of each backward pass.
+        return self._backward.get((active, given, (), False, False, has_results))  # type: ignore[call-overload]
+
+    def note_runner(self, needs: tuple[bool, ...], active: frozenset[str], *, has_results: bool) -> None:
+        """Note what ran a backward pass, if it is all that another one like it needs."""
+        runner = self._known_runner(active, None, has_results=has_results)
+        # Of several outputs, some may have no cotangent.
+        if runner is not None and self.is_single and not runner.longest_tape:
+            self.known_runners[needs] = runner
 
     def _run_backward(
         self,
@@ -408,7 +430,8 @@ class Programs:
 
     Attributes:
         core: of the op.
-        is_simple: whether programs depend on nothing but tensors.
+        look_up: finds the direct program of a call by its tensors, in the engines' present state; None for a call of a
+            new kind. It is None itself while none is known, and where programs depend on more than tensors.
     """
 
     def __init__(self, core: Core) -> None:
@@ -417,8 +440,10 @@ class Programs:
         signature = core.signature
         takes_tensors = len(signature.arrays) == len(signature.order) and not signature.size_names
         self._takes_tensors_only = takes_tensors and not signature.has_open_elements
-        self.is_simple = False
-        self.get = self._known.get
+        self._is_simple = False
+        self._direct: Cache[Any, Program] = Cache()
+        self._direct_key: Callable[..., tuple[Any, ...]] | None = None
+        self.look_up: Callable[..., Program | None] | None = None
 
     def find(self, bound: BoundArguments) -> Program | None:
         """Return the program of a call; None for tensors that only the op's operators can run.
@@ -432,13 +457,41 @@ class Programs:
         if known is None or not known.is_current():
             known = self._make(bound)
             # Known now that the kernel was looked into.
-            self.is_simple = self._takes_tensors_only and not self.core.varies
+            self._is_simple = self._takes_tensors_only and not self.core.varies
             self._known.keep(self._key(tensors, bound), known)
+            if self._is_simple and known.is_direct:
+                self._note_direct(bound.tensors, known)
         return known.program
+
+    def _note_direct(self, tensors: Sequence[torch.Tensor], program: Program) -> None:
+        """Let `look_up` find a program."""
+        if self._direct_key is None:
+            self._write_look_up(len(tensors))
+        assert self._direct_key is not None
+        self._direct.keep(self._direct_key(*tensors), program)
+
+    def _write_look_up(self, count: int) -> None:
+        """Write `look_up` for so many tensors, as Python without loops."""
+        known: dict[str, Any] = {f"runtime{place}": runtime for place, runtime in enumerate(self.core.runtimes)}
+        tensors = [f"t{place}" for place in range(count)]
+        key = ", ".join([*(f"{name}()" for name in known), *(_ENTRIES.format(name) for name in tensors)])
+        text = f"""
+def key({", ".join(tensors)}):
+    return ({key})
+
+def look_up({", ".join(tensors)}):
+    try:
+        return get(({key}))
+    except (AttributeError, RuntimeError):  # of what is no strided tensor: the checked call raises
+        return None
+"""
+        known["get"] = self._direct.get
+        exec(compile(text, f"<programs of {self.core.signature.op}>", "exec"), known)
+        self._direct_key, self.look_up = known.pop("key"), known.pop("look_up")
 
     def _key(self, tensors: tuple[Any, ...], bound: BoundArguments) -> tuple[Any, ...]:
         """Return what a program depends on."""
-        if self.is_simple:
+        if self._is_simple:
             return tensors
         core, sizes = self.core, tuple(bound.sizes)
         if core.signature.has_open_elements:
@@ -472,6 +525,12 @@ class _Foreign:
 
 
 _FOREIGN = _Foreign()
+
+
+_ENTRIES = (
+    "{0}.ndim, {0}.dtype, {0}.device, {0}.requires_grad, {0}.layout, {0}.is_contiguous(), {0}.is_neg(), type({0})"
+)
+"""What a program depends on, of a tensor, as Python."""
 
 
 def key_of(tensors: Sequence[Any]) -> tuple[Any, ...] | None:

@@ -27,7 +27,6 @@ from ..calls import (
     check_tensors,
     current_watch,
     in_order,
-    key_of,
     make_checked_call,
     solve_numbers,
 )
@@ -105,6 +104,7 @@ class Op(OpDescription, Generic[Result]):
         self._structs = Structs(self.name, [signature.parameters(name)[0] for name in signature.order])
         self._count = len(signature.order) if not self._structs else -1
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
+        self._is_simple = self._takes_tensors_only and self._seeded is None and self._updates is None
         self._result_names = signature.outputs if self._updates is None else self._updates.results
         self._result = result_type(self.name, self._result_names, options.returns)
 
@@ -178,17 +178,15 @@ class Op(OpDescription, Generic[Result]):
                 return self._wrap(self._run_traced(bound) if updates is None else updates.call(bound, self._run_traced))
             if WATCHES and (watch := current_watch()) is not None:
                 return call_watched(watch, self, arguments, named)
-            if self._updates is not None:
-                return self._call_checked(arguments, named)
-            programs = self._programs
-            is_simple = programs.is_simple and not named and len(arguments) == self._count and self._seeded is None
-            if is_simple and is_plain() and not (has_torch_function(arguments) or is_in_backward()):
-                program = programs.get(key_of(arguments))
-                if program is not None and program.is_direct and program.is_current():
+            look_up = self._programs.look_up
+            is_simple = self._is_simple and not named and len(arguments) == self._count
+            if look_up and is_simple and is_plain() and not (has_torch_function(arguments) or is_in_backward()):
+                program = look_up(*arguments)
+                if program is not None:
                     numbers = program.solve([one.shape for one in arguments], _NOTHING)
                     if numbers is not None:
                         if program.active and torch.is_grad_enabled():
-                            made: Any = self._eager(self._core, program, numbers, _NO_OTHERS, *arguments)
+                            made: Any = self._eager((self._core, program, numbers, _NO_OTHERS), *arguments)
                             return self._wrap(made)
                         return self._wrap(program.forward(arguments, numbers, _NOTHING)[program.outputs])
             return self._call_checked(arguments, named)
@@ -291,7 +289,7 @@ class Op(OpDescription, Generic[Result]):
             check_reach(self.name, program.key.sizing, numbers)
             tensors = in_order(tensors)
         if program.active and torch.is_grad_enabled():
-            made: Any = self._eager(self._core, program, numbers, bound.with_tensors(()), *tensors)
+            made: Any = self._eager((self._core, program, numbers, bound.with_tensors(())), *tensors)
             return (made,) if isinstance(made, torch.Tensor) else made
         return program.forward(tensors, numbers, bound.scalars)[program.outputs]
 

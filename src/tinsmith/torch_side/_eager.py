@@ -19,30 +19,32 @@ from ..spec import Numbers
 from ..tracing import has_older_batch, is_tracing, is_transformed, plain_apply
 
 Apply = Callable[..., Any]
+Asked = tuple[Core, Program, Numbers, BoundArguments]
+"""A call: the op's core, what runs it, the numbers of its sizes, and its arguments but tensors."""
+_NOTHING: Mapping[str, torch.Tensor] = {}
 
 
 class EagerFunction(torch.autograd.Function):
     """A call in plain eager mode."""
 
     @staticmethod
-    def forward(
-        ctx: Any, core: Core, program: Program, numbers: Numbers, others: BoundArguments, *inputs: torch.Tensor
-    ) -> Any:
-        active, scalars = program.active, others.scalars
-        passes = program.passes(active)
+    def forward(ctx: Any, asked: Asked, *inputs: torch.Tensor) -> Any:
+        _, program, numbers, others = asked
+        scalars = others.scalars
+        passes = program.own_passes
         if passes.is_early:
-            program.prepare_backward(active, numbers, scalars)
-        captured = ctx.captured = program.capture(others.templates)
+            program.prepare_backward(program.active, numbers, scalars)
+        captured = program.capture(others.templates)
         arrays = passes.forward.find(numbers, scalars)(inputs, (), numbers, scalars)
-        ctx.asked = core, program, numbers, others
+        ctx.asked = asked, captured
         if captured is not None:
             ctx.save_for_backward(program.mark, *[arrays[place] for place in passes.places])
         elif passes.places:
             ctx.save_for_backward(*[arrays[place] for place in passes.places])
-        outputs = arrays[program.outputs]
-        if len(outputs) == 1 and not program.steady_outputs:
+        if program.is_single:
             # Autograd calls `backward` for a single output only with a cotangent, so None need not be expected.
-            return outputs[0]
+            return arrays[program.inputs]
+        outputs = arrays[program.outputs]
         ctx.set_materialize_grads(False)
         if program.steady_outputs:
             ctx.mark_non_differentiable(*[outputs[place] for place in program.steady_outputs])
@@ -50,52 +52,58 @@ class EagerFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        captured = ctx.captured
+        (core, program, numbers, others), captured = ctx.asked
         # Compiled autograd traces this. A graph cannot compare what fields hold, so there it breaks below.
         if is_tracing() and (captured is None or not captured.contents):
-            return (None, None, None, None, *_trace_backward(ctx, cotangents))
-        core, program, numbers, others = ctx.asked
+            return (None, *_trace_backward(ctx, cotangents))
+        passes, needs, scalars = program.own_passes, ctx.needs_input_grad, others.scalars
+        is_plain = not (torch.is_grad_enabled() or is_transformed() or has_older_batch(cotangents))
+        # The operator finds the program of an engine that was started again. On a GPU the old one's memory is gone.
+        is_plain = is_plain and program.is_current()
+        # Most backward passes: one like it was run before, and needs no more than the runner of that.
+        runner = program.known_runners.get(needs) if is_plain and captured is None else None
+        if runner is not None:
+            saved = dict(zip(passes.names, ctx.saved_tensors, strict=True)) if passes.names else _NOTHING
+            try:
+                gradients = runner.find(numbers, scalars)(saved, cotangents, numbers, scalars)
+                if type(gradients) is int:
+                    # Bytes of tapes that are too long for this call, which has other sizes: see `Program.backward`.
+                    active = program.select_active(needs[1:])
+                    has_results = passes.has_results and active == program.active
+                    gradients = program.backward(saved, cotangents, active, numbers, scalars, has_results)
+                return (None, *gradients)
+            except Exception as error:
+                hide_frames(error)
+                raise
         if captured is not None:
             captured.check_fields()
         if len(cotangents) > 1 and all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # faster
-            return (None,) * (4 + program.inputs)
-        active = program.select_active(ctx.needs_input_grad[4:])
-        passes = program.passes(program.active)
+            return (None,) * (1 + program.inputs)
+        active = program.select_active(needs[1:])
         kept: list[Any] = [*ctx.saved_tensors] if passes.names or captured is not None else []
         if captured is not None:
             _check_mark(captured, program.mark, kept.pop(0))
         saved = dict(zip(passes.names, kept, strict=True))
-        is_plain = not (torch.is_grad_enabled() or is_transformed() or has_older_batch(cotangents))
-        # The operator finds the plan of an engine that was started again. On a GPU the old one's memory is gone.
-        if not (is_plain and program.is_current()):
+        if not is_plain:
             state = None
             if captured is not None:
                 # Operators make their plans with the Python values of now. A derivative of theirs compares again.
                 captured.check()
                 state = captured.as_state()
-            return (
-                None,
-                None,
-                None,
-                None,
-                *_differentiable(core.call_with(program.key, numbers, others), active, saved, cotangents, state),
-            )
+            call = core.call_with(program.key, numbers, others)
+            return (None, *_differentiable(call, active, saved, cotangents, state))
         has_results = passes.has_results and active == program.active
         try:
-            return (
-                None,
-                None,
-                None,
-                None,
-                *program.backward(saved, cotangents, active, numbers, others.scalars, has_results),
-            )
+            gradients = program.backward(saved, cotangents, active, numbers, scalars, has_results)
         except Exception as error:
             hide_frames(error)
             raise
+        program.note_runner(needs, active, has_results=has_results)
+        return (None, *gradients)
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
-        raise no_forward_mode(ctx.asked[0].signature.op)
+        raise no_forward_mode(ctx.asked[0][0].signature.op)
 
 
 @cache_results("functions of autograd", 1024)
@@ -117,17 +125,17 @@ def _check_mark(captured: CapturedValues, mark: torch.Tensor, saved: torch.Tenso
 
 def _trace_backward(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
     """Gradients by the operator, for a compiler that traces a backward pass: compiled autograd."""
-    core, program, numbers, others = ctx.asked
+    (core, program, numbers, others), captured = ctx.asked
     call = core.call_with(program.key, numbers, others)
     outputs = call.core.signature.outputs
     given = {name: one for name, one in zip(outputs, cotangents, strict=True) if one is not None}
     if not given:
-        return [None] * len(ctx.needs_input_grad[4:])
+        return [None] * len(ctx.needs_input_grad[1:])
     kept, state = ctx.saved_tensors, None
-    if ctx.captured is not None:
+    if captured is not None:
         state, *kept = kept
-    values = dict(zip(program.passes(program.active).names, kept, strict=True))
-    active = call.select_active(ctx.needs_input_grad[4:])
+    values = dict(zip(program.own_passes.names, kept, strict=True))
+    active = call.select_active(ctx.needs_input_grad[1:])
     read = program.reverse.find_read(active)
     saved = {name: one for name, one in values.items() if name in read}
     asked = BackwardCall(call, active, saved, given, state)
