@@ -8,9 +8,9 @@ asked for in two ways that users have: `y.backward(g)` with a gradient at hand, 
 Torch's OpenMP threads are told to wait passively: else they spin on for a while after their work, and where
 cores are few they take them from whoever is timed next (seen: 7 ms a call, for everybody, torch included).
 
-Prints one table beside the numbers to hold, and writes it with all timings and a plot to
-benchmarks/results/overhead-<device>.md. `--quick` tries everything on a few small calls; its numbers mean
-nothing, so it writes only where `--out` says. Libraries to compare with come with `pip install ".[peers]"`;
+Prints one table beside the numbers to hold, with the parts of a call (`_parts`), and writes it with all timings
+and a plot to benchmarks/results/overhead-<device>.md. `--quick` tries everything on a few small calls; its numbers
+mean nothing, so it writes only where `--out` says. Libraries to compare with come with `pip install ".[peers]"`;
 one that is missing is named in the table.
 """
 
@@ -32,6 +32,7 @@ from rich.progress import track
 
 import tinsmith as ts
 from _harness import Effort
+from _parts import of_parts
 from _report import Absent, markdown, plot, show
 from _sections import Bench, by_arguments, by_size, of_import, of_many_elements, of_tube
 from _truth import truth
@@ -40,7 +41,14 @@ from _ways import ENGINES, Missing, library
 RESULTS = Path(__file__).parent / "results"
 SIZES = (1, 64, 1024, 16_384, 262_144, 10_000_000)
 COUNTS = (1, 2, 4, 8, 12)
-QUESTIONS = (by_size, by_arguments, of_import, of_tube, of_many_elements)  # the last changes how memory is kept
+QUESTIONS = (
+    by_size,
+    of_parts,
+    by_arguments,
+    of_import,
+    of_tube,
+    of_many_elements,
+)  # the last changes how memory is kept
 
 
 def main() -> None:

@@ -45,6 +45,8 @@ def test_a_quick_run_without_peers_writes_a_page_and_a_plot_and_names_who_is_mis
     assert (tmp_path / "overhead-cpu.png").read_bytes().startswith(b"\x89PNG")
     assert "| ts.op on taichi | 3 | 3 | 1 | 1 |" in page and "| ts.op on quadrants | 3 | 3 | 1 | 1 |" in page
     assert "| by hand on taichi | **6** |" in page
+    parts = [line for line in page.splitlines() if line.startswith("| part of 64 elements, ")]
+    assert len(parts) == 10 and all(" us (" in line for line in parts), parts
     for peer in ("Warp", "Stannum"):
         line = next(line for line in page.splitlines() if line.startswith(f"| beside {peer} "))
         assert 'pip install ".[peers]"' in line and line.endswith("| not measured |")
