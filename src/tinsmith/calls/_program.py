@@ -441,7 +441,7 @@ class Programs:
         takes_tensors = len(signature.arrays) == len(signature.order) and not signature.size_names
         self._takes_tensors_only = takes_tensors and not signature.has_open_elements
         self._is_simple = False
-        self._direct: Cache[Any, Program] = Cache()
+        self._direct: Cache[Any, Program] = Cache("direct programs by tensors")
         self._direct_key: Callable[..., tuple[Any, ...]] | None = None
         self.look_up: Callable[..., Program | None] | None = None
 
