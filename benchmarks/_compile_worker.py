@@ -25,7 +25,7 @@ from tinsmith.calls.backward import SourceReverse
 from tinsmith.compiling import _kernel_families
 from tinsmith.engines import Compiled, CompileOptions
 from tinsmith.engines._compiled_engine import CompiledEngine
-from tinsmith.ops.reports._adjoint_source import _active, _case
+from tinsmith.operation.reports._adjoint_source import _active, _case
 
 
 class Clock:

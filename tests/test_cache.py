@@ -10,7 +10,7 @@ import torch
 
 import tinsmith as ts
 from tinsmith._cache import BoundedDict, Cache, cache_results, empty_caches, measure_caches
-from tinsmith.ops._results import _TYPES, result_type
+from tinsmith.operation._results import _TYPES, result_type
 
 
 def find_size(name):

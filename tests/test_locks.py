@@ -18,7 +18,7 @@ from support.locks import ORDER, LockRecorder, RecordedLock
 from tinsmith.calls import _language
 from tinsmith.engines import get
 from tinsmith.engines._registry import _PYTHON
-from tinsmith.frontend import _value_changes
+from tinsmith.frontend.values import _value_changes
 from tinsmith.layers.tube import _fields
 from tinsmith.time._operators import ScanOperators
 

@@ -33,7 +33,7 @@ _SECONDS = 240
 _ROOMS = (
     "torch",
     "torch._dynamo",
-    "tinsmith.ops",
+    "tinsmith.operation",
     "tinsmith.torch_side",
     "tinsmith.calls",
     "tinsmith.layers",

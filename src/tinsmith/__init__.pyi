@@ -40,8 +40,8 @@ from .layers import (
     rollout,
     weight,
 )
-from .ops import Op, chain, op
-from .ops.examination import Answer, oracle
+from .operation import Op, chain, op
+from .operation.examination import Answer, oracle
 from .time import scan
 
 __all__ = [

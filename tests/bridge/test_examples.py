@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.ops import example_inputs
+from tinsmith.operation import example_inputs
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 
 import tinsmith as ts
 from tinsmith.compiling import Links
-from tinsmith.ops import OpOptions
+from tinsmith.operation import OpOptions
 
 
 def _kernels(lang):

@@ -8,7 +8,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.ops import Op, OpOptions
+from tinsmith.operation import Op, OpOptions
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 
 import tinsmith as ts
-from tinsmith.ops import OpOptions
+from tinsmith.operation import OpOptions
 
 
 def find_options(function):

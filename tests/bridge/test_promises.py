@@ -9,7 +9,7 @@ import tinsmith as ts
 from support.findings import seen
 from support.written import written
 from tinsmith import DtypeError, SpecError
-from tinsmith.ops.reports import adjoint_source
+from tinsmith.operation.reports import adjoint_source
 
 X = torch.rand(12, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.5
 PLACES = torch.tensor([7, 2, 11, 0, 5], dtype=torch.int32)

@@ -6,7 +6,7 @@ from torch.func import vmap
 
 from support.written import written
 from tinsmith.engines import of_kernel
-from tinsmith.ops import Op, OpOptions
+from tinsmith.operation import Op, OpOptions
 
 SPEC = "x[n, {size}], w[n, {size}], b[n] -> y[n, {size}]"
 

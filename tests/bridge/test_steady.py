@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tinsmith.ops import Op, OpOptions
+from tinsmith.operation import Op, OpOptions
 
 
 def built(lang, held):

@@ -21,7 +21,7 @@ import tinsmith as ts
 from fuzz._grammar import Program
 from fuzz._parts import COUNT, FACTOR, RANKS, TABLE
 from tinsmith._config import config
-from tinsmith.ops.examination._oracle import bind_call, interpret_call
+from tinsmith.operation.examination._oracle import bind_call, interpret_call
 from tinsmith.passes.adjoint import _checkpoints
 
 CHECKS: tuple[str, ...] = ("values", "gradients", "tangents")

@@ -42,7 +42,7 @@ FLOORS = {
     "compiling": 6,
     "calls": 7,
     "torch_side": 8,
-    "ops": 9,
+    "operation": 9,
     "layers": 10,
     "nn": 10,
     "time": 10,

@@ -11,7 +11,7 @@ import torch
 from tinsmith.codegen import build_exact_kernel
 from tinsmith.engines import How, Number, Recorder
 from tinsmith.ir import nodes, types
-from tinsmith.ops.examination._oracle import bind_call, interpret_call
+from tinsmith.operation.examination._oracle import bind_call, interpret_call
 
 
 def interpret(

@@ -17,7 +17,7 @@ from ._load_object import file_and_name, keep_stdout_clean, load_object
 from ._training import Engine, leaving_on_interrupt
 
 if TYPE_CHECKING:
-    from ..ops import Op
+    from ..operation import Op
 
 
 def adjoint(
@@ -55,8 +55,8 @@ def adjoint(
     require_defined(file, name)  # refused before torch is loaded, and before the file runs
     with leaving_on_interrupt():
         from ..engines import init, list_installed, list_running, of_kernel
-        from ..ops import Op
-        from ..ops.reports import adjoint_source
+        from ..operation import Op
+        from ..operation.reports import adjoint_source
         from ..passes import PASS_NAMES
     print_after = _select_passes(print_ir_after or (), PASS_NAMES)
     for one in list_installed():
@@ -104,7 +104,7 @@ def _list(file: str) -> None:
 
 def _require_kernel(target: Any, file: str, name: str) -> None:
     from ..engines import is_kernel
-    from ..ops import Op
+    from ..operation import Op
 
     if isinstance(target, Op) or is_kernel(target):
         return
@@ -113,8 +113,8 @@ def _require_kernel(target: Any, file: str, name: str) -> None:
 
 def _op(target: Any, spec: str | None) -> Op:
     """A kernel as an op, by a spec that is given or follows from its annotations."""
-    from ..ops import Op, op
-    from ..ops.reports import derive_spec
+    from ..operation import Op, op
+    from ..operation.reports import derive_spec
 
     if not isinstance(target, Op):
         return op(spec or derive_spec(target))(target)

@@ -13,8 +13,8 @@ from .._errors import KernelError, refusal
 from .._user_warnings import TruncationWarning
 from ..engines import init, list_running, of_kernel
 from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file, not_run
-from ..ops import Op, example_inputs
-from ..ops.examination import Examinable, Examination, examine_call
+from ..operation import Op, example_inputs
+from ..operation.examination import Examinable, Examination, examine_call
 from ..time import scan
 from ._excerpt import ignore_syntax_warnings, shorten_path
 from ._gradcheck import gradcheck

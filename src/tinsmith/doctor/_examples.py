@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..ops import Op
+from ..operation import Op
 
 
 def ops_with_examples(namespace: Mapping[str, Any]) -> list[Op]:

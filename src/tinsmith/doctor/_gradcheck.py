@@ -16,8 +16,8 @@ import torch
 
 from .._errors import BoundsError, GradientError, KernelError, TinsmithError
 from ..linter import Finding, drop_suppressed, in_order
-from ..ops import Op
-from ..ops.examination import Cotangents, Examinable, Examination, examine_call
+from ..operation import Op
+from ..operation.examination import Cotangents, Examinable, Examination, examine_call
 from ._budget import OPERATIONS, Budget, TooLong
 from ._gradcheck_result import Gradcheck
 from .gradients import (

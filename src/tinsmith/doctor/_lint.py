@@ -7,8 +7,8 @@ from typing import Any
 from .._errors import ArgumentError, refusal
 from ..engines import is_kernel
 from ..linter import Finding, lint_kernels
-from ..ops import Op
-from ..ops.examination import Examinable, lint_subject
+from ..operation import Op
+from ..operation.examination import Examinable, lint_subject
 
 
 def lint(subject: Any) -> list[Finding]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, DtypeError, ShapeError, nearest, refusal
-from ..ops import Op, op
+from ..operation import Op, op
 from ..tracing import is_plain
 from ._ops import get_op, register_maker
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ShapeError, refusal
-from ..ops import Op
+from ..operation import Op
 from ..reference import Composited
 from ._ops import get_op, in_single, register_maker
 from ._packed import check_floats, check_rays, check_shapes, dense_rays

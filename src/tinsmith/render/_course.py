@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
-from ..ops import Op
+from ..operation import Op
 from ..tracing import assume, is_tracing
 from ._crossing import box_of, ray_aabb_intersect, refuse_range
 from ._occupancy import OccupancyGrid

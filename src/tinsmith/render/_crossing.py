@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
-from ..ops import Op, op
+from ..operation import Op, op
 from ._ops import get_op, register_maker
 
 

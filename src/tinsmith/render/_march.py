@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
-from ..ops import Op
+from ..operation import Op
 from ._course import Jitter, find_samples, plan_course, refuse_numbers
 from ._occupancy import OccupancyGrid
 from ._ops import get_op, register_maker

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .. import kernels
 from .._errors import ArgumentError, CheckpointError, ShapeError, refusal
 from ..nn import read_checkpoint, write_checkpoint
-from ..ops import Op, op
+from ..operation import Op, op
 from ._crossing import box_of
 from ._frustum import find_visible_balls
 from ._ops import get_op, register_maker

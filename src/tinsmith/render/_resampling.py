@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
-from ..ops import Op
+from ..operation import Op
 from ..tracing import assume
 from ._course import Jitter, draw_offsets
 from ._ops import get_op, register_maker

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
-from ..ops import Op
+from ..operation import Op
 from ..reference import Rendered
 from ._course import Jitter, find_samples, plan_course, refuse_numbers
 from ._march import Samples

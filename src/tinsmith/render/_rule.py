@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..ops import Op, OpOptions
+from ..operation import Op, OpOptions
 from ..tracing import has_older_batch, is_transformed
 
 

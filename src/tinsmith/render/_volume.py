@@ -17,7 +17,7 @@ from torch import Tensor
 from .. import kernels
 from .._cache import cache_results
 from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusal
-from ..ops import Op, op
+from ..operation import Op, op
 from ..reference import Rendered, Shading
 from ..tracing import outside_transforms
 from ._ops import get_op, in_single, register_maker

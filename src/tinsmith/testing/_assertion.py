@@ -6,8 +6,8 @@ from typing import Any
 
 from .._errors import CheckError
 from ..doctor import Report, check
-from ..ops import Op
-from ..ops.examination import Examinable
+from ..operation import Op
+from ..operation.examination import Examinable
 
 
 def assert_differentiable(op: Op | Examinable, *inputs: Any, **named: Any) -> Report:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ..doctor import Report, check_example, check_file, ops_of
-from ..ops import Op
+from ..operation import Op
 
 _KERNEL = re.compile(rb"^[ \t]*@.*\bkernel\b|\.kernel\(", re.MULTILINE)
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..calls import Note, watch_calls
-from ..ops import Op
+from ..operation import Op
 
 
 class RandomStates:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..ops import PreparedPass
+from ..operation import PreparedPass
 from ._job import Job, is_differentiable
 from ._launches import LaunchedSteps, Launches
 from ._records import Move, Record, Rows

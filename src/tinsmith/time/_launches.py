@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..calls import is_null, make_zeros
-from ..ops import PreparedPass, Stepping, prepare_stepping
+from ..operation import PreparedPass, Stepping, prepare_stepping
 from ._job import Job, is_differentiable
 from ._records import Move, Record, Rows
 from ._steps import CallStep

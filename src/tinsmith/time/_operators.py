@@ -22,7 +22,7 @@ from torch import Tensor
 
 from .._errors import ArgumentError, GradientError, GraphError, refusal
 from ..engines import COMPILING
-from ..ops import Op
+from ..operation import Op
 from ..torch_side import define_operator
 from ..tracing import SingleLevelFunction, apply_at_one_level, one_level_down
 from ._arguments import Options

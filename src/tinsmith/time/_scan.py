@@ -15,7 +15,7 @@ from .._errors import ArgumentError, refusal
 from .._offers import checking_scan, scan_operators
 from .._suggestions import suggest_options
 from ..calls import check_before_copy
-from ..ops import Op
+from ..operation import Op
 from ..tracing import has_forward_mode, is_tracing, is_transformed, transforms_in_graph
 from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_keep, read_memory
 from ._captures import find_captured_leaves

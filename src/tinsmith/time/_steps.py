@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, GradientError, refusal
-from ..ops import Op
-from ..ops.examination import Examinable
+from ..operation import Op
+from ..operation.examination import Examinable
 from ._trees import LEAF, NOTHING, Tree, take_apart
 
 _NOTHING: Mapping[str, Any] = {}

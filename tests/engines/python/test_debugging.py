@@ -235,7 +235,7 @@ def test_an_error_is_at_the_user_s_line_without_frames_of_tinsmith(lang, build, 
     assert str(caught.value) == words
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert [(one.filename, one.line) for one in frames][-1] == (FILE, line)
-    assert [one.name for one in frames if "tinsmith/ops" in one.filename] == ["__call__"]
+    assert [one.name for one in frames if "tinsmith/operation" in one.filename] == ["__call__"]
     assert not [one for one in frames if "tinsmith/engines" in one.filename]
 
 

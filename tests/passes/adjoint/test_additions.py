@@ -5,7 +5,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.ops.reports import adjoint_source
+from tinsmith.operation.reports import adjoint_source
 
 HEAD = "def kernel(x: lang.types.ndarray(), j: lang.types.ndarray(), y: lang.types.ndarray()):\n"
 FORMS = {  # a kernel, and how many additions to the gradient of `x` stand in its adjoint

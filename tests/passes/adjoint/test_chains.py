@@ -7,7 +7,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.ops.reports import adjoint_source
+from tinsmith.operation.reports import adjoint_source
 
 CHAINS = {  # an iteration over x[i, j], and whether what it hands on goes on a tape
     "clamped, and stops": (

@@ -7,7 +7,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.ops.reports import adjoint_source
+from tinsmith.operation.reports import adjoint_source
 
 FORMS = {  # the body of a loop over time, and what a log holds: places too, values alone, or nothing
     "linear updates": (

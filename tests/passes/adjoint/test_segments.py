@@ -7,7 +7,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.ops.reports import adjoint_source
+from tinsmith.operation.reports import adjoint_source
 
 FORMS = {  # what a ray does; whether the gradient of `w` is added atomically where `offsets start` is promised
     "stores along the way": (

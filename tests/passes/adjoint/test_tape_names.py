@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.ops.reports import adjoint_source
+from tinsmith.operation.reports import adjoint_source
 
 
 @pytest.mark.parametrize("form", ["for", "while"])  # the tapes' lengths by a formula, and counted by a kernel

@@ -5,7 +5,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.ops.reports import adjoint_source
+from tinsmith.operation.reports import adjoint_source
 
 SERIAL = {  # what a serial loop over i does, and whether its reverse may run in parallel
     "adds up in one place": ("y[0] += lang.sin(x[i]) * x[i]", True),

@@ -8,7 +8,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.ops.reports import adjoint_source
+from tinsmith.operation.reports import adjoint_source
 
 HEAD = "def kernel(x: lang.types.ndarray(), j: lang.types.ndarray(), y: lang.types.ndarray()):\n"
 FREE = {

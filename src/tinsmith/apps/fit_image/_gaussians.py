@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from ...engines import get, init_quietly, list_running
 from ...kernels import splat
-from ...ops import op
+from ...operation import op
 from .._photo import Photo
 
 NAMES = ("pos", "log_scale", "angle", "colour", "logit")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...engines import get
-from ...ops import op
+from ...operation import op
 from ...time import scan
 from ._drawing import Canvas
 from ._simulation import Look, Simulation

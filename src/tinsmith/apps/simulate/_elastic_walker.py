@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...engines import get
-from ...ops import chain
+from ...operation import chain
 from ...time import scan
 from ._drawing import Canvas
 from ._simulation import Look, Simulation

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...engines import get
-from ...ops import chain
+from ...operation import chain
 from ...time import scan
 from ._drawing import colorize, draw_text
 from ._simulation import Look, Simulation

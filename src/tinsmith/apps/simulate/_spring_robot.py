@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...engines import get
 from ...nn import NetworkWithInputEncoding
-from ...ops import op
+from ...operation import op
 from ...time import scan
 from ._drawing import Canvas
 from ._simulation import Look, Simulation

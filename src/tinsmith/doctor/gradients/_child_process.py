@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, refusal
-from ...ops.examination import Examination
+from ...operation.examination import Examination
 from ._function import Tensors, of_op, pull_back
 
 SECONDS = 120.0

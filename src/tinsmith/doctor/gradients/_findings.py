@@ -9,7 +9,7 @@ import torch
 from ...frontend import Columns
 from ...ir import NotCovered, nodes, walk
 from ...linter import Finding, Severity
-from ...ops.examination import Examination
+from ...operation.examination import Examination
 from ._comparison import Disagreement, InputDerivatives
 from ._proposal import Proposal
 from ._verdict import Kind, Point

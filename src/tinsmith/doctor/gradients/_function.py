@@ -10,7 +10,7 @@ import torch
 
 from ...engines import Recorder, Watch
 from ...ir import NotCovered, nodes, types, walk
-from ...ops.examination import Examination
+from ...operation.examination import Examination
 from .._budget import Budget
 
 Tensors: TypeAlias = dict[str, torch.Tensor]

@@ -23,7 +23,7 @@ import torch
 from ..._errors import TinsmithError
 from ...ir import NotCovered
 from ...linter import Finding
-from ...ops.examination import Examination
+from ...operation.examination import Examination
 from .._budget import Budget, TooLong
 from ._function import Dangerous, Function, Tensors, of_interpreter, of_op, pull_back
 from ._verdict import Tolerance

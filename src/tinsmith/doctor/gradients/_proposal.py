@@ -15,7 +15,7 @@ import torch
 
 from ..._errors import KernelError
 from ...ir import NotCovered
-from ...ops.examination import Examination
+from ...operation.examination import Examination
 from .._budget import Budget, TooLong
 from ._function import Dangerous, Tensors, of_interpreter, pull_back
 

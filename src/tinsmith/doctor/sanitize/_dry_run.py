@@ -16,7 +16,7 @@ from ..._errors import KernelError
 from ...engines import NoRule
 from ...ir import NotCovered, nodes, types, walk
 from ...linter import Finding, in_order
-from ...ops.examination import Examination
+from ...operation.examination import Examination
 from .._budget import OPERATIONS, TooLong
 from ._sanitize import Run
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 
 from ...linter import Finding
-from ...ops.examination import Examination
+from ...operation.examination import Examination
 from ...spec import PROMISES
 
 

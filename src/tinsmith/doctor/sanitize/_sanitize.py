@@ -16,8 +16,8 @@ from ...engines import NoRule
 from ...frontend import Columns
 from ...ir import NotCovered, nodes
 from ...linter import Finding, drop_suppressed, in_order
-from ...ops import Op
-from ...ops.examination import Examinable, Examination, examine_call
+from ...operation import Op
+from ...operation.examination import Examinable, Examination, examine_call
 from .._budget import OPERATIONS, Budget, TooLong, too_long
 from ._log import Log
 from ._memory import Memory

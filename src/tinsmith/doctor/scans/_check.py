@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..._errors import ArgumentError, CheckError, refusal
 from ..._suggestions import unknown_option
-from ...ops.examination import examine_call
+from ...operation.examination import examine_call
 from ...time import Given, scan, step_of, take_apart
 from ..gradients import in_double, same_numbers
 from ._non_finite import describe_origin

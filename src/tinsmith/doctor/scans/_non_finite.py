@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from ..._errors import TinsmithError
 from ..._user_warnings import find_place_of_user
 from ...calls import watch_calls
-from ...ops import Op
+from ...operation import Op
 from ...time import Step
 from .._excerpt import shorten_path
 from ..sanitize import sanitize

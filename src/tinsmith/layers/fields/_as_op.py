@@ -14,8 +14,8 @@ import torch
 from ..._errors import KernelError, SpecError, refusal
 from ...calls import current_watch
 from ...ir import NotCovered
-from ...ops import Adjoint, Prepared
-from ...ops.examination import EngineHazards, Examination, examine_layer
+from ...operation import Adjoint, Prepared
+from ...operation.examination import EngineHazards, Examination, examine_layer
 from ...tracing import is_tracing
 from .._pool import RECORDED
 from ._gradient_stores import GradientStores

@@ -18,7 +18,7 @@ from ..._errors import GradientError, KernelError, TinsmithError, refusal
 from ...engines import Language
 from ...frontend.lowering import LoweredKernel
 from ...ir import NotCovered
-from ...ops.examination import Examination, Origin
+from ...operation.examination import Examination, Origin
 from ._as_op import OpProgram
 from ._call import run
 from ._managed_copies import ManagedCopies

@@ -16,7 +16,7 @@ from ...codegen import build_from_text
 from ...compiling import FieldArray, Links
 from ...engines import NAMES
 from ...frontend import read
-from ...ops import Adjoint, Op, OpOptions
+from ...operation import Adjoint, Op, OpOptions
 from .._identifiers import OURS, identifier
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField, place_field

@@ -21,8 +21,8 @@ from ..._user_warnings import warn
 from ...calls import show_call
 from ...calls.backward import RACE, refuse_race
 from ...ir import NotCovered
-from ...ops import Adjoint
-from ...ops.examination import Examination
+from ...operation import Adjoint
+from ...operation.examination import Examination
 from ...tracing import is_in_backward, is_transformed
 from .._pool import FIELDS_LOCK, RECORDED
 from ._call import plan_call, run_call, run_plain

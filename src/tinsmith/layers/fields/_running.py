@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from ..._errors import refusal
 from ..._user_warnings import warn
-from ...ops import Adjoint
+from ...operation import Adjoint
 from ._as_op import OpProgram
 from ._layer_field import LayerField
 from ._on_fields import OnFields

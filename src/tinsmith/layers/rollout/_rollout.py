@@ -18,7 +18,7 @@ import torch
 from ..._errors import ArgumentError, RegistrationError, refusal
 from ...engines import Engine, hide_frames
 from ...ir import NotCovered
-from ...ops import OpOptions, Races
+from ...operation import OpOptions, Races
 from ...tracing import is_transformed
 from .._pool import FIELDS_LOCK, RECORDED, make_field
 from ..fields import (

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, nearest, refusal
-from ...ops import Adjoint, Races
+from ...operation import Adjoint, Races
 from ._empty_tin import EmptyTin
 from ._marks import register_by_marks
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..._errors import RegistrationError, ShapeError, nearest, refusal
-from ...ops import Adjoint, Races
+from ...operation import Adjoint, Races
 from ._dims import DimID, MatchDim
 from ._parts import KernelPart, TensorPart, check_extra
 

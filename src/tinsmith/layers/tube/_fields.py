@@ -16,7 +16,7 @@ import torch
 from ..._errors import KernelError, ShapeError, refusal
 from ...calls.fields import Launcher
 from ...engines import Engine
-from ...ops.examination import Examination
+from ...operation.examination import Examination
 from .._pool import FIELDS_LOCK, FieldTree
 from ..fields import Habits, Launch, LayerField, OnFields, Roles, break_graph, clearing, place_field
 from ._blueprint import Blueprint

@@ -15,8 +15,8 @@ import torch
 from ..._cache import Cache
 from ...compiling import Links
 from ...engines import NAMES
-from ...ops import Op, OpOptions
-from ...ops.examination import Examination, examine_layer
+from ...operation import Op, OpOptions
+from ...operation.examination import Examination, examine_layer
 from ...tracing import constant_when_traced
 from ._blueprint import Blueprint
 from ._checks import check_tensors

@@ -15,7 +15,7 @@ import torch
 
 from ..._errors import ArgumentError, DtypeError, GradientError, RegistrationError, ShapeError, refusal
 from ...engines import DTYPES, Engine, Parameter, is_kernel, of_kernel
-from ...ops import Op, Reference, reference_to
+from ...operation import Op, Reference, reference_to
 from ._dims import Anything, Batch, DimensionCalculator, DimOption, MatchDim
 
 Kind = Literal["input tensor", "output tensor", "intermediate field"]

@@ -13,8 +13,8 @@ import torch
 
 from ..._errors import RegistrationError, refusal
 from ...linter import Finding, lint_kernels
-from ...ops import Adjoint, OpOptions, Races
-from ...ops.examination import Examinable, Examination
+from ...operation import Adjoint, OpOptions, Races
+from ...operation.examination import Examinable, Examination
 from ...torch_side import Layer, one_node
 from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption

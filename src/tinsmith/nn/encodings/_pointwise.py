@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ... import kernels
 from ...calls import language
-from ...ops import Op, OpOptions
+from ...operation import Op, OpOptions
 from ...torch_side import Family, Recipe, register_family
 from ...tracing import constant_when_traced
 from ._encoder import FLOATS, Encoder

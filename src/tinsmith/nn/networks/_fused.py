@@ -10,7 +10,7 @@ import torch
 from ..._errors import GradientError, refusal
 from ...calls import language
 from ...kernels import NetworkShape, backward_networks, forward_networks, learning_networks
-from ...ops import Op, OpOptions
+from ...operation import Op, OpOptions
 from ...torch_side import Family, Recipe, register_family
 from ...tracing import constant_when_traced, has_older_batch, is_transformed
 from ._layout import Layout

@@ -14,7 +14,7 @@ from ..._cache import cache_results
 from ...calls import language
 from ...engines import NAMES
 from ...kernels import counting_sort, move_rows
-from ...ops import Op, OpOptions
+from ...operation import Op, OpOptions
 from ...torch_side import Family, Recipe, register_family
 from ...tracing import constant_when_traced, has_modes, outside_transforms
 

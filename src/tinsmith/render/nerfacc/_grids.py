@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, ShapeError, refusal
-from ...ops import Op
+from ...operation import Op
 from .._ops import get_op, register_maker
 from .._rule import steady
 from ._samples import RayIntervals, RaySamples
