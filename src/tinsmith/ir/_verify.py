@@ -316,8 +316,8 @@ def _check_decompose(checker: _Checker, one: nodes.Decompose, scope: Scope) -> S
         checker.fault(one, f"`{one.function}` is no decomposition")
     elif len(one.results) != sum(len(part.entries) for part in parts_of(one)):
         checker.fault(one, f"{len(one.results)} results of `{one.function}`")
-    # The engines decompose 2 x 2 and 3 x 3 matrices only.
-    if side * side != len(one.matrix) or side not in (2, 3):
+    # Both engines decompose matrices of 2 and 3 rows; Quadrants has the eigenvalues of symmetric ones of up to 6.
+    if side * side != len(one.matrix) or not 2 <= side <= 6:
         checker.fault(one, f"a matrix of {len(one.matrix)} numbers")
     if any(entry.type != one.type for entry in one.matrix) or not types.is_float(one.type):
         checker.fault(one, f"entries of {', '.join(sorted({entry.type for entry in one.matrix}))}, not of {one.type}")

@@ -24,7 +24,8 @@ class Recipe(NamedTuple):
 
     def write(self) -> str:
         """Return the recipe as the text that graphs contain."""
-        return json.dumps([self.family, self.engine, *self.details])
+        # NumPy's numbers are none of JSON's.
+        return json.dumps([self.family, self.engine, *self.details], default=lambda number: number.item())
 
     @classmethod
     def read(cls, text: str) -> Recipe:

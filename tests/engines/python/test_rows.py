@@ -16,6 +16,8 @@ LATE = {"choices_beside_changes", "order_of_evaluation"}
 What a function returns of a variable that it got by reference, compiled engines read after the later calls.
 """
 ROWS = [row for row in rows.ALL if str(row) not in LATE]
+ROUGH = {"more_vectors"}
+"""Rows whose float64 is rough: Quadrants 1.3.3 computes `atan2` of vectors to 1e-7, of numbers to 1e-16."""
 
 
 def disagree(kernel, arguments, **tolerance):
@@ -49,7 +51,8 @@ def test_float32(row, lang):
 @pytest.mark.filterwarnings("ignore:.*Calling non-", "ignore:.* holds integers")
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_float64(row, lang64):
-    disagree(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)), rtol=1e-12, atol=1e-13)
+    limits = {"rtol": 1e-6, "atol": 1e-6} if str(row) in ROUGH else {"rtol": 1e-12, "atol": 1e-13}
+    disagree(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)), **limits)
 
 
 def define_power(lang):
