@@ -48,7 +48,7 @@ class Operators(Protocol):
         """Give another core, made of this one, operators of its own."""
         ...
 
-    def call(self, core: Core, bound: Any) -> list[torch.Tensor]:
+    def run_call(self, core: Core, bound: Any) -> list[torch.Tensor]:
         """The outputs of a call as a caller writes it."""
         ...
 

@@ -175,7 +175,9 @@ class Op(OpDescription, Generic[Result]):
         try:
             if is_tracing():
                 bound, updates = self._bind(arguments, named), self._updates
-                return self._wrap(self._run_traced(bound) if updates is None else updates.call(bound, self._run_traced))
+                return self._wrap(
+                    self._run_traced(bound) if updates is None else updates.run_updating(bound, self._run_traced)
+                )
             if WATCHES and (watch := current_watch()) is not None:
                 return call_watched(watch, self, arguments, named)
             look_up = self._programs.look_up
@@ -199,7 +201,7 @@ class Op(OpDescription, Generic[Result]):
         try:
             bound = self._bind(arguments, named)
             updates = self._updates
-            return self._wrap(self._outputs(bound) if updates is None else updates.call(bound, self._outputs))
+            return self._wrap(self._outputs(bound) if updates is None else updates.run_updating(bound, self._outputs))
         except (ArgumentError, DtypeError, ShapeError) as error:
             # Under torch.jit.trace sizes are tensors.
             if not self._structs and not is_jit_traced():
@@ -232,7 +234,7 @@ class Op(OpDescription, Generic[Result]):
         """A call by the op's torch operator; by each process on its part, where processes share its tensors."""
         if is_distributed(bound.tensors):
             return call_distributed(self._core, bound, self._run_part)
-        return self._core.operators.call(self._core, bound)
+        return self._core.operators.run_call(self._core, bound)
 
     def _dispatch_traced(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
         """Run a call that a tracer, a mode or a type of tensors sees: the operator alone, and no question before it.

@@ -41,7 +41,7 @@ class Updates:
         count = len(self._names)
         self.results = signature.outputs[count:] or signature.outputs
 
-    def call(self, bound: BoundArguments, run: Run) -> Sequence[torch.Tensor]:
+    def run_updating(self, bound: BoundArguments, run: Run) -> Sequence[torch.Tensor]:
         """The outputs of a call; the updated arguments where the op has no other."""
         if not all([isinstance(one, torch.Tensor) for one in bound.tensors]):  # noqa: C419  # torch 2.6 traces lists
             check_tensors(self._core.signature, bound.tensors)

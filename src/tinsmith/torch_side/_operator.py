@@ -237,7 +237,7 @@ class Operator:
         return self._shares[dtypes]
 
     # Calling it -------------------------------------------------------------------------------
-    def call(self, core: Core, bound: BoundArguments) -> list[torch.Tensor]:
+    def run_call(self, core: Core, bound: BoundArguments) -> list[torch.Tensor]:
         """The outputs of a call as a caller writes it."""
         return self._run(core, bound, len(core.signature.outputs))
 
@@ -321,7 +321,7 @@ class Operator:
             # A call comes here again in the form in which it is run; the op has checked the one of the caller.
             return make_checked_call(core, bound, is_cast=True)
         shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
-        return take_as_it_is(self.schema.call(core, bound, shapes, dtypes, batch))
+        return take_as_it_is(self.schema.make_call(core, bound, shapes, dtypes, batch))
 
     def _forward(self, *arguments: Any, **keywords: Any) -> Any:
         given = self.schema.split(arguments, keywords)
@@ -394,7 +394,7 @@ class Operator:
 
         recorded = find_recorded(core, call) if may_be_differentiated(bound.tensors) else None
         if recorded is not None:
-            results = recorded.operators.results(recorded.call(call), bound.tensors, state)
+            results = recorded.operators.results(recorded.make_call(call), bound.tensors, state)
             return self._for_torch(
                 [*results[: self._allocation_count], *results[self._allocation_count + len(recorded.names) :]]
             )
@@ -414,7 +414,7 @@ class Operator:
         shapes = [_without(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]
         dtypes = [tensor.dtype for tensor in bound.tensors]
         if given.batch is not None:
-            call = take_as_it_is(self.schema.call(core, bound, shapes, dtypes, given.batch))
+            call = take_as_it_is(self.schema.make_call(core, bound, shapes, dtypes, given.batch))
         else:
             check_dtypes(core.signature, bound.tensors, is_cast=True)
             call = convert_call(core, bound, shapes, dtypes)

@@ -326,7 +326,7 @@ class Schema:
         scalars, templates = self._unpack_numbers(numbers)
         return BoundArguments(tuple(self.tensors_in(arguments)), scalars, templates, self._unpack_sizes(given.sizes))
 
-    def call(
+    def make_call(
         self,
         core: Core,
         bound: BoundArguments,
@@ -361,7 +361,7 @@ class Schema:
             shapes.append(tuple(whole[start : start + rank]))
             start += rank
         bound = BoundArguments((), scalars, templates, sizes)
-        call = self.call(core, bound, shapes, inputs.dtypes, next(rest, None))
+        call = self.make_call(core, bound, shapes, inputs.dtypes, next(rest, None))
         active = frozenset(signature.arrays[place] for place in inputs.wanted)
         return BackwardCall(
             call,

@@ -111,7 +111,7 @@ class _Step:
         self.base = call
         self.state = state
         self.core: TangentCore = tangent_of(call.core, active)
-        self.call = self.core.call(call)
+        self.call = self.core.make_call(call)
         if self._missing(values):
             # The kernel that runs the whole batch reads what nobody kept; that of one sample does not.
             self.call = replace(self.call, is_apart=True)

@@ -43,7 +43,7 @@ class ReplayedCore(DerivedCore):
         self.types = types
         super().__init__(base, _signature(base.signature, names, types, is_given=True))
 
-    def call(self, base: Call, records: Sequence[Any]) -> Call:
+    def make_call(self, base: Call, records: Sequence[Any]) -> Call:
         """The call that corresponds to one of the base and its records."""
         lead = 0 if base.batch is None else 1
         batched = base.batched | (frozenset(self.names.values()) if lead else frozenset())
@@ -86,7 +86,7 @@ class RecordedCore(DerivedCore):
         self.replay = ReplayedCore(base, names, types)
         super().__init__(base, _signature(base.signature, names, types, is_given=False))
 
-    def call(self, base: Call) -> Call:
+    def make_call(self, base: Call) -> Call:
         """The call that corresponds to one of the base."""
         return replace(base, core=self)
 
@@ -114,7 +114,7 @@ class RecordedCore(DerivedCore):
 
     def get_derivative_call(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
         records = made[len(made) - len(self.names) :]
-        return self.replay.call(self.base_call(call), records), records
+        return self.replay.make_call(self.base_call(call), records), records
 
     # Sizes ------------------------------------------------------------------------------------
 

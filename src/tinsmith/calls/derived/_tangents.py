@@ -63,7 +63,7 @@ class TangentCore(DerivedCore):
 
     # What a call is ---------------------------------------------------------------------------
 
-    def call(self, base: Call) -> Call:
+    def make_call(self, base: Call) -> Call:
         """The call of the tangent that goes with one of the core."""
         names = self.base.signature.arrays
         places = [names.index(name) for name in self.active]
