@@ -104,6 +104,7 @@ BAD = [
     ("operation/_op.py", "from torch._subclasses import FakeTensor", "torch._subclasses.FakeTensor"),
     ("operation/_op.py", "from torch import library as lib\nlib._del_library", "torch.library._del_library"),
     ("operation/_op.py", "import torch\ngetattr(torch, '_C')", "torch._C"),
+    ("operation/_op.py", "x._version", "`._version`: torch's private names"),
     # Gradient memory.
     ("operation/_op.py", "x.grad = y", "`.grad` is touched in"),
     ("operation/_op.py", "y = x.grad.zero_()", "`.grad` is touched in"),

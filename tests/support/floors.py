@@ -32,13 +32,13 @@ FLOORS = {
     "spec": 1,
     "engines": 1,
     "ir": 2,
+    "tracing": 2,
     "analyses": 3,
     "codegen": 3,
     "frontend": 4,
     "kernels": 4,
     "linter": 5,
     "passes": 4,
-    "tracing": 5,
     "compiling": 6,
     "calls": 7,
     "torch_side": 8,
@@ -263,6 +263,8 @@ def _torch_private(path: str, tree: ast.Module, imports: list[_Import]) -> _Foun
             used.append((node.lineno, _dotted(node, aliases)))
         elif isinstance(node, ast.Call) and (name := _attribute_by_string(node)):
             used.append((node.lineno, f"{_dotted(node.args[0], aliases)}.{name}"))
+        if isinstance(node, ast.Attribute) and node.attr == "_version":
+            yield node.lineno, f"`._version`: torch's private names are for {' and '.join(TORCH_PRIVATE_FILES)} alone"
     for line, name in used:
         parts = name.split(".")
         if parts[0] == "torch" and any(_private(part) for part in parts[1:]):

@@ -30,4 +30,5 @@ from ._torch_state import outside_transforms as outside_transforms
 from ._torch_state import plain_apply as plain_apply
 from ._torch_state import reshape_result as reshape_result
 from ._torch_state import transforms_in_graph as transforms_in_graph
+from ._torch_state import version_of as version_of
 from ._torch_state import without_torch_function as without_torch_function

@@ -344,6 +344,13 @@ def _results_are_no_views() -> bool:
     return is_new and shaped.shape == (2, 3) and bool((slope == 2).all())
 
 
+def _changes_are_counted() -> bool:
+    x = torch.ones(2)
+    before = tracing.version_of(x)
+    x.detach().add_(1.0)
+    return tracing.version_of(x) == before + 1
+
+
 def _missing_operators_are_answered() -> bool:
     # An earlier check may have left it.
     vars(torch.ops).pop("tinsmith_probe", None)
@@ -359,6 +366,11 @@ def _missing_operators_are_answered() -> bool:
 
 
 _FACTS = (
+    _Fact(
+        "changes of a tensor in place are counted",
+        _changes_are_counted,
+        "an array that changed between the two passes of a layer or scan would give a wrong gradient",
+    ),
     _Fact(
         "an active transform of torch.func is detected",
         _transforms_are_seen,

@@ -143,6 +143,12 @@ def without_torch_function() -> contextlib.AbstractContextManager[None]:
     return torch._C.DisableTorchFunction()
 
 
+def version_of(tensor: torch.Tensor) -> int:
+    """Return how often a tensor was changed in place. Raises RuntimeError for one made in inference mode."""
+    # Autograd's own check of saved tensors compares this number; nothing public tells it.
+    return tensor._version
+
+
 def is_fake(tensor: torch.Tensor) -> bool:
     """Whether a tensor is one of `FakeTensorMode`, which has no memory, although its device is a real one."""
     # The type has no public name. Without torch's module for it there are none.

@@ -24,7 +24,7 @@ from ...engines import ArrayArgument, Compiled, Engine, of_kernel
 from ...frontend import FieldUse
 from ...ir import NotCovered, nodes
 from ...spec import Spec
-from ...tracing import outside_transforms
+from ...tracing import outside_transforms, version_of
 from .._binding import BoundArguments, bind
 from .._buffers import LOWEST_ADDRESS, check_element_count, with_memory
 from .._signature import Signature
@@ -108,7 +108,7 @@ class Launcher:
 
     def versions(self, bound: BoundArguments) -> tuple[Any, ...]:
         """What tells each array from itself after a change: how often it was changed, or a digest of its contents."""
-        versions: list[Any] = [tensor._version for tensor in bound.tensors]
+        versions: list[Any] = [version_of(tensor) for tensor in bound.tensors]
         with outside_transforms() if bound.of_numpy else nullcontext():  # inside, no tensor shows its memory
             for place in bound.of_numpy:
                 versions[place] = hashlib.blake2b(bound.tensors[place].numpy()).digest()
