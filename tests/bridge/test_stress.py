@@ -64,13 +64,13 @@ def assert_right(op, x, factor):
 
 @pytest.mark.parametrize("count", [250, pytest.param(10_000, marks=pytest.mark.costly)])
 def test_ops_are_made_and_dropped(count, lang):
-    """All of them are made, and one in ten is called and differentiated, which takes longer."""
+    """All of them are made, and one in 25 is called and differentiated, which takes longer."""
     x = torch.rand(5)
 
     def run(numbers):
         for number in numbers:
             op = make_scaled(lang, 2.0)
-            if number % 10 == 0:
+            if number % 25 == 0:
                 assert_right(op, x, 2.0)
 
     # The engine keeps some bytes of each kernel that was decorated.
@@ -264,8 +264,7 @@ def test_threads_call_new_ops_while_caches_are_emptied(threads, count, lang):
             for number in range(count):
                 make = MAKERS[(thread + number) % len(MAKERS)]
                 call(*make(lang, 1.0 + (thread * count + number) % 7), number)
-                call(*layers[thread], 1)
-                call(*layers[(thread + 1) % threads], 1)
+                call(*layers[(thread + number) % threads], 1)
         except BaseException:  # noqa: BLE001
             errors.append(traceback.format_exc())
 
