@@ -74,7 +74,8 @@ def test_ops_are_made_and_dropped(count, lang):
                 assert_right(op, x, 2.0)
 
     # The engine keeps some bytes of each kernel that was decorated.
-    assert_flat(run, count, 4.0 + count * 0.002)
+    # An engine's list has some dead kernels until it is looked through, and caches the trees of the last 64 functions.
+    assert_flat(run, count, 4.0 + count * 0.002, 64)
 
 
 @pytest.mark.parametrize("count", [1000, pytest.param(10_000, marks=pytest.mark.costly)])
