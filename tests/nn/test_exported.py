@@ -10,7 +10,7 @@ import torch
 import tinsmith as ts
 from tinsmith.nn.encodings import _grid, _pointwise
 from tinsmith.nn.networks import _fused
-from tinsmith.torch_side import Recipe
+from tinsmith.torch_side import Recipe, _recipe
 
 # Of torch's own modules, as they load and copy programs.
 pytestmark = [
@@ -103,6 +103,20 @@ def test_in_another_process(engine, name, tmp_path):
 def test_what_is_no_recipe(recipe, words):
     with pytest.raises(ts.GraphError, match=f"(?s){words}"):
         torch.ops.tinsmith.library(recipe, [torch.ones(2)])
+
+
+def test_a_known_call_looks_for_no_installed_engine(engine, monkeypatch):
+    """That takes 50 us, which a graph spent at each call."""
+
+    def refuse():
+        raise AssertionError("a recipe was read again")
+
+    module = MODULES["frequencies"](engine)
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    x = torch.rand(5, 2)
+    first = compiled(x)
+    monkeypatch.setattr(_recipe, "list_installed", refuse)
+    torch.testing.assert_close(compiled(x), first)
 
 
 @pytest.mark.parametrize("name", MODULES)

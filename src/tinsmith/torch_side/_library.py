@@ -10,6 +10,7 @@ that exist when counting begins, and these do.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -91,9 +92,13 @@ class LibraryOperator(Operator):
         return super()._backward_flops(*given, **keywords) if known is None else known
 
 
+# Reading one looks for the installed engines, which takes 50 us; graphs do it at each call.
+_read_recipe = lru_cache(maxsize=1024)(Recipe.read)
+
+
 def _find(text: str, arrays: Sequence[Any], dtype: torch.dtype) -> Any:
     """Return the operators of the op that a recipe describes, for tensors like these."""
-    recipe = Recipe.read(text)
+    recipe = _read_recipe(text)
     family = _FAMILIES.get(recipe.family)
     if family is None:
         words = f"a graph calls an op of the family `{recipe.family}` of tinsmith, which does not exist in this process"
