@@ -2,7 +2,7 @@
 
 An exported program holds the names of the operators that it calls. Those of a user's op exist once the module that
 makes the op is imported. The library makes an op at the first call of a configuration, so another process that loads
-the program would not have it. Therefore these ops share `tinsmith::library`, which exists from the start, and whose
+the program would not have it. Therefore these ops share `tinsmith::library_2`, which exists from the start, and whose
 first argument, the *recipe*, says how to find or make the op. `torch.utils.flop_counter` only knows the operators
 that exist when counting begins, and these do.
 """
@@ -22,7 +22,8 @@ from ._operator import Operator, define_operator
 from ._recipe import Recipe
 from ._schema import SHARED_BACKWARD, SHARED_FORWARD, Inputs, Schema
 
-_NAME = "library"
+# Torch caches compiled graphs by the names of the operators in them: another declaration needs another name.
+_NAME = "library_2"
 
 
 class Family(NamedTuple):
