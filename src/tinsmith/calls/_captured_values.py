@@ -24,7 +24,7 @@ from .fields import Contents, FieldContents, Fingerprints
 LENGTH = 16
 """Numbers in a state: one for the Python values, the others for fields. A graph is traced before fields are counted, so
 that further fields share the numbers of the first ones."""
-MOST_PLANNED = 65536
+MOST_NOTED = 65536
 """Values for which an op remembers that a call had them, by 100 bytes each."""
 
 
@@ -101,8 +101,8 @@ class Captures:
         self._fields = FieldContents(signature.op, self.stages, self.firsts)
         self.looks = self._fields.looks
         # By their numbers. No cache: what is not here is refused.
-        self._planned: BoundedDict[int, None] = BoundedDict(MOST_PLANNED)
-        self._last_planned: Fingerprints | None = None
+        self._noted: BoundedDict[int, None] = BoundedDict(MOST_NOTED)
+        self._last_noted: Fingerprints | None = None
         self._numbers: Cache[Fingerprints, int] = Cache("numbers of Python values")
         self._known: Cache[int, Fingerprints] = Cache("Python values by number")
 
@@ -146,10 +146,10 @@ class Captures:
         if now != before:
             raise self._explain(before, now)
 
-    def note_plan(self, fingerprints: Fingerprints) -> None:
-        """Note the Python values of a call that is planned."""
-        self._planned.keep(self.number(fingerprints), None)
-        self._last_planned = fingerprints
+    def note_program(self, fingerprints: Fingerprints) -> None:
+        """Note the Python values of a call that has a program."""
+        self._noted.keep(self.number(fingerprints), None)
+        self._last_noted = fingerprints
 
     def refuse_rerun(self, fingerprints: Fingerprints) -> None:
         """Raise GradientError for a forward pass inside a backward pass, with Python values that no call had so far.
@@ -157,9 +157,9 @@ class Captures:
         `torch.utils.checkpoint` runs forward passes again there. If it does not keep the tensors of the first one
         (`use_reentrant=True`, or inside a compiled function), nothing else tells that the values have changed.
         """
-        is_first = self._last_planned is None
-        if not is_first and is_in_backward() and self.number(fingerprints) not in self._planned:
-            raise self._explain(self._last_planned, fingerprints)
+        is_first = self._last_noted is None
+        if not is_first and is_in_backward() and self.number(fingerprints) not in self._noted:
+            raise self._explain(self._last_noted, fingerprints)
 
     def number(self, fingerprints: Fingerprints) -> int:
         """Return a number for fingerprints."""

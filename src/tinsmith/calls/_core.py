@@ -70,7 +70,7 @@ class Operators(Protocol):
 
 
 class Core:
-    """A signature, a source of gradients, and the plans so far.
+    """A signature, a source of gradients, and the programs so far.
 
     `hidden` are arrays that only generated kernels use. `content` is the digest of all that compiled forms depend on.
     `hands_out`: whether kernels use the return values of atomics; None before this is known.
@@ -96,7 +96,7 @@ class Core:
         self.paces = Paces(config().serial_below)
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
         self.captures = Captures(signature, reverse.gradient_stage)
-        # Filled by `operators`.
+        # Filled by `torch_side`.
         self.launches: Cache[Any, Any] = Cache("launches in graphs")
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
 
@@ -141,8 +141,8 @@ class Core:
         """The scalar arguments that are part of a call's kind: those that distinguish launches of one kernel."""
         return tuple([scalars[name] for name in self.signature.launch_numbers])
 
-    def runtime(self) -> tuple[Any, ...]:
-        """Tokens of the engines' present state."""
+    def get_engine_states(self) -> tuple[Any, ...]:
+        """Return tokens of the engines' present state, which change when one is started again."""
         return tuple([runtime() for runtime in self.runtimes])
 
     def sizing(self, call: Call) -> Sizing:

@@ -62,7 +62,7 @@ class Cost(NamedTuple):
 
     def _count(self, key: CallKey, body: nodes.Kernel, count: Callable[[nodes.Kernel, IsKnown], nodes.Expr]) -> str:
         """A formula of a launch's sizes and arguments, as Python."""
-        known, numbers = {*key.signature.scalars}, key.numbers
+        known, numbers = {*key.signature.scalars}, key.launch_numbers
 
         def outer_name(argument: str) -> str:
             return self.renamed.get(argument, argument)

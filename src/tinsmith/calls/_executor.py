@@ -1,6 +1,6 @@
-"""Executor: a program becomes one Python function, and a run of it is a call.
+"""Executor: a routine becomes one Python function, and a run of it is a call.
 
-A program does the same for all calls of a kind, so it is written once as straight code: unpack the call's sizes,
+A routine does the same for all calls with one key, so it is written once as straight code: unpack the call's sizes,
 allocate memory, launch. So new sizes cost nothing, and no call repeats a decision.
 """
 
@@ -29,10 +29,10 @@ from ._routine import Cotangent, Given, Input, Make, Result, Routine, RoutineLau
 from ._steps import Entry, Step
 from ._streams import keep_order
 from ._tape_room import TapeReservation, TapeRoom
-from ._threads import Watch
+from ._threads import LaunchTimer
 
 HELD_FROM = 4
-"""Launches of one kernel in a program from which on its arguments are filled in once, and then changed where they
+"""Launches of one kernel in a routine from which on its arguments are filled in once, and then changed where they
 differ. Each further launch takes 1 us in Quadrants instead of 3, 4 us in Taichi instead of 12 (five arrays, on a CPU);
 the first ones take 2 us more."""
 
@@ -49,18 +49,18 @@ class Waiting(NamedTuple):
     """A launch that is queued to be issued with others, and the watch that measures it."""
 
     step: Step
-    watch: Watch | None
+    watch: LaunchTimer | None
 
 
-def executor(routine: Routine, key: CallKey, watches: Mapping[RoutineLaunch, Watch]) -> Pass:
+def executor(routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, LaunchTimer]) -> Pass:
     """Return a routine, for calls with one key, as a function.
 
     Args:
         routine: what it does.
         key: of the calls.
-        watches: measure launches on one thread.
+        timers: measure launches on one thread.
     """
-    return PassWriter(routine, key, watches, may_vectorize=True).function()
+    return PassWriter(routine, key, timers, may_vectorize=True).function()
 
 
 def _note_unwritten(engine: Python, memory: torch.Tensor) -> torch.Tensor:
@@ -68,7 +68,7 @@ def _note_unwritten(engine: Python, memory: torch.Tensor) -> torch.Tensor:
 
 
 class PassWriter(PassText):
-    """Writes a program as Python.
+    """Writes a routine as Python.
 
     Where its tapes may be shorter, and `may_shorten`, a run that would take more bytes of them than
     `config().tape_limit` stops before it makes them, and returns their number: nothing of the call's was changed.
@@ -77,12 +77,12 @@ class PassWriter(PassText):
     may_shorten = True
 
     def __init__(
-        self, routine: Routine, key: CallKey, watches: Mapping[RoutineLaunch, Watch], *, may_vectorize: bool
+        self, routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, LaunchTimer], *, may_vectorize: bool
     ) -> None:
         super().__init__(key.signature.op, key.device)
         self.routine = routine
         self.key = key
-        self.watches = watches
+        self.timers = timers
         self.may_vectorize = may_vectorize and not routine.is_looped
         self.is_inside = False
         self.numbers: dict[str, str] = {}
@@ -126,7 +126,7 @@ class PassWriter(PassText):
 
         def without_vectors(*arguments: Any) -> Any:
             if not run:
-                run.append(PassWriter(self.routine, self.key, self.watches, may_vectorize=False).function())
+                run.append(PassWriter(self.routine, self.key, self.timers, may_vectorize=False).function())
             return run[0](*arguments)
 
         call = f"{self.bind(without_vectors, 'without_vectors')}(inputs, cotangents, numbers, scalars)"
@@ -211,7 +211,7 @@ class PassWriter(PassText):
         self.places, self.shapes = whole
 
     def is_batched(self, name: str) -> bool:
-        """Whether memory that a program has before its first action has a batch dimension."""
+        """Whether memory that a routine has before its first action has a batch dimension."""
         own = {one.name: one.like for one in (*self.routine.given, *self.routine.makes)}
         while own.get(name, name) != name:
             name = own[name]
@@ -221,7 +221,7 @@ class PassWriter(PassText):
         steps = {
             place: self.compile_launch(action)
             for place, action in enumerate(self.routine.in_order)
-            if not isinstance(action, Make | Copy | Tapes)
+            if isinstance(action, RoutineLaunch)
         }
         self.counts = Counter(step.launch for step in steps.values())
         for place, action in enumerate(self.routine.in_order):
@@ -235,7 +235,7 @@ class PassWriter(PassText):
                 case Tapes():
                     self.flush()
                     self.reserve(action)
-                case _:
+                case RoutineLaunch():
                     self.wait(action, steps[place])
         self.flush()
 
@@ -247,7 +247,7 @@ class PassWriter(PassText):
     # Launches ---------------------------------------------------------------------------------
     def wait(self, launch: RoutineLaunch, step: Step) -> None:
         """Let a launch wait, so that it goes out with those that follow."""
-        self.group.append(Waiting(step, self.watches.get(launch)))
+        self.group.append(Waiting(step, self.timers.get(launch)))
 
     def take_group(self) -> list[Waiting]:
         """The launches that wait, to be written now."""
@@ -267,7 +267,7 @@ class PassWriter(PassText):
                 self.launch(one.step)
             self.indent = self.indent[4:]
             return
-        timed = set[Watch]()
+        timed = set[LaunchTimer]()
         for watch, waiting in groupby(group, key=lambda one: one.watch):
             steps = [one.step for one in waiting]
             # One measurement of each kernel is enough.
@@ -278,7 +278,7 @@ class PassWriter(PassText):
                 timed.add(watch)
                 self.launch_watched(steps, watch)
 
-    def launch_watched(self, steps: Sequence[Step], watch: Watch) -> None:
+    def launch_watched(self, steps: Sequence[Step], watch: LaunchTimer) -> None:
         """Launches on one thread that follow each other, and how long they take."""
         pace, note = self.bind(watch.pace, "pace"), self.bind(watch.note, "note")
         # Read once: another thread may change it.

@@ -34,7 +34,7 @@ class CallKey:
             kernel that the user wrote.
         templates: values of template arguments; `fingerprints` stand for them.
         is_apart: whether samples of a batch are run one by one in any case.
-        numbers: values of integer arguments that distinguish launches of one kernel.
+        launch_numbers: values of integer arguments that distinguish launches of one kernel.
         device: where the calls run, and `engines` the states of the engines that run them; with a program only.
         sizes: sizes of all arrays, and of memory that only generated kernels see; with a program only.
         active: inputs that require a gradient.
@@ -49,7 +49,7 @@ class CallKey:
     fingerprints: tuple[tuple[Any, ...], ...]
     templates: Mapping[str, Any]
     is_apart: bool = False
-    numbers: Mapping[str, int] = field(default_factory=dict)
+    launch_numbers: Mapping[str, int] = field(default_factory=dict)
     device: torch.device = _NO_DEVICE
     engines: tuple[Any, ...] = ()
     sizes: Sizing | None = None
@@ -65,7 +65,7 @@ class CallKey:
             tuple(self.sizing.shapes.values()),
             tuple(self.dtypes.values()),
             self.device,
-            tuple(self.numbers.values()),
+            tuple(self.launch_numbers.values()),
             self.sizing.batch is None,
             self.batched,
             self.is_apart,
@@ -92,7 +92,7 @@ class CallKey:
         words = [f"for {arrays or 'no arrays'} on {self.device}"]
         words += [f"gradients of {', '.join(sorted(self.active))}"] if self.active else []
         words += ["samples of a batch one by one"] if self.is_looped else []
-        words += [f"{name} = {value}" for name, value in self.numbers.items()]
+        words += [f"{name} = {value}" for name, value in self.launch_numbers.items()]
         words += [] if self.conversion.is_identity else ["half precision or several batch dims converted"]
         words += [] if self.is_ordered else ["memory put in order"]
         return "; ".join(words)

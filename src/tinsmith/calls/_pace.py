@@ -54,7 +54,7 @@ class Pace:
 
 
 class Paces:
-    """The measured times of all plans of an op, by kernel."""
+    """The measured times of all programs of an op, by kernel."""
 
     def __init__(self, serial_below: int) -> None:
         self._serial_below = serial_below

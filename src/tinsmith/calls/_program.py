@@ -283,7 +283,7 @@ class Program:
                 self._backward[wish] = Runner(lambda: reverse.backward(key, wish), key, self._paces)
             return self._backward[wish]
 
-    # Prepared passes, which `_prepared_passes` makes of layouts --------------------------------------
+    # Prepared passes, which `_prepared_passes` makes of routines --------------------------------------
     def is_serial(self, numbers: Numbers, scalars: Scalars) -> bool:
         """Whether a launch of the forward pass of such a call uses one thread."""
         return any(self._forward.threads.choose(numbers, scalars))
@@ -401,8 +401,8 @@ class Runner:
                 # Each launch would wake the thread pool: a thousand short ones take long together, and gain nothing. A
                 # deterministic op takes one thread or several by its sizes alone: the two may differ in the last digit.
                 is_fixed = self._key.signature.is_deterministic
-                watches = {} if is_fixed else self.threads.watches(serial, routine)
-                self._passes[serial] = executor(routine, self._key, watches)
+                timers = {} if is_fixed else self.threads.make_timers(serial, routine)
+                self._passes[serial] = executor(routine, self._key, timers)
             return self._passes[serial]
 
     def routine(self, serial: Serial, numbers: Numbers, scalars: Scalars) -> Routine:
@@ -558,7 +558,7 @@ def find_program(
     key = replace(
         core.key(call),
         device=device,
-        engines=core.runtime(),
+        engines=core.get_engine_states(),
         sizes=call.sizing,
         active=active,
         conversion=AS_IT_IS if call.conversion.is_identity else call.conversion,
@@ -572,7 +572,7 @@ def find_program(
         if program is None:
             core.check_device(device)
             is_recorded = bool(active) and find_recorded(core, call) is not None
-            core.captures.note_plan(key.fingerprints)
+            core.captures.note_program(key.fingerprints)
             routine = core.build_forward(key)
             program = Program(
                 key, core.reverse.at(key), routine, core.paces, core.captures, core.runtimes, is_recorded=is_recorded

@@ -9,42 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
 
 from ..engines import DTYPES
 from ..ir import nodes
 from ..passes.adjoint import Copy, TapeSize
-from ._cost import Cost
 from ._key import CallKey
-from ._steps import Step
-
-
-class RoutineLaunch(Protocol):
-    """A launch of a routine, on memory that it knows by name."""
-
-    @property
-    def name(self) -> str:
-        """The kernel's name."""
-        ...
-
-    @property
-    def memory(self) -> tuple[str, ...]:
-        """The names of the memory that the kernel is given."""
-        ...
-
-    def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
-        """The launch, compiled; with machine vectors only where a run's memory may be looked at before."""
-        ...
-
-    def cost(self, key: CallKey) -> Cost | None:
-        """What its operations are counted from; None for a kernel that has no form for one thread."""
-        ...
-
-    def on_one_thread(self) -> RoutineLaunch:
-        """The same launch, on one thread."""
-        ...
+from ._steps import RoutineLaunch
 
 
 @dataclass(frozen=True)
@@ -183,24 +155,22 @@ class Routine:
         """Every launch, those that count entries of tapes too."""
         for action in self.actions:
             match action:
-                case Make() | Copy():
-                    pass
+                case RoutineLaunch():
+                    yield action
                 case Tapes():
                     yield from action.launches
-                case _:
-                    yield action
 
     def with_launches(self, change: Callable[[RoutineLaunch], RoutineLaunch]) -> Routine:
         """Return the same routine, with each launch changed."""
         actions: list[Action] = []
         for action in self.actions:
             match action:
-                case Make() | Copy():
-                    actions.append(action)
+                case RoutineLaunch():
+                    actions.append(change(action))
                 case Tapes():
                     actions.append(action.with_launches(change))
                 case _:
-                    actions.append(change(action))
+                    actions.append(action)
         return replace(self, actions=tuple(actions))
 
     @property
@@ -236,7 +206,7 @@ class Routine:
                 case Tapes():
                     counted = "count entries, then " if action.is_counted else ""
                     yield f"{inside}{counted}allocate tapes {', '.join(action.names)}"
-                case _:
+                case RoutineLaunch():
                     yield f"{inside}launch {action.name}({', '.join(action.memory)})"
         results = (one for one in self.results if one is not None)
         names = [f"the sum of {one.name} over the batch" if one.is_summed else one.name for one in results]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -72,8 +73,34 @@ class Step(NamedTuple):
     aligned: tuple[tuple[str, int], ...] = ()
 
 
+class RoutineLaunch(ABC):
+    """A launch of a routine, on memory that it knows by name."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The kernel's name, and whether it is an engine's reverse of it."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> tuple[str, ...]:
+        """The names of the memory that the kernel is given."""
+
+    @abstractmethod
+    def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
+        """Compile the kernel; with machine vectors only where a run's memory may be looked at before."""
+
+    @abstractmethod
+    def cost(self, key: CallKey) -> Cost | None:
+        """Return what its operations are counted from; None for a kernel that has no form for one thread."""
+
+    @abstractmethod
+    def on_one_thread(self) -> RoutineLaunch:
+        """Return the same launch, on one thread."""
+
+
 @dataclass(frozen=True, eq=False)
-class StageLaunch:
+class StageLaunch(RoutineLaunch):
     """A launch of a kernel of the op's, or of its reverse.
 
     Attributes:

@@ -78,16 +78,16 @@ class Threads:
             return self.parallel
         return self.parallel.with_launches(lambda one: one.on_one_thread() if one in chosen else one)
 
-    def watches(self, serial: Serial, routine: Routine) -> dict[RoutineLaunch, Watch]:
-        """What learns from the launches of a program that `layout` made; of those on one thread alone."""
-        watches = [Watch(self, place) for place in range(len(self.groups))]
+    def make_timers(self, serial: Serial, routine: Routine) -> dict[RoutineLaunch, LaunchTimer]:
+        """What learns from the launches of a routine that `routine` made; of those on one thread alone."""
+        timers = [LaunchTimer(self, place) for place in range(len(self.groups))]
         places = {launch: place for place, group in enumerate(self.groups) for launch in group.launches}
         pairs = zip(self.parallel.launches, routine.launches, strict=True)
         places_after = ((after, places.get(before)) for before, after in pairs)
-        return {after: watches[place] for after, place in places_after if place is not None and serial[place]}
+        return {after: timers[place] for after, place in places_after if place is not None and serial[place]}
 
 
-class Watch:
+class LaunchTimer:
     """Learns from launches of a group how long they take.
 
     Attributes:

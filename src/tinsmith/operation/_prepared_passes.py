@@ -175,7 +175,7 @@ class Backward(NamedTuple):
     """A backward pass, before it is prepared.
 
     Attributes:
-        layout: its program.
+        routine: what it does.
         reads: arrays whose values it reads.
         cotangents: by output, the name of its cotangent's memory, and whether the pass writes there.
         gradients: by input, the name of its gradient's memory, and whether that is to be summed over a batch.
@@ -191,7 +191,7 @@ class Stepping:
     """Calls of an op with the same sizes and numbers, to be run many times.
 
     Attributes:
-        plan: how they are run.
+        program: how they are run.
         inputs, outputs, scratch: names of the op's arrays.
     """
 

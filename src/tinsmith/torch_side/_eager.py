@@ -1,7 +1,7 @@
 """The autograd Function of plain eager calls, where every microsecond counts.
 
 Only autograd itself is active here. All other ways to differentiate, batch or
-trace use the operator of `operators/_operator`, and so does this Function's own gradient if
+trace use the operator of `torch_side/_operator`, and so does this Function's own gradient if
 it may be differentiated.
 """
 
@@ -87,7 +87,7 @@ class EagerFunction(torch.autograd.Function):
         if not is_plain:
             state = None
             if captured is not None:
-                # Operators make their plans with the Python values of now. A derivative of theirs compares again.
+                # Operators make their programs with the Python values of now. A derivative of theirs compares again.
                 captured.check()
                 state = captured.as_state()
             call = core.call_with(program.key, numbers, others)

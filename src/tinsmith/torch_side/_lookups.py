@@ -110,7 +110,7 @@ def _write(
     own = ", ".join([f"{name!r}: {f'tuple({one})' if kind == 'Scalar[]' else one}" for name, kind, one in pairs])
     run = run.format(f"{{{own}}}" if free else "found.scalars")
     entries = [_ENTRIES.get(kind, "{0}").format(f"a{place}") for place, kind in enumerate(types) if place not in free]
-    key = f"({', '.join([repr(which), 'core.runtime()', *['*sizes.values()'] * has_sizes, *entries])})"
+    key = f"({', '.join([repr(which), 'core.get_engine_states()', *['*sizes.values()'] * has_sizes, *entries])})"
     needs = [_NEEDS_GRADIENT[kind].format(f"a{place}") for place, kind in enumerate(types) if kind in _NEEDS_GRADIENT]
     text = f"""
 def key(core, {parameters}):

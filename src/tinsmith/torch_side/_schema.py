@@ -56,18 +56,18 @@ class Inputs(NamedTuple):
 
     Attributes:
         dtypes, ranks: of each input.
-        wanted: places of those whose gradients are wanted.
+        wanted_places: places of those whose gradients are wanted.
     """
 
     dtypes: tuple[torch.dtype, ...]
     ranks: tuple[int, ...]
-    wanted: tuple[int, ...]
+    wanted_places: tuple[int, ...]
 
     def write(self) -> str:
         """Return the text: `f32[1] wanted, i32[0]`."""
         pairs = enumerate(zip(self.dtypes, self.ranks, strict=True))
         return ", ".join(
-            f"{_DTYPE_NAMES[dtype]}[{rank}]{' wanted' if place in self.wanted else ''}"
+            f"{_DTYPE_NAMES[dtype]}[{rank}]{' wanted' if place in self.wanted_places else ''}"
             for place, (dtype, rank) in pairs
         )
 
@@ -75,11 +75,11 @@ class Inputs(NamedTuple):
     @lru_cache(maxsize=1024)
     def read(cls, text: str) -> Inputs:
         """Read what `write` returned."""
-        found = re.findall(r"(\w+)\[(\d+)\]( wanted)?", text)
+        entries = re.findall(r"(\w+)\[(\d+)\]( wanted)?", text)
         return cls(
-            tuple(SPEC_DTYPES[name] for name, _, _ in found),
-            tuple(int(rank) for _, rank, _ in found),
-            tuple(place for place, (_, _, wanted) in enumerate(found) if wanted),
+            tuple(SPEC_DTYPES[name] for name, _, _ in entries),
+            tuple(int(rank) for _, rank, _ in entries),
+            tuple(place for place, (_, _, wanted) in enumerate(entries) if wanted),
         )
 
 
@@ -362,7 +362,7 @@ class Schema:
             start += rank
         bound = BoundArguments((), scalars, templates, sizes)
         call = self.make_call(core, bound, shapes, inputs.dtypes, next(rest, None))
-        active = frozenset(signature.arrays[place] for place in inputs.wanted)
+        active = frozenset(signature.arrays[place] for place in inputs.wanted_places)
         return BackwardCall(
             call,
             active,

@@ -1,6 +1,6 @@
 """Probes of the private facts of torch that this library relies on, each checked by using it as an op does.
 
-`_tracing` alone knows torch's private names, and says why it needs each. Here its functions are
+`_torch_state` alone knows torch's private names, and says why it needs each. Here its functions are
 run against torch's public transforms and modes, so that a torch that changed a meaning fails a
 probe as surely as one that lost a name. No engine is needed.
 """

@@ -1,8 +1,8 @@
 """Queries of torch that need its private names: is a transform, a tracer or a mode active?
 
-An op asks before it uses the fast path: most calls are plain, and tracers are handled by `operators/_operator`.
+An op asks before it uses the fast path: most calls are plain, and tracers are handled by `torch_side/_operator`.
 No other file uses a private name of torch. Each one here has a
-comment that says why no public name does, and a probe in `_torch_probes`, which `tinsmith doctor` runs.
+comment that says why no public name does, and a probe in `_probes`, which `tinsmith doctor` runs.
 """
 
 from __future__ import annotations

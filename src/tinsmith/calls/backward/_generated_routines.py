@@ -1,4 +1,4 @@
-"""Generated backward passes, and whole generated forward passes, as layouts."""
+"""Generated backward passes, and whole generated forward passes, as routines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .._cost import Cost
 from .._key import CallKey
 from .._routine import Action, Cotangent, Input, Make, Result, Routine, Saved, Tapes
 from .._signature import Signature
-from .._steps import Step
+from .._steps import RoutineLaunch, Step
 from ._generated_kernel import GeneratedKernel
 
 Emit = Callable[[Run], GeneratedKernel]
@@ -18,7 +18,7 @@ Emit = Callable[[Run], GeneratedKernel]
 
 
 @dataclass(frozen=True, eq=False)
-class GeneratedLaunch:
+class GeneratedLaunch(RoutineLaunch):
     """A launch of a generated kernel.
 
     Attributes:

@@ -44,7 +44,7 @@ class KernelReverse(Reverse, ReverseAt):
         return self
 
     def backward(self, key: CallKey, wish: Wish) -> Routine:
-        return _Program(key, self, wish.active).routine(wish.stacks)
+        return _RoutineBuilder(key, self, wish.active).routine(wish.stacks)
 
     @abstractmethod
     def gives(self, active: frozenset[str]) -> frozenset[str]:
@@ -71,7 +71,7 @@ class KernelReverse(Reverse, ReverseAt):
         """Whether an unbatched input's gradient may be one buffer for the whole batch."""
 
 
-class _Program:
+class _RoutineBuilder:
     """Such a backward pass as a program: where each array's values and gradient come from."""
 
     def __init__(self, key: CallKey, reverse: KernelReverse, active: frozenset[str]) -> None:

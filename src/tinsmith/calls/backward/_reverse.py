@@ -41,7 +41,7 @@ class ForwardWithResults(NamedTuple):
     """A forward pass that keeps values of loops.
 
     Attributes:
-        layout: the pass; its results are all arrays of the call, then what it keeps.
+        routine: the pass; its results are all arrays of the call, then what it keeps.
         names: of what it keeps.
     """
 

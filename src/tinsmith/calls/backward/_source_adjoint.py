@@ -59,15 +59,15 @@ class SourceReverse(Reverse):
         defaults = tuple(Language(stage.engine).default_types for stage in self.signature.firsts)
         kernels = (key.variants, key.is_looped, defaults)
         source = self._at.get(kernels) or self._make_at(kernels, key)
-        if not key.numbers:
+        if not key.launch_numbers:
             return source
-        unchanged = source.find_unchanged(key.numbers)
+        unchanged = source.find_unchanged(key.launch_numbers)
         known = (kernels, unchanged)
         return self._at.get(known) or self._make_at(known, key, unchanged)
 
     def _make_at(self, kernels: Any, key: CallKey, unchanged: frozenset[Unchanged] | None = None) -> SourceAt:
         """The gradient of calls with these kernels; without `unchanged` for whatever numbers launches are given."""
-        plain = replace(key, batched=frozenset(), numbers={} if unchanged is None else key.numbers)
+        plain = replace(key, batched=frozenset(), launch_numbers={} if unchanged is None else key.launch_numbers)
         with COMPILING:
             source = self._at.get(kernels)
             if source is None:
@@ -90,7 +90,7 @@ class SourceAt(ReverseAt):
     """The generated adjoint for calls of one kind.
 
     Attributes:
-        case: the kind.
+        key: of the calls.
         programs: what was generated, by the inputs that want a gradient and whether it has checkpoints.
 
     `unchanged` is what later launches leave alone, as the numbers among their arguments tell.

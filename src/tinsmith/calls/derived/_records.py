@@ -212,13 +212,13 @@ def _keeps_some(core: Core, key: CallKey) -> bool:
     """Whether something may have to be kept: launches of one kernel are alike, and not lowered one by one."""
     if len(core.signature.firsts) == len(core.signature.stages):
         return True
-    kernels = lower_launches(replace(key, signature=core.signature, batched=frozenset(), numbers={})).kernels
+    kernels = lower_launches(replace(key, signature=core.signature, batched=frozenset(), launch_numbers={})).kernels
     return any(records_of(kernel) is not None for kernel, _ in kernels)
 
 
 def _find_records(core: Core, key: CallKey) -> tuple[list[LoweredKernel], Kept]:
     """The kernels of a core for one sample, and what has to be kept of each. Raises NotCovered."""
-    single = replace(key, signature=core.signature, batched=frozenset(), numbers={})
+    single = replace(key, signature=core.signature, batched=frozenset(), launch_numbers={})
     records = core.cores_with_records.get(single.variants)
     if records is None:
         kernels = core.kernels(single)
