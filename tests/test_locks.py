@@ -88,10 +88,10 @@ locks = []
 os.register_at_fork = lambda *, before=None, **_: locks.append(getattr(before, "__self__", None))
 import tinsmith
 from tinsmith.engines import COMPILING
-from tinsmith.engines._registry import _PYTHON
+from tinsmith.engines._registry import PYTHON_LOCKS
 from tinsmith.layers._pool import FIELDS_LOCK
 names = {id(FIELDS_LOCK): "FIELDS_LOCK", id(COMPILING): "COMPILING"}
-names |= {id(one.lock): "Python.lock" for one in _PYTHON.values()}
+names |= {id(lock): "Python.lock" for lock in PYTHON_LOCKS.values()}
 print(*(names[id(one)] for one in reversed(locks) if id(one) in names))
 """
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import tinsmith as ts
+from tinsmith import passes
 from tinsmith.doctor import as_json, check
 from tinsmith.doctor.gradients import Modes, _modes
 from tinsmith.ir import nodes, walk
-from tinsmith.passes import _pipelines
 
 X = torch.linspace(0.5, 1.5, 4, dtype=torch.float64)
 ALL = ["vmap(grad)", "*b", "jacrev", "jvp", "second derivatives"]
@@ -84,13 +84,13 @@ def _with_sums(expr):
 
 
 def test_a_broken_batch_is_found(lang, monkeypatch):
-    batched = _pipelines.batch_kernel
+    batched = passes.batch_kernel
 
     def broken(*arguments):
         kernel = batched(*arguments)
         return replace(kernel, body=tuple(walk.transform(one, _with_sums) for one in kernel.body))
 
-    monkeypatch.setattr(_pipelines, "batch_kernel", broken)
+    monkeypatch.setattr(passes, "batch_kernel", broken)
     result = ts.gradcheck(cubes(lang), X)
     by_mode = verdicts(result)
     assert result.verdict == "wrong"

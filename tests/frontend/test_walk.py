@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.frontend import copy_node, walk
+from tinsmith.engines import copy_node, walk
 
 HERE = Path(__file__)
 LEFT_OUT = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)

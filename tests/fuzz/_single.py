@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
+from tinsmith import passes
 from tinsmith.ir import nodes
-from tinsmith.passes import _pipelines, strip_functions
+from tinsmith.passes import strip_functions
 from tinsmith.passes.strips import _elementwise, _engine_vectors, _parts, _strips
 from tinsmith.passes.strips.lanes import _run
 
@@ -74,5 +75,5 @@ def no_vectors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(function: Any) -> Iterator[None]:
-    with patch.object(_pipelines, "strip_functions", function):
+    with patch.object(passes, "strip_functions", function):
         yield

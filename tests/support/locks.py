@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tinsmith.engines import COMPILING
-from tinsmith.engines._registry import _PYTHON
+from tinsmith.engines._registry import _PYTHON, ENGINE_NAMES
 
 ORDER = ("FIELDS_LOCK", "Python.lock", "COMPILING")
 """A thread that holds a lock takes only those right of it."""
@@ -82,7 +82,7 @@ def recording_locks() -> Iterator[LockRecorder]:
     recorder = LockRecorder()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(COMPILING, "_lock", RecordedLock("COMPILING", COMPILING._lock, recorder))
-        for engine in _PYTHON.values():
+        for engine in (_PYTHON[name] for name in ENGINE_NAMES):
             patch.setattr(engine, "lock", RecordedLock("Python.lock", engine.lock, recorder))
         from tinsmith.layers._pool import FIELDS_LOCK
 

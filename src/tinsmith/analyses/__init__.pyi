@@ -40,6 +40,9 @@ from ._indices import find_owned_by as find_owned_by
 from ._indices import is_invariant as is_invariant
 from ._indices import moving_variables as moving_variables
 from ._indices import shared_atomics as shared_atomics
+from ._integer_systems import Constraint as Constraint
+from ._integer_systems import find_solution as find_solution
+from ._integer_systems import has_no_solution as has_no_solution
 from ._liveness import Live as Live
 from ._liveness import Liveness as Liveness
 from ._liveness import find_private_loops as find_private_loops

@@ -21,15 +21,19 @@ import enum
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .. import analyses
 from ..ir import AffineIndex, Operator, Type, each_moves_an_axis, nodes, types, walk
 from ._access_walk import find_accesses
 from ._accesses import Condition, LoopAccess, Origin, is_computable, step_of
 from ._forms import Atom, IterationForms, is_private
-from ._integer_systems import Constraint, Variable, find_solution, has_no_solution
+
+if TYPE_CHECKING:
+    from ._integer_systems import Variable
+
 
 MOST_TRIED_VARIABLES, TRIED_NUMBERS = 3, 13
 """Variables of loops whose numbers are tried one by one where indices are not affine, and how many numbers of each."""
@@ -168,7 +172,7 @@ def _are_told_apart(conflict: Conflict, unique: Collection[str]) -> bool:
     chosen = [one for one in dict.fromkeys(loads) if one.array in unique and one.index == (variable,)]
     pair = _Pair(loop, first, second, None)
     return bool(chosen) and all(
-        has_no_solution([*system, *different])
+        analyses.has_no_solution([*system, *different])
         for system in pair.systems()
         for different in itertools.product(*(pair.difference(one) for one in chosen))
     )
@@ -298,7 +302,7 @@ def _are_own_slots(first: LoopAccess, second: LoopAccess) -> bool:
 
 def _has_no_meeting(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> bool:
     """Return True if different iterations certainly use different elements, whatever sizes and arguments are."""
-    return all(has_no_solution(system) for system in _Pair(loop, first, second, None).systems())
+    return all(analyses.has_no_solution(system) for system in _Pair(loop, first, second, None).systems())
 
 
 def _may_meet(loop: nodes.For, first: LoopAccess, second: LoopAccess, numbers: _Numbers) -> bool:
@@ -308,7 +312,7 @@ def _may_meet(loop: nodes.For, first: LoopAccess, second: LoopAccess, numbers: _
         meets = pair.meets_somewhere()
         if meets is not None:
             return meets
-    return any(map(pair.confirms, filter(None, map(find_solution, pair.systems()))))
+    return any(map(pair.confirms, filter(None, map(analyses.find_solution, pair.systems()))))
 
 
 class _Pair:
@@ -321,15 +325,15 @@ class _Pair:
         shared: dict[nodes.Expr, Atom] = {}
         self.mine, self.theirs = IterationForms(known, shared), IterationForms(known, shared)
 
-    def systems(self) -> Iterator[list[Constraint]]:
+    def systems(self) -> Iterator[list[analyses.Constraint]]:
         """Yield integer systems one of which has a solution if the two accesses conflict in different iterations."""
-        common: list[Constraint] = []
+        common: list[analyses.Constraint] = []
         for one, two in zip(self.first.index, self.second.index, strict=True):
             # An axis that is not affine is left out. The system then has more solutions, so a proof that it has none
             # still holds.
             left, right = self.mine.form(one), self.theirs.form(two)
             if left is not None and right is not None:
-                common.append(Constraint(left.plus(right, -1), is_equation=True))
+                common.append(analyses.Constraint(left.plus(right, -1), is_equation=True))
         leaves = _same_value(self.first, self.second)
         # Stores of one value to one element do not conflict: for a conflict, some part of the value must differ.
         values = [()] if leaves is None else [(one,) for leaf in leaves for one in self.difference(leaf)]
@@ -343,11 +347,11 @@ class _Pair:
             # Last: the forms above added what is known of quotients.
             yield [*common, *one, *two, difference, *value, *self.mine.facts, *self.theirs.facts]
 
-    def difference(self, leaf: nodes.Expr) -> Iterator[Constraint]:
+    def difference(self, leaf: nodes.Expr) -> Iterator[analyses.Constraint]:
         """Yield what holds where a leaf differs between the iterations."""
         one, two = self.mine.atom(leaf), self.theirs.atom(leaf)
         for factor in (1, -1):
-            yield Constraint(AffineIndex({one: factor, two: -factor}, -1))
+            yield analyses.Constraint(AffineIndex({one: factor, two: -factor}, -1))
 
     def confirms(self, solution: Mapping[Variable, int]) -> bool:
         """Return True if a solution holds for the indices and conditions themselves, as far as these are exact.

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from .. import analyses
 from ..ir import AffineIndex, Operator, Type, combine, nodes, operators, types, walk
 from ._accesses import Condition, LoopAccess
-from ._evaluate import Numbers, Result, evaluate
-from ._integer_systems import Constraint, Variable, has_no_solution
+
+if TYPE_CHECKING:
+    from ._integer_systems import Variable
+
 
 MOST_ALTERNATIVES = 8
 """Cases of conditions with `or` and `!=` that are looked at; beyond, the condition is left out."""
@@ -26,7 +29,7 @@ _SHIFTS = {
 }
 
 
-_Cases: TypeAlias = list[tuple[Constraint, ...]]
+_Cases: TypeAlias = "list[tuple[analyses.Constraint, ...]]"
 """Sets of constraints of which one holds."""
 
 
@@ -61,7 +64,7 @@ class IterationForms:
         self._shared = shared
         self._own: dict[nodes.Expr, Atom] = {}
         self._forms: dict[nodes.Expr, AffineIndex | None] = {}
-        self.facts: list[Constraint] = []
+        self.facts: list[analyses.Constraint] = []
 
     def atom(self, expr: nodes.Expr) -> Atom:
         """Return the atom that stands for an expression: of this iteration, unless both share it."""
@@ -86,7 +89,7 @@ class IterationForms:
             case nodes.Size() | nodes.Argument() if expr in self._known:
                 return AffineIndex(constant=self._known[expr])
             case nodes.Size():
-                self.facts.append(Constraint(AffineIndex({self.atom(expr): 1})))
+                self.facts.append(analyses.Constraint(AffineIndex({self.atom(expr): 1})))
             case nodes.Cast(value, keeps_bits=False) if not types.is_float(value.type):
                 return self.form(value)
             case nodes.Unary(Operator.NEG, value):
@@ -119,10 +122,13 @@ class IterationForms:
         # The result is an atom: a maximum is at least as large as each side. That it equals one of them is not said.
         if word in ("min", "max"):
             sign = 1 if word == "max" else -1
-            self.facts += [Constraint(whole.plus(side, -1).times(sign)) for side in (one, two)]
+            self.facts += [analyses.Constraint(whole.plus(side, -1).times(sign)) for side in (one, two)]
         # A truth that is counted with is 0 or 1.
         if word in _COMPARISONS:
-            self.facts += [Constraint(whole), Constraint(whole.times(-1).plus(AffineIndex(constant=1)))]
+            self.facts += [
+                analyses.Constraint(whole),
+                analyses.Constraint(whole.times(-1).plus(AffineIndex(constant=1))),
+            ]
         return whole
 
     def _quotient(self, form: AffineIndex, divisor: int, left: nodes.Expr) -> AffineIndex:
@@ -135,8 +141,8 @@ class IterationForms:
         )
         # What a division rounded down means: `0 <= form - divisor * quotient < divisor`.
         rest = form.plus(quotient, -divisor)
-        self.facts.append(Constraint(rest))
-        self.facts.append(Constraint(rest.times(-1).plus(AffineIndex(constant=divisor - 1))))
+        self.facts.append(analyses.Constraint(rest))
+        self.facts.append(analyses.Constraint(rest.times(-1).plus(AffineIndex(constant=divisor - 1))))
         return quotient
 
     def _remainder(self, left: nodes.Expr, divisor: int) -> AffineIndex | None:
@@ -144,16 +150,16 @@ class IterationForms:
         quotient = self.form(nodes.Binary(Operator.FLOOR_DIV, left, nodes.Const(divisor, Type.I32), Type.I32))
         return None if form is None or quotient is None else form.plus(quotient, -divisor)
 
-    def evaluate(self, expr: nodes.Expr, solutions: Mapping[Variable, Numbers]) -> Result | None:
+    def evaluate(self, expr: nodes.Expr, solutions: Mapping[Variable, analyses.Numbers]) -> analyses.Result | None:
         """Return the numbers of an expression for many solutions at once; None if parts of it are opaque."""
 
-        def value(leaf: nodes.Expr) -> Numbers | None:
+        def value(leaf: nodes.Expr) -> analyses.Numbers | None:
             known = self._known.get(leaf)
             return solutions.get(self.atom(leaf)) if known is None else np.array([known])
 
-        return evaluate(expr, value)
+        return analyses.evaluate(expr, value)
 
-    def confirms(self, access: LoopAccess, solutions: Mapping[Variable, Numbers]) -> np.ndarray:
+    def confirms(self, access: LoopAccess, solutions: Mapping[Variable, analyses.Numbers]) -> np.ndarray:
         """Return which solutions break no condition of an access, computed again without forms."""
         holds = np.array([True])
         for one in access.conditions:
@@ -173,7 +179,7 @@ class IterationForms:
                 continue
             both = [(*case, *added) for case in cases for added in more]
             if len(more) > 1:
-                both = [case for case in both if not has_no_solution([*case, *self.facts])]
+                both = [case for case in both if not analyses.has_no_solution([*case, *self.facts])]
             # Without a condition there are more solutions: what is proven without it holds with it.
             if len(both) <= MOST_ALTERNATIVES:
                 cases = both
@@ -237,20 +243,20 @@ def _either(one: _Cases | None, two: _Cases | None) -> _Cases | None:
 _COMPARISONS = frozenset({*operators.OPPOSITE, "and", "or"})
 
 
-def _compare(word: str, gap: AffineIndex) -> Iterator[tuple[Constraint, ...]]:
+def _compare(word: str, gap: AffineIndex) -> Iterator[tuple[analyses.Constraint, ...]]:
     """Yield the cases in which `gap word 0` holds for a comparison `word`."""
     less = AffineIndex(constant=-1)
     match word:
         case "==":
-            yield (Constraint(gap, is_equation=True),)
+            yield (analyses.Constraint(gap, is_equation=True),)
         case "!=":
-            yield (Constraint(gap.plus(less)),)
-            yield (Constraint(gap.times(-1).plus(less)),)
+            yield (analyses.Constraint(gap.plus(less)),)
+            yield (analyses.Constraint(gap.times(-1).plus(less)),)
         case ">=":
-            yield (Constraint(gap),)
+            yield (analyses.Constraint(gap),)
         case ">":
-            yield (Constraint(gap.plus(less)),)
+            yield (analyses.Constraint(gap.plus(less)),)
         case "<=":
-            yield (Constraint(gap.times(-1)),)
+            yield (analyses.Constraint(gap.times(-1)),)
         case "<":
-            yield (Constraint(gap.times(-1).plus(less)),)
+            yield (analyses.Constraint(gap.times(-1).plus(less)),)

@@ -20,6 +20,7 @@ from ._conversion import compute_dtypes as compute_dtypes
 from ._core import BackwardCall as BackwardCall
 from ._core import Call as Call
 from ._core import Core as Core
+from ._core import GradientSource as GradientSource
 from ._executor import PassWriter as PassWriter
 from ._executor import is_split as is_split
 from ._gradients import all_names as all_names
@@ -54,6 +55,8 @@ from ._signature import takes_half_alone as takes_half_alone
 from ._steps import Entry as Entry
 from ._steps import Step as Step
 from ._streams import keep_order as keep_order
+from ._tape_room import TapeReservation as TapeReservation
+from ._tape_room import TapeRoom as TapeRoom
 from ._watch import WATCHES as WATCHES
 from ._watch import Note as Note
 from ._watch import call_watched as call_watched

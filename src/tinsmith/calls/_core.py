@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 
@@ -16,7 +16,8 @@ from .._cache import Cache
 from .._config import config
 from .._errors import DeviceError, refusal
 from .._lazy import lazy
-from ..compiling import check_element
+from ..compiling import Stage, check_element
+from ..engines import COMPILING
 from ..frontend.lowering import LoweredKernel
 from ..ir import NotCovered
 from ..passes.adjoint import Copy
@@ -32,7 +33,9 @@ from ._pace import Paces
 from ._routine import Input, Make, Result, Routine
 from ._signature import Signature, find_made_dtype
 from ._steps import StageLaunch, Use
-from .backward import Reverse, ReverseAt
+
+if TYPE_CHECKING:
+    from .backward import Reverse, ReverseAt
 
 
 class Operators(Protocol):
@@ -69,21 +72,46 @@ class Operators(Protocol):
         ...
 
 
+class GradientSource:
+    """Where an op's gradient comes from: made when a call first asks for a gradient, as most of the library is for it.
+
+    Args:
+        make: makes it.
+        stage: a gradient kernel that the user wrote.
+    """
+
+    def __init__(self, make: Callable[[], Reverse], stage: Stage | None = None) -> None:
+        self._make = make
+        self._made: Reverse | None = None
+        self.stage = stage
+
+    @property
+    def reverse(self) -> Reverse:
+        """The source itself; one for all threads, since it keeps what was generated."""
+        if self._made is None:
+            with COMPILING:
+                if self._made is None:
+                    self._made = self._make()
+        return self._made
+
+
 class Core:
     """A signature, a source of gradients, and the programs so far.
 
     `hidden` are arrays that only generated kernels use. `content` is the digest of all that compiled forms depend on.
-    `hands_out`: whether kernels use the return values of atomics; None before this is known.
+    `hands_out`: whether kernels use the return values of atomics; None before this is known. `is_seeded`: whether its
+    last input is the seed of its random numbers.
     """
 
     hidden: frozenset[str] = frozenset()
     hands_out: bool | None = None
+    is_seeded = False
     content: str
     define: Callable[[Core], Operators]
 
-    def __init__(self, signature: Signature, reverse: Reverse) -> None:
+    def __init__(self, signature: Signature, gradient: GradientSource) -> None:
         self.signature = signature
-        self.reverse = reverse
+        self.gradient = gradient
         self.tangents: dict[frozenset[str], Any] = {}
         # `derived.find_recorded` fills both.
         self.recorded: dict[Any, Any] = {}
@@ -95,10 +123,15 @@ class Core:
         self._sizings: Cache[Any, Sizing] = Cache("sizes")
         self.paces = Paces(config().serial_below)
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
-        self.captures = Captures(signature, reverse.gradient_stage)
+        self.captures = Captures(signature, gradient.stage)
         # Filled by `torch_side`.
         self.launches: Cache[Any, Any] = Cache("launches in graphs")
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
+
+    @property
+    def reverse(self) -> Reverse:
+        """Where the gradient comes from."""
+        return self.gradient.reverse
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
         """Fingerprints of every Python value that the kernels bake in."""

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .. import calls, engines
 from .._config import config
 from ..compiling import check_element
-from ..engines import DTYPES, MOST_ELEMENTS, Python, hold, track_writes
+from ..engines import DTYPES, MOST_ELEMENTS, Engine, hold
 from ..ir import nodes
 from ..passes import formula_text
 from ..passes.adjoint import Copy
@@ -27,8 +28,6 @@ from ._large_memory import LARGE
 from ._pass_text import Pass, PassText
 from ._routine import Cotangent, Given, Input, Make, Result, Routine, RoutineLaunch, Saved, Tapes
 from ._steps import Entry, Step
-from ._streams import keep_order
-from ._tape_room import TapeReservation, TapeRoom
 from ._threads import LaunchTimer
 
 HELD_FROM = 4
@@ -63,8 +62,8 @@ def executor(routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, Laun
     return PassWriter(routine, key, timers, may_vectorize=True).function()
 
 
-def _note_unwritten(engine: Python, memory: torch.Tensor) -> torch.Tensor:
-    return track_writes(memory) if engine.checks_unwritten else memory
+def _note_unwritten(engine: Engine, memory: torch.Tensor) -> torch.Tensor:
+    return engines.track_writes(memory) if engine.checks_unwritten else memory
 
 
 class PassWriter(PassText):
@@ -189,7 +188,7 @@ class PassWriter(PassText):
             shape = shape[1:]
         value = self.create(shape, dtype, is_zero=one.is_zero)
         engine = self.key.signature.stages[0].engine
-        if not one.is_zero and isinstance(engine, Python) and one.name in self.key.signature.items:
+        if not one.is_zero and engine.runs_source and one.name in self.key.signature.items:
             value = f"{self.bind(partial(_note_unwritten, engine), 'note_unwritten')}({value})"
         self.put(one.name, value, shape, dtype)
 
@@ -261,7 +260,7 @@ class PassWriter(PassText):
         if not group:
             return
         if self.key.device.type == "cuda":
-            self.add(f"with {self.bind(keep_order, 'keep_order')}({self.device}):")
+            self.add(f"with {self.bind(calls.keep_order, 'keep_order')}({self.device}):")
             self.indent += "    "
             for one in group:
                 self.launch(one.step)
@@ -365,8 +364,8 @@ class PassWriter(PassText):
 
         may_stop = self.may_shorten and self.routine.has_long_tapes
         limit = config().tape_limit if may_stop else None
-        room = TapeRoom(self.key.signature.op, self.key.device)
-        self.numbers |= TapeReservation(self, room, tapes, launch, self.formula, limit).write()
+        room = calls.TapeRoom(self.key.signature.op, self.key.device)
+        self.numbers |= calls.TapeReservation(self, room, tapes, launch, self.formula, limit).write()
 
     def formula(self, expr: nodes.Expr, tapes: Tapes) -> str:
         """An integer that sizes and scalars tell."""

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .. import passes
 from .._errors import KernelError, ShapeError, refusal
 from ..analyses import find_filled
 from ..compiling import Stage
 from ..engines import MOST_ELEMENTS
 from ..frontend.lowering import LoweredKernel
 from ..ir import Names, NotCovered, nodes
-from ..passes import evaluate, rename_arrays
+from ..passes import evaluate
 from ..spec import Anything, Fixed, Named, Numbers, Sizing, Symbol
 from ._key import CallKey
 from ._signature import Signature
@@ -45,7 +46,7 @@ def _with_memory_apart(key: CallKey, stages: Sequence[Stage], kernels: list[Lowe
         if stage not in moved:
             moved[stage] = {name: names.fresh(name) for name in kernel.block_memory}
     return [
-        LoweredKernel(rename_arrays(one, moved[stage]), fields)
+        LoweredKernel(passes.rename_arrays(one, moved[stage]), fields)
         for stage, (one, fields) in zip(stages, kernels, strict=True)
     ]
 

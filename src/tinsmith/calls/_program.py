@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -19,11 +19,12 @@ from .._lazy import lazy
 from ..engines import COMPILING, HALVES
 from ..spec import Numbers, solve
 from ..tracing import PLAIN_TYPES, is_tracing
+from . import backward, derived
 from ._binding import BoundArguments, check_tensors
 from ._buffers import are_in_order
 from ._captured_values import CapturedValues, Captures
 from ._conversion import AS_IT_IS, Conversion, compute_dtypes
-from ._core import Call, Core
+from ._core import Call, Core, GradientSource
 from ._executor import executor
 from ._key import CallKey
 from ._pace import Paces
@@ -31,9 +32,10 @@ from ._pass_text import Pass
 from ._routine import Routine
 from ._signature import result_dtype
 from ._threads import Serial, Threads
-from .backward import ReverseAt, Wish
-from .derived import find_recorded
 from .fields import Look
+
+if TYPE_CHECKING:
+    from .backward import ReverseAt, Wish
 
 Scalars = Mapping[str, Any]
 
@@ -75,7 +77,7 @@ class Program:
     def __init__(
         self,
         key: CallKey,
-        reverse: ReverseAt,
+        gradient: GradientSource,
         routine: Routine,
         paces: Paces,
         captures: Captures,
@@ -87,7 +89,7 @@ class Program:
         signature = key.signature
         self.key = key
         self.signature = signature
-        self.reverse = reverse
+        self._gradient_source = gradient
         self.active = key.active
         self.names = key.names
         self.inputs = len(signature.arrays)
@@ -119,6 +121,11 @@ class Program:
     def program(self) -> Program:
         """Itself: `Programs` finds a program, or what stands for none."""
         return self
+
+    @lazy
+    def reverse(self) -> ReverseAt:
+        """Where the gradient of its calls comes from."""
+        return self._gradient_source.reverse.at(self.key)
 
     def is_current(self) -> bool:
         """Return whether the engines are still those that this program was made in."""
@@ -229,7 +236,7 @@ class Program:
         if runner is not None:
             return runner
         stacks = self._stacks(active, numbers, scalars)
-        return self._find_backward(Wish(active, given, stacks, has_results=has_results))
+        return self._find_backward(backward.Wish(active, given, stacks, has_results=has_results))
 
     def _known_runner(
         self, active: frozenset[str], given: frozenset[str] | None, *, has_results: bool
@@ -263,7 +270,7 @@ class Program:
         if type(result) is not int:
             return result
         runner.longest_tape = max(runner.longest_tape, result)
-        short = self._find_backward(Wish(active, given, has_checkpoints=True))
+        short = self._find_backward(backward.Wish(active, given, has_checkpoints=True))
         return short.find(numbers, scalars)(saved, cotangents, numbers, scalars)
 
     def _stacks(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> tuple[int, ...]:
@@ -312,7 +319,7 @@ class Program:
         if given < frozenset(name for _, name in self._moving):
             groups = self.reverse.groups(active & self.key.floats, given)
         group = groups[0] if len(groups) == 1 else None
-        runner = self._find_backward(Wish(active, group, self._stacks(active, numbers, scalars), True))
+        runner = self._find_backward(backward.Wish(active, group, self._stacks(active, numbers, scalars), True))
         serial = runner.threads.choose(numbers, scalars)
         serial = serial if self.is_serial(numbers, scalars) else tuple(False for _ in serial)
         return runner.routine(serial, numbers, scalars)
@@ -571,11 +578,11 @@ def find_program(
         program = core.programs.get(key)
         if program is None:
             core.check_device(device)
-            is_recorded = bool(active) and find_recorded(core, call) is not None
+            is_recorded = bool(active) and derived.find_recorded(core, call) is not None
             core.captures.note_program(key.fingerprints)
             routine = core.build_forward(key)
             program = Program(
-                key, core.reverse.at(key), routine, core.paces, core.captures, core.runtimes, is_recorded=is_recorded
+                key, core.gradient, routine, core.paces, core.captures, core.runtimes, is_recorded=is_recorded
             )
             core.programs.keep(key, program)
         return program

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..engines import DTYPES
 from ..ir import nodes
-from ..passes.adjoint import Copy, TapeSize
+from ..passes.adjoint import Copy
 from ._key import CallKey
 from ._steps import RoutineLaunch
+
+if TYPE_CHECKING:
+    from ..passes.adjoint import TapeSize
 
 
 @dataclass(frozen=True)

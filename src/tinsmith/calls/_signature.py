@@ -17,6 +17,7 @@ from .._errors import DtypeError, refusal
 from .._lazy import lazy
 from ..compiling import Stage
 from ..engines import DTYPES, FLOATS, HALVES, INTEGERS, SPEC_DTYPES, Language, Parameter
+from ..frontend import draws
 from ..spec import Item, Spec
 
 WHOLE_DTYPES = tuple(dtype for name, dtype in SPEC_DTYPES.items() if name[0] in "iu" and name != "u1")
@@ -93,6 +94,11 @@ class Signature:
     def uses_blocks(self) -> bool:
         """Whether a kernel runs in blocks of threads that share memory or wait for each other."""
         return any(stage.uses_blocks for stage in self.firsts)
+
+    @lazy
+    def draws(self) -> bool:
+        """Whether a kernel draws random numbers."""
+        return any(draws(stage.source, stage.home) for stage in self.stages)
 
     @lazy
     def size_scalars(self) -> tuple[str, ...]:

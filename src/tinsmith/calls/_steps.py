@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..compiling import ArrayType, Stage, Variant, element_of, ensure_compiled, is_order_fixed_serially
+from .. import compiling
+from ..compiling import ArrayType, Stage, Variant, element_of, ensure_compiled
 from ..engines import Launch
 from ..ir import NotCovered
 from ..spec import Size
@@ -157,7 +158,7 @@ class StageLaunch(RoutineLaunch):
         types = self._types(key)
         variant = self._variant(key, types)
         if key.signature.is_deterministic and not variant.is_serial:
-            is_serial = is_order_fixed_serially(stage, variant, key.templates, key.signature.op)
+            is_serial = compiling.is_order_fixed_serially(stage, variant, key.templates, key.signature.op)
             variant = replace(variant, is_serial=is_serial)
         is_split = bool(variant.batched_arrays) and bool(stage.batch_refusal(variant, key.templates))
         variant = variant.single if is_split else variant

@@ -11,25 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from .. import compiling
 from .._errors import GradientError, KernelError, TinsmithError, refusal
 from ..codegen import build
 from ..engines import COMPILING, Compiled, CompileOptions
 from ..frontend import multiplies_atomically, prints, runs_in_blocks
 from ..ir import NotCovered
-from ._bounds_guard import compile_guarded
-from ._compile_errors import (
-    WHERE_THE_REPORT_IS,
-    Misfit,
-    describe_outside_tensor,
-    find_sliced_array,
-    known_remedies,
-    misfitting_loop,
-    place_warnings,
-    places_of,
-    reverse_remedy,
-    telling,
-)
-from ._deadly_operations import refuse_breakpoints, refuse_deadly_operations
 from ._digest import digest_of
 from ._from_ir import (
     compile_batched,
@@ -43,11 +30,10 @@ from ._from_ir import (
     misread_reverse,
 )
 from ._kernel_families import has_relatives
-from ._python_source import compile_for_python
 from ._races import check_races
+from ._refused_kernels import refuse_breakpoints, refuse_deadly_operations, refuse_unseen_writes
 from ._stage import Stage
 from ._truncations import warn_of_truncations
-from ._unseen_writes import refuse_unseen_writes
 from ._variant import Variant
 
 
@@ -84,7 +70,7 @@ def _compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], 
     """Compile a variant. Raises KernelError or GradientError with the engine's own words."""
     _check_blocks(stage, op)
     if stage.engine.runs_source:
-        return compile_for_python(stage, variant, values)
+        return compiling.compile_for_python(stage, variant, values)
     by_ir = _ir_compiler(stage, variant, values, op)
     if by_ir is None:
         return _compile_source(stage, variant, values, op)
@@ -123,7 +109,7 @@ def _ir_compiler(
 ) -> Callable[[Stage, Variant, Mapping[str, Any], str], Compiled] | None:
     """The function that compiles a variant from its IR; None if the engine gets the user's own source."""
     if stage.is_checked and not variant.adjoint:
-        return compile_guarded
+        return compiling.compile_guarded
     if stage.uses_blocks and stage.runs_as_written:
         # A GPU has blocks; elsewhere `derived.BlockedCore` launches kernels that are generated from the IR.
         return None
@@ -176,7 +162,7 @@ def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     path = function.__code__.co_filename
     try:
         rewritten = stage.rewrite_source(variant)
-        with place_warnings(rewritten, text, path, stage.given_warnings):
+        with compiling.place_warnings(rewritten, text, path, stage.given_warnings):
             options = CompileOptions(
                 variant.adjoint, variant.stack, stage.is_careful(variant), stage.is_aliased(variant), variant.is_simd
             )
@@ -206,12 +192,14 @@ def _build_function(stage: Stage, variant: Variant) -> tuple[Callable[..., Any],
     return function, stage.texts.keep(variant, text)
 
 
-def _find_misfits(stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception) -> list[Misfit]:
+def _find_misfits(
+    stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception
+) -> list[compiling.Misfit]:
     """A mistake that the kernel's source shows, in better words than the engine's."""
     candidates = (
-        misfitting_loop(stage.source, {name: array.rank for name, array in variant.arrays}),
-        find_sliced_array(cause, stage.baked_values.sources, stage.source, stage.arrays),
-        describe_outside_tensor(stage.baked_values.list_tensors(values)),
+        compiling.misfitting_loop(stage.source, {name: array.rank for name, array in variant.arrays}),
+        compiling.find_sliced_array(cause, stage.baked_values.sources, stage.source, stage.arrays),
+        compiling.describe_outside_tensor(stage.baked_values.list_tensors(values)),
     )
     return [one for one in candidates if one is not None]
 
@@ -220,18 +208,19 @@ def _refusal(
     stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception, op: str, text: str
 ) -> TinsmithError:
     place = stage.source.place()
-    places = places_of(cause, stage.rewrite_source(variant), text)
+    places = compiling.places_of(cause, stage.rewrite_source(variant), text)
     kernel = ("kernel", f"{stage.name} at {place}")
-    rows = [*places, (stage.engine.name, telling(cause))]
+    rows = [*places, (stage.engine.name, compiling.telling(cause))]
     if not variant.adjoint:
         misfits = _find_misfits(stage, variant, values, cause)
-        remedies = [one.remedy for one in misfits] or known_remedies(cause)
-        words, remedy = f"the kernel of op `{op}` does not compile", " ".join([*remedies, WHERE_THE_REPORT_IS])
+        remedies = [one.remedy for one in misfits] or compiling.known_remedies(cause)
+        words = f"the kernel of op `{op}` does not compile"
+        remedy = " ".join([*remedies, compiling.WHERE_THE_REPORT_IS])
         return KernelError(refusal(words, [kernel, *(one.row for one in misfits), *rows], remedy))
     return GradientError(
         refusal(
             f"{stage.engine.name} cannot differentiate the kernel of op `{op}`",
             [kernel, *rows],
-            reverse_remedy(stage.engine, is_op=not stage.may_write_fields),
+            compiling.reverse_remedy(stage.engine, is_op=not stage.may_write_fields),
         )
     )

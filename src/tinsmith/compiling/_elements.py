@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import frontend
 from .._errors import ShapeError, refusal
 from ..engines import Parameter
-from ..frontend import subscript_arity
 from ._stage import Stage
 
 
@@ -19,7 +19,7 @@ def element_of(stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]
     parameter = stage.parameters[name]
     if parameter.kind != "template" or name in stage.links.elements:
         return parameter.element
-    arity = subscript_arity(stage.source, name)
+    arity = frontend.subscript_arity(stage.source, name)
     left_out = len(shape) - arity if arity is not None else 0
     return tuple(shape[len(shape) - left_out :]) if 0 < left_out <= 2 else ()
 

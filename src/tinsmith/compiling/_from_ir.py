@@ -8,24 +8,14 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .. import compiling, passes
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
 from ..codegen import build, print_kernel
 from ..engines import Compiled, CompileOptions, Engine, Language, array_text
 from ..frontend.lowering import LoweredKernel
 from ..ir import NotCovered, nodes, types
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
-from ..passes import (
-    CPU,
-    ENGINE,
-    GENERATED,
-    RECORD,
-    PassOptions,
-    flat,
-    has_elements_at_top,
-    has_vector_loops,
-    run_pipeline,
-)
-from ._compile_errors import reverse_remedy, telling
+from ..passes import CPU, ENGINE, GENERATED, PassOptions, has_elements_at_top, has_vector_loops, run_pipeline
 from ._kernel_families import annotate_numbers, compile_in_family
 from ._stage import Stage
 from ._variant import Variant
@@ -75,7 +65,7 @@ def compile_ir(
         arrays = {name: one._replace(rank=one.rank + len(one.element), element=()) for name, one in arrays.items()}
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
-    texts |= dict.fromkeys(fields, "_lang.template()") | record_text(kernel)
+    texts |= dict.fromkeys(fields, "_lang.template()") | (record_text(kernel) if stage.is_checked else {})
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
     options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, has_vector_loops(kernel))
 
@@ -95,14 +85,14 @@ def compile_ir(
     except TinsmithError:
         raise
     except Exception as cause:
-        rows = [("kernel", kernel.name), (stage.engine.name, telling(cause))]
+        rows = [("kernel", kernel.name), (stage.engine.name, compiling.telling(cause))]
         error = GradientError if variant.adjoint else KernelError
         raise error(refusal(words, rows, remedy)) from cause
 
 
 def record_text(kernel: nodes.Kernel) -> dict[str, str]:
     """Return the annotation of the array in which a kernel records indices outside; nothing if it has none."""
-    return {RECORD: array_text(torch.int32, 1, (), "unsafe", False)} if RECORD in kernel.arrays else {}
+    return {passes.RECORD: array_text(torch.int32, 1, (), "unsafe", False)} if passes.RECORD in kernel.arrays else {}
 
 
 def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_aliased: bool) -> nodes.Kernel:
@@ -119,7 +109,7 @@ def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
 
     An array is compiled as one of numbers, but fields keep the layout in which their owner placed them.
     """
-    return has_elements_at_top(kernel) and has_elements_at_top(flat(kernel))
+    return has_elements_at_top(kernel) and has_elements_at_top(passes.flat(kernel))
 
 
 def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
@@ -211,7 +201,7 @@ def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op:
         raise KernelError(refusal(moved, rows, sentence(f"pass it as an array, or {remedy}")))
     if variant.adjoint:
         moved = f"{stage.engine.name} cannot differentiate the kernel of op `{op}`"
-        return compile_ir(stage, variant, kernel, {}, moved, reverse_remedy(stage.engine, is_op=True))
+        return compile_ir(stage, variant, kernel, {}, moved, compiling.reverse_remedy(stage.engine, is_op=True))
     return compile_ir(stage, variant, kernel, {}, moved, sentence(remedy))
 
 

@@ -11,20 +11,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .. import frontend
 from .._errors import KernelError, refusal
 from .._lazy import lazy
 from ..engines import Engine, Parameter, of_kernel
-from ..frontend import Source, find_lent_names, subscript_arity
+from ..frontend import Source, find_lent_names, tree
 from ..frontend.tree import (
-    NotRewritable,
     begin_with_copies,
     drop_gradient_stores,
     drop_results,
     lift_scalars,
-    pass_fields,
     rename_parameters,
     simplify_tree,
-    split_gradients,
     store_results,
 )
 from ._links import Links
@@ -86,15 +84,16 @@ def link_kernel(
     home.hold_weakly(kernel)
     owner, is_method = home.owner_of(kernel), home.is_method(kernel)
     source = without_structs_of(kernel, home).with_owner(owner)
-    source = replace(source, tree=drop_gradient_stores(source.tree, links.gradients))
+    if links.gradients:
+        source = replace(source, tree=drop_gradient_stores(source.tree, links.gradients))
     source = replace(source, tree=rename_parameters(source.tree, links.names))
     source = replace(source, tree=rename_parameters(source.tree, updated))
-    source = _store_results(source, results)
+    source = _store_results(source, results) if results else source
     keys = links.keys(home)
     if keys:
         objects = {links.names.get(name, name): value for name, value in links.objects.items()}
         objects |= {source.parameters[0]: owner} if is_method else {}
-        source = pass_fields(source, home, objects, keys)
+        source = tree.pass_fields(source, home, objects, keys)
     returned = tuple(zip(results, home.results(kernel), strict=False))
     parameters = [_link_parameter(parameter, links) for parameter in home.parameters(kernel)]
     parameters += [array.parameter() for array in links.fields.values()]
@@ -122,7 +121,7 @@ def _store_results(source: Source, names: Sequence[str]) -> Source:
     """The kernel with what it returns stored to arrays."""
     try:
         return replace(source, tree=store_results(source.tree, names))
-    except NotRewritable as refused:
+    except tree.NotRewritable as refused:
         words = f"what kernel `{source.name}` returns cannot become an output: {refused.reason}"
         remedy = refused.remedy or (
             "Return once, at the end of the kernel, each of the values by itself; branches of `if static(...)` may "
@@ -134,18 +133,18 @@ def _store_results(source: Source, names: Sequence[str]) -> Source:
 def _split_gradients(source: Source, parameters: list[Parameter]) -> tuple[Source, list[Parameter]]:
     """The kernel, and parameters, with gradients, `grad_x`, which the kernel calls `x.grad`."""
     try:
-        tree, used = split_gradients(source.tree, [one.name for one in parameters])
-    except NotRewritable as reason:
+        changed, used = tree.split_gradients(source.tree, [one.name for one in parameters])
+    except tree.NotRewritable as reason:
         words = f"kernel `{source.name}` uses a name that its gradients have: {reason}"
         remedy = "Call it something else."
         raise KernelError(refusal(words, [("at", source.place())], remedy)) from None
     groups = [[one, replace(one, name=f"grad_{one.name}")] if one.name in used else [one] for one in parameters]
-    return replace(source, tree=tree), [one for group in groups for one in group]
+    return replace(source, tree=changed), [one for group in groups for one in group]
 
 
 def _index_count(source: Source, parameter: Parameter) -> int | None:
     """How many indices an element of an array has, as far as its annotation or its uses say."""
-    return subscript_arity(source, parameter.name) if parameter.ndim is None else parameter.ndim
+    return frontend.subscript_arity(source, parameter.name) if parameter.ndim is None else parameter.ndim
 
 
 def _with_original(parameter: Parameter, copies: Mapping[str, str]) -> list[Parameter]:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .. import linter
+from .. import analyses, linter
 from .._errors import KernelError, refusal
 from .._user_warnings import RaceWarning
-from ..analyses import Conflict, Verdict, describe_access, describe_conflict
+from ..analyses import Conflict, Verdict
 from ..ir import NotCovered, nodes
 from ._stage import Stage
 from ._variant import Variant
@@ -58,7 +58,7 @@ def check_races(stage: Stage, variant: Variant, values: Mapping[str, Any], owner
 def as_finding(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> linter.Finding:
     """Return a conflict as lint reports it."""
     is_certain = conflict.verdict is Verdict.CERTAIN
-    message = describe_conflict(conflict, kernel)
+    message = analyses.describe_conflict(conflict, kernel)
     rule = "TS106" if conflict.is_of_neighbors else "TS105"
     remedy = f"{stage.module_name}.loop_config(serialize=True)  # before the loop; or one atomic operation"
     return linter.Finding(
@@ -73,7 +73,7 @@ def describe_accesses(conflict: Conflict, kernel: nodes.Kernel) -> list[tuple[st
         verb = (
             f"changed by atomic_{one.of.operator}" if isinstance(one.of, nodes.Atomic) else _DID[type(one.of).__name__]
         )
-        rows.append((verb, f"`{describe_access(one, kernel)}` in line {one.line}"))
+        rows.append((verb, f"`{analyses.describe_access(one, kernel)}` in line {one.line}"))
     return rows
 
 
@@ -101,7 +101,7 @@ _AT_ONCE = "results may differ from run to run, and there is no gradient"
 
 
 def _remedy(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> str:
-    module, element = stage.module_name, describe_access(conflict.change, kernel)
+    module, element = stage.module_name, analyses.describe_access(conflict.change, kernel)
     return (
         f"Put `{module}.loop_config(serialize=True)` above the loop, so that its iterations run in order; or change "
         f"the element by one atomic operation, `{element} += ...` or `{module}.atomic_max({element}, ...)`; or, if "

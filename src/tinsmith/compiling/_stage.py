@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from .. import analyses, passes
 from .._cache import Cache
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..analyses import Conflict, Verdict, describe_conflict, find_conflicts
+from ..analyses import Conflict, Verdict, find_conflicts
 from ..engines import (
     COMPILING,
     NAMES,
@@ -31,8 +32,7 @@ from ..frontend import Roles, Source, find_changed_loop_variable, multiplies_ato
 from ..frontend.lowering import LoweredKernel, lower
 from ..frontend.tree import annotate, drop_gradient_stores, drop_stores, loop_over_ranges, serialize_loops
 from ..ir import NotCovered, Type, nodes, types
-from ..passes import BATCH, FORWARD, NotBatchable, PassOptions, nests_powers, run_pipeline
-from ..passes.adjoint import NO_PROMISES, Promise, find_promised
+from ..passes import BATCH, FORWARD, PassOptions, adjoint, run_pipeline
 from ..spec import DimSizes
 from ._baked_values import BakedValues, value_changed_between
 from ._linked_kernel import NO_NAMES, link_kernel
@@ -41,6 +41,8 @@ from ._variant import ArrayType, Variant
 
 NO_DIMS: Mapping[str, DimSizes] = {}
 """Nothing is known of the sizes of arrays."""
+NO_PROMISES: Mapping[str, adjoint.Promise] = {}
+"""A spec that promises nothing of the numbers in its inputs."""
 
 
 class _Lowering(NamedTuple):
@@ -91,7 +93,7 @@ class Stage:
         is_checked: bool = False,
         allows_races: bool = False,
         dims: Mapping[str, DimSizes] = NO_DIMS,
-        promises: Mapping[str, Promise] = NO_PROMISES,
+        promises: Mapping[str, adjoint.Promise] = NO_PROMISES,
     ) -> None:
         self.links = links or Links({}, {})
         # A layer does not use the results of its kernels.
@@ -241,9 +243,10 @@ class Stage:
     def nests_powers(self, variant: Variant, values: Mapping[str, Any]) -> bool:
         """Whether a power may be the base of another one; False too where the IR does not cover the kernel."""
         try:
-            return nests_powers(self.lower_variant(replace(variant.single, adjoint=False, stack=0), values).kernel)
+            kernel = self.lower_variant(replace(variant.single, adjoint=False, stack=0), values).kernel
         except NotCovered:
             return False
+        return passes.nests_powers(kernel)
 
     def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> LoweredKernel:
         """The kernel as IR, for a variant; with blocks of threads still in it where that is asked for.
@@ -285,7 +288,7 @@ class Stage:
         if self.engine.device_type() != "cpu":
             return []
         racing = [one for one in conflicts if one.verdict is not Verdict.CERTAIN]
-        self._loops_in_order |= {one.loop.line: describe_conflict(one, kernel) for one in racing}
+        self._loops_in_order |= {one.loop.line: analyses.describe_conflict(one, kernel) for one in racing}
         return [one.loop for one in racing]
 
     @property
@@ -293,7 +296,7 @@ class Stage:
         return frozenset(name for name, promise in self._promises.items() if promise.kind == "unique")
 
     def _build_exemption(self, kernel: nodes.Kernel) -> Callable[[nodes.For], frozenset[str]]:
-        return lambda loop: find_promised(kernel, loop, self._promises)
+        return lambda loop: adjoint.find_promised(kernel, loop, self._promises) if self._promises else frozenset()
 
     def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
         """The kernel as it was written."""
@@ -342,7 +345,7 @@ class Stage:
                 reason_text = ""
             except NotCovered as reason:
                 reason_text = f"tinsmith cannot follow {reason.construct}, at {reason.place}"
-            except NotBatchable as reason:
+            except passes.NotBatchable as reason:
                 reason_text = str(reason)
             self._batch_refusals.keep(variant, reason_text)
         return reason_text
@@ -364,15 +367,16 @@ class Stage:
         # An engine's reverse kernel runs stores whose target has no adjoint once more, and would count statistics
         # twice.
         idle = [n for n, a in arrays.items() if variant.adjoint and not a.has_gradient and self.roles[n].is_written]
-        tree = annotate(drop_stores(self.source.tree, idle), self.annotations(arrays))
+        bare = drop_stores(self.source.tree, idle) if idle else self.source.tree
+        rewritten = annotate(bare, self.annotations(arrays))
         ranks = {name: array.rank for name, array in arrays.items()}
         # An engine's reverse mode differentiates the loops that the user wrote.
         if variant.adjoint:
-            return replace(self.source, tree=drop_gradient_stores(tree, self.baked_values.gradients))
-        tree = loop_over_ranges(tree, self.baked_values.field_ranks() | ranks)
+            return replace(self.source, tree=drop_gradient_stores(rewritten, self.baked_values.gradients))
+        rewritten = loop_over_ranges(rewritten, self.baked_values.field_ranks() | ranks)
         # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it
         is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
-        return replace(self.source, tree=serialize_loops(tree) if is_serial else tree)
+        return replace(self.source, tree=serialize_loops(rewritten) if is_serial else rewritten)
 
     def annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
         texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}

@@ -19,6 +19,8 @@ def without_structs_of(kernel: Any, engine: Engine) -> Source:
     """A kernel's source, in which members are parameters of their own. Raises KernelError where it changes one."""
     source = read(engine.function_of(kernel))
     structs = engine.structs(kernel)
+    if not structs:
+        return replace(source, given={"_lang": engine.lang})
     types = {path: f"_{'_'.join(path)}_type" for path in structs}
     members = {one.path: one.name for one in engine.parameters(kernel) if one.path}
     try:

@@ -6,11 +6,13 @@ from ._annotations import NAMES as NAMES
 from ._annotations import SPEC_DTYPES as SPEC_DTYPES
 from ._annotations import array_text as array_text
 from ._common import bind_scalars as bind_scalars
+from ._common import hide_frames as hide_frames
 from ._common import hold as hold
 from ._compiling import COMPILING as COMPILING
 from ._compiling import one_at_a_time as one_at_a_time
 from ._contract import MOST_ELEMENTS as MOST_ELEMENTS
 from ._contract import ArrayArgument as ArrayArgument
+from ._contract import Checks as Checks
 from ._contract import Compiled as Compiled
 from ._contract import CompileOptions as CompileOptions
 from ._contract import Engine as Engine
@@ -24,6 +26,7 @@ from ._forks import survive_forks as survive_forks
 from ._language import Language as Language
 from ._language import StructFacts as StructFacts
 from ._listening import Listener as Listener
+from ._listening import redirect_to_listener as redirect_to_listener
 from ._module_name import module_name as module_name
 from ._module_name import preferred_name as preferred_name
 from ._parsing import column_of as column_of
@@ -38,6 +41,8 @@ from ._parsing import parse_module as parse_module
 from ._parsing import parse_statement as parse_statement
 from ._parsing import source_lines as source_lines
 from ._probe import probes as probes
+from ._quadrants import Quadrants as Quadrants
+from ._registry import ENGINE_NAMES as ENGINE_NAMES
 from ._registry import choose_default as choose_default
 from ._registry import find_replaced as find_replaced
 from ._registry import get as get
@@ -52,11 +57,11 @@ from ._registry import run_on as run_on
 from ._registry import runner_of as runner_of
 from ._start import init as init
 from ._start import init_quietly as init_quietly
+from ._taichi import Taichi as Taichi
 from ._trees import complete_places as complete_places
 from ._trees import copy_node as copy_node
 from ._trees import walk as walk
 from .python import EXACT_OPERATIONS as EXACT_OPERATIONS
-from .python import Checks as Checks
 from .python import ExactArray as ExactArray
 from .python import ExactKernel as ExactKernel
 from .python import How as How
@@ -65,5 +70,4 @@ from .python import Number as Number
 from .python import Python as Python
 from .python import Recorder as Recorder
 from .python import Watch as Watch
-from .python import hide_frames as hide_frames
 from .python import track_writes as track_writes

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from ._listening import Listener
+from .. import engines
 
 ArrayArgument = tuple[Any, int, int, Sequence[int], int]
 """(slot, address, bytes, shape without element dims, address of the gradient or 0)."""
@@ -176,6 +176,18 @@ class CompileOptions(NamedTuple):
     is_simd: bool = False
 
 
+class Checks(NamedTuple):
+    """What is an error on the Python engine although no compiled engine says so.
+
+    Attributes:
+        nan: an operation that makes NaN, of operands that are not.
+        unwritten: a read of an element that no kernel has written, in memory that starts uninitialized.
+    """
+
+    nan: bool = False
+    unwritten: bool = False
+
+
 class Engine(ABC):
     """One engine. Stateless: everything that changes lives in the engine itself."""
 
@@ -186,6 +198,11 @@ class Engine(ABC):
     """Whether a power of a power ends the process where a kernel `is_aliased` (`passes.separate_powers`)."""
     has_fast_vectors: bool = False
     """Whether vectors of float64 are wide enough to pay, on all CPUs: its compiler must know those of today."""
+
+    @property
+    def checks_unwritten(self) -> bool:
+        """Whether a read of memory that no kernel has written is an error."""
+        return False
 
     @property
     def home(self) -> Engine:
@@ -355,7 +372,7 @@ class Engine(ABC):
         """Whether what a listener gets is the engine's gradient of a kernel, and not the kernel."""
 
     @abstractmethod
-    def tell(self, listener: Listener) -> AbstractContextManager[None]:
+    def tell(self, listener: engines.Listener) -> AbstractContextManager[None]:
         """Within, this thread's calls of kernels, and reads and writes of fields, go to a listener instead."""
 
     @abstractmethod

@@ -15,11 +15,11 @@ from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
 
+from .. import engines
 from . import _annotations, _common, _fields, _forks, _readiness
 from ._compiled_engine import CompiledEngine
 from ._contract import Compiled, CompileOptions, Facts, Parameter
 from ._custom_gradients import find_gradient
-from ._listening import Listener, redirect_to_listener
 
 
 @contextmanager
@@ -148,13 +148,15 @@ class Quadrants(CompiledEngine):
 
         return called.autodiff_mode not in (AutodiffMode.NONE, AutodiffMode.VALIDATION)
 
-    def tell(self, listener: Listener) -> AbstractContextManager[None]:
+    def tell(self, listener: engines.Listener) -> AbstractContextManager[None]:
         from quadrants.lang import impl
         from quadrants.lang.field import ScalarField
         from quadrants.lang.kernel import Kernel
         from quadrants.lang.matrix import MatrixField
 
-        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField), impl.get_runtime(), find_gradient)
+        return engines.redirect_to_listener(
+            listener, Kernel, (ScalarField, MatrixField), impl.get_runtime(), find_gradient
+        )
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]

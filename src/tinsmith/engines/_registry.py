@@ -5,35 +5,61 @@ from __future__ import annotations
 import importlib.util
 import platform
 import sys
+import threading
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import engines
 from .._config import config
 from .._errors import ArgumentError, EngineError, nearest, refusal
 from .._extras import EXTRAS, install_command
 from ._common import belongs_to
-from ._contract import Engine
+from ._compiling import COMPILING
+from ._contract import Checks, Engine
 from ._custom_gradients import Replaced, unwrap_replaced
 from ._forks import survive_forks, watch_forks
-from ._quadrants import Quadrants
-from ._taichi import Taichi
-from .python import Checks, Python
 
-_ENGINES: dict[str, Engine] = {"taichi": Taichi(), "quadrants": Quadrants()}
-_PYTHON: dict[str, Python] = {name: Python(home) for name, home in _ENGINES.items()}
-"""The Python engine, by the engine that the kernels were written for."""
+if TYPE_CHECKING:
+    from .python import Python
+
+ENGINE_NAMES = ("taichi", "quadrants")
+"""The engines that compile, in the order in which they are chosen."""
+
+
+class _Engines(dict[str, Engine]):
+    """The engines that compile, by name. One is made, and its file loaded, when it is asked for."""
+
+    def __missing__(self, name: str) -> Engine:
+        with COMPILING:
+            if name not in self:
+                self[name] = engines.Taichi() if name == "taichi" else engines.Quadrants()
+        return self[name]
+
+
+class _PythonEngines(dict[str, "Python"]):
+    """The Python engine, by the name of the engine that the kernels were written for."""
+
+    def __missing__(self, name: str) -> Python:
+        with COMPILING:
+            if name not in self:
+                self[name] = engines.Python(_ENGINES[name], _Choice.checks, PYTHON_LOCKS[name])
+        return self[name]
+
+
+_ENGINES = _Engines()
+_PYTHON = _PythonEngines()
 
 
 def list_installed() -> tuple[str, ...]:
     """Names of the engines that could be imported."""
-    return tuple(name for name in _ENGINES if importlib.util.find_spec(name) is not None)
+    return tuple(name for name in ENGINE_NAMES if importlib.util.find_spec(name) is not None)
 
 
 def list_loaded() -> tuple[str, ...]:
     """Names of the engines that somebody has imported already."""
-    return tuple(name for name in _ENGINES if name in sys.modules)
+    return tuple(name for name in ENGINE_NAMES if name in sys.modules)
 
 
 def list_running() -> tuple[str, ...]:
@@ -60,6 +86,7 @@ class _Choice:
     """The engine of ops that name none: "python", or None for the engine that the kernel was written for."""
 
     engine: str | None = None
+    checks = Checks()
 
 
 def run_on(engine: str | None, checks: Checks = Checks()) -> None:  # noqa: B008  # a tuple, which nothing changes
@@ -67,7 +94,7 @@ def run_on(engine: str | None, checks: Checks = Checks()) -> None:  # noqa: B008
 
     `checks` are those of the Python engine.
     """
-    _Choice.engine = engine
+    _Choice.engine, _Choice.checks = engine, checks
     for one in _PYTHON.values():
         one.checks = checks
 
@@ -90,10 +117,10 @@ def get(name: str) -> Engine:
     """The engine called `name`. Raises EngineError for an unknown or missing one."""
     if name == "python":
         return _PYTHON[choose_default()]
-    if name not in _ENGINES:
-        guess = nearest(str(name), [*_ENGINES, "python"])
+    if name not in ENGINE_NAMES:
+        guess = nearest(str(name), [*ENGINE_NAMES, "python"])
         remedy = f"Did you mean {guess!r}?" if guess else "Name one of these, or leave `engine` out."
-        rows = [("engines", ", ".join((*_ENGINES, "python")))]
+        rows = [("engines", ", ".join((*ENGINE_NAMES, "python")))]
         raise EngineError(refusal(f"there is no engine {name!r}", rows, remedy))
     if name not in list_installed():
         raise EngineError(refusal(f"engine {name!r} is not installed", remedy=_explain_missing(name)))
@@ -116,9 +143,10 @@ def _has_taichi_wheel() -> bool:
 
 
 watch_forks(lambda: [_ENGINES[name] for name in list_loaded()])
-# After `COMPILING`, which a kernel that Python runs may need: a fork takes last what was registered first.
-for _python in _PYTHON.values():
-    survive_forks(_python.lock)
+# After `COMPILING`, which a kernel that Python runs may need: a fork takes last what was registered first. And before
+# the locks of layers, so the locks are here before the engines.
+PYTHON_LOCKS = {name: survive_forks(threading.RLock()) for name in ENGINE_NAMES}
+"""The locks of the Python engines, by the names of the engines that the kernels were written for."""
 
 
 def is_kernel(candidate: object) -> bool:
@@ -137,8 +165,8 @@ def public_name(value: Any) -> str | None:
 
     "" for a function of a user's, None for anything else.
     """
-    if not any(belongs_to(value, package) for package in _ENGINES):
-        is_compiled = any(getattr(value, f"_is_{name}_function", False) for name in _ENGINES)
+    if not any(belongs_to(value, package) for package in ENGINE_NAMES):
+        is_compiled = any(getattr(value, f"_is_{name}_function", False) for name in ENGINE_NAMES)
         return "" if is_compiled or isinstance(value, FunctionType) else None
     if callable(getattr(value, "to_string", None)) and not isinstance(value, type):
         dims: int | None = getattr(value, "ndim", None)

@@ -14,10 +14,9 @@ from .._config import config
 from .._errors import ArgumentError, EngineError, nearest, refusal
 from ._common import belongs_to
 from ._compiling import COMPILING
-from ._contract import Engine
+from ._contract import Checks, Engine
 from ._module_name import module_name
 from ._registry import choose_default, get, list_loaded, public_name, run_on
-from .python import Checks
 
 
 def init(

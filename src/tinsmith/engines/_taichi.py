@@ -15,12 +15,12 @@ from contextlib import AbstractContextManager
 from types import MethodType, ModuleType
 from typing import Any
 
+from .. import engines
 from .._errors import KernelError, refusal
 from . import _annotations, _common, _fields, _forks, _readiness
 from ._compiled_engine import CompiledEngine
 from ._contract import Compiled, CompileOptions, Facts, Parameter
 from ._custom_gradients import find_gradient
-from ._listening import Listener, redirect_to_listener
 from ._module_name import module_name
 
 
@@ -142,13 +142,15 @@ class Taichi(CompiledEngine):
 
         return called.autodiff_mode not in (AutodiffMode.NONE, AutodiffMode.VALIDATION)
 
-    def tell(self, listener: Listener) -> AbstractContextManager[None]:
+    def tell(self, listener: engines.Listener) -> AbstractContextManager[None]:
         from taichi.lang import impl
         from taichi.lang.field import ScalarField
         from taichi.lang.kernel_impl import Kernel
         from taichi.lang.matrix import MatrixField
 
-        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField), impl.get_runtime(), find_gradient)
+        return engines.redirect_to_listener(
+            listener, Kernel, (ScalarField, MatrixField), impl.get_runtime(), find_gradient
+        )
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from ..codegen import python_operators
+from ..codegen import BINARY
 from ..engines import column_of, parse_lines
 from ..ir import AffineIndex
 from ._indices import affine_of
@@ -109,7 +109,7 @@ def _end(stmt: ast.stmt, parts: list[ast.expr]) -> int:
 
 def _is_operation(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.BinOp | ast.AugAssign):
-        return python_operators.BINARY.get(type(node.op)) == name
+        return BINARY.get(type(node.op)) == name
     if isinstance(node, ast.UnaryOp):
         return name == "neg" and isinstance(node.op, ast.USub)
     return isinstance(node, ast.Call) and resolve_callee(node) in {name, *_CALLS.get(name, ())}

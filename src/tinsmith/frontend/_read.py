@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any, NamedTuple, cast
 
+from .. import frontend
 from .._errors import KernelError, refusal
 from .._lazy import lazy
 from ..engines import copy_node, parse_indented, public_name, source_lines, walk
 from ._definitions import definitions
 from ._fingerprints import MISSING
-from ._idle_calls import find_idle_calls
 from ._nodes import note_name, resolve_callee, root
 
 
@@ -147,7 +147,7 @@ class Source:
     @lazy
     def idle_calls(self) -> frozenset[ast.Call]:
         """Return the calls whose values reach nothing."""
-        return find_idle_calls(self.tree)
+        return frontend.find_idle_calls(self.tree)
 
     def place(self, node: ast.AST | None = None) -> str:
         """Return `file:line` of a node, or of the `def`."""

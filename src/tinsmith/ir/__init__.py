@@ -1,4 +1,11 @@
-"""The IR: kernels as data. Its grammar is in `_nodes`."""
+"""The IR: kernels as data. Its grammar is in `_nodes`.
+
+The text of kernels is loaded when it is first used: no call needs it.
+"""
+
+import typing
+
+import lazy_loader
 
 from . import _nodes as nodes
 from . import _operators as operators
@@ -47,12 +54,23 @@ from ._decompositions import PARTS, Part, parts_of, side_of
 from ._finish import finish_pass, observe_passes
 from ._names import Names
 from ._operators import AtomicOperator, Operator, VoteOperator
-from ._parser import parse_ir
-from ._printer import print_ir
 from ._refusals import DIVISION_BY_ZERO, RUN_IN_ORDER, Deadly, Misfit, NotCovered, Race
-from ._tokens import TextError
 from ._types import Defaults, Type
 from ._verify import InvalidKernel, verify
+
+if typing.TYPE_CHECKING:
+    from ._parser import parse_ir
+    from ._printer import print_ir
+    from ._tokens import TextError
+
+__getattr__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "_parser": ["parse_ir"],
+        "_printer": ["print_ir"],
+        "_tokens": ["TextError"],
+    },
+)[0]
 
 __all__ = [
     "AffineIndex",

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeGuard
 
-from ..engines import parse_module
-from ..frontend import resolve_callee, walk
+from ..engines import parse_module, walk
+from ..frontend import resolve_callee
 from ..spec import Spec
 from ._scan import read_spec, scan_file, statements_in_blocks
 from ._subject import Subject

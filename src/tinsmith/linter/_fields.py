@@ -10,18 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from .._errors import KernelError
-from ..engines import Engine, parse_expression
+from ..engines import Engine, copy_node, parse_expression, walk
 from ..frontend import (
     FieldPasser,
     LiveFieldPasser,
     Source,
     Unrun,
-    copy_node,
     free,
     pass_fields_as_arrays,
     rebuild_function,
     replace_nodes,
-    walk,
 )
 from ._source_form import find_list_names, get_start
 from ._subject import Subject

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from .._errors import SpecError
-from ..engines import parse_expression, parse_module
-from ..frontend import Unrun, resolve_callee, resolve_calls, walk
+from ..engines import parse_expression, parse_module, walk
+from ..frontend import Unrun, resolve_callee, resolve_calls
 from ..spec import Spec, parse
 from ._subject import ParameterFacts, Subject
 from ._unrun import EngineName, MatrixTypeName, UnrunEngine, UnrunSource

@@ -13,7 +13,8 @@ from itertools import count
 from typing import NamedTuple
 
 from ..analyses import Origin, is_private, opaque
-from ..codegen import python_operators
+from ..codegen import ATOMIC_AUGMENTED, BINARY, COMPARE, UNARY
+from ..engines import walk
 from ..frontend import (
     Callee,
     Source,
@@ -29,7 +30,6 @@ from ..frontend import (
     resolve_callee,
     root,
     shaping_name,
-    walk,
 )
 from ..ir import AtomicOperator, Operator, Type, nodes, operators
 from ..ir import walk as ir_walk
@@ -40,7 +40,7 @@ _TRANSPARENT = frozenset({"static", "int", "cast", Type.I32, Type.I64, Type.U32}
 _OF_FLOATS = frozenset({"sqrt", "floor", "ceil"})
 _ARITHMETIC = frozenset({("min", 2), ("max", 2), ("abs", 1), *((word, 1) for word in _OF_FLOATS)})
 """Functions whose values the race analysis can compute, each with its number of arguments."""
-_COMPARISONS = frozenset(python_operators.COMPARE)
+_COMPARISONS = frozenset(COMPARE)
 _ZERO = nodes.Const(0, Type.I32)
 _LETTERS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}
 MOST_DEPTH = 8
@@ -197,12 +197,12 @@ class SketchWriter:
 
     def _update(self, one: ast.AugAssign) -> None:
         number = self._value(one.value)
-        word = python_operators.ATOMIC_AUGMENTED.get(type(one.op))
+        word = ATOMIC_AUGMENTED.get(type(one.op))
         if word is not None:
             self._atomic(word, one.target, number, None)
             return
         old = self._value(one.target)
-        new = nodes.Binary(python_operators.BINARY.get(type(one.op), Operator.ADD), old, number, old.type)
+        new = nodes.Binary(BINARY.get(type(one.op), Operator.ADD), old, number, old.type)
         self._note(new, next(value for _, value in assignments(one)))
         self._assign(one.target, new)
 
@@ -301,17 +301,17 @@ class SketchWriter:
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self._value(operand)
             case ast.UnaryOp(op=op, operand=operand):
-                inner, word = self._value(operand), python_operators.UNARY[type(op)]
+                inner, word = self._value(operand), UNARY[type(op)]
                 return nodes.Unary(word, inner, Type.U1 if word is Operator.NOT else inner.type)
             case ast.BinOp(left=left, op=op, right=right) if not isinstance(op, ast.MatMult):
                 first, second = self._value(left), self._value(right)
                 kind = Type.F32 if isinstance(op, ast.Div) else _common(first, second)
-                return nodes.Binary(python_operators.BINARY[type(op)], first, second, kind)
+                return nodes.Binary(BINARY[type(op)], first, second, kind)
             case ast.BoolOp(op=op, values=values):
                 word = Operator.AND if isinstance(op, ast.And) else Operator.OR
                 return _join(word, [self._value(part) for part in values])
             case ast.Compare(left=left, ops=ops, comparators=others) if {*map(type, ops)} <= _COMPARISONS:
-                sides, words = [self._value(part) for part in (left, *others)], python_operators.COMPARE
+                sides, words = [self._value(part) for part in (left, *others)], COMPARE
                 tests = zip(ops, sides, sides[1:], strict=False)
                 compared = [nodes.Binary(words[type(op)], one, two, Type.U1) for op, one, two in tests]
                 return _join(Operator.AND, compared)

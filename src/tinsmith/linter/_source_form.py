@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, TypeGuard
 
 from .._cache import cache_results
-from ..codegen import python_operators
-from ..engines import column_of, parse_lines
-from ..frontend import Loop, changes_of, is_size, names_in, resolve_callee, root, sub_expressions, walk
+from ..codegen import BINARY
+from ..engines import column_of, parse_lines, walk
+from ..frontend import Loop, changes_of, is_size, names_in, resolve_callee, root, sub_expressions
 from ..ir import Operator
 
 Node: TypeAlias = ast.AST
@@ -57,7 +57,7 @@ def get_literal(node: Node | None) -> object:
 
 def get_operation(node: Node) -> Operation | None:
     """Return `a` and `b` of `a + b` with the operator; None for other expressions."""
-    operator = python_operators.BINARY.get(type(node.op)) if isinstance(node, ast.BinOp) else None
+    operator = BINARY.get(type(node.op)) if isinstance(node, ast.BinOp) else None
     return Operation(operator, node.left, node.right) if isinstance(node, ast.BinOp) and operator is not None else None
 
 

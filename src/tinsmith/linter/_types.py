@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from .._lazy import lazy
-from ..engines import Engine, Language
-from ..frontend import assignments, find_called_function, is_size, resolve_callee, root, walk
+from ..engines import Engine, Language, walk
+from ..frontend import assignments, find_called_function, is_size, resolve_callee, root
 from ._scan import MATH_TYPES
 from ._subject import ParameterFacts, Subject, keep_with_subject
 from ._unrun import EngineName, MatrixTypeName

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .. import torch_side
 from .._config import config
 from .._errors import ArgumentError, SpecError, refusal
-from ..calls import Core, Signature, compute_lazy_values
-from ..calls.backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
-from ..calls.derived import BlockedCore, SeededCore, has_draws
+from ..calls import Core, GradientSource, Signature, backward, compute_lazy_values, derived
 from ..engines import is_kernel, of_kernel, one_at_a_time
 from ..frontend import read
 from ..spec import functional, parse
-from ..torch_side import LibraryOperator, define_operators
+from ..torch_side import define_operators
 from ._content import content_of
 from ._early_checks import check_early
 from ._match import match
@@ -23,11 +22,8 @@ from ._options import OpOptions
 from ._orders import call_order, warn_of_orders
 from ._relaunch import promises_of, stage_of, stages_of
 
-_REVERSES: Mapping[str, Callable[[Signature], Reverse]] = {
-    "auto": AutoReverse,
-    "source": SourceReverse,
-    "engine": EngineReverse,
-}
+if TYPE_CHECKING:
+    from ..calls.backward import Reverse
 
 
 @one_at_a_time
@@ -52,14 +48,13 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
         engine.settle()
     if options.order is None:
         warn_of_orders(signature)
-    reverse = _reverse_for(signature, options)
-    backward = reverse.stage if isinstance(reverse, HandWritten) else None
-    core = _core(signature, reverse)
-    content = functools.partial(content_of, signature, options, backward)
-    if isinstance(reverse, AutoReverse | SourceReverse) and has_draws(signature):
-        core = SeededCore(core)
+    gradient = _gradient_source(signature, options)
+    core = _core(signature, gradient)
+    content = functools.partial(content_of, signature, options, gradient.stage)
+    if gradient.stage is None and options.adjoint != "engine" and signature.draws:
+        core = derived.SeededCore(core)
     if is_run:
-        make = None if options.recipe is None else functools.partial(LibraryOperator, options.recipe)
+        make = None if options.recipe is None else functools.partial(torch_side.LibraryOperator, options.recipe)
         define_operators(core, content, make=make)
     if not options.steady:  # the library's own are checked when they first run, as all are
         # A layer's fields may begin elsewhere than at 0; its checks see the fields themselves.
@@ -92,11 +87,12 @@ def make_overwriting_core(core: Core, kernels: Sequence[Any], text: str, options
         overwrites=updated,
     )
     matched = replace(matched, is_deterministic=signature.is_deterministic, refuses_half=signature.refuses_half)
-    return _core(compute_lazy_values(matched), EngineReverse(matched))
+    # It is called without a gradient.
+    return _core(compute_lazy_values(matched), GradientSource(lambda: backward.EngineReverse(matched)))
 
 
-def _core(signature: Signature, reverse: Reverse) -> Core:
-    return BlockedCore(signature, reverse) if signature.uses_blocks else Core(signature, reverse)
+def _core(signature: Signature, gradient: GradientSource) -> Core:
+    return derived.BlockedCore(signature, gradient) if signature.uses_blocks else Core(signature, gradient)
 
 
 def _names_in(kernels: Sequence[Any]) -> frozenset[str]:
@@ -104,22 +100,29 @@ def _names_in(kernels: Sequence[Any]) -> frozenset[str]:
     return frozenset().union(*(read(of_kernel(kernel).function_of(kernel)).all_names() for kernel in kernels))
 
 
-def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:
-    backward = options.backward
-    if backward is None:
+def _make_reverse(adjoint: str, signature: Signature) -> Reverse:
+    if adjoint == "engine":
+        return backward.EngineReverse(signature)
+    return backward.SourceReverse(signature) if adjoint == "source" else backward.AutoReverse(signature)
+
+
+def _gradient_source(signature: Signature, options: OpOptions) -> GradientSource:
+    kernel = options.backward
+    if kernel is None:
         _refuse_unfilled(signature)
-    if backward is None or options.adjoint != "auto":
-        return _REVERSES[options.adjoint](signature)
-    if not is_kernel(backward):
+    if kernel is None or options.adjoint != "auto":
+        return GradientSource(functools.partial(_make_reverse, options.adjoint, signature))
+    if not is_kernel(kernel):
         words = f"`backward` of op `{signature.op}` is not a kernel of Taichi or Quadrants"
-        actual = f"{type(backward).__name__} {getattr(backward, '__name__', '')}".strip()
+        actual = f"{type(kernel).__name__} {getattr(kernel, '__name__', '')}".strip()
         raise ArgumentError(refusal(words, [("got", actual)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = {item.name: item.sizes for item in signature.spec.items}
     arrays = known | {f"grad_{name}": sizes for name, sizes in known.items()}
     promises = promises_of(signature.spec)
-    stage = stage_of(backward, arrays, options, splits_gradients=options.replaces_gradient, promises=promises)
+    stage = stage_of(kernel, arrays, options, splits_gradients=options.replaces_gradient, promises=promises)
     stage.baked_values.survey(stage.templates({}))
-    return HandWritten(signature, stage, options.otherwise)
+    written = backward.HandWritten(signature, stage, options.otherwise)
+    return GradientSource(lambda: written, stage)
 
 
 def _refuse_unfilled(signature: Signature) -> None:

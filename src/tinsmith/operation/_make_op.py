@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .. import compiling
 from .._errors import ArgumentError, refusal
 from .._suggestions import suggest_options
-from ..compiling import check_links, check_repeats
 from ..spec import parse
 from ._op import Op, Result
 from ._options import Adjoint, Half, OpOptions, Order, Races
@@ -177,7 +177,7 @@ def chain(
         races=races,
     )
     pairs = [(one.kernel, one._options.backward) if isinstance(one, Op) else (one, None) for one in kernels]
-    check_links(name or "", pairs)
+    compiling.check_links(name or "", pairs)
     made: Op[Result] = Op([kernel for kernel, _ in pairs], spec, options)
-    check_repeats(made.name, made._core.signature.stages)
+    compiling.check_repeats(made.name, made._core.signature.stages)
     return made

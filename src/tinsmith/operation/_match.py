@@ -191,7 +191,7 @@ def _check_size(op: str, stage: Stage) -> None:
 
 
 def _check_whole_use(op: str, name: str, stage: Stage) -> None:
-    """Refuse an input that no engine can use as a whole; any other whole use is left to `_unseen_writes`."""
+    """Refuse an input that no engine can use as a whole; any other whole use is left to `_refused_kernels`."""
     call = find_method_call(stage.source, name)
     if call is not None:
         words = f"kernel `{stage.name}` of op `{op}` calls `{call.text}`, and arrays have no methods there"

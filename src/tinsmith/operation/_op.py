@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import torch
 from torch.overrides import has_torch_function
 from typing_extensions import TypeVar
 
+from .. import operation, torch_side
 from .._errors import ArgumentError, DtypeError, ShapeError, refusal
 from .._offers import scan_operators
 from ..calls import (
@@ -30,15 +31,15 @@ from ..calls import (
     make_checked_call,
     solve_numbers,
 )
-from ..calls.derived import SeededCore
 from ..compiling import Structs
 from ..engines import hide_frames, of_kernel
 from ..spec import Numbers, parse
-from ..torch_side import call_distributed, is_distributed, make_eager_function
+from ..torch_side import make_eager_function
 from ..tracing import (
     constant_when_traced,
     has_modes,
     has_older_batch,
+    is_distributed,
     is_in_backward,
     is_jit_traced,
     is_plain,
@@ -46,14 +47,14 @@ from ..tracing import (
     is_transformed,
     without_torch_function,
 )
-from ._examples import register_example
 from ._make_core import make_core
 from ._op_description import OpDescription
 from ._options import OpOptions
-from ._pickling import Reference, reference_to, write_options
 from ._results import result_type
-from ._swapped_arguments import suggest_order
-from ._updates import Updates
+
+if TYPE_CHECKING:
+    from ..calls.derived import SeededCore
+
 
 _NOTHING: Mapping[str, Any] = {}
 _NO_OTHERS = BoundArguments((), _NOTHING, _NOTHING, _NOTHING)
@@ -99,7 +100,7 @@ class Op(OpDescription, Generic[Result]):
         self._spec = parse(spec, options.scratch)
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
         self._make_core()
-        self._seeded = self._core if isinstance(self._core, SeededCore) else None
+        self._seeded = cast("SeededCore", self._core) if self._core.is_seeded else None
         signature = self._signature
         self._structs = Structs(self.name, [signature.parameters(name)[0] for name in signature.order])
         self._count = len(signature.order) if not self._structs else -1
@@ -141,12 +142,12 @@ class Op(OpDescription, Generic[Result]):
         self._core = make_core(self.name, *made_of)
         self._programs = Programs(self._core)
         is_updating = bool(self._spec.updated_inputs) and not self._options.functional
-        self._updates = Updates(self._core, *made_of) if is_updating else None
+        self._updates = operation.Updates(self._core, *made_of) if is_updating else None
         self._functional: Op[Any] | None = None
 
     def example(self, make: Callable[[], Any]) -> Callable[[], Any]:
         """Register a function that gives example inputs, under its own name. A decorator; see `examples`."""
-        return register_example(self.name, self.examples, make)
+        return operation.register_example(self.name, self.examples, make)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Op[Result]:
         """An op in the body of a data-oriented class is bound to the object, as a method is."""
@@ -205,7 +206,7 @@ class Op(OpDescription, Generic[Result]):
         except (ArgumentError, DtypeError, ShapeError) as error:
             # Under torch.jit.trace sizes are tensors.
             if not self._structs and not is_jit_traced():
-                suggest_order(error, self._signature, arguments, named)
+                operation.suggest_order(error, self._signature, arguments, named)
             raise
 
     def prepare(self, numbers: Mapping[str, Any]) -> Prepared | None:
@@ -233,7 +234,7 @@ class Op(OpDescription, Generic[Result]):
     def _dispatch(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
         """A call by the op's torch operator; by each process on its part, where processes share its tensors."""
         if is_distributed(bound.tensors):
-            return call_distributed(self._core, bound, self._run_part)
+            return torch_side.call_distributed(self._core, bound, self._run_part)
         return self._core.operators.run_call(self._core, bound)
 
     def _dispatch_traced(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
@@ -349,8 +350,8 @@ class Op(OpDescription, Generic[Result]):
         return self._core.captures.take(bind(signature, tuple(arguments), dict(named)).templates)
 
     def __reduce__(self) -> Any:
-        written = write_options(self.name, replace(self._options, examples=_NOTHING))
-        return _remake, (tuple(map(reference_to, self._kernels)), self._text, written)
+        written = operation.write_options(self.name, replace(self._options, examples=_NOTHING))
+        return _remake, (tuple(map(operation.reference_to, self._kernels)), self._text, written)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Op:
         """A copy on the same kernels. A bound one moves to its object's copy where that is being copied too."""
@@ -369,7 +370,7 @@ def _bind_kernel(kernel: Any, instance: Any) -> Any:
     return engine.bind(kernel, instance) if engine.is_method(kernel) else kernel
 
 
-def _remake(kernels: Sequence[Reference], text: str, options: Mapping[str, Any]) -> Op:
+def _remake(kernels: Sequence[operation.Reference], text: str, options: Mapping[str, Any]) -> Op:
     backward = options.get("backward")
     given: dict[str, Any] = {**options, "backward": None if backward is None else backward.kernel()}
     return Op([reference.kernel() for reference in kernels], text, OpOptions(**given))

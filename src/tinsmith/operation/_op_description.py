@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from html import escape
 from inspect import Signature as PythonSignature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .. import linter
+from .. import linter, operation
 from .._offers import checking
 from ..calls import Core, Signature
-from ..calls.derived import SeededCore, has_draws
 from ..compiling import Structs
 from ..frontend import FieldUse
 from ..spec import Spec
-from ._early_checks import replace_races
-from ._python_signature import python_signature
-from .reports import explain, explain_passes
+
+if TYPE_CHECKING:
+    from ..calls.derived import SeededCore
 
 
 class OpDescription:
@@ -91,7 +89,7 @@ class OpDescription:
     def __signature__(self) -> PythonSignature:
         """What `inspect.signature` tells: a call's arguments, and the dims that it gives by keyword."""
         given = torch.Tensor if len(self._result_names) == 1 else self._result
-        return python_signature(self._signature, self._structs, given)
+        return operation.python_signature(self._signature, self._structs, given)
 
     @property
     def _signature(self) -> Signature:
@@ -111,11 +109,11 @@ class OpDescription:
     @property
     def draws_anew(self) -> bool:
         """Whether its kernels draw random numbers of the engine, which a second run cannot reproduce."""
-        return self._seeded is None and has_draws(self._core.signature)
+        return self._seeded is None and self._core.signature.draws
 
     def lint(self) -> list[linter.Finding]:
         """Findings in the source of the kernels: see `tinsmith.lint`."""
-        return replace_races(self._core.signature, linter.lint_kernels(self._kernels, self.spec))
+        return operation.replace_races(self._core.signature, linter.lint_kernels(self._kernels, self.spec))
 
     def check(self, *inputs: Any, **named: Any) -> Any:
         """Run lint, sanitizer and gradient check of a call; returns one report: see `tinsmith.check`."""
@@ -128,10 +126,10 @@ class OpDescription:
             passes: whether to append the IR after each pass of the compiler, for the calls and gradients so far, with
                 the line of the source at each statement.
         """
-        text = explain(self._core)
+        text = operation.explain(self._core)
         if not passes:
             return text
-        return f"{text}\n\n{explain_passes(self._core, self._make_fresh_core)}"
+        return f"{text}\n\n{operation.explain_passes(self._core, self._make_fresh_core)}"
 
     @abstractmethod
     def _make_fresh_core(self) -> Core:
@@ -145,5 +143,4 @@ class OpDescription:
         """HTML for notebooks."""
         rows = {"spec": str(self.spec), "arguments": ", ".join(self.arguments), "results": ", ".join(self.results)}
         rows |= {"engine": self.engine, "gradient from": self._core.reverse.name}
-        cells = "".join(f"<tr><th>{name}</th><td><code>{escape(text)}</code></td></tr>" for name, text in rows.items())
-        return f"<table><caption>op <code>{escape(self.name)}</code></caption>{cells}</table>"
+        return operation.describe_in_html(self.name, rows)

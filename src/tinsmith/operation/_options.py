@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
+from .. import torch_side
 from .._errors import ArgumentError, nearest, refusal
 from ..compiling import Links
-from ..torch_side import Recipe
 
 Adjoint: TypeAlias = Literal["auto", "source", "engine"]
 Half: TypeAlias = Literal["compute", "refuse"]
@@ -63,7 +63,7 @@ class OpOptions:
     replaces_gradient: bool = False
     functional: bool = False
     unrun: bool = False
-    recipe: Recipe | None = None
+    recipe: torch_side.Recipe | None = None
     examples: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from .._config import config
-from ..compiling import NO_NAMES, Links, Stage, Variant
+from ..compiling import NO_NAMES, NO_PROMISES, Links, Stage, Variant
 from ..engines import of_kernel
 from ..frontend.lowering import LoweredKernel
 from ..ir import nodes, walk
-from ..passes.adjoint import NO_PROMISES, Promise
+from ..passes import adjoint
 from ..spec import DimSizes, Spec
 from ._options import OpOptions
 
@@ -89,9 +89,9 @@ def stages_of(
     return stages
 
 
-def promises_of(spec: Spec) -> dict[str, Promise]:
+def promises_of(spec: Spec) -> dict[str, adjoint.Promise]:
     """Return what a spec promises of the numbers in inputs, of one sample."""
-    return {item.name: Promise(item.promise) for item in spec.inputs if item.promise}
+    return {item.name: adjoint.Promise(item.promise) for item in spec.inputs if item.promise}
 
 
 def _names_of_results(kernels: Sequence[Any], outputs: Sequence[str]) -> list[tuple[str, ...]]:
@@ -118,7 +118,7 @@ def stage_of(
     begins: Collection[str] = (),
     *,
     splits_gradients: bool = False,
-    promises: Mapping[str, Promise] = NO_PROMISES,
+    promises: Mapping[str, adjoint.Promise] = NO_PROMISES,
 ) -> Stage:
     """A kernel of an op, or its gradient kernel, which uses `arrays`; `results` are names of what it returns.
 

@@ -16,7 +16,6 @@ from torch.overrides import has_torch_function
 from .._errors import ArgumentError, refusal
 from .._lazy import lazy
 from ..calls import BoundArguments, Core, Programs, check_tensors, is_symbolic, solve_numbers
-from ..calls.derived import SeededCore
 from ..tracing import batch_levels, is_plain, is_tracing, is_transformed
 from ._make_core import make_overwriting_core
 from ._options import OpOptions
@@ -76,7 +75,7 @@ class Updates:
 
     def _overwrite(self, bound: BoundArguments, targets: Sequence[torch.Tensor]) -> Sequence[torch.Tensor] | None:
         """Have the kernels change the arguments' memory; None where they cannot."""
-        if isinstance(self._core, SeededCore) or any(_is_shared(one, bound.tensors) for one in targets):
+        if self._core.is_seeded or any(_is_shared(one, bound.tensors) for one in targets):
             return None
         if any(one.is_inference() for one in targets) and not torch.is_inference_mode_enabled():
             return None

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ..analyses import Numbers, Result, evaluate
+from .. import analyses, passes
 from ..ir import DIVISION_BY_ZERO, AtomicOperator, Operator, Type, nodes, operators, types, walk
-from ._products import is_alone_in
 
 _BYTES = frozenset({Type.U1, Type.I8, Type.U8})
 _NARROW = frozenset({Type.I8, Type.I16})
@@ -28,7 +27,7 @@ class DeadlyOperation(NamedTuple):
 
 def find_deadly(kernel: nodes.Kernel) -> DeadlyOperation | None:
     """Return the first operation on which the engines end the process when they compile the kernel or run it."""
-    known: dict[str, Numbers] = {}
+    known: dict[str, analyses.Numbers] = {}
     for task in kernel.body:
         for one in _follow([task], known):
             for words, remedy in _of_statement(kernel, task, one, known):
@@ -36,7 +35,7 @@ def find_deadly(kernel: nodes.Kernel) -> DeadlyOperation | None:
     return None
 
 
-def _follow(body: Sequence[nodes.Stmt], known: dict[str, Numbers]) -> Iterator[nodes.Stmt]:
+def _follow(body: Sequence[nodes.Stmt], known: dict[str, analyses.Numbers]) -> Iterator[nodes.Stmt]:
     """Yield each statement while `known` holds the locals whose number is certain where it begins."""
     for one in body:
         # A loop's body may run again after it changed a local, so none of those is known when it begins.
@@ -59,7 +58,7 @@ def _follow(body: Sequence[nodes.Stmt], known: dict[str, Numbers]) -> Iterator[n
             known[name] = result.numbers
 
 
-def _find_assignment(one: nodes.Stmt, known: Mapping[str, Numbers]) -> tuple[str, nodes.Expr | None]:
+def _find_assignment(one: nodes.Stmt, known: Mapping[str, analyses.Numbers]) -> tuple[str, nodes.Expr | None]:
     """Return the local that a statement gives a value, and the value; None for other statements."""
     match one:
         case nodes.Assign(name, value):
@@ -77,17 +76,17 @@ def _find_changed(one: nodes.Stmt) -> set[str]:
     return {*walk.find_assigned(one), *([one.array] if isinstance(one, nodes.Atomic) else [])}
 
 
-def _evaluate(expr: nodes.Expr, known: Mapping[str, Numbers]) -> Result | None:
-    return evaluate(expr, lambda leaf: known.get(leaf.name) if isinstance(leaf, nodes.Local) else None)
+def _evaluate(expr: nodes.Expr, known: Mapping[str, analyses.Numbers]) -> analyses.Result | None:
+    return analyses.evaluate(expr, lambda leaf: known.get(leaf.name) if isinstance(leaf, nodes.Local) else None)
 
 
-def _forget(names: Iterable[str], known: dict[str, Numbers]) -> None:
+def _forget(names: Iterable[str], known: dict[str, analyses.Numbers]) -> None:
     for name in names:
         known.pop(name, None)
 
 
 def _of_statement(
-    kernel: nodes.Kernel, task: nodes.Stmt, one: nodes.Stmt, known: Mapping[str, Numbers]
+    kernel: nodes.Kernel, task: nodes.Stmt, one: nodes.Stmt, known: Mapping[str, analyses.Numbers]
 ) -> Iterator[tuple[str, str]]:
     for part in walk.parts(*walk.expressions(one)):
         yield from _of_expression(part, known)
@@ -102,7 +101,7 @@ def _of_statement(
             if types.is_float(kind) and one.operator in (AtomicOperator.AND, AtomicOperator.OR, AtomicOperator.XOR):
                 yield f"an atomic `{one.operator}` on {kind}", "Use an array of integers"
             # On an element of the iteration's own, engines make an ordinary operation of an atomic, which compiles.
-            elif kind == Type.U1 and not is_alone_in(task, one):
+            elif kind == Type.U1 and not passes.is_alone_in(task, one):
                 yield f"an atomic `{one.operator}` on bools", "Use an array of i32"
             elif kind in _BYTES and one.operator in ("min", "max"):
                 yield f"an atomic `{one.operator}` on {kind}", "Use an array of i32"
@@ -113,7 +112,7 @@ def _to_bool(value: nodes.Expr, kind: Type) -> Iterator[tuple[str, str]]:
         yield "a bool that is given a float", "Compare it, `x != 0.0`, or begin with a float: `s = float(x)`"
 
 
-def _of_expression(one: nodes.Expr, known: Mapping[str, Numbers]) -> Iterator[tuple[str, str]]:
+def _of_expression(one: nodes.Expr, known: Mapping[str, analyses.Numbers]) -> Iterator[tuple[str, str]]:
     match one:
         case nodes.Cast(value, kind, keeps_bits):
             if not keeps_bits:

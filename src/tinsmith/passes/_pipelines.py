@@ -19,44 +19,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..ir import NotCovered, finish_pass, nodes
-from ._aliases import flat
-from ._batch import batch_kernel, serialize_kernel
-from ._bounds_checks import Site, insert_bounds_checks
-from ._divisions import write_out_divisions
-from ._exchanges import exchange_values
-from ._local_sums import sum_in_locals
-from ._one_thread import run_on_one_thread
-from ._powers import separate_powers
-from ._products import write_out_products
-from .adjoint import (
-    AdjointOptions,
-    CleanUpOptions,
-    NormalForm,
-    Planned,
-    Program,
-    assemble,
-    decide_sources,
-    emit_reverses,
-    gather_additions,
-    hand_on_adjoints,
-    normalize_kernels,
-    store_whole_gradients,
-    use_checkpoints,
-)
-from .blocks import run_blocks_in_order, spread_blocks
-from .strips import has_rows_in_loops, index_by_rows, strip_functions
-from .tangent import (
-    Tangent,
-    TangentOptions,
-    UnneededOptions,
-    differentiate,
-    drop_idle_results,
-    drop_unneeded,
-    write_extremes,
-)
+from .. import passes
+from ..ir import NotCovered, finish_pass, nodes, walk
+
+if TYPE_CHECKING:
+    from ._bounds_checks import Site
+
+# The passes are looked up when a pipeline runs, and their files loaded then: most calls need few of them. So lambdas
+# name them, also where a function alone would do.
+# ruff: noqa: PLW0108
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,14 +68,21 @@ class Pass(NamedTuple):
         name: what `--print-ir-after` calls it.
         run: the pass: of what the one before it left, and of the pipeline's options.
         needs: what must hold of the kernel that it is given, besides the rules of the IR.
+        gives_ssa: whether what it leaves is in SSA form.
     """
 
     name: str
     run: Callable[[Any, Any], Any]
     needs: str = ""
+    gives_ssa: bool = False
 
 
 Pipeline = tuple[Pass, ...]
+
+
+def _run_blocks(kernel: nodes.Kernel, _: PassOptions) -> nodes.Kernel:
+    has_blocks = bool(kernel.block_memory) or walk.has_barriers(kernel.body)
+    return passes.run_blocks_in_order(kernel) if has_blocks else kernel
 
 
 def order_racing_loops(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
@@ -116,11 +96,11 @@ def order_racing_loops(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kern
 
 
 def _batch(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
-    return batch_kernel(kernel, options.batched | kernel.block_memory.keys()) if options.batched else kernel
+    return passes.batch_kernel(kernel, options.batched | kernel.block_memory.keys()) if options.batched else kernel
 
 
 def _write_divisions(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
-    written = write_out_divisions(kernel)
+    written = passes.write_out_divisions(kernel)
     if written is not kernel and options.note_divisions is not None:
         options.note_divisions()
     return written
@@ -129,20 +109,20 @@ def _write_divisions(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel
 def _check_bounds(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
     if options.note_sites is None:
         return kernel
-    checked, sites = insert_bounds_checks(kernel)
+    checked, sites = passes.insert_bounds_checks(kernel)
     options.note_sites(sites)
     return checked
 
 
 def _strip(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
-    return strip_functions(kernel, has_fast_vectors=options.has_fast_vectors, has_vectors=True)
+    return passes.strip_functions(kernel, has_fast_vectors=options.has_fast_vectors, has_vectors=True)
 
 
 def _index_by_rows(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
     # A kernel that is as it was given may be the user's, which the engine compiles from its own source: it is printed
     # from IR only if an inner loop saves indices by that (docs/about/decisions/vector-speed.md).
     is_rewritten = kernel is not options.first
-    return index_by_rows(kernel) if is_rewritten or has_rows_in_loops(kernel) else kernel
+    return passes.index_by_rows(kernel) if is_rewritten or passes.has_rows_in_loops(kernel) else kernel
 
 
 _CHECK_BOUNDS = Pass("check-bounds", _check_bounds, "its indices are those of the source, but for fields' offsets")
@@ -150,16 +130,16 @@ _CHECK_BOUNDS = Pass("check-bounds", _check_bounds, "its indices are those of th
 # Barriers go first, since no other pass knows them. Products come after races: in a loop that was put in order, an
 # atomic product ends the process of both engines (`_products`).
 FORWARD: Pipeline = (
-    Pass("run-blocks", lambda kernel, _: run_blocks_in_order(kernel), "all lanes of a block reach the same barriers"),
+    Pass("run-blocks", _run_blocks, "all lanes of a block reach the same barriers"),
     Pass("order-races", order_racing_loops, "there are no barriers"),
     Pass("write-divisions", _write_divisions),
-    Pass("write-products", lambda kernel, _: write_out_products(kernel), "loops that may race run in order"),
+    Pass("write-products", lambda kernel, _: passes.write_out_products(kernel), "loops that may race run in order"),
 )
 """From what lowering gives to the kernel that all other pipelines, and all analyses, take."""
 
 BATCH: Pipeline = (
     Pass("batch", _batch, "no local of the top level is changed by a parallel loop"),
-    Pass("serialize", lambda kernel, options: serialize_kernel(kernel) if options.is_serial else kernel),
+    Pass("serialize", lambda kernel, options: passes.serialize_kernel(kernel) if options.is_serial else kernel),
 )
 """To the kernel that runs all samples of a batch."""
 
@@ -167,56 +147,77 @@ BATCH: Pipeline = (
 GUARDED: Pipeline = (_CHECK_BOUNDS, *BATCH)
 """To the kernel that notes the first index outside of its array."""
 
-ON_ONE_THREAD: Pipeline = (Pass("run-on-one-thread", lambda kernel, _: run_on_one_thread(kernel)),)
+ON_ONE_THREAD: Pipeline = (Pass("run-on-one-thread", lambda kernel, _: passes.run_on_one_thread(kernel)),)
 """To the form of a generated kernel for a small call, and for an op that is deterministic."""
 
 # Exchanges come before checks, which would separate a store that takes a value from its load.
 GENERATED: Pipeline = (
-    Pass("flatten", lambda kernel, options: flat(kernel) if options.is_flat else kernel),
-    Pass("exchange", lambda kernel, _: exchange_values(kernel), "stores that take what was there follow its load"),
+    Pass("flatten", lambda kernel, options: passes.flat(kernel) if options.is_flat else kernel),
+    Pass(
+        "exchange", lambda kernel, _: passes.exchange_values(kernel), "stores that take what was there follow its load"
+    ),
     _CHECK_BOUNDS,
-    Pass("spread-blocks", lambda kernel, options: spread_blocks(kernel) if options.is_spread else kernel),
+    Pass("spread-blocks", lambda kernel, options: passes.spread_blocks(kernel) if options.is_spread else kernel),
 )
 """From a kernel of a gradient, as the adjoint leaves it, to what is launched."""
 
 # Sums come first, since an atomic keeps a loop from strips. Rows come last: strips and lanes go by the indices of the
 # source, whose last one tells them which elements lie side by side.
 CPU: Pipeline = (
-    Pass("sum-in-locals", lambda kernel, _: sum_in_locals(kernel)),
+    Pass("sum-in-locals", lambda kernel, _: passes.sum_in_locals(kernel)),
     Pass("strip", _strip, "every statement has a number of its own, or none"),
     Pass("index-by-rows", _index_by_rows),
 )
 """To strips and lanes, of which an engine's compiler makes machine vectors."""
 
 ENGINE: Pipeline = (
-    Pass("separate-powers", lambda kernel, options: separate_powers(kernel) if options.separates_powers else kernel),
+    Pass(
+        "separate-powers",
+        lambda kernel, options: passes.separate_powers(kernel) if options.separates_powers else kernel,
+    ),
 )
 """What an engine's compiler needs before it gets a kernel."""
 
 ADJOINT: Pipeline = (
-    Pass("normalize", normalize_kernels, "the kernels are what FORWARD leaves"),
-    Pass("decide", decide_sources, "tasks are in SSA form; what is read is loaded by a statement of its own"),
-    Pass("emit", emit_reverses),
-    Pass("use-checkpoints", use_checkpoints),
-    Pass("assemble", assemble),
+    Pass(
+        "normalize",
+        lambda *given: passes.normalize_kernels(*given),
+        "the kernels are what FORWARD leaves",
+        gives_ssa=True,
+    ),
+    Pass(
+        "decide",
+        lambda *given: passes.decide_sources(*given),
+        "tasks are in SSA form; what is read is loaded by a statement of its own",
+        gives_ssa=True,
+    ),
+    Pass("emit", lambda *given: passes.emit_reverses(*given)),
+    Pass("use-checkpoints", lambda *given: passes.use_checkpoints(*given)),
+    Pass("assemble", lambda *given: passes.assemble(*given)),
 )
 """From the kernels of an op to the program of its backward pass. Options: `AdjointOptions`."""
 
 ADJOINT_CLEAN_UP: Pipeline = (
-    Pass("gather", gather_additions, "adjoints start at zero"),
-    Pass("store-whole", store_whole_gradients, "no kernel is launched twice for one adjoint"),
-    Pass("hand-on", hand_on_adjoints, "`Program.whole` is known"),
+    Pass("gather", lambda *given: passes.gather_additions(*given), "adjoints start at zero"),
+    Pass(
+        "store-whole",
+        lambda *given: passes.store_whole_gradients(*given),
+        "no kernel is launched twice for one adjoint",
+    ),
+    Pass("hand-on", lambda *given: passes.hand_on_adjoints(*given), "`Program.whole` is known"),
 )
 """From a program to one that does the same with less memory traffic. Options: `CleanUpOptions`."""
 
 TANGENT: Pipeline = (
-    Pass("drop-idle-results", drop_idle_results),
-    Pass("write-extremes", write_extremes, "no atomic has a result that nobody reads"),
-    Pass("differentiate", differentiate, "no maximum or minimum of an array has a tangent"),
+    Pass("drop-idle-results", lambda *given: passes.drop_idle_results(*given)),
+    Pass("write-extremes", lambda *given: passes.write_extremes(*given), "no atomic has a result that nobody reads"),
+    Pass(
+        "differentiate", lambda *given: passes.differentiate(*given), "no maximum or minimum of an array has a tangent"
+    ),
 )
 """From a kernel to the one that carries tangents along. Options: `TangentOptions`."""
 
-TANGENT_CLEAN_UP: Pipeline = (Pass("drop-unneeded", drop_unneeded),)
+TANGENT_CLEAN_UP: Pipeline = (Pass("drop-unneeded", lambda *given: passes.drop_unneeded(*given)),)
 """To what the results and later kernels need of a tangent. Options: `UnneededOptions`."""
 
 PIPELINES: Mapping[str, Pipeline] = {
@@ -254,12 +255,12 @@ def run_passes(pipeline: Pipeline, unit: Any, options: Any) -> Any:
     for one in pipeline:
         after = one.run(unit, options)
         kernels = (after,) if isinstance(after, nodes.Kernel) else after.kernels
-        finish_pass(one.name, kernels, is_changed=after is not unit, is_ssa=isinstance(after, NormalForm | Planned))
+        finish_pass(one.name, kernels, is_changed=after is not unit, is_ssa=one.gives_ssa)
         unit = after
     return unit
 
 
-def generate_adjoint(kernels: Sequence[nodes.Kernel], options: AdjointOptions) -> Program:
+def generate_adjoint(kernels: Sequence[nodes.Kernel], options: passes.AdjointOptions) -> passes.Program:
     """Generate the backward pass of an op.
 
     Args:
@@ -272,7 +273,7 @@ def generate_adjoint(kernels: Sequence[nodes.Kernel], options: AdjointOptions) -
     return run_passes(ADJOINT, kernels, options)
 
 
-def clean_up_adjoint(program: Program, options: CleanUpOptions) -> Program:
+def clean_up_adjoint(program: passes.Program, options: passes.CleanUpOptions) -> passes.Program:
     """Return a backward pass whose kernels gather, store and hand on where they added and copied."""
     return run_passes(ADJOINT_CLEAN_UP, program, options)
 
@@ -283,7 +284,7 @@ def generate_tangent(
     *,
     inert: frozenset[str] = frozenset(),
     disordered: Mapping[str, NotCovered] = MappingProxyType({}),
-) -> Tangent:
+) -> passes.Tangent:
     """Generate a kernel that carries tangents along (forward mode).
 
     Args:
@@ -301,9 +302,9 @@ def generate_tangent(
         >>> generate_tangent(copy, frozenset({"x"})).companions
         {'x': 'x_dot', 'y': 'y_dot'}
     """
-    return run_passes(TANGENT, kernel, TangentOptions(active=active, inert=inert, disordered=disordered))
+    return run_passes(TANGENT, kernel, passes.TangentOptions(active=active, inert=inert, disordered=disordered))
 
 
-def clean_up_tangent(kernel: nodes.Kernel, options: UnneededOptions) -> nodes.Kernel:
+def clean_up_tangent(kernel: nodes.Kernel, options: passes.UnneededOptions) -> nodes.Kernel:
     """Return a tangent's kernel without what nobody needs."""
     return run_passes(TANGENT_CLEAN_UP, kernel, options)

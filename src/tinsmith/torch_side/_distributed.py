@@ -7,7 +7,6 @@ Arrays without the dim are replicated, and their gradient is a sum over processe
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,19 +14,13 @@ import torch
 
 from .._errors import ArgumentError, DeviceError, refusal
 from ..calls import BoundArguments, Call, Core, make_checked_call
-from ..calls.derived import SeededCore
+from ..tracing import is_distributed
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 Run = Callable[[BoundArguments], Sequence[torch.Tensor]]
 """Runs the op on a process's own tensors."""
-
-
-def is_distributed(tensors: Sequence[Any]) -> bool:
-    """Whether one of the tensors is a DTensor. Without torch's module for DTensors there are none."""
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and any([isinstance(tensor, module.DTensor) for tensor in tensors])  # noqa: C419
 
 
 def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.Tensor]:
@@ -94,7 +87,7 @@ def _check(core: Core, tensors: Sequence[torch.Tensor]) -> None:
     from torch.distributed.tensor import DTensor
 
     op = core.signature.op
-    if isinstance(core, SeededCore):
+    if core.is_seeded:
         words = f"op `{op}` draws random numbers, which processes would draw each for itself"
         raise ArgumentError(refusal(words, remedy="Call it on each process's own part: `x.to_local()`."))
     meshes = []

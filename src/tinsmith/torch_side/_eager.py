@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from .. import calls
 from .._cache import cache_results
-from ..calls import BackwardCall, BoundArguments, Call, CapturedValues, Core, Program, find_saved_names, no_forward_mode
+from ..calls import BackwardCall, BoundArguments, Call, CapturedValues, Core, Program
 from ..engines import hide_frames
 from ..spec import Numbers
 from ..tracing import has_older_batch, is_tracing, is_transformed, plain_apply
@@ -103,7 +104,7 @@ class EagerFunction(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
-        raise no_forward_mode(ctx.asked[0][0].signature.op)
+        raise calls.no_forward_mode(ctx.asked[0][0].signature.op)
 
 
 @cache_results("functions of autograd", 1024)
@@ -152,5 +153,7 @@ def _differentiable(
     """Gradients by the operator, which transforms and both vmaps of torch see."""
     pairs = zip(call.core.signature.outputs, cotangents, strict=True)
     given = {name: one for name, one in pairs if one is not None}
-    asked = BackwardCall(call, active, {name: saved[name] for name in find_saved_names(call, active)}, given, state)
+    asked = BackwardCall(
+        call, active, {name: saved[name] for name in calls.find_saved_names(call, active)}, given, state
+    )
     return call.by_input(active, call.core.operators.launch_backward(asked))

@@ -18,7 +18,8 @@ import torch
 from torch.library import Library, register_fake, register_vmap
 from torch.utils.flop_counter import register_flop_formula
 
-from .._errors import GradientError, refusal
+from .. import calls, torch_side
+from .._errors import GradientError, GraphError, refusal
 from .._lazy import lazy
 from ..calls import (
     LENGTH,
@@ -34,14 +35,13 @@ from ..calls import (
     check_dtypes,
     check_ranges,
     convert_call,
+    derived,
     find_program,
-    find_saved_names,
     in_order,
     make_checked_call,
     show_call,
     take_as_it_is,
 )
-from ..calls.derived import find_recorded
 from ..engines import COMPILING
 from ..spec import Numbers
 from ..tracing import (
@@ -50,20 +50,13 @@ from ..tracing import (
     are_final,
     constant_when_traced,
     innermost,
+    is_distributed,
     is_finished,
     is_linearized,
     may_be_differentiated,
 )
-from ._batches import backward_over_batch, forward_over_batch
 from ._cores import Cores
-from ._distributed import call_distributed, is_distributed
-from ._flops import backward_flops, forward_flops
-from ._functions import Launch, LaunchBackward
-from ._lookups import Lookup, write_backward, write_forward
-from ._missing import missing
-from ._older_batch import over_older_batch
 from ._schema import Given, Schema, identifier
-from ._sharding import shares_of
 
 NAMESPACE = "tinsmith"
 _LIBRARY = Library(NAMESPACE, "DEF")
@@ -72,13 +65,21 @@ _KNOWN: dict[str, Operator] = {}
 """Operators by name. They stay: torch's graphs may call them."""
 _DEFINED: set[str] = set()
 """Names that torch itself uses or may use."""
-answer_missing(
-    NAMESPACE, lambda name: None if name in _DEFINED else missing(name, [one.cores for one in _KNOWN.values()])
-)
+
+
+def _explain_missing(name: str) -> GraphError | None:
+    return None if name in _DEFINED else torch_side.missing(name, [one.cores for one in _KNOWN.values()])
+
+
+answer_missing(NAMESPACE, _explain_missing)
 
 
 def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any) -> Any:
     """Define `torch.ops.tinsmith.<name>`, with its rules for autograd's dispatch key and for both vmaps of torch."""
+
+    def run_in_older_batch(*arguments: Any, **keywords: Any) -> Any:
+        return torch_side.over_older_batch(vmap)(*arguments, **keywords)
+
     qualified = f"{NAMESPACE}::{name}"
     _DEFINED.add(name)
     _LIBRARY.define(f"{name}{schema}", tags=_TAGS)
@@ -86,7 +87,7 @@ def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, 
     _LIBRARY.impl(name, autograd, "Autograd")
     register_fake(qualified, fake, lib=_LIBRARY)
     register_vmap(qualified, vmap, lib=_LIBRARY)
-    _LIBRARY.impl(name, over_older_batch(vmap), "Batched")
+    _LIBRARY.impl(name, run_in_older_batch, "Batched")
     return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
@@ -232,7 +233,7 @@ class Operator:
     def shares(self, dtypes: tuple[torch.dtype, ...]) -> tuple[Any, ...]:
         """The op's dims that processes may share out, with the axis of each array that has it."""
         if dtypes not in self._shares:
-            shares = shares_of(self.cores.find(), dtypes)
+            shares = torch_side.shares_of(self.cores.find(), dtypes)
             self._shares[dtypes] = tuple((dim, tuple(axes.items())) for dim, axes in shares.axes.items())
         return self._shares[dtypes]
 
@@ -286,14 +287,14 @@ class Operator:
 
     # Known calls ------------------------------------------------------------------------------
     @lazy
-    def lookup(self) -> Lookup:
+    def lookup(self) -> torch_side.Lookup:
         """What finds the launch of a forward pass."""
-        return write_forward(self.schema)
+        return torch_side.write_forward(self.schema)
 
     @lazy
-    def backward_lookup(self) -> Lookup:
+    def backward_lookup(self) -> torch_side.Lookup:
         """What finds the launch of a backward pass."""
-        return write_backward(self.schema)
+        return torch_side.write_backward(self.schema)
 
     def run(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the forward operator for dispatch keys below autograd's."""
@@ -384,7 +385,7 @@ class Operator:
         if state is None and self.schema.has_state and is_linearized():
             state = core.captures.take(bound.templates).as_state()
         if is_distributed(bound.tensors):
-            return self._for_torch(call_distributed(core, bound, functools.partial(self._run, core)))
+            return self._for_torch(torch_side.call_distributed(core, bound, functools.partial(self._run, core)))
         call = self._call_of(core, bound, given.batch)
         if not call.conversion.is_identity:
             results = self.results(call, call.prepare(bound.tensors), state)
@@ -392,7 +393,7 @@ class Operator:
                 [*call.finish(results[: self._allocation_count]), *results[self._allocation_count :]]
             )
 
-        recorded = find_recorded(core, call) if may_be_differentiated(bound.tensors) else None
+        recorded = derived.find_recorded(core, call) if may_be_differentiated(bound.tensors) else None
         if recorded is not None:
             results = recorded.operators.results(recorded.make_call(call), bound.tensors, state)
             return self._for_torch(
@@ -405,7 +406,7 @@ class Operator:
                 again = self.schema.with_state(again, innermost(state))
             return self._results(self.forward(*again, **keywords))
 
-        return self._for_torch(apply_at_one_level(Launch, call, run, *bound.tensors))
+        return self._for_torch(apply_at_one_level(torch_side.Launch, call, run, *bound.tensors))
 
     def _vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
         given = self.schema.split(arguments, keywords)
@@ -421,7 +422,7 @@ class Operator:
         moved = [one if dim is None else one.movedim(dim, 0) for one, dim in zip(bound.tensors, dims, strict=True)]
         ready = call.prepare(moved, [() if dim is None else (size,) for dim in dims])
         places = [None if dim is None else 0 for dim in dims]
-        results = forward_over_batch(size, call, ready, places, given.state)
+        results = torch_side.forward_over_batch(size, call, ready, places, given.state)
         return self._first_dims(
             [*call.finish(results[: self._allocation_count], (size,)), *results[self._allocation_count :]]
         )
@@ -433,7 +434,7 @@ class Operator:
 
     def _forward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
         given = self.schema.split(arguments, keywords)
-        return forward_flops(self._call_of(*self._read(given), given.batch))
+        return torch_side.forward_flops(self._call_of(*self._read(given), given.batch))
 
     # Backward ---------------------------------------------------------------------------------
     def _read_backward(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
@@ -455,7 +456,7 @@ class Operator:
             raise GradientError(refusal(words, remedy="An operation after the op has none. Leave it out."))
         if state is not None:
             core.captures.take(call.templates).check_state(state)
-        needed = find_saved_names(call, active)
+        needed = calls.find_saved_names(call, active)
         lost = [name for name in needed if name not in saved]
         if lost:
             words = f"the gradient of op `{core.signature.op}` reads `{lost[0]}`, which the compiled graph did not save"
@@ -499,17 +500,17 @@ class Operator:
             return self.launch_backward(asked._replace(saved=saved, cotangents=cotangents))
 
         tensors = (*asked.saved.values(), *asked.cotangents.values())
-        return list(apply_at_one_level(LaunchBackward, asked, run, *tensors))
+        return list(apply_at_one_level(torch_side.LaunchBackward, asked, run, *tensors))
 
     def _backward_vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
         asked = self._read_backward(arguments, keywords)
         pairs = zip(self.schema.owned_in(arguments), self.schema.owned_in(in_dims), strict=True)
         dims = [dim for tensor, dim in pairs if tensor is not None]
-        gradients = backward_over_batch(info.batch_size, asked, dims)
+        gradients = torch_side.backward_over_batch(info.batch_size, asked, dims)
         return gradients, [0] * len(gradients)
 
     def _backward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
-        return backward_flops(self._read_backward(arguments, keywords))
+        return torch_side.backward_flops(self._read_backward(arguments, keywords))
 
 
 def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:

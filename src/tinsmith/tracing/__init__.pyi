@@ -13,6 +13,7 @@ from ._torch_state import has_older_batch as has_older_batch
 from ._torch_state import has_saved_tensor_hooks as has_saved_tensor_hooks
 from ._torch_state import innermost as innermost
 from ._torch_state import into_older_batch as into_older_batch
+from ._torch_state import is_distributed as is_distributed
 from ._torch_state import is_fake as is_fake
 from ._torch_state import is_finished as is_finished
 from ._torch_state import is_in_backward as is_in_backward

@@ -344,3 +344,9 @@ _OLDER_LEVELS = 64
 def into_older_batch(tensor: torch.Tensor, level: int) -> torch.Tensor:
     """A tensor whose first dimension becomes the older vmap's batch again."""
     return torch._add_batch_dim(tensor, 0, level)
+
+
+def is_distributed(tensors: Sequence[Any]) -> bool:
+    """Whether one of the tensors is a DTensor. Without torch's module for DTensors there are none."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and any([isinstance(tensor, module.DTensor) for tensor in tensors])  # noqa: C419

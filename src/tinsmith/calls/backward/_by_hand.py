@@ -24,7 +24,7 @@ class HandWritten(KernelReverse):
         self.otherwise = (
             otherwise or "Leave out `backward=`: they are generated from the kernel then, and so is the gradient."
         )
-        self.stage = self.gradient_stage = stage
+        self.stage = stage
         self.targets = {name: f"grad_{name}" for name in signature.items if f"grad_{name}" in stage.parameters}
         self._check_parameters()
 

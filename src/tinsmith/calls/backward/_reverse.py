@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...compiling import Stage
 from ...tracing import constant_when_traced
 from .._key import CallKey
 from .._routine import Make, Routine
@@ -102,14 +101,9 @@ class ReverseAt(ABC):
 
 
 class Reverse(ABC):
-    """A source of gradients for one op.
-
-    Attributes:
-        gradient_stage: a gradient kernel that the user wrote.
-    """
+    """A source of gradients for one op."""
 
     name: str
-    gradient_stage: Stage | None = None
 
     @abstractmethod
     def at(self, key: CallKey) -> ReverseAt:

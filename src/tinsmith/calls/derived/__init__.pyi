@@ -4,5 +4,4 @@ from ._higher import push_forward as push_forward
 from ._records import find_recorded as find_recorded
 from ._records import find_recorded_at as find_recorded_at
 from ._seeds import SeededCore as SeededCore
-from ._seeds import has_draws as has_draws
 from ._tangents import TangentCore as TangentCore

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from ..._errors import KernelError, refusal
 from ...ir import NotCovered
-from .._core import Core
+from .._core import Core, GradientSource
 from .._key import CallKey
 from .._routine import Routine
 from .._signature import Signature
-from ..backward import AutoReverse, Reverse, SourceReverse, forward_routine
+from ..backward import AutoReverse, SourceReverse, forward_routine
 
 
 class BlockedCore(Core):
     """A core whose kernels run in blocks."""
 
-    def __init__(self, signature: Signature, reverse: Reverse) -> None:
-        super().__init__(signature, reverse)
+    def __init__(self, signature: Signature, gradient: GradientSource) -> None:
+        super().__init__(signature, gradient)
+        reverse = gradient.reverse
         source = reverse.source if isinstance(reverse, AutoReverse) else reverse
         self._source = source if isinstance(source, SourceReverse) else SourceReverse(signature)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._core import Call, Core
+from .._core import Call, Core, GradientSource
 from .._key import CallKey
 from .._routine import Routine
 from .._signature import Signature
@@ -15,7 +15,7 @@ class DerivedCore(Core):
     def __init__(self, base: Core, signature: Signature) -> None:
         self.base = base
         self.source = SourceReverse(signature, self.kernels)
-        super().__init__(signature, self.source)
+        super().__init__(signature, GradientSource(lambda: self.source))
         # A derivative compares what a call of the base captured.
         self.captures = base.captures
 

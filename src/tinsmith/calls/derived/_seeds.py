@@ -12,7 +12,6 @@ import torch
 from torch.overrides import handle_torch_function
 
 from ..._errors import KernelError, refusal
-from ...frontend import draws
 from ...frontend.lowering import LoweredKernel
 from ...ir import NotCovered
 from ...passes import seed_random
@@ -29,13 +28,10 @@ APART = 1 << 12
 """More tasks than a kernel has; the offset between the seeds of kernels of one op."""
 
 
-def has_draws(signature: Signature) -> bool:
-    """Whether a kernel of an op draws random numbers."""
-    return any(draws(stage.source, stage.home) for stage in signature.stages)
-
-
 class SeededCore(DerivedCore):
     """A core whose random numbers follow from its last input."""
+
+    is_seeded = True
 
     def __init__(self, base: Core) -> None:
         self.seed = "random_seed"

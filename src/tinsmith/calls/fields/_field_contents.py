@@ -24,7 +24,7 @@ from ..._errors import GradientError
 from ...compiling import Stage, changed_between, field_is_gone
 from ...engines import COMPILING, Engine, FieldFacts
 from ...frontend import Change
-from ._transfer import Copy, Transfer
+from .. import fields
 
 Fingerprints = tuple[tuple[Any, ...], ...]
 """For each stage of an op a fingerprint of the Python values that it bakes in."""
@@ -92,17 +92,17 @@ class Look:
     An engine's `to_numpy` takes milliseconds where its threads are asleep.
     """
 
-    def __init__(self, op: str, engine: Engine, fields: Sequence[_Field]) -> None:
+    def __init__(self, op: str, engine: Engine, found: Sequence[_Field]) -> None:
         self.op = op
         self._engine, self._runtime = engine, engine.runtime()
         is_near = engine.device_type() == "cpu"
-        self._ours = [one for one in fields if is_near and one.facts.is_dense]
-        self._others = [one for one in fields if not (is_near and one.facts.is_dense)]
+        self._ours = [one for one in found if is_near and one.facts.is_dense]
+        self._others = [one for one in found if not (is_near and one.facts.is_dense)]
         sizes = [_WORD * -(-facts.count * facts.dtype.itemsize // _WORD) for _, _, facts in self._ours]
         self._ends = tuple(itertools.accumulate(sizes, initial=0))
         self._memory = ctypes.c_char * self._ends[-1]
         self._count = sum(facts.count for _, _, facts in self._ours)
-        self._transfer = Transfer(engine, [Copy("store", field, facts) for _, field, facts in self._ours])
+        self._transfer = fields.Transfer(engine, [fields.Copy("store", field, facts) for _, field, facts in self._ours])
         self._last: tuple[bytes, ...] = ()
         self._small: Cache[int, bytes] = Cache("contents of small fields")
 

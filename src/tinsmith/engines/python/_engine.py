@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -16,6 +15,7 @@ from ..._errors import GradientError, refusal
 from ..._user_warnings import SlowEngineWarning
 from .._common import make_holdable
 from .._contract import (
+    Checks,
     Compiled,
     CompileOptions,
     Engine,
@@ -33,18 +33,6 @@ from ._numbers import Defaults
 from ._rewrite import rewrite
 
 
-class Checks(NamedTuple):
-    """What is an error on the Python engine although no compiled engine says so.
-
-    Attributes:
-        nan: an operation that makes NaN, of operands that are not.
-        unwritten: a read of an element that no kernel has written, in memory that starts uninitialized.
-    """
-
-    nan: bool = False
-    unwritten: bool = False
-
-
 class _Runtime:
     """What stands for the engine's state: it is started once, and never ends."""
 
@@ -56,20 +44,21 @@ class Python(Engine):
 
     Args:
         home: the engine that the kernels were written for.
+        checks: what is an error although that engine does not say so.
+        lock: held while a kernel runs: the interpreter keeps the contents of fields for one launch.
     """
 
     name = "python"
     runs_source = True
 
-    def __init__(self, home: Engine) -> None:
+    def __init__(self, home: Engine, checks: Checks, lock: AbstractContextManager[Any]) -> None:
         self._home = home
         self._runtime = _Runtime()
         self._options: dict[str, Any] = {}
         self._interpreters: dict[tuple[Defaults, bool], Interpreter] = {}
         self._has_warned = False
-        self.checks = Checks()
-        self.lock = threading.RLock()
-        """Held while a kernel runs: the interpreter keeps the contents of fields for one launch."""
+        self.checks = checks
+        self.lock = lock
 
     @property
     def home(self) -> Engine:

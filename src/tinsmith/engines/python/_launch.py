@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import torch
 
 from .._annotations import NAMES
+from .._common import PYTHON_LAUNCHES
 from .._contract import ArrayArgument, HeldLaunch, Parameter, ScalarArgument
 from ._interpreter import Interpreter
 from ._memory import ArrayView, find_written
@@ -21,8 +21,6 @@ from ._values import Matrix
 
 MANY_ELEMENTS = 100_000
 """Elements of an array above which the engine warns that it is slow."""
-
-_PACKAGE = __name__.partition(".")[0]
 
 
 def run_kernel(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
@@ -146,26 +144,4 @@ class Launch:
         return Matrix(parameter.element, [cast(one) for one in value], self._run.operations)
 
 
-def hide_frames(error: BaseException) -> None:
-    """Drop this library's frames from the traceback of what a kernel raised, but for the caller's own.
-
-    What was raised elsewhere is left as it is.
-    """
-    first = error.__traceback__
-    frames = [] if first is None else list(_frames(first.tb_next))
-    launches = [place for place, one in enumerate(frames) if one.tb_frame.f_code is Launch.__call__.__code__]
-    if first is None or not launches:
-        return
-    traceback: TracebackType | None = None
-    for one in reversed(frames[launches[-1] :]):
-        if not str(one.tb_frame.f_globals.get("__name__", "")).startswith(_PACKAGE + "."):
-            traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    # Without a frame of the kernel's, the fault is this library's own.
-    if traceback is not None:
-        first.tb_next = traceback
-
-
-def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next
+PYTHON_LAUNCHES.add(Launch.__call__.__code__)

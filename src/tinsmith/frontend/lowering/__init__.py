@@ -1,5 +1,5 @@
 """Lowering: from a kernel's Python tree to IR."""
 
-from ._lower import LoweredKernel, lower
+import lazy_loader
 
-__all__ = ["LoweredKernel", "lower"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from ...ir import Misfit, Operator, Type
+from .. import lowering
 from .._calls import is_breakpoint
-from . import _constructors, _engine_functions, _functions
+from . import _constructors, _engine_functions
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS
 from ._stopped_gradients import without_derivative
@@ -68,12 +69,12 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
         values = [*first, *positional]
         is_library, is_method = low.engine.owns(function), low.language.is_method(function)
         is_real = low.language.is_real(function)
-        return _functions.inline_call(
+        return lowering.inline_call(
             low, written, values, named, node, is_library=is_library, is_method=is_method, is_real=is_real
         )
     # The engine's own functions in plain Python: they choose a function of the language by shape, and call it.
     if name.startswith("_funcs."):
-        return _functions.inline_call(low, function, positional, named, node, is_library=True, is_python=True)
+        return lowering.inline_call(low, function, positional, named, node, is_library=True, is_python=True)
     return _ordinary(low, function, positional, named, node)
 
 

@@ -15,13 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._errors import TinsmithError
-from ...engines import walk
 from ...ir import Deadly, Misfit, NotCovered, nodes
-from .._nodes import root
 from .._read import Source
 from . import _constructors, _early_returns
 from ._lowering import Lowering
 from ._state import Frame
+from ._targets import find_stored_names
 from ._values import ArrayValue, Matrix, Struct, is_expression, is_number
 
 # Calls inside each other: enough for a recursion that `static` ends, and reached soon by one that never ends.
@@ -135,13 +134,6 @@ def _needs_no_copy(value: Any, is_steady: bool) -> bool:
         return is_steady
     # Everything else, a load from memory too, may change or take time to compute twice.
     return isinstance(value, nodes.Const | nodes.Argument | nodes.Size)
-
-
-def find_stored_names(block: ast.FunctionDef | ast.For) -> frozenset[str]:
-    """Return the names that the body of a function or loop stores to, in whole or in part."""
-    inside = (node for statement in block.body for node in walk(statement))
-    stored = (node for node in inside if isinstance(node, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
-    return frozenset(root(node) for node in stored if isinstance(node.ctx, ast.Store))
 
 
 def lower_return(low: Lowering, statement: ast.Return) -> None:

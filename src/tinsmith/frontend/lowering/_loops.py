@@ -9,9 +9,8 @@ from typing import Any
 
 from ...ir import Misfit, Operator, Type, nodes
 from . import _elements
-from ._functions import find_stored_names
 from ._lowering import Lowering
-from ._targets import give, list_items
+from ._targets import find_stored_names, give, list_items
 from ._values import ArrayValue, Matrix, Ranges, Scalar, read_ranges
 
 Bounds = tuple[tuple[Scalar, Scalar], ...]

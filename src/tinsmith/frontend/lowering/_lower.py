@@ -18,11 +18,18 @@ from typing import Any
 
 from ...engines import Engine
 from ...ir import Defaults, Type, finish_pass, nodes
+from .. import lowering
 from .._read import Source
-from . import _early_returns, _expressions, _statements
+from . import _expressions, _statements
 from ._lowering import Handlers, LoweredKernel, Lowering
 
-_HANDLERS = Handlers(_expressions.value_of, _statements.run, _early_returns.nests, _early_returns.guard_rest)
+_HANDLERS = Handlers(
+    _expressions.value_of,
+    _statements.run,
+    # Lambdas, since most kernels have no early returns, whose file is loaded when they are called.
+    lambda statement: lowering.nests(statement),  # noqa: PLW0108
+    lambda *given: lowering.guard_rest(*given),  # noqa: PLW0108
+)
 
 
 def lower(

@@ -9,11 +9,12 @@ from typing import Any
 
 from ...engines import walk
 from ...ir import nodes
+from .. import lowering
 from .._effects import changes_of
 from .._fingerprints import MISSING
 from .._nodes import resolve_callee
 from .._read import Source
-from . import _assignments, _functions, _loops
+from . import _assignments, _loops
 from ._lowering import Lowering
 from ._values import BoundFunction, Struct
 
@@ -120,7 +121,7 @@ _KINDS: dict[type[ast.stmt], Callable[[Lowering, Any], None]] = {
     ast.While: _loops.while_true,
     ast.Break: _leave,
     ast.Continue: _leave,
-    ast.Return: _functions.lower_return,
+    ast.Return: lambda low, node: lowering.lower_return(low, node),  # noqa: PLW0108  # loads its file then
     ast.Pass: _nothing,
     ast.Assert: _assertion,
 }

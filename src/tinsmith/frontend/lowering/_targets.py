@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ...engines import walk
 from ...ir import Misfit
+from .._nodes import root
 from ._lowering import Lowering
 from ._values import Matrix, Struct, kind_of
 
@@ -45,3 +47,10 @@ def give(low: Lowering, target: ast.expr, value: Any) -> None:
         raise low.make_refusal(f"{len(values)} values for the targets `{ast.unparse(target)}`", target)
     for part, item in zip(target.elts, values, strict=True):
         give(low, part, item)
+
+
+def find_stored_names(block: ast.FunctionDef | ast.For) -> frozenset[str]:
+    """Return the names that the body of a function or loop stores to, in whole or in part."""
+    inside = (node for statement in block.body for node in walk(statement))
+    stored = (node for node in inside if isinstance(node, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
+    return frozenset(root(node) for node in stored if isinstance(node.ctx, ast.Store))

@@ -1,12 +1,5 @@
 """Python values that a kernel bakes in: where they are reached, and which of them changed."""
 
-from ._constants import Constants, constants_of, find_changed_value
-from ._value_changes import Change, number_of
+import lazy_loader
 
-__all__ = [
-    "Change",
-    "Constants",
-    "constants_of",
-    "find_changed_value",
-    "number_of",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

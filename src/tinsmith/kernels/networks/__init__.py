@@ -1,11 +1,5 @@
 """Kernels of fully fused networks: their layers, run by rows or by lanes, forwards, backwards and while learning."""
 
-from ._networks import backward_networks, forward_networks, learning_networks
-from ._shape import NetworkShape
+import lazy_loader
 
-__all__ = [
-    "NetworkShape",
-    "backward_networks",
-    "forward_networks",
-    "learning_networks",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,19 +1,5 @@
 """Kernels of rays: where they start, which boxes they meet, and the steps that they take through a grid."""
 
-from ._march import RUNS, March, march
-from ._occupancy import occupied_bits
-from ._rays import directions, pinhole_rays, positions, ray_aabb_intersect
-from ._traverse import Traversal, traversal
+import lazy_loader
 
-__all__ = [
-    "March",
-    "RUNS",
-    "Traversal",
-    "directions",
-    "march",
-    "occupied_bits",
-    "pinhole_rays",
-    "positions",
-    "ray_aabb_intersect",
-    "traversal",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ...frontend import get_iterable, index_parts, root, walk
+from ...engines import walk
+from ...frontend import get_iterable, index_parts, root
 from .._subject import Subject
 
 Class: TypeAlias = ast.ClassDef

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..._errors import SpecError
 from ...engines import parse_expression
-from ...frontend import walk as walk_tree
+from ...engines import walk as walk_tree
 from ...ir import Type, nodes, walk
 from ...spec import parse
 from .._scan import MATH_TYPES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...engines import parse_expression
+from ...engines import parse_expression, walk
 from ...frontend import (
     assignments,
     carrying_nests,
@@ -14,7 +14,6 @@ from ...frontend import (
     find_carried,
     root,
     sources,
-    walk,
 )
 from .._finding import Finding
 from .._source_form import (

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 
 from ..._cache import cache_results
 from ..._lazy import lazy
+from ...engines import walk
 from ...frontend import (
     Loop,
     Spot,
@@ -30,7 +31,6 @@ from ...frontend import (
     resolve_callee,
     root,
     runs_once,
-    walk,
 )
 from .._finding import Finding
 from .._source_form import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...analyses import affine, evaluate, expand
-from ...frontend import Spot, changes_of, dynamic, names_in, resolve_callee, root, walk
+from ...engines import walk
+from ...frontend import Spot, changes_of, dynamic, names_in, resolve_callee, root
 from ...ir import Operator, nodes
 from ...ir import types as ir_types
 from ...ir import walk as ir_walk

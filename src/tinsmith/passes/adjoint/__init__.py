@@ -9,52 +9,6 @@ and minima of arrays, `atomic_max(y[i], v)`, become comparisons with the value t
 `passes.extremes`.
 """
 
-from ._checkpoints import use_checkpoints
-from ._dependences import Unchanged, find_unchanged_after
-from ._flops import count_flops, count_loss_by_atomics, count_operations, count_parallel_loops
-from ._plan import Decision, How
-from ._program import Action, Copy, Fresh, Program, Reserve, Run, WithResults
-from ._promises import NO_PROMISES, Promise
-from ._records import Records, records_of
-from ._tapes import TapeSize
-from .clean_up import CleanUpOptions, gather_additions, hand_on_adjoints, store_whole_gradients
-from .decide import decide_sources
-from .emit import Planned, Reversed, assemble, emit_reverses
-from .normalize import AdjointOptions, NormalForm, find_promised, normalize_kernels
+import lazy_loader
 
-__all__ = [
-    "Action",
-    "AdjointOptions",
-    "CleanUpOptions",
-    "Copy",
-    "Decision",
-    "Fresh",
-    "How",
-    "NO_PROMISES",
-    "NormalForm",
-    "Planned",
-    "Program",
-    "Promise",
-    "Records",
-    "Reserve",
-    "Reversed",
-    "Run",
-    "TapeSize",
-    "Unchanged",
-    "WithResults",
-    "assemble",
-    "count_flops",
-    "count_loss_by_atomics",
-    "count_operations",
-    "count_parallel_loops",
-    "decide_sources",
-    "emit_reverses",
-    "find_promised",
-    "find_unchanged_after",
-    "gather_additions",
-    "hand_on_adjoints",
-    "normalize_kernels",
-    "records_of",
-    "store_whole_gradients",
-    "use_checkpoints",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

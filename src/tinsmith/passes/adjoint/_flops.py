@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ... import passes
 from ...analyses import concurrent_loop, shared_atomics
 from ...ir import AtomicOperator, Type, constant, nodes, plus, times, types, walk
 from .._evaluate import evaluate, extent
-from ..strips.lanes import find_loops_ended_by_data
 
 _FUNCTIONS = {"exp", "log", "sin", "cos", "tan", "tanh", "asin", "acos", "pow", "atan2"}
 _FUNCTION, _ATOMIC, _DRAW, _DECOMPOSITION = 10, 4, 10, 50
@@ -68,7 +68,7 @@ def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int)
     for loop in filter(None, map(concurrent_loop, kernel.body)):
         # Not products: of what they cost nothing is known, and a deterministic op refuses those of several threads.
         shared = {one.array for one in shared_atomics(loop) if one.operator != AtomicOperator.MUL}
-        if not shared or any(find_loops_ended_by_data(loop.body)):
+        if not shared or any(passes.find_loops_ended_by_data(loop.body)):
             continue
 
         def weigh(one: nodes.Stmt, shared: set[str] = shared) -> int:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TypeAlias
 
 from ...ir import Type, nodes
+from ._copy import Copy
 from ._plan import Decision
 from ._tapes import TapeSize
 
@@ -19,14 +20,6 @@ class Fresh:
     name: str
     like: str
     type: str = ""
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A copy of other memory of this program."""
-
-    name: str
-    of: str
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Blocks of a parallel loop, run in order: a form of a kernel without barriers."""
 
-from ._in_order import run_blocks_in_order
-from ._spread import spread_blocks
+import lazy_loader
 
-__all__ = ["run_blocks_in_order", "spread_blocks"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

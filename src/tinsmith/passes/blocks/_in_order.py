@@ -46,7 +46,7 @@ from ._uniform import BlockLevel
 
 
 def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
-    """Return a kernel without barriers, whose blocks have memory of their own; the same object if there are no blocks.
+    """Return a kernel that has blocks without barriers: each block gets memory of its own.
 
     Where the loop's length is not a multiple of the block's size, the last block runs fewer iterations. Memory of a
     block is zero when the kernel starts.
@@ -54,8 +54,6 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
     Raises:
         NotCovered: iterations of a block may not reach a barrier alike, or only a run can tell how many there are.
     """
-    if not kernel.block_memory and not walk.has_barriers(kernel.body):
-        return kernel
     kernel = replace(kernel, body=walk.number_statements(kernel.body))
     names = Names(walk.names_of(kernel))
     arrays = {name: array for name, array in kernel.arrays.items() if name not in kernel.block_memory}

@@ -1,19 +1,5 @@
 """Maxima and minima that atomics take, in terms of ordinary statements, for the adjoint and for the tangent."""
 
-from ._extreme import Beside, Change, Entry, Extreme, Index, extremes_in, extremes_of
-from ._in_order import write_in_order
-from ._search import Expansion, Search, note_of
+import lazy_loader
 
-__all__ = [
-    "Beside",
-    "Change",
-    "Entry",
-    "Expansion",
-    "Extreme",
-    "Index",
-    "Search",
-    "extremes_in",
-    "extremes_of",
-    "note_of",
-    "write_in_order",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -22,11 +22,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ... import passes
 from ...analyses import find_private_loops
 from ...codegen import VECTOR_FUNCTIONS
 from ...ir import Names, Operator, Type, integer, nodes, number, walk
-from ..polish import write_out_addition
-from ._edges import split_edges
 from ._elementwise import is_elementwise, strip_elementwise, strip_loop
 from ._engine_vectors import WIDTH
 from ._parts import (
@@ -42,7 +41,6 @@ from ._parts import (
     with_powers,
     within_limits,
 )
-from .lanes import run_in_lanes
 
 _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
@@ -80,7 +78,7 @@ def _strip_elements(
     strips = strip_elementwise(task, kernel, names, has_vectors=has_vectors, is_whole=is_whole)
     if strips is not None or not isinstance(task, nodes.For):
         return [] if strips is None else [strips]
-    parts = split_edges(task, names.types)
+    parts = passes.split_edges(task, names.types)
     if parts is None:
         return []
     strips = strip_elementwise(parts.middle, kernel, names, has_vectors=has_vectors, is_whole=is_whole)
@@ -94,7 +92,7 @@ def _lanes(
     # Powers by arithmetic are in float64. On CPUs that LLVM 15 (Taichi 1.7.4) does not know, its vectors of 128 bits
     # hold two of them, and a march with powers took 1.2 of the time.
     task = with_powers(task) if has_fast_vectors else task
-    lanes = run_in_lanes(task, kernel, names, has_vectors=has_vectors and not has_fast_vectors)
+    lanes = passes.run_in_lanes(task, kernel, names, has_vectors=has_vectors and not has_fast_vectors)
     return [] if lanes is None else [lanes]
 
 
@@ -233,7 +231,7 @@ class _Writer:
         # An elementwise loop has no atomics; in code that runs in order an addition needs none.
         if self._is_serial:
             loop = replace(loop, body=tuple(walk.transform(one, lambda expr: expr, self.plain) for one in loop.body))
-        parts = split_edges(loop, self.names.types)
+        parts = passes.split_edges(loop, self.names.types)
         middle = loop if parts is None else parts.middle
         if not is_elementwise(middle, self.kernel):
             return []
@@ -263,7 +261,7 @@ class _Writer:
         """Return a statement of code that runs in order, where additions need not be atomic."""
         array = self.kernel.arrays.get(one.array) if isinstance(one, nodes.Atomic) else None
         is_same = isinstance(one, nodes.Atomic) and array is not None and array.type == one.value.type
-        return write_out_addition(one) if is_same else one
+        return passes.write_out_addition(one) if is_same else one
 
     def strips(self, loop: nodes.For, plan: _Plan) -> Sequence[nodes.Stmt]:
         """Return a loop in strips: for each its first index and length, then its loops. A short loop stays whole."""

@@ -1,21 +1,5 @@
 """The tangent: forward mode, from kernel to kernel. `TANGENT` has its passes in order."""
 
-from ._kernel import (
-    Tangent,
-    TangentOptions,
-    UnneededOptions,
-    differentiate,
-    drop_idle_results,
-    drop_unneeded,
-    write_extremes,
-)
+import lazy_loader
 
-__all__ = [
-    "Tangent",
-    "TangentOptions",
-    "UnneededOptions",
-    "differentiate",
-    "drop_idle_results",
-    "drop_unneeded",
-    "write_extremes",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,5 +1,5 @@
 """The second step of the adjoint: the table of where each reverse takes its values from."""
 
-from ._decide import decide_sources, decide_task
+import lazy_loader
 
-__all__ = ["decide_sources", "decide_task"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

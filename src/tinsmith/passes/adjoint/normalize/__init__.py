@@ -1,6 +1,5 @@
 """The first step of the adjoint: the kernels of an op as tasks in SSA form, with what has a gradient in each."""
 
-from ._normalize import AdjointOptions, NormalForm, normalize_kernels
-from ._reversible import Reversible, find_promised
+import lazy_loader
 
-__all__ = ["AdjointOptions", "NormalForm", "Reversible", "find_promised", "normalize_kernels"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

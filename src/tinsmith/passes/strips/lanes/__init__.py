@@ -1,6 +1,5 @@
 """Lanes: a parallel loop whose inner loops end by data, in blocks of iterations that run side by side."""
 
-from ._loops import find_loops_ended_by_data
-from ._run import run_in_lanes
+import lazy_loader
 
-__all__ = ["find_loops_ended_by_data", "run_in_lanes"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

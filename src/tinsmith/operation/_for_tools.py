@@ -1,8 +1,9 @@
-"""The result of `inspect.signature` for an op."""
+"""What Python's tools are told of an op: the signature of its calls, and HTML for notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from html import escape
 from inspect import Parameter
 from inspect import Signature as PythonSignature
 from typing import Any
@@ -24,3 +25,9 @@ def python_signature(signature: Signature, structs: Structs, result: Any) -> Pyt
     parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in order]
     parameters += [Parameter(name, Parameter.KEYWORD_ONLY, annotation=int) for name in signature.size_names]
     return PythonSignature(parameters, return_annotation=result)
+
+
+def describe_in_html(name: str, rows: Mapping[str, str]) -> str:
+    """Return a table of an op's properties, for notebooks."""
+    cells = "".join(f"<tr><th>{title}</th><td><code>{escape(text)}</code></td></tr>" for title, text in rows.items())
+    return f"<table><caption>op <code>{escape(name)}</code></caption>{cells}</table>"

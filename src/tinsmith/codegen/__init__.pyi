@@ -1,0 +1,15 @@
+from ._build import build as build
+from ._build import build_from_text as build_from_text
+from ._build import keep_file as keep_file
+from ._build import map_lines as map_lines
+from ._build import write_file as write_file
+from ._comments import add_comments as add_comments
+from ._exact import build_exact_kernel as build_exact_kernel
+from ._kernel import PrintedKernel as PrintedKernel
+from ._kernel import print_kernel as print_kernel
+from ._syntax import ATOMIC_AUGMENTED as ATOMIC_AUGMENTED
+from ._syntax import BINARY as BINARY
+from ._syntax import COMPARE as COMPARE
+from ._syntax import UNARY as UNARY
+from ._vectors import VECTOR_FUNCTIONS as VECTOR_FUNCTIONS
+from ._vectors import find_sums as find_sums

@@ -1,0 +1,16 @@
+from ._fields import pass_fields as pass_fields
+from ._fields import restore_fields as restore_fields
+from ._loops import NotRewritable as NotRewritable
+from ._loops import loop_over_ranges as loop_over_ranges
+from ._loops import serialize_loops as serialize_loops
+from ._parameters import annotate as annotate
+from ._parameters import begin_with_copies as begin_with_copies
+from ._parameters import lift_scalars as lift_scalars
+from ._parameters import rename_parameters as rename_parameters
+from ._parameters import split_gradients as split_gradients
+from ._results import drop_results as drop_results
+from ._results import store_results as store_results
+from ._simplify import simplify_tree as simplify_tree
+from ._stores import drop_gradient_stores as drop_gradient_stores
+from ._stores import drop_stores as drop_stores
+from ._structs import flatten_structs as flatten_structs

@@ -1,0 +1,13 @@
+from ._field_uses import BodyUse as BodyUse
+from ._field_uses import FieldUse as FieldUse
+from ._field_uses import uses_in_body as uses_in_body
+from ._later_changes import LaterChanges as LaterChanges
+from ._references import changed_loop_variables as changed_loop_variables
+from ._references import find_changed_loop_variable as find_changed_loop_variable
+from ._references import find_lent_names as find_lent_names
+from ._role_walk import find_store_line as find_store_line
+from ._role_walk import roles_of as roles_of
+from ._roles import Access as Access
+from ._roles import Roles as Roles
+from ._saved_values import SavedValues as SavedValues
+from ._saved_values import find_saved_values as find_saved_values

@@ -1,0 +1,5 @@
+from ._constants import Constants as Constants
+from ._constants import constants_of as constants_of
+from ._constants import find_changed_value as find_changed_value
+from ._value_changes import Change as Change
+from ._value_changes import number_of as number_of

@@ -1,0 +1,9 @@
+from ._absolute import gaussian_absolute as gaussian_absolute
+from ._blend import gaussian_blend as gaussian_blend
+from ._covariance import gaussian_covariance as gaussian_covariance
+from ._harmonics import gaussian_harmonics as gaussian_harmonics
+from ._projection import gaussian_projection as gaussian_projection
+from ._projection import gaussian_radii as gaussian_radii
+from ._surfel_blend import surfel_blend as surfel_blend
+from ._surfel_projection import surfel_projection as surfel_projection
+from ._surfel_projection import surfel_radii as surfel_radii

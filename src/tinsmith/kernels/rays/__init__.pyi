@@ -1,0 +1,10 @@
+from ._march import RUNS as RUNS
+from ._march import March as March
+from ._march import march as march
+from ._occupancy import occupied_bits as occupied_bits
+from ._rays import directions as directions
+from ._rays import pinhole_rays as pinhole_rays
+from ._rays import positions as positions
+from ._rays import ray_aabb_intersect as ray_aabb_intersect
+from ._traverse import Traversal as Traversal
+from ._traverse import traversal as traversal

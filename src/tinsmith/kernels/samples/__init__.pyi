@@ -1,0 +1,10 @@
+from ._composite import composite as composite
+from ._continued_weights import continued_weights as continued_weights
+from ._distortion import distortion as distortion
+from ._entropy import entropy as entropy
+from ._resampling import resampling as resampling
+from ._segments import accumulate as accumulate
+from ._segments import lanes_of as lanes_of
+from ._segments import running_product as running_product
+from ._segments import running_sum as running_sum
+from ._segments import segment_sum as segment_sum

@@ -1,0 +1,13 @@
+from ._emit import Planned as Planned
+from ._emit import Reversed as Reversed
+from ._emit import assemble as assemble
+from ._emit import emit_reverses as emit_reverses
+from ._frame_reversal import Block as Block
+from ._frame_reversal import FrameReversal as FrameReversal
+from ._frame_reversal import TurnedFrame as TurnedFrame
+from ._loop_results import LoopResults as LoopResults
+from ._loop_reversal import LoopReversal as LoopReversal
+from ._loop_reversal import without_locals as without_locals
+from ._task_reverse import TaskReverse as TaskReverse
+from ._task_reverse import write_task as write_task
+from ._task_reverse import write_without_results as write_without_results

@@ -1,0 +1,11 @@
+from ._extreme import Beside as Beside
+from ._extreme import Change as Change
+from ._extreme import Entry as Entry
+from ._extreme import Extreme as Extreme
+from ._extreme import Index as Index
+from ._extreme import extremes_in as extremes_in
+from ._extreme import extremes_of as extremes_of
+from ._in_order import write_in_order as write_in_order
+from ._search import Expansion as Expansion
+from ._search import Search as Search
+from ._search import note_of as note_of

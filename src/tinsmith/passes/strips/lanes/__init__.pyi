@@ -1,0 +1,2 @@
+from ._loops import find_loops_ended_by_data as find_loops_ended_by_data
+from ._run import run_in_lanes as run_in_lanes
