@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import subprocess
 import sys
 
@@ -59,3 +61,62 @@ def test_import_beyond_torch_is_quick(after_import, record_property):
 @pytest.mark.parametrize("guest", ["rich", "typer"])
 def test_the_check_sees_a_guest(guest):
     assert guest in _loaded_after(f"import tinsmith, {guest}")[1]
+
+
+FIRST_OP = """
+import importlib
+import sys
+import torch
+
+lang = importlib.import_module({engine!r})
+lang.init(arch=lang.cpu, log_level=lang.ERROR)
+import tinsmith as ts
+
+@lang.kernel
+def triple(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        y[i] = 3.0 * x[i]
+
+before = set(sys.modules)
+assert ts.op("x[n] -> y[n]")(triple)(torch.ones(2)).tolist() == [3.0, 3.0]
+print(*sorted(set(sys.modules) - before))
+"""
+UNUSED = [
+    "tinsmith.calls.backward._source_adjoint",
+    "tinsmith.calls.derived._tangents",
+    "tinsmith.codegen._exact",
+    "tinsmith.engines.python._engine",
+    "tinsmith.kernels._grid",
+    "tinsmith.linter._scan",
+    "tinsmith.linter.rules",
+    "tinsmith.operation.reports._explain",
+    "tinsmith.passes.adjoint._plan",
+    "tinsmith.passes.blocks._in_order",
+    "tinsmith.passes.tangent._kernel",
+    "tinsmith.torch_side._distributed",
+    "tinsmith.torch_side._flops",
+    "tinsmith.torch_side._functions",
+    "tinsmith.torch_side._sharding",
+]
+"""What a call without a gradient does not load, a file for each part of the library."""
+
+
+@pytest.mark.parametrize("engine", ["taichi", "quadrants"])
+def test_a_first_op_and_call_load_what_they_need(engine, tmp_path):
+    pytest.importorskip(engine)
+    path = tmp_path / "first_op.py"
+    path.write_text(FIRST_OP.format(engine=engine), encoding="utf-8")  # engines read the source of kernels
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TINSMITH_")}
+    done = subprocess.run(
+        [sys.executable, str(path)], check=True, capture_output=True, text=True, timeout=120, env=environment
+    )
+    loaded = done.stdout.splitlines()[-1].split()
+    files = [name for name in loaded if name.startswith("tinsmith.")]
+    assert 100 < len(files) <= 190
+    other = {"taichi": "quadrants", "quadrants": "taichi"}[engine]
+    assert {*files}.isdisjoint([*UNUSED, f"tinsmith.engines._{other}"])
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_what_a_first_call_leaves_out_exists(name):
+    assert importlib.util.find_spec(name) is not None
