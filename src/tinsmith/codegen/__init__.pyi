@@ -1,7 +1,9 @@
 from ._build import build as build
 from ._build import build_from_text as build_from_text
+from ._build import build_printed as build_printed
 from ._build import keep_file as keep_file
 from ._build import map_lines as map_lines
+from ._build import unparse as unparse
 from ._build import write_file as write_file
 from ._comments import add_comments as add_comments
 from ._exact import build_exact_kernel as build_exact_kernel

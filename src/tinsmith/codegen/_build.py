@@ -30,14 +30,8 @@ def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple
     `inspect` for the source of what they compile. The name depends on the text alone, so
     that an engine's offline cache, which may key on it, finds the kernel in the next process.
     """
-    text, path = write_file(tree, label)
-    scope = dict(namespace)
-    # Not this file's `from __future__ import annotations`: engines read annotations as values.
-    exec(compile(text, path, "exec", dont_inherit=True), scope)
-    function = scope[tree.name]
-    keep_file(function, path, text)
-    keep_lines(function, text.splitlines(keepends=True))
-    return function, text
+    text = unparse(tree)
+    return build_printed(text, tree.name, namespace, label), text
 
 
 def build_from_text(text: str, namespace: dict[str, Any], label: str) -> Callable[..., Any]:
@@ -45,6 +39,18 @@ def build_from_text(text: str, namespace: dict[str, Any], label: str) -> Callabl
     tree = parse_statement(text)
     assert isinstance(tree, ast.FunctionDef)
     function, _ = build(tree, namespace, label)
+    return function
+
+
+def build_printed(text: str, name: str, namespace: dict[str, Any], label: str) -> Callable[..., Any]:
+    """Build the function `name` from the text that `unparse` gave for its tree."""
+    path = _name_file(text, label)
+    scope = dict(namespace)
+    # Not this file's `from __future__ import annotations`: engines read annotations as values.
+    exec(compile(text, path, "exec", dont_inherit=True), scope)
+    function = scope[name]
+    keep_file(function, path, text)
+    keep_lines(function, text.splitlines(keepends=True))
     return function
 
 
@@ -74,10 +80,19 @@ def _drop_lines(path: str) -> None:
 
 def write_file(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
     """Return the text of a tree and the path of its synthetic file, which depends on the label and the text alone."""
-    text = ast.unparse(tree) + "\n"
+    text = unparse(tree)
+    return text, _name_file(text, label)
+
+
+def unparse(tree: ast.FunctionDef) -> str:
+    """Return the text of a tree, as it stands in its synthetic file."""
+    return ast.unparse(tree) + "\n"
+
+
+def _name_file(text: str, label: str) -> str:
     # Not by OpenSSL, which may hang in a forked process (compiling/_digest.py).
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-    return text, f"<tinsmith {label} {digest}>"
+    return f"<tinsmith {label} {digest}>"
 
 
 def map_lines(tree: ast.FunctionDef, text: str) -> dict[int, int]:

@@ -21,11 +21,14 @@ from ._determinism import fix_order as fix_order
 from ._determinism import is_order_fixed_serially as is_order_fixed_serially
 from ._digest import DIGITS as DIGITS
 from ._digest import digest_of as digest_of
+from ._disk_cache import DiskSize as DiskSize
+from ._disk_cache import measure_disk_cache as measure_disk_cache
+from ._disk_cache import remember as remember
 from ._elements import check_element as check_element
 from ._elements import element_of as element_of
+from ._from_ir import build_kernel as build_kernel
 from ._from_ir import engine_options as engine_options
 from ._from_ir import in_machine_vectors as in_machine_vectors
-from ._from_ir import namespace_of as namespace_of
 from ._from_ir import record_text as record_text
 from ._from_ir import to_engine_form as to_engine_form
 from ._kernel_families import annotate_numbers as annotate_numbers

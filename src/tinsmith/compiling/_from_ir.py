@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,12 +10,13 @@ import torch
 
 from .. import compiling, passes
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
-from ..codegen import build, print_kernel
+from ..codegen import build_printed, print_kernel, unparse
 from ..engines import Compiled, CompileOptions, Engine, Language, array_text
 from ..frontend.lowering import LoweredKernel
 from ..ir import NotCovered, nodes, types
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
 from ..passes import CPU, ENGINE, GENERATED, PassOptions, has_elements_at_top, has_vector_loops, run_pipeline
+from ._disk_cache import remember
 from ._kernel_families import annotate_numbers, compile_in_family
 from ._stage import Stage
 from ._variant import Variant
@@ -66,12 +67,10 @@ def compile_ir(
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
     texts |= dict.fromkeys(fields, "_lang.template()") | (record_text(kernel) if stage.is_checked else {})
-    defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
     options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, has_vector_loops(kernel))
 
     def compile_printed(kernel: nodes.Kernel) -> Compiled:
-        tree = print_kernel(kernel, annotate_numbers(kernel, texts), defaults)
-        function, text = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
+        function, text = build_kernel(stage.engine, kernel, texts, f"{kernel.name}, rewritten")
         stage.texts.keep(variant, text)
         # Printed kernels of one text are one kernel, unless they name fields: two texts may name different ones alike.
         return stage.engine.compile(function, dict(fields), options, content=None if fields else "")
@@ -88,6 +87,21 @@ def compile_ir(
         rows = [("kernel", kernel.name), (stage.engine.name, compiling.telling(cause))]
         error = GradientError if variant.adjoint else KernelError
         raise error(refusal(words, rows, remedy)) from cause
+
+
+def build_kernel(
+    engine: Engine, kernel: nodes.Kernel, annotations: Mapping[str, str], label: str
+) -> tuple[Callable[..., Any], str]:
+    """Print a kernel with annotations of its parameters, and build the function; return it and its text."""
+    annotations = annotate_numbers(kernel, annotations)
+    defaults = types.Defaults(*Language(engine).default_types)  # type: ignore[arg-type]
+    text = remember(
+        engine,
+        "text",
+        lambda: (kernel, annotations, defaults),
+        lambda: unparse(print_kernel(kernel, annotations, defaults)),
+    )
+    return build_printed(text, kernel.name, namespace_of(engine), label), text
 
 
 def record_text(kernel: nodes.Kernel) -> dict[str, str]:
@@ -120,7 +134,13 @@ def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
     """
     if engine.is_debugging() or engine.device_type() != "cpu":
         return kernel
-    return run_pipeline(CPU, kernel, engine_options(engine))
+    options = engine_options(engine)
+
+    def find_form() -> nodes.Kernel | None:
+        changed = run_pipeline(CPU, kernel, options)
+        return None if changed is kernel else changed
+
+    return remember(engine, "CPU", lambda: (kernel, engine.has_fast_vectors), find_form) or kernel
 
 
 def engine_options(engine: Engine, *, is_aliased: bool = False) -> PassOptions:

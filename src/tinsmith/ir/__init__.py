@@ -51,7 +51,7 @@ from ._algebra import (
 )
 from ._cells import with_cells
 from ._decompositions import PARTS, Part, parts_of, side_of
-from ._finish import finish_pass, observe_passes
+from ._finish import finish_pass, is_observed, observe_passes
 from ._names import Names
 from ._operators import AtomicOperator, Operator, VoteOperator
 from ._refusals import DIVISION_BY_ZERO, RUN_IN_ORDER, Deadly, Misfit, NotCovered, Race
@@ -111,6 +111,7 @@ __all__ = [
     "integer",
     "is_constant",
     "is_not_zero",
+    "is_observed",
     "iteration_number",
     "may_overwrite",
     "minus",

@@ -29,6 +29,11 @@ def observe_passes(observer: Observer) -> Iterator[None]:
         _OBSERVERS.reset(token)
 
 
+def is_observed() -> bool:
+    """Return True if passes of this thread have observers now."""
+    return bool(_OBSERVERS.get())
+
+
 def finish_pass(name: str, kernels: Iterable[nodes.Kernel], *, is_changed: bool = True, is_ssa: bool = False) -> None:
     """Verify the kernels that a pass returned, in tests and with `TINSMITH_VERIFY=1`, and call the observers.
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from ..._errors import EngineError, TinsmithError, internal_error
-from ...codegen import PrintedKernel, add_comments, build, print_kernel
+from ...codegen import PrintedKernel, add_comments, print_kernel
 from ...compiling import (
     Stage,
     annotate_numbers,
+    build_kernel,
     compile_in_family,
     engine_options,
     guard_launches,
     in_machine_vectors,
-    namespace_of,
     record_text,
     telling,
 )
@@ -101,6 +101,11 @@ class GeneratedKernel:
         )
 
     def _tree(self, kernel: nodes.Kernel) -> PrintedKernel:
+        defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
+        return print_kernel(kernel, annotate_numbers(kernel, self._annotate(kernel)), defaults)
+
+    def _annotate(self, kernel: nodes.Kernel) -> dict[str, str]:
+        """Return the annotations of a form of the kernel, by parameter."""
         texts = {}
         for name in self.arrays:
             array = kernel.arrays[name]
@@ -110,9 +115,7 @@ class GeneratedKernel:
             if parameter is not None:
                 texts[name] = parameter.text
         handed = [name for name in kernel.arrays if name in self.fields]
-        texts |= dict.fromkeys(handed, "_lang.template()") | record_text(kernel)
-        defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
-        return print_kernel(kernel, annotate_numbers(kernel, texts), defaults)
+        return texts | dict.fromkeys(handed, "_lang.template()") | record_text(kernel)
 
     def ensure_compiled(self) -> Compiled:
         """The compiled kernel."""
@@ -136,7 +139,7 @@ class GeneratedKernel:
         choices = CompileOptions(is_careful=True, is_aliased=self._is_swept, is_simd=has_vector_loops(kernel))
 
         def compile_printed(kernel: nodes.Kernel) -> Compiled:
-            function, _ = build(self._tree(kernel), namespace_of(engine), kernel.name)
+            function, _ = build_kernel(engine, kernel, self._annotate(kernel), kernel.name)
             # Equal text is an equal kernel, unless it names fields, which two texts may call alike.
             return engine.compile(function, fields, choices, content=None if fields else "")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ..._cache import Cache
 from ..._errors import GradientError, refusal
-from ...compiling import check_races, ensure_compiled, fix_order
+from ...compiling import check_races, ensure_compiled, fix_order, remember
 from ...engines import COMPILING, Language
 from ...frontend.lowering import LoweredKernel
 from ...ir import NotCovered, Race, nodes, walk
@@ -186,9 +186,21 @@ class SourceAt(ReverseAt):
             return self._partial[key]
 
     def _generate_adjoint(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool) -> Program:
+        kernels, options = self._list_parts(active, given, has_checkpoints=has_checkpoints)
+        engine = self.key.signature.firsts[0].engine
+        return remember(engine, "adjoint", lambda: (kernels, options), lambda: generate_adjoint(kernels, options))
+
+    def _list_parts(
+        self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool
+    ) -> tuple[list[nodes.Kernel], AdjointOptions]:
+        """Return what a generated adjoint follows from."""
+        options = self._make_options(active, given, has_checkpoints=has_checkpoints)
+        return [one.kernel for one in self.kernels], options
+
+    def _make_options(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool) -> AdjointOptions:
         signature = self.key.signature
         is_on_cpu = signature.firsts[0].engine.device_type() == "cpu"
-        options = AdjointOptions(
+        return AdjointOptions(
             active=active,
             outputs=given,
             allocations=signature.outputs + signature.scratch,
@@ -204,7 +216,6 @@ class SourceAt(ReverseAt):
             # GPUs have units for functions, and wait for memory.
             keeps_functions=is_on_cpu,
         )
-        return generate_adjoint([one.kernel for one in self.kernels], options)
 
     @property
     def _promises(self) -> dict[str, Promise]:
@@ -357,8 +368,28 @@ class SourceAt(ReverseAt):
                 outputs=None if self.key.is_looped else self.key.signature.outputs,
                 has_vectors=self.key.signature.firsts[0].engine.device_type() == "cpu",
             )
-            self._whole[key] = clean_up_adjoint(program, options)
+            outputs = self.key.signature.outputs if part is None or given is None else given
+            self._whole[key] = remember(
+                self.key.signature.firsts[0].engine,
+                "clean-up",
+                lambda: (
+                    # What the program follows from stands for it: the program is longer.
+                    *(self._twin or self)._list_parts(active, frozenset(outputs), has_checkpoints=has_checkpoints),
+                    kept is not None,
+                    # Functions have no text: `_extent` follows from the lengths.
+                    {one.name: getattr(options, one.name) for one in fields(options) if one.name != "extent"},
+                    self._lengths,
+                ),
+                lambda: clean_up_adjoint(program, options),
+            )
         return self._whole[key]
+
+    @property
+    def _lengths(self) -> tuple[object, ...]:
+        """What `_extent` follows from."""
+        items = self.key.signature.kernel_items.values()
+        dims = tuple((item.name, item.has_rest, repr(item.dims)) for item in items)
+        return dims, self.key.batched, self.key.is_looped
 
     def _extent(self, array: str, axis: int) -> object:
         """What is equal for axes of arrays that the spec says are equally long."""

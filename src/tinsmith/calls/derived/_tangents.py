@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..._errors import GradientError, refusal
-from ...compiling import digest_of
+from ...compiling import digest_of, remember
 from ...engines import COMPILING
 from ...frontend.lowering import LoweredKernel
 from ...ir import NotCovered, nodes, walk
 from ...passes import clean_up_tangent, generate_tangent, rename_arrays
-from ...passes.tangent import UnneededOptions
+from ...passes.tangent import Tangent, UnneededOptions
 from ...spec import Item, Sizing, Spec
 from .._buffers import Buffer
 from .._core import Call, Core
@@ -144,7 +144,7 @@ class TangentCore(DerivedCore):
         room: dict[str, tuple[int, nodes.Expr]] = {}
         for kernel, fields in self.base.kernels(replace(key, signature=signature)):
             active = frozenset(moving) & kernel.arrays.keys()
-            made = generate_tangent(kernel, active, inert=signature.detached, disordered=by_order)
+            made = self._generate(kernel, active, by_order)
             by_order |= made.disordered
             names = {dot: self.dot_of(name) for name, dot in made.companions.items()}
             # each kernel finds its own at zero; that of a tangent's tangent is not what the first tangent has
@@ -158,6 +158,16 @@ class TangentCore(DerivedCore):
         if room:
             self._room[_key(key)] = room
         return self._drop_unneeded(derived)
+
+    def _generate(self, kernel: nodes.Kernel, active: frozenset[str], by_order: Mapping[str, NotCovered]) -> Tangent:
+        """Generate the tangent of a kernel, or read it from disk."""
+        inert, engine = self.base.signature.detached, self.base.signature.firsts[0].engine
+
+        def compute() -> Tangent:
+            return generate_tangent(kernel, active, inert=inert, disordered=by_order)
+
+        # Reasons are no part of what is kept on disk.
+        return compute() if by_order else remember(engine, "tangent", lambda: (kernel, active, inert), compute)
 
     def _drop_unneeded(self, derived: list[LoweredKernel]) -> list[LoweredKernel]:
         """The kernels without what neither the results nor a later kernel reads."""
