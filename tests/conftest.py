@@ -13,6 +13,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 
 # Before torch is loaded, here and in the processes that tests start. Its threads would spin between two operations, in
@@ -20,6 +21,8 @@ from types import ModuleType
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # The IR is checked after every pass.
 os.environ.setdefault("TINSMITH_VERIFY", "1")
+# Tests test the compiler, not what an earlier run of it left on disk.
+os.environ.setdefault("TINSMITH_CACHE", "0")
 
 import pytest
 import torch
@@ -236,6 +239,14 @@ def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     yield change
     monkeypatch.undo()
     settings.cache_clear()
+
+
+@pytest.fixture
+def disk_cache(configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Turn the cache on disk on, in a folder of the test; return the folder, which does not exist yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    configure(cache="1", verify="0")
+    return tmp_path / "tinsmith" / "programs"
 
 
 @pytest.fixture(autouse=True)

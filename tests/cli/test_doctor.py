@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from support.engine_keeper import load_quietly
 from tinsmith import engines, tracing
 from tinsmith._cache import Cache
+from tinsmith._disk_cache import measure_disk_cache, write_entry
 from tinsmith.cli import app
 
 GOOD = engines.Probe("kernels carry `_primal`", "taichi", True, "seen on [n] kernels")
@@ -131,6 +132,13 @@ def test_it_lists_caches(doctor):
     assert re.findall(r"\w[\w ]*\w|\w", line) == ["things of a test", "1", "30", "40"]
 
 
+def test_it_shows_the_cache_on_disk(doctor, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    write_entry("00", b"12345678")
+    line = next(line for line in doctor(GOOD).stdout.splitlines() if str(tmp_path) in line)
+    assert re.findall(r"[\d,]+", line)[-3:] == ["1", "24", "268,435,456"]
+
+
 def test_json_has_all_of_it(doctor, monkeypatch):
     cache = Cache("things of a test", 40)
     cache.keep(1, 1)
@@ -143,3 +151,4 @@ def test_json_has_all_of_it(doctor, monkeypatch):
         assert shown["versions"]["torch"] == torch.__version__
         assert shown["probes"] == [{"of": probe.package, "fact": probe.name, "holds": probe.ok, "detail": probe.detail}]
         assert {"name": "things of a test", "caches": 1, "entries": 1, "most": 40} in shown["caches"]
+        assert shown["cache on disk"] == measure_disk_cache()._asdict()

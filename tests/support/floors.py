@@ -29,6 +29,7 @@ FLOORS = {
     "_user_warnings": 0,
     "reference": 0,
     "_untrusted": 1,
+    "_disk_cache": 2,
     "spec": 1,
     "engines": 1,
     "ir": 2,

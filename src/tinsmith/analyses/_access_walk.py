@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -208,7 +209,7 @@ class _Walk:
         ):
             # The number of iterations is computed from the bound as it is before the loop.
             is_fixed = not (walk.locals_in([bound]) & assigned or walk.arrays_in([bound]) & self.changed)
-            step = _find_step(body, counter.name) if isinstance(counter, nodes.Local) and is_fixed else 0
+            step = dict(_find_steps(body)).get(counter.name, 0) if isinstance(counter, nodes.Local) and is_fixed else 0
             # A counter that moves away from its bound never reaches it.
             if isinstance(counter, nodes.Local) and step * _SIGNS[word] > 0 and counter.name in before:
                 low, high = before[counter.name], self.resolve(bound, 0)
@@ -239,9 +240,8 @@ class _Walk:
         # A `continue` may skip the addition.
         if any(isinstance(inner, nodes.Continue) for inner in _own_statements(body)):
             return
-        for name in [name for one in body for name in walk.find_assigned(one)]:
-            step = _find_step(body, name)
-            if step and name in before:
+        for name, step in _find_steps(body):
+            if name in before:
                 kind = before[name].type
                 moved = nodes.Binary(Operator.MUL, turn, nodes.Const(step, kind), kind)
                 self.values[name] = nodes.Binary(Operator.ADD, before[name], moved, kind)
@@ -400,18 +400,16 @@ def _find_slots(kernel: nodes.Kernel) -> frozenset[str]:
     return frozenset(name for name, are_counted in kinds.items() if are_counted == {True})
 
 
-def _find_step(body: Sequence[nodes.Stmt], name: str) -> int:
-    """Return the constant that each iteration of a loop adds to a local; 0 if it is changed otherwise."""
-    steps = [0]
+def _find_steps(body: Sequence[nodes.Stmt]) -> Iterator[tuple[str, int]]:
+    """Yield each local to which each iteration of a loop adds a constant, and that constant."""
+    changes = Counter(changed for one in walk.statements(body) for changed in walk.find_assigned(one))
     for one in body:
         match one:
             case nodes.Assign(
-                changed,
+                name,
                 nodes.Binary(Operator.ADD | Operator.SUB as word, nodes.Local(same), nodes.Const(int() as step)),
-            ) if changed == same == name:
-                steps.append(step if word == "+" else -step)
-    changes = [changed for one in walk.statements(body) for changed in walk.find_assigned(one)]
-    return steps[-1] if changes.count(name) == 1 else 0
+            ) if name == same and changes[name] == 1 and step:
+                yield name, step if word == "+" else -step
 
 
 def _negate(condition: nodes.Expr) -> nodes.Binary | None:

@@ -13,7 +13,8 @@ def clear_caches() -> dict[str, int]:
     while other threads call ops, and between a forward pass and its backward pass. An engine keeps the kernels that it
     has compiled until it is started again, so most are not compiled again.
 
-    Caches are bounded: a program needs this only to free their memory. `tinsmith doctor` lists them.
+    Caches are bounded: a program needs this only to free their memory. `tinsmith doctor` lists them. What is kept on
+    disk stays: `TINSMITH_CACHE=0` is the setting for a process that does without.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .._cache import measure_caches
+from .._disk_cache import measure_disk_cache
 from .._version import __version__
 from ._training import leaving_on_interrupt
 
@@ -45,6 +46,9 @@ def doctor(
     console.print(_table("Probes", ("of", "fact", "holds", "detail"), map(_probe_row, checked)))
     caches = ((one.name, f"{one.caches:,}", f"{one.entries:,}", f"{one.most:,}") for one in measure_caches())
     console.print(_table("Caches", ("of", "caches", "entries", "most in each"), caches))
+    disk = measure_disk_cache()
+    row = (disk.folder, f"{disk.entries:,}", f"{disk.bytes:,}", f"{disk.most:,}")
+    console.print(_table("Cache on disk", ("folder", "entries", "bytes", "most bytes"), [row]))
     broken = [probe for probe in checked if not probe.ok]
     if broken:
         console.print(f"{len(broken)} of {len(checked)} probes failed: tinsmith cannot be trusted with these versions.")
@@ -64,6 +68,7 @@ def _print_json(probes: Sequence[Probe]) -> None:
         "devices": dict(_devices()),
         "probes": [{"of": one.package, "fact": one.name, "holds": one.ok, "detail": one.detail} for one in probes],
         "caches": [one._asdict() for one in measure_caches()],
+        "cache on disk": measure_disk_cache()._asdict(),
     }
     typer.echo(json.dumps(shown, indent=2))
     if not all(one.ok for one in probes):

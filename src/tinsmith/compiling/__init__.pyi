@@ -21,9 +21,6 @@ from ._determinism import fix_order as fix_order
 from ._determinism import is_order_fixed_serially as is_order_fixed_serially
 from ._digest import DIGITS as DIGITS
 from ._digest import digest_of as digest_of
-from ._disk_cache import DiskSize as DiskSize
-from ._disk_cache import measure_disk_cache as measure_disk_cache
-from ._disk_cache import remember as remember
 from ._elements import check_element as check_element
 from ._elements import element_of as element_of
 from ._from_ir import build_kernel as build_kernel
@@ -39,6 +36,7 @@ from ._links import Links as Links
 from ._python_source import compile_for_python as compile_for_python
 from ._races import as_finding as as_finding
 from ._races import check_races as check_races
+from ._remember import remember as remember
 from ._stage import NO_PROMISES as NO_PROMISES
 from ._stage import Stage as Stage
 from ._structs import Structs as Structs

@@ -16,8 +16,8 @@ from ..frontend.lowering import LoweredKernel
 from ..ir import NotCovered, nodes, types
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
 from ..passes import CPU, ENGINE, GENERATED, PassOptions, has_elements_at_top, has_vector_loops, run_pipeline
-from ._disk_cache import remember
 from ._kernel_families import annotate_numbers, compile_in_family
+from ._remember import remember
 from ._stage import Stage
 from ._variant import Variant
 

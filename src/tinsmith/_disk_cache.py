@@ -1,0 +1,124 @@
+"""Disk cache: entries that a later process finds, by name. What they hold is left to who writes them.
+
+A file begins with a digest of its name and contents: one that is incomplete, damaged, renamed or strange counts as
+missing. A reader never waits for a writer, and sees whole entries only; writers of one name write the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from ._errors import InputError
+from ._untrusted import open_untrusted
+
+MOST_BYTES = 2**28
+"""Bytes of all entries above which the oldest go, until half of it is left."""
+_WRITES_PER_CHECK = 64
+"""A process looks at the sizes of all entries after its first one, and again after so many."""
+_SUFFIX = ".tinsmith"
+_DIGEST_BYTES = 16
+_WRITES = itertools.count()
+
+
+class DiskSize(NamedTuple):
+    """How large the cache on disk is.
+
+    Attributes:
+        folder: where it is.
+        entries: how many files it has.
+        bytes: how many these have together.
+        most: bytes above which the oldest go.
+    """
+
+    folder: str
+    entries: int
+    bytes: int
+    most: int
+
+
+def find_folder() -> Path:
+    """Return the folder of the entries, which may not exist."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # A relative one is to be ignored: freedesktop.org's "XDG Base Directory Specification".
+    root = Path(base) if os.path.isabs(base) else Path(os.path.expanduser("~"), ".cache")
+    return root / "tinsmith" / "programs"
+
+
+def measure_disk_cache() -> DiskSize:
+    """Return the size of the cache on disk."""
+    sizes = [size for _, size, _ in _list_files(find_folder())]
+    return DiskSize(str(find_folder()), len(sizes), sum(sizes), MOST_BYTES)
+
+
+def name_entry(*parts: str) -> str:
+    """Return the name of the entry that follows from these texts."""
+    return _digest("\0".join(parts).encode()).hex()
+
+
+def read_entry(name: str) -> bytes | None:
+    """Return the contents of an entry; None if there is none."""
+    try:
+        with open_untrusted(find_folder() / (name + _SUFFIX), InputError, MOST_BYTES) as file:
+            # Text of kernels becomes code: what another user wrote is not ours.
+            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
+                return None
+            content = file.read()
+    except InputError:
+        return None
+    digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    return payload if digest == _digest(payload, name) else None
+
+
+def write_entry(name: str, payload: bytes) -> None:
+    """Write an entry, as one step for other processes. Where nothing can be written, nothing is kept."""
+    folder = find_folder()
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number, temporary = tempfile.mkstemp(dir=folder, suffix=_SUFFIX)
+        try:
+            with open(number, "wb") as file:
+                file.write(_digest(payload, name) + payload)
+            os.replace(temporary, folder / (name + _SUFFIX))
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        if next(_WRITES) % _WRITES_PER_CHECK == 0:
+            _drop_oldest(folder)
+
+
+def _list_files(folder: Path) -> list[tuple[float, int, str]]:
+    """Return the time, size and path of each of our files, the oldest first."""
+    found = []
+    with contextlib.suppress(OSError), os.scandir(folder) as files:
+        for one in files:
+            # Another process may have dropped it meanwhile.
+            with contextlib.suppress(OSError):
+                if one.name.endswith(_SUFFIX) and one.is_file(follow_symlinks=False):
+                    about = one.stat(follow_symlinks=False)
+                    found.append((about.st_mtime, about.st_size, one.path))
+    return sorted(found)
+
+
+def _drop_oldest(folder: Path) -> None:
+    files = _list_files(folder)
+    total = sum(size for _, size, _ in files)
+    if total <= MOST_BYTES:
+        return
+    for _, size, path in files:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        total -= size
+        if total <= MOST_BYTES // 2:
+            break
+
+
+def _digest(content: bytes, name: str = "") -> bytes:
+    # By Python's own code: OpenSSL may hang in a forked process (compiling/_digest.py).
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES, key=name.encode()).digest()
