@@ -77,6 +77,23 @@ def test_a_result_is_computed_once(disk_cache):
     assert second.actions[1].kernel is second.actions[2].kernel
 
 
+def test_given_kernels_stay_the_same_objects(disk_cache):
+    def double():
+        return Program((*program.actions, Run(make_kernel(factor=4.0), 1, {})), {}, {}, frozenset(), frozenset())
+
+    for _ in range(2):
+        program = make_program()
+        compute = Counter(double)
+        result = remember(ENGINE, "clean-up", lambda: (make_kernel(),), compute, program.kernels)
+        assert result.actions[2].kernel is program.actions[2].kernel
+        assert result.actions[3].kernel.body != program.actions[2].kernel.body
+    assert compute.count == 0
+    # Who has fewer kernels reads nothing.
+    compute = Counter(double)
+    remember(ENGINE, "clean-up", lambda: (make_kernel(),), compute)
+    assert compute.count == 1
+
+
 SIZED = {"x": nodes.Array("x", Type.F32, 1, dims=(3,)), "y": nodes.Array("y", Type.F32, 1)}
 CHANGES = {
     "a number of the kernel": make_kernel(factor=4.0),
@@ -327,7 +344,7 @@ def test_deep_expressions_are_kept_or_computed(disk_cache):
     value = nodes.Const(1.0, Type.F32)
     for _ in range(100):
         value = nodes.Unary(Operator.NEG, value, Type.F32)
-    assert decode(encode(value)) == (True, value)
+    assert decode(encode(value)) == (value,)
 
 
 def test_contents_are_the_same_in_all_orders_of_sets():

@@ -16,11 +16,11 @@ import hashlib
 import io
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from .._config import config
 from .._disk_cache import name_entry, read_entry, write_entry
@@ -47,7 +47,13 @@ _CLASSES: Mapping[tuple[str, str], type] = {
 """What entries are made of, besides Python's own numbers, texts and containers."""
 
 
-def remember(engine: Engine, what: str, parts: Callable[[], Iterable[object]], compute: Callable[[], Result]) -> Result:
+def remember(
+    engine: Engine,
+    what: str,
+    parts: Callable[[], Iterable[object]],
+    compute: Callable[[], Result],
+    given: Sequence[nodes.Kernel] = (),
+) -> Result:
     """Return what an earlier process computed from the same parts; if none did, compute it and write it to disk.
 
     Args:
@@ -55,6 +61,7 @@ def remember(engine: Engine, what: str, parts: Callable[[], Iterable[object]], c
         what: the name of the computation.
         parts: returns all that the result follows from; called if the cache is in use.
         compute: computes the result. What it raises is not kept.
+        given: kernels that the result may have as they are: they stay the same objects, by which others know them.
     """
     source = _digest_sources() if _is_in_use() else None
     if source is None:
@@ -65,11 +72,11 @@ def remember(engine: Engine, what: str, parts: Callable[[], Iterable[object]], c
     with COMPILING:
         name = name_entry(place, *map(describe, parts()))
         known = read_entry(name)
-        found, result = (False, None) if known is None else decode(known)
-        if found:
-            return result
+        found = None if known is None else decode(known, given)
+        if found is not None:
+            return found.value
         made = compute()
-        payload = encode(made)
+        payload = encode(made, given)
         if payload is not None:
             write_entry(name, payload)
     return made
@@ -130,35 +137,51 @@ def _names_of_fields(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind))
 
 
-def encode(value: object) -> bytes | None:
+class Given:
+    """Stands in an entry for a kernel that its reader has: called with the number, it is that kernel."""
+
+
+def encode(value: object, given: Sequence[nodes.Kernel] = ()) -> bytes | None:
     """Return the contents of an entry; None for a value that has parts which are not kept on disk."""
     buffer = io.BytesIO()
     try:
-        _Writer(buffer, protocol=5).dump(value)
+        _Writer(buffer, given).dump(value)
     except (pickle.PicklingError, RecursionError):
         return None
     return buffer.getvalue()
 
 
-def decode(payload: bytes) -> tuple[bool, Any]:
-    """Return whether these are the contents of an entry, and its value."""
+class Entry(NamedTuple):
+    """What an entry holds: a result may be None."""
+
+    value: Any
+
+
+def decode(payload: bytes, given: Sequence[nodes.Kernel] = ()) -> Entry | None:
+    """Return what an entry with these contents holds; None for contents that `encode` does not make."""
     try:
-        return True, _Reader(io.BytesIO(payload)).load()
+        return Entry(_Reader(io.BytesIO(payload), given).load())
     except Exception:  # noqa: BLE001  # whatever classes raise that are made of other arguments than theirs
-        return False, None
+        return None
 
 
 class _Writer(pickle.Pickler):
     """Writes values of the classes above, each as a call of its class: what nodes store besides is left out."""
 
+    def __init__(self, buffer: io.BytesIO, given: Sequence[nodes.Kernel]) -> None:
+        super().__init__(buffer, protocol=5)
+        self._given = {kernel: place for place, kernel in enumerate(given)}
+
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, type):
-            if _is_kept(value):
+            if value is Given or _is_kept(value):
                 return NotImplemented
             raise pickle.PicklingError(f"the class {value.__qualname__} is not kept on disk")
         kind = type(value)
         if not _is_kept(kind):
             raise pickle.PicklingError(f"a {kind.__qualname__} is not kept on disk")
+        if kind is nodes.Kernel and value in self._given:
+            return Given, (self._given[value],)
         if isinstance(value, enum.Enum):
             return kind, (value.value,)
         if isinstance(value, tuple):
@@ -173,7 +196,13 @@ def _is_kept(kind: type) -> bool:
 class _Reader(pickle.Unpickler):
     """Reads what `_Writer` writes, and refuses everything else."""
 
-    def find_class(self, module: str, name: str) -> type:
+    def __init__(self, buffer: io.BytesIO, given: Sequence[nodes.Kernel]) -> None:
+        super().__init__(buffer)
+        self._given = given
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == (Given.__module__, Given.__qualname__):
+            return self._given.__getitem__
         try:
             return _CLASSES[module, name]
         except KeyError:

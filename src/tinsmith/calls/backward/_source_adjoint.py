@@ -381,6 +381,7 @@ class SourceAt(ReverseAt):
                     self._lengths,
                 ),
                 lambda: clean_up_adjoint(program, options),
+                program.kernels,
             )
         return self._whole[key]
 
