@@ -379,6 +379,17 @@ def test_the_folder_is_that_of_the_user(monkeypatch, tmp_path):
     assert _disk_cache.find_folder() == tmp_path / ".cache" / "tinsmith" / "programs"
 
 
+def test_a_user_without_a_home_keeps_nothing(disk_cache, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(_disk_cache.os.path, "expanduser", lambda path: path)
+    compute = Counter()
+    recall(compute), recall(compute)
+    assert compute.count == 2
+    assert _disk_cache.measure_disk_cache()[1:3] == (0, 0)
+    assert not list(tmp_path.iterdir())
+
+
 def test_threads_that_write_and_read_at_once_see_whole_entries(disk_cache):
     seen = []
     stop = time.monotonic() + 1.0

@@ -44,10 +44,11 @@ class DiskSize(NamedTuple):
 
 def find_folder() -> Path:
     """Return the folder of the entries, which may not exist."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
     # A relative one is to be ignored: freedesktop.org's "XDG Base Directory Specification".
-    root = Path(base) if os.path.isabs(base) else Path(os.path.expanduser("~"), ".cache")
-    return root / "tinsmith" / "programs"
+    candidates = (os.environ.get("XDG_CACHE_HOME", ""), os.path.join(os.path.expanduser("~"), ".cache"))
+    # A user without a home folder keeps nothing: below this file there is none.
+    root = next(filter(os.path.isabs, candidates), os.devnull)
+    return Path(root, "tinsmith", "programs")
 
 
 def measure_disk_cache() -> DiskSize:

@@ -47,6 +47,8 @@ DTYPES = {"f64": torch.float64, "f32": torch.float32}
 def main() -> int:
     """Run what the command line asks for."""
     options = _options()
+    # Programs are random: what is generated for one is never needed again.
+    os.environ.setdefault("TINSMITH_CACHE", "0")
     if options.child:
         return _child(options)
     if options.show or options.shrink:

@@ -33,6 +33,14 @@ def test_a_kernel_of_doubles(name, engine, lang64):
     check(name, engine, lang64)
 
 
+@pytest.mark.compiled_engine
+@pytest.mark.thinned(24)
+@pytest.mark.parametrize("name", SINGLE)
+def test_a_kernel_that_is_on_disk(name, engine, lang, disk_cache):
+    for _ in range(2):
+        check(name, engine, lang)
+
+
 def test_the_store_has_each_kernel():
     assert len(ENTRIES) >= 400
     for engine, digests in DIGESTS.items():
