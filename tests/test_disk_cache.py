@@ -599,8 +599,8 @@ def start(tmp_path, engine, seed, **settings):
 def finish(process):
     output, errors = process.communicate()
     assert process.returncode == 0, errors
-    found = dict(line.split(" ", 1) for line in output.splitlines() if line.startswith(("RESULT", "CALLS")))
-    return found["RESULT"], found["CALLS"]
+    values = dict(line.split(" ", 1) for line in output.splitlines() if line.startswith(("RESULT", "CALLS")))
+    return values["RESULT"], values["CALLS"]
 
 
 @pytest.mark.each_engine

@@ -96,15 +96,15 @@ def write_entry(name: str, payload: bytes) -> None:
 
 def _list_files(folder: Path) -> list[tuple[float, int, str]]:
     """Return the time, size and path of each of our files, the oldest first."""
-    found = []
+    listed = []
     with contextlib.suppress(OSError), os.scandir(folder) as files:
         for one in files:
             # Another process may have dropped it meanwhile.
             with contextlib.suppress(OSError):
                 if one.name.endswith(_SUFFIX) and one.is_file(follow_symlinks=False):
                     about = one.stat(follow_symlinks=False)
-                    found.append((about.st_mtime, about.st_size, one.path))
-    return sorted(found)
+                    listed.append((about.st_mtime, about.st_size, one.path))
+    return sorted(listed)
 
 
 def _drop_oldest(folder: Path) -> None:

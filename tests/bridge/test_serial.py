@@ -8,7 +8,7 @@ import torch
 import cases
 import tinsmith as ts
 from tinsmith import _config
-from tinsmith.calls import _pace
+from tinsmith.calls import _threads as _pace
 from tinsmith.compiling import _stage
 from tinsmith.engines import get as get_engine
 from tinsmith.ir import NotCovered

@@ -12,6 +12,7 @@ from ._buffers import check_before_copy as check_before_copy
 from ._buffers import check_reach as check_reach
 from ._buffers import in_order as in_order
 from ._buffers import is_null as is_null
+from ._buffers import keep_order as keep_order
 from ._captured_values import LENGTH as LENGTH
 from ._captured_values import CapturedValues as CapturedValues
 from ._clear_caches import clear_caches as clear_caches
@@ -54,7 +55,6 @@ from ._signature import fitting_dtypes as fitting_dtypes
 from ._signature import takes_half_alone as takes_half_alone
 from ._steps import Entry as Entry
 from ._steps import Step as Step
-from ._streams import keep_order as keep_order
 from ._tape_room import TapeReservation as TapeReservation
 from ._tape_room import TapeRoom as TapeRoom
 from ._watch import WATCHES as WATCHES

@@ -9,7 +9,8 @@ were checked earlier; this file does not know the spec.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,23 @@ from ..engines import MOST_ELEMENTS
 from ..spec import Numbers, Sizing
 from ..tracing import innermost, is_tracing
 from ._large_memory import LARGE, in_huge_pages
+
+
+@contextmanager
+def keep_order(device: torch.device) -> Iterator[None]:
+    """Launches within come after all work on torch's current stream and before all later work."""
+    if device.type != "cuda":
+        yield
+        return
+    current = torch.cuda.current_stream(device)
+    default = torch.cuda.default_stream(device)
+    if current == default:
+        yield
+        return
+    default.wait_stream(current)
+    yield
+    current.wait_stream(default)
+
 
 LOWEST_ADDRESS = 1 << 32
 """Addresses below may be null plus an offset: that of a view whose storage was freed, as FSDP's are between calls."""

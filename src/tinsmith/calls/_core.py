@@ -29,10 +29,10 @@ from ._captured_values import Captures
 from ._conversion import AS_IT_IS, Conversion
 from ._key import CallKey
 from ._lowering import add_block_memory, find_filled_arrays, lower_stages
-from ._pace import Paces
 from ._routine import Input, Make, Result, Routine
 from ._signature import Signature, find_made_dtype
 from ._steps import StageLaunch, Use
+from ._threads import Paces
 
 if TYPE_CHECKING:
     from .backward import Reverse, ReverseAt
@@ -82,17 +82,17 @@ class GradientSource:
 
     def __init__(self, make: Callable[[], Reverse], stage: Stage | None = None) -> None:
         self._make = make
-        self._made: Reverse | None = None
+        self._reverse: Reverse | None = None
         self.stage = stage
 
     @property
     def reverse(self) -> Reverse:
         """The source itself; one for all threads, since it keeps what was generated."""
-        if self._made is None:
+        if self._reverse is None:
             with COMPILING:
-                if self._made is None:
-                    self._made = self._make()
-        return self._made
+                if self._reverse is None:
+                    self._reverse = self._make()
+        return self._reverse
 
 
 class Core:

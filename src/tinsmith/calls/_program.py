@@ -27,11 +27,10 @@ from ._conversion import AS_IT_IS, Conversion, compute_dtypes
 from ._core import Call, Core, GradientSource
 from ._executor import executor
 from ._key import CallKey
-from ._pace import Paces
 from ._pass_text import Pass
 from ._routine import Routine
 from ._signature import result_dtype
-from ._threads import Serial, Threads
+from ._threads import Paces, Serial, Threads
 from .fields import Look
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from ._from_ir import to_engine_form as to_engine_form
 from ._kernel_families import annotate_numbers as annotate_numbers
 from ._kernel_families import compile_in_family as compile_in_family
 from ._linked_kernel import NO_NAMES as NO_NAMES
-from ._links import FieldArray as FieldArray
-from ._links import Links as Links
+from ._linked_kernel import FieldArray as FieldArray
+from ._linked_kernel import Links as Links
 from ._python_source import compile_for_python as compile_for_python
 from ._races import as_finding as as_finding
 from ._races import check_races as check_races

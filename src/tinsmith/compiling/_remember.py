@@ -27,24 +27,12 @@ from .._disk_cache import name_entry, read_entry, write_entry
 from .._version import __version__
 from ..engines import COMPILING, Engine
 from ..ir import AtomicOperator, Operator, Type, VoteOperator, is_observed, nodes, walk
-from ..passes.adjoint import Copy, Decision, Fresh, How, Program, Reserve, Run, TapeSize, WithResults
-from ..passes.tangent import Tangent
+from ..passes import adjoint, tangent
 
 Result = TypeVar("Result")
 
 _SOURCES = ("analyses", "codegen", "compiling", "ir", "passes", "spec")
 """Folders of the package that results follow from."""
-_CLASSES: Mapping[tuple[str, str], type] = {
-    (one.__module__, one.__qualname__): one
-    for one in (
-        *nodes.NODE_TYPES,
-        *(nodes.CarriedLocal, nodes.Array, nodes.Kernel),
-        *(Type, Operator, AtomicOperator, VoteOperator),
-        *(Program, Fresh, Copy, Run, Reserve, TapeSize, WithResults, Decision, How),
-        Tangent,
-    )
-}
-"""What entries are made of, besides Python's own numbers, texts and containers."""
 
 
 def remember(
@@ -72,14 +60,36 @@ def remember(
     with COMPILING:
         name = name_entry(place, *map(describe, parts()))
         known = read_entry(name)
-        found = None if known is None else decode(known, given)
-        if found is not None:
-            return found.value
+        entry = None if known is None else decode(known, given)
+        if entry is not None:
+            return entry.value
         made = compute()
         payload = encode(made, given)
         if payload is not None:
             write_entry(name, payload)
     return made
+
+
+_OF_KERNELS = (*nodes.NODE_TYPES, nodes.CarriedLocal, nodes.Array, nodes.Kernel)
+_KERNEL_CLASSES: Mapping[tuple[str, str], type] = {
+    (one.__module__, one.__qualname__): one for one in (*_OF_KERNELS, Type, Operator, AtomicOperator, VoteOperator)
+}
+"""What kernels are made of, besides Python's own numbers, texts and containers."""
+
+
+@functools.cache
+def _list_records() -> Mapping[tuple[str, str], type]:
+    """Return what the other entries are made of. Listed when one is met, since it loads the passes of gradients."""
+    records = (
+        *(adjoint.Program, adjoint.Fresh, adjoint.Copy, adjoint.Run, adjoint.Reserve, adjoint.TapeSize),
+        *(adjoint.WithResults, adjoint.Decision, adjoint.How, tangent.Tangent),
+    )
+    return {(one.__module__, one.__qualname__): one for one in records}
+
+
+def _find_class(module: str, name: str) -> type | None:
+    """Return a class of which an entry may have objects; None for any other."""
+    return _KERNEL_CLASSES.get((module, name)) or _list_records().get((module, name))
 
 
 def _is_in_use() -> bool:
@@ -190,7 +200,7 @@ class _Writer(pickle.Pickler):
 
 
 def _is_kept(kind: type) -> bool:
-    return _CLASSES.get((kind.__module__, kind.__qualname__)) is kind
+    return _find_class(kind.__module__, kind.__qualname__) is kind
 
 
 class _Reader(pickle.Unpickler):
@@ -203,7 +213,7 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (Given.__module__, Given.__qualname__):
             return self._given.__getitem__
-        try:
-            return _CLASSES[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"{module}.{name} is not kept on disk") from None
+        known = _find_class(module, name)
+        if known is None:
+            raise pickle.UnpicklingError(f"{module}.{name} is not kept on disk")
+        return known

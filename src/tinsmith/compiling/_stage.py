@@ -35,8 +35,7 @@ from ..ir import NotCovered, Type, nodes, types
 from ..passes import BATCH, FORWARD, PassOptions, adjoint, run_pipeline
 from ..spec import DimSizes
 from ._baked_values import BakedValues, value_changed_between
-from ._linked_kernel import NO_NAMES, link_kernel
-from ._links import Links
+from ._linked_kernel import NO_NAMES, Links, link_kernel
 from ._variant import ArrayType, Variant
 
 NO_DIMS: Mapping[str, DimSizes] = {}

@@ -3,24 +3,75 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from .. import torch_side
 from .._config import config
 from .._errors import ArgumentError, SpecError, refusal
+from .._version import __version__
 from ..calls import Core, GradientSource, Signature, backward, compute_lazy_values, derived
+from ..compiling import Stage, digest_of
 from ..engines import is_kernel, of_kernel, one_at_a_time
 from ..frontend import read
 from ..spec import functional, parse
 from ..torch_side import define_operators
-from ._content import content_of
 from ._early_checks import check_early
 from ._match import match
 from ._options import OpOptions
 from ._orders import call_order, warn_of_orders
 from ._relaunch import promises_of, stage_of, stages_of
+
+_CALLING_CONVENTION = "2"
+"""Raised where operators change what they take besides an op's arguments: torch keeps compiled calls on disk."""
+
+
+def content_of(signature: Signature, options: OpOptions, backward: Stage | None) -> str:
+    """The digest of an op.
+
+    Args:
+        signature: what it takes and gives, and its kernels.
+        options: what it is made with.
+        backward: the hand-written gradient kernel.
+    """
+    spec = signature.spec
+    parts = [
+        __version__,
+        _CALLING_CONVENTION,
+        spec.text,
+        spec.scratch_text,
+        *signature.order,
+        repr(sorted(signature.init.items())),
+    ]
+    parts += [
+        repr(sorted(signature.detached)),
+        repr((options.adjoint, options.trust_engine, options.half, options.deterministic, options.races)),
+    ]
+    firsts: dict[Stage, int] = {}
+    for stage in (*signature.stages, *([] if backward is None else [backward])):
+        parts.append(f"{firsts.setdefault(stage.first, len(firsts))} {sorted(stage.scalar_names.items())}")
+    for stage in firsts:
+        parts += _parts_of(stage)
+    return digest_of(*parts)
+
+
+def _parts_of(stage: Stage) -> Iterator[str]:
+    """What a kernel's compiled forms depend on, whatever its launches call its arguments."""
+    yield f"{stage.engine.name} {_version(stage.home.name)} {stage.home.name}"
+    yield f"{stage.is_simd} {stage.is_checked} {stage.allows_races} {stage.baked_values.has_state}"
+    yield repr([(one.name, one.kind, one.text, one.element) for one in stage.parameters.values()])
+    for source in stage.baked_values.sources:
+        yield source.content
+    yield stage.baked_values.describe_captured()
+
+
+@lru_cache
+def _version(package: str) -> str:
+    return metadata.version(package)
+
 
 if TYPE_CHECKING:
     from ..calls.backward import Reverse
