@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.passes.strips import _strips as strips
+from tinsmith import passes
 
 pytestmark = pytest.mark.compiled_engine
 
@@ -32,8 +32,8 @@ def ran(monkeypatch):
         kernel_names.extend([kernel.name] if lanes is not None else [])
         return lanes
 
-    run_in_lanes = strips.run_in_lanes
-    monkeypatch.setattr(strips, "run_in_lanes", run)
+    run_in_lanes = passes.run_in_lanes
+    monkeypatch.setattr(passes, "run_in_lanes", run)
     return kernel_names
 
 

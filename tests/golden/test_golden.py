@@ -34,7 +34,7 @@ def test_a_kernel_of_doubles(name, engine, lang64):
 
 
 @pytest.mark.compiled_engine
-@pytest.mark.thinned(24)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("name", SINGLE)
 def test_a_kernel_that_is_on_disk(name, engine, lang, disk_cache):
     for _ in range(2):

@@ -239,7 +239,7 @@ def test_an_array_that_is_handed_on():
         for i in range(9):
             mark(y, i)
     """
-    assert rules_of(text) == [("TS106", 6)]
+    assert rules_of(text) == [("TS106", 11)]
 
 
 def test_kernels_of_a_factory():

@@ -194,7 +194,9 @@ class Op(OpDescription, Generic[Result]):
                         return self._wrap(program.forward(arguments, numbers, _NOTHING)[program.outputs])
             return self._call_checked(arguments, named)
         except Exception as error:
-            hide_frames(error)
+            # A compiler that traces this follows no tracebacks.
+            if not is_tracing():
+                hide_frames(error)
             raise
 
     def _call_checked(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -14,6 +14,7 @@ import torch
 
 from .._errors import ArgumentError, refusal
 from ..engines import hide_frames
+from ..tracing import is_tracing
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
@@ -48,7 +49,9 @@ def one_node(forward: Forward) -> Forward:
         try:
             return forward(module, *inputs, **named)
         except Exception as error:
-            hide_frames(error)
+            # A compiler that traces this follows no tracebacks.
+            if not is_tracing():
+                hide_frames(error)
             raise
 
     return record_or_run  # type: ignore[return-value]

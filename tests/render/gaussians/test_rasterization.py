@@ -12,7 +12,7 @@ import torch
 import tinsmith as ts
 from support.gaussians import HEIGHT, WIDTH, scene
 from tinsmith import reference
-from tinsmith.passes.strips import _strips as strips
+from tinsmith import passes
 from tinsmith.render.gaussians import rasterization, rasterization_2dgs
 
 pytestmark = pytest.mark.thinned(4)
@@ -191,14 +191,14 @@ def test_batches_of_scenes(engine, packed):
 def in_lanes(configure, monkeypatch):
     """Names of kernels that run in lanes, of those that run in parallel: small loops would run on one thread."""
     configure(serial_below="0")
-    kernel_names, real = [], strips.run_in_lanes
+    kernel_names, real = [], passes.run_in_lanes
 
     def run_in_lanes(task, kernel, names, **options):
         lanes = real(task, kernel, names, **options)
         kernel_names.extend([kernel.name] if lanes is not None else [])
         return lanes
 
-    monkeypatch.setattr(strips, "run_in_lanes", run_in_lanes)
+    monkeypatch.setattr(passes, "run_in_lanes", run_in_lanes)
     return kernel_names
 
 
