@@ -11,8 +11,7 @@ import torch
 
 import tinsmith as ts
 from support.gaussians import HEIGHT, WIDTH, scene
-from tinsmith import reference
-from tinsmith import passes
+from tinsmith import passes, reference
 from tinsmith.render.gaussians import rasterization, rasterization_2dgs
 
 pytestmark = pytest.mark.thinned(4)
