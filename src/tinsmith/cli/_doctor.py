@@ -44,8 +44,10 @@ def doctor(
     console.print(_table("Devices", ("", "device"), _devices()))
     checked = [*_torch_probes(), *probes()]
     console.print(_table("Probes", ("of", "fact", "holds", "detail"), map(_probe_row, checked)))
-    caches = ((one.name, f"{one.caches:,}", f"{one.entries:,}", f"{one.most:,}") for one in measure_caches())
-    console.print(_table("Caches", ("of", "caches", "entries", "most in each"), caches))
+    caches = [(one.name, f"{one.caches:,}", f"{one.entries:,}", f"{one.most:,}") for one in measure_caches()]
+    # A process that only ran probes has none, or few.
+    if caches:
+        console.print(_table("Caches", ("of", "caches", "entries", "most in each"), caches))
     disk = measure_disk_cache()
     row = (disk.folder, f"{disk.entries:,}", f"{disk.bytes:,}", f"{disk.most:,}")
     console.print(_table("Cache on disk", ("folder", "entries", "bytes", "most bytes"), [row]))
