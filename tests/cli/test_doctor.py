@@ -18,6 +18,7 @@ from tinsmith import engines, tracing
 from tinsmith._cache import Cache
 from tinsmith._disk_cache import measure_disk_cache, write_entry
 from tinsmith.cli import app
+from tinsmith.tracing import _torch_state
 
 GOOD = engines.Probe("kernels carry `_primal`", "taichi", True, "seen on [n] kernels")
 BAD = engines.Probe("launch takes a gradient pointer", "quadrants", False, "no such method")
@@ -98,7 +99,7 @@ def test_a_probe_that_fails_is_named_and_is_the_exit_code(doctor):
 
 def test_a_probe_of_torch_that_fails_is_named_and_is_the_exit_code(doctor, monkeypatch):
     monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
-    monkeypatch.setattr(tracing._probes.tracing, "is_transformed", lambda: False)
+    monkeypatch.setattr(_torch_state, "is_transformed", lambda: False)
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "250"})
     assert result.exit_code == 1
     line = next(line for line in result.stdout.splitlines() if "an active transform of torch.func is detected" in line)
@@ -140,7 +141,7 @@ def test_it_shows_the_cache_on_disk(doctor, monkeypatch, tmp_path):
 
 
 def test_json_has_all_of_it(doctor, monkeypatch):
-    cache = Cache("things of a test", 40)
+    cache = Cache("things of another test", 40)
     cache.keep(1, 1)
     for probe, code in ((GOOD, 0), (BAD, 1)):
         monkeypatch.setattr(engines, "probes", lambda probe=probe: iter([probe]))
@@ -150,5 +151,5 @@ def test_json_has_all_of_it(doctor, monkeypatch):
         shown = json.loads(result.stdout)
         assert shown["versions"]["torch"] == torch.__version__
         assert shown["probes"] == [{"of": probe.package, "fact": probe.name, "holds": probe.ok, "detail": probe.detail}]
-        assert {"name": "things of a test", "caches": 1, "entries": 1, "most": 40} in shown["caches"]
+        assert {"name": "things of another test", "caches": 1, "entries": 1, "most": 40} in shown["caches"]
         assert shown["cache on disk"] == measure_disk_cache()._asdict()
