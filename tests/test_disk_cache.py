@@ -524,7 +524,7 @@ def test_tangents_are_kept(lang, disk_cache, monkeypatch):
 
 
 @pytest.mark.compiled_engine
-@pytest.mark.thinned(24)
+@pytest.mark.thinned(20)
 @pytest.mark.parametrize("case", cases.ALL, ids=lambda one: one.name)
 def test_results_are_the_same_bits(case, lang, disk_cache, configure, monkeypatch):
     inputs = case.inputs(torch.float32)
