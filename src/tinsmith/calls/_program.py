@@ -116,11 +116,6 @@ class Program:
         # Filled by `_prepared_passes.Stepping`.
         self.prepared: dict[Any, Any] = {}
 
-    @property
-    def program(self) -> Program:
-        """Itself: `Programs` finds a program, or what stands for none."""
-        return self
-
     @lazy
     def reverse(self) -> ReverseAt:
         """Where the gradient of its calls comes from."""
@@ -442,7 +437,7 @@ class Programs:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._known: Cache[Any, Program] = Cache("programs by tensors")
+        self._known: Cache[Any, Program | None] = Cache("programs by tensors")
         signature = core.signature
         takes_tensors = len(signature.arrays) == len(signature.order) and not signature.size_names
         self._takes_tensors_only = takes_tensors and not signature.has_open_elements
@@ -458,16 +453,16 @@ class Programs:
         """
         tensors = key_of(bound.tensors)
         if tensors is None:
-            return self._make(bound).program
-        known = self._known.get(self._key(tensors, bound))
-        if known is None or not known.is_current():
+            return self._make(bound)
+        known = self._known.get(self._key(tensors, bound), _UNKNOWN)
+        if known is _UNKNOWN or not (known is None or known.is_current()):
             known = self._make(bound)
             # Known now that the kernel was looked into.
             self._is_simple = self._takes_tensors_only and not self.core.varies
             self._known.keep(self._key(tensors, bound), known)
-            if self._is_simple and known.is_direct:
+            if self._is_simple and known is not None and known.is_direct:
                 self._note_direct(bound.tensors, known)
-        return known.program
+        return known
 
     def _note_direct(self, tensors: Sequence[torch.Tensor], program: Program) -> None:
         """Let `look_up` find a program."""
@@ -505,8 +500,8 @@ def look_up({", ".join(tensors)}):
             sizes += tuple([tuple(one.shape) for one in bound.tensors])
         return tensors, sizes, core.launch_numbers(bound.scalars), core.fingerprints(bound.templates)
 
-    def _make(self, bound: BoundArguments) -> Any:
-        """Check a call and return its program."""
+    def _make(self, bound: BoundArguments) -> Program | None:
+        """Check a call and return its program; None if tensors have no memory, or a type with a dispatch of its own."""
         core, tensors = self.core, bound.tensors
         call = make_checked_call(core, bound)
         core.captures.refuse_rerun(core.fingerprints(bound.templates))
@@ -514,40 +509,25 @@ def look_up({", ".join(tensors)}):
         if device.type != "meta":
             core.check_device(device)
         if device.type == "meta" or not all(type(tensor) in PLAIN_TYPES for tensor in tensors):
-            return _FOREIGN
+            return None
         pairs = zip(core.signature.arrays, tensors, strict=True)
         active = frozenset(name for name, one in pairs if one.requires_grad)
         return find_program(call, device, active=active, is_ordered=are_in_order(tensors))
 
 
-class _Foreign:
-    """Stands for a program where tensors have no memory, or a type with a dispatch of its own."""
-
-    is_direct = False
-    program = None
-
-    def is_current(self) -> bool:
-        return True
-
-
-_FOREIGN = _Foreign()
-
-
+_UNKNOWN: Any = object()
+"""Stands for an entry that a table lacks, where None is an entry."""
 _ENTRIES = (
     "{0}.ndim, {0}.dtype, {0}.device, {0}.requires_grad, {0}.layout, {0}.is_contiguous(), {0}.is_neg(), type({0})"
 )
 """What a program depends on, of a tensor, as Python."""
+_describe_tensor: Callable[[Any], tuple[Any, ...]] = eval(f"lambda tensor: ({_ENTRIES.format('tensor')})")
 
 
 def key_of(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
     """Return what a program depends on, of tensors; None where one is not strided: the checked call raises."""
     try:
-        return tuple(
-            [
-                (t.ndim, t.dtype, t.device, t.requires_grad, t.layout, t.is_contiguous(), t.is_neg(), type(t))
-                for t in tensors
-            ]
-        )
+        return tuple([_describe_tensor(one) for one in tensors])
     except (AttributeError, RuntimeError):
         return None
 
