@@ -19,7 +19,7 @@ from ..spec import Arithmetic, Tree, parse
 from ._accesses import MOST_REMEMBERED, OPAQUE, Condition, LoopAccess, Origin, find_origins, opaque
 
 DIM = -1
-"""In place of an axis: the size is that of a dim of the spec, by its name."""
+"""The axis of a `Size` that stands for a dim of the spec; its `array` is then the name of the dim."""
 MOST_PARTS, MOST_PARTS_OF_FLOATS = 120, 30
 """Most nodes that an expression may have, of integers and of floats. The value of a larger one counts as unknown."""
 _SIGNS = {"<": 1, "<=": 1, ">": -1, ">=": -1}

@@ -11,7 +11,7 @@ Live = set[str]
 
 
 class Liveness:
-    """A walk backwards through statements. A pass says what it does on the way by overriding `plain` and `compound`.
+    """Liveness analysis: visits statements from last to first. Subclasses override `plain` and `compound`.
 
     One set of live locals is changed from statement to statement. Inside a branch or a loop it has only those locals
     that the statement mentions, so that the time is linear in the number of statements, however many locals are live.

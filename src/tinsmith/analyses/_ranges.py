@@ -1,4 +1,4 @@
-"""Ranges of values: the least and largest value of a number, as far as the text bounds it (interval analysis).
+"""Interval analysis: the least and greatest value that a number can have, as far as the kernel's text bounds it.
 
 Only what the text bounds has a range: constants, clamps, functions with a bounded image, comparisons that a branch has
 asked. Whatever comes from memory or from an iteration before may be anything.

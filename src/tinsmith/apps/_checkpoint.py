@@ -22,7 +22,7 @@ _AFRESH = "Leave out --resume to start afresh; that overwrites it."
 
 
 class Checkpoints:
-    """The checkpoints of a run: the trainer's state, the training's, and the run's identity.
+    """Writes and reads the checkpoints of a run: the state of trainer and training, and what identifies the run.
 
     Args:
         folder: where the run writes.

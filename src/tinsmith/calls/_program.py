@@ -298,13 +298,13 @@ class Program:
                 group.pace.note(seconds, operations)
 
     def forward_routine(self, numbers: Numbers, scalars: Scalars) -> Routine:
-        """The program of the forward pass."""
+        """Return the routine of the forward pass for such a call."""
         return self._forward.routine(self._forward.threads.choose(numbers, scalars), numbers, scalars)
 
     def backward_routine(
         self, active: frozenset[str], given: frozenset[str], numbers: Numbers, scalars: Scalars
     ) -> Routine:
-        """The program of the backward pass for `active` inputs, from the outputs that are `given` cotangents.
+        """Return the routine of the backward pass for `active` inputs, from the outputs that are `given` cotangents.
 
         It adds to gradients. Nothing is learned of its time: it uses several threads where all of the forward pass
         does.
@@ -416,7 +416,7 @@ class Runner:
 
 
 def _total(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
-    """The sum of one input's gradients."""
+    """Return the sum of one input's gradients, None if there are none."""
     present = [part for part in parts if part is not None]
     if len(present) < 2:
         return present[0] if present else None

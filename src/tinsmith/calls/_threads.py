@@ -185,7 +185,7 @@ def _group_launches(routine: Routine, key: CallKey, paces: Paces) -> tuple[Group
 def _write_function(
     key: CallKey, results: Iterable[str], names: Mapping[str, Any]
 ) -> Callable[[Numbers, Scalars], Any]:
-    """A function of a call's numbers and scalars that returns a tuple of expressions."""
+    """Write a function that evaluates expressions for a call's numbers and scalars, and returns their values."""
     sizes = "".join(f"{Symbol(place)}, " for place in range(key.sizing.symbols))
     lines = [
         "def work_out(numbers, scalars):",

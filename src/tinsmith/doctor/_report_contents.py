@@ -49,7 +49,7 @@ class ReportContents:
 
     @property
     def verdict(self) -> Literal["right", "no errors", "wrong", "refused", "not tested", "not checked"]:
-        """One or two words; the last line of the printed report begins with them.
+        """What the check found, as the word or two that begin the last line of the printed report.
 
         "right": an op's gradient was compared, and nothing is wrong; "no errors": the same of kernels that were only
         read, of several ops, or of an op that has nothing to differentiate; "not tested": no errors, but all

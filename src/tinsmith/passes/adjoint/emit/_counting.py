@@ -132,7 +132,7 @@ class Counting:
         return [nodes.Assign(name, constant(0, Type.I32)) for name in locals_.values()]
 
     def count_change(self, store: nodes.Store | nodes.Atomic, _: Renamed) -> Block:
-        """Write a change of memory, counted where it would be logged."""
+        """Copy a store or atomic; if its array is logged, count one more entry of the log before it."""
         if store.array not in self.state:
             return []
         done = self.done.get(array_key(store.array))
