@@ -40,5 +40,6 @@ from ._remember import remember as remember
 from ._stage import NO_PROMISES as NO_PROMISES
 from ._stage import Stage as Stage
 from ._structs import Structs as Structs
+from ._structs import name_members as name_members
 from ._variant import ArrayType as ArrayType
 from ._variant import Variant as Variant

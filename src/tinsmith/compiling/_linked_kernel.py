@@ -117,13 +117,17 @@ def link_kernel(
     begins: Collection[str],
     splits_gradients: bool,
     drops_results: bool,
+    objects: Collection[str] | None,
 ) -> LinkedKernel:
     """A kernel in the terms of an op. Raises KernelError where what it returns or its gradients do not fit."""
     home = of_kernel(kernel)
     # Ops that are made in a function go with it, and so must the objects in their kernels' closures.
     home.hold_weakly(kernel)
     owner, is_method = home.owner_of(kernel), home.is_method(kernel)
-    source = without_structs_of(kernel, home).with_owner(owner)
+    declared = home.parameters(kernel, objects)
+    listed = {one.name for one in declared if links.names.get(one.name, one.name) in arrays}
+    source, declared = without_structs_of(kernel, home, declared, listed)
+    source = source.with_owner(owner)
     if links.gradients:
         source = replace(source, tree=drop_gradient_stores(source.tree, links.gradients))
     source = replace(source, tree=rename_parameters(source.tree, links.names))
@@ -135,7 +139,7 @@ def link_kernel(
         objects |= {source.parameters[0]: owner} if is_method else {}
         source = tree.pass_fields(source, home, objects, keys)
     returned = tuple(zip(results, home.results(kernel), strict=False))
-    parameters = [_link_parameter(parameter, links) for parameter in home.parameters(kernel)]
+    parameters = [_link_parameter(parameter, links) for parameter in declared]
     parameters += [array.parameter() for array in links.fields.values()]
     parameters += [replace(one, name=name, kind="array", ndim=0) for name, one in returned]
     if splits_gradients:

@@ -69,6 +69,7 @@ class Stage:
         inputs_used_whole: arrays that it must leave alone, and uses in a way that its source alone does not explain.
         texts: what the engine was given, by variant.
         compiled: compiled variants (`_compilation.ensure_compiled`).
+        objects: array parameters of a layer's kernel that are given an engine's ndarray.
         allows_races: whether nothing is said of races, and no loop is put in order for their sake.
         given_warnings: the engine's warnings of it so far, which its variants would repeat.
 
@@ -87,6 +88,7 @@ class Stage:
         begins: Collection[str] = (),
         splits_gradients: bool = False,
         may_write_fields: bool = False,
+        objects: Collection[str] = (),
         is_simd: bool = False,
         is_steady: bool = False,
         is_checked: bool = False,
@@ -106,6 +108,8 @@ class Stage:
             begins=begins,
             splits_gradients=splits_gradients,
             drops_results=self.drops_results,
+            # The kernels of a layer get objects whose fields are known.
+            objects=objects if may_write_fields else None,
         )
         self.kernel, self.home = kernel, linked.home
         self.engine: Engine = runner_of(self.home, engine)
@@ -113,6 +117,7 @@ class Stage:
         self.owner, self.is_method = linked.owner, linked.is_method
         self.parameters: dict[str, Parameter] = linked.parameters
         self.arrays, self.results, self.begins = linked.arrays, linked.results, linked.begins
+        self.objects = objects
         self.is_simd = is_simd and not is_checked
         self.is_checked = is_checked
         self.may_write_fields = may_write_fields

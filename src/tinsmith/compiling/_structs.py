@@ -5,39 +5,63 @@ A kernel runs with the members as arguments of their own, so each may be a numbe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .._errors import ArgumentError, KernelError, refusal
+import torch
+
+from .._errors import ArgumentError, KernelError, TinsmithError, refusal
 from ..engines import Engine, Parameter
 from ..frontend import Source, read
-from ..frontend.tree import NotRewritable, flatten_structs
+from ..frontend.tree import NotRewritable, flatten_structs, pass_members
 
 
-def without_structs_of(kernel: Any, engine: Engine) -> Source:
-    """A kernel's source, in which members are parameters of their own. Raises KernelError where it changes one."""
-    source = read(engine.function_of(kernel))
+def without_structs_of(
+    kernel: Any, engine: Engine, parameters: Sequence[Parameter], listed: Collection[str]
+) -> tuple[Source, Sequence[Parameter]]:
+    """Return a kernel's source in which members of structs are parameters of their own, and the parameters it then has.
+
+    Of a Python dataclass only members are left that the kernel uses, or that are `listed`.
+
+    Raises:
+        KernelError: the kernel changes a member, or uses a Python dataclass in another way than by its members.
+    """
+    source = replace(read(engine.function_of(kernel)), given={"_lang": engine.lang})
+    members = {one.path: one.name for one in parameters if one.path}
+    if not members:
+        return source, parameters
+    source = source.with_owner(engine.owner_of(kernel))
     structs = engine.structs(kernel)
-    if not structs:
-        return replace(source, given={"_lang": engine.lang})
     types = {path: f"_{'_'.join(path)}_type" for path in structs}
-    members = {one.path: one.name for one in engine.parameters(kernel) if one.path}
+    of_engine = {path: name for path, name in members.items() if path[:1] in structs}
+    others = {path: name for path, name in members.items() if path not in of_engine}
     try:
-        tree = flatten_structs(source.tree, members, types)
+        source = replace(source, tree=flatten_structs(source.tree, of_engine, types))
+        source, used = pass_members(source, engine, others, listed)
     except NotRewritable as reason:
-        words = f"kernel `{source.name}` changes an argument: {reason}"
-        remedy = "Change a copy: `position = camera.position`, and then `position += ...`."
+        words = f"kernel `{source.name}` cannot take the members of its structs as arguments: {reason}"
+        remedy = "Change a copy, `position = camera.position` and then `position += ...`; use structs by their members."
         raise KernelError(refusal(words, [("at", source.place())], remedy)) from None
-    given = {"_lang": engine.lang, **{name: structs[path] for path, name in types.items()}}
-    return replace(source, tree=tree, given=given)
+    source = source.with_objects({name: structs[path] for path, name in types.items()})
+    left_out = set(others.values()).difference(used)
+    return source, [one for one in parameters if one.name not in left_out]
+
+
+def name_members(error: TinsmithError, parameters: Iterable[Parameter]) -> None:
+    """Call members of structs in a message as the caller does: `state.q`, and not `state_q`."""
+    names = {one.name: ".".join(one.path) for one in parameters if one.path}
+    if names:
+        words = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+        error.args = (words.sub(lambda found: names[found[0]], str(error)), *error.args[1:])
 
 
 class Structs:
     """The structs among an op's arguments.
 
     Attributes:
-        order: names of a call's arguments, structs whole.
+        order: names of a call's arguments, structs whole. A call may give the members of all structs instead, in order.
     """
 
     def __init__(self, op: str, arguments: Sequence[Parameter]) -> None:
@@ -50,6 +74,9 @@ class Structs:
             if path:
                 self._paths.setdefault(path[0], {})[one.name] = path[1:]
         self.order = tuple(dict.fromkeys(order))
+        self._members_in_order = tuple([one.name for one in arguments])
+        # By keyword a member may have its own name: `op(**{"state.q": q})`.
+        self._names = {".".join(one.path): one.name for one in arguments if one.path}
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -57,19 +84,26 @@ class Structs:
 
     def take_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """A call's arguments by name, with the members of structs in their places. Raises ArgumentError."""
-        if len(arguments) > len(self.order):
-            rows = [("expected", f"{len(self.order)}: {', '.join(self.order)}"), ("got", str(len(arguments)))]
+        order = self._order_for(arguments)
+        if len(arguments) > len(order):
+            rows = [("expected", f"{len(order)}: {', '.join(order)}"), ("got", str(len(arguments)))]
             raise ArgumentError(refusal(f"op `{self._op}` got too many arguments", rows))
         values: dict[str, Any] = {}
         # Cut to one length, since torch 2.6's compiler reads `strict=False` as a check all the same.
-        pairs = list(zip(self.order[: len(arguments)], arguments, strict=True))
-        for name, value in [*pairs, *named.items()]:
+        pairs = list(zip(order[: len(arguments)], arguments, strict=True))
+        for name, value in [*pairs, *((self._names.get(name, name), value) for name, value in named.items())]:
             parts = self._members(name, value) if name in self._paths else {name: value}
             for part, one in parts.items():
                 if part in values:
                     raise ArgumentError(refusal(f"argument `{part}` of op `{self._op}` was given twice"))
                 values[part] = one
         return values
+
+    def _order_for(self, arguments: Sequence[Any]) -> tuple[str, ...]:
+        """Return the names of arguments that are given by position: members one by one where one is a tensor."""
+        pairs = zip(self.order, arguments, strict=False)
+        is_apart = any(isinstance(value, torch.Tensor) for name, value in pairs if name in self._paths)
+        return self._members_in_order if is_apart else self.order
 
     def _members(self, name: str, value: Any) -> dict[str, Any]:
         first = [path[0] for path in self._paths[name].values()]

@@ -55,6 +55,7 @@ from ._registry import of_kernel as of_kernel
 from ._registry import public_name as public_name
 from ._registry import run_on as run_on
 from ._registry import runner_of as runner_of
+from ._registry import unwrap as unwrap
 from ._start import init as init
 from ._start import init_quietly as init_quietly
 from ._taichi import Taichi as Taichi

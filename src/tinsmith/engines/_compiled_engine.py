@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_type_hints
 
 from .._errors import KernelError, refusal
 from . import _common, _fields, _readiness
@@ -26,24 +27,34 @@ class CompiledEngine(Engine):
     def _metas(self, kernel: Any) -> list[Any]:
         """Return the engine's own descriptions of a kernel's parameters, without its object."""
 
+    def _takes_object(self, annotation: Any) -> bool:
+        """Return True for the annotation of a parameter that takes a Python dataclass or a `qd.Tensor`."""
+        return dataclasses.is_dataclass(annotation)
+
     @abstractmethod
     def _compile_alone(
         self, function: Callable[..., Any], templates: dict[str, Any], options: CompileOptions
     ) -> Compiled:
         """Compile a function of which no other has the text: see `compile`."""
 
-    def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
-        metas = self._metas(kernel)
-        return _parameters(kernel._primal.func.__name__, metas, self.describe, self._struct_type)
+    def parameters(self, kernel: Any, objects: Collection[str] | None = None) -> tuple[Parameter, ...]:
+        annotations = {meta.name: meta.annotation for meta in self._metas(kernel)}
+        if objects is not None:
+            kept = {name for name, annotation in annotations.items() if self._takes_object(annotation)}
+            annotations |= dict.fromkeys((*kept, *objects), self.lang.template)
+        return _parameters(kernel._primal.func.__name__, annotations, self.describe, self._struct_type)
 
     def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
-        return _structs(self._metas(kernel), self._struct_type)
+        return _structs({meta.name: meta.annotation for meta in self._metas(kernel)}, self._struct_type)
 
     def results(self, kernel: Any) -> tuple[Parameter, ...]:
         return _results(kernel._primal.return_type, self.describe)
 
+    def is_ndarray(self, value: object) -> bool:
+        return isinstance(self.unwrap(value), self.lang.Ndarray)
+
     def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:
-        return _fields.leaves(field, name)
+        return _fields.leaves(self.unwrap(field), name)
 
     def field_facts(self, field: Any, name: str) -> FieldFacts:
         return _fields.facts_of(field, name, self)
@@ -92,19 +103,22 @@ class CompiledEngine(Engine):
 
 
 def _parameters(
-    kernel_name: str, metas: list[Any], describe_one: Callable[[str, Any], Parameter | None], struct_type: type
+    kernel_name: str,
+    annotations: Mapping[str, Any],
+    describe_one: Callable[[str, Any], Parameter | None],
+    struct_type: type,
 ) -> tuple[Parameter, ...]:
-    """All parameters of a kernel, from the engine's own list of them; members in place of structs."""
-    names = {meta.name for meta in metas}
+    """Return all parameters of a kernel, from its own annotations; members in place of structs."""
+    names = set(annotations)
     all_parameters: list[Parameter] = []
-    for meta in metas:
-        for path, annotation in _members((meta.name,), meta.annotation, struct_type):
+    for own_name, own_annotation in annotations.items():
+        for path, annotation in _members((own_name,), own_annotation, struct_type):
             name = "_".join(path)
             parameter = describe_one(name, annotation)
             is_member = len(path) > 1
-            if parameter is None or (is_member and parameter.kind not in ("scalar", "matrix")):
+            if parameter is None:
                 words = f"parameter `{'.'.join(path)}` of kernel `{kernel_name}` has a type that an op cannot pass"
-                remedy = "Use ndarrays, numbers, vectors, matrices, structs of these three, or templates."
+                remedy = "Use ndarrays, numbers, vectors, matrices, structs of these, or templates."
                 raise KernelError(refusal(words, [("annotation", repr(annotation))], remedy))
             if is_member and name in names:
                 words = (
@@ -117,18 +131,31 @@ def _parameters(
 
 
 def _members(path: tuple[str, ...], annotation: Any, struct_type: type) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """A parameter itself, or all that a struct consists of, with the names on the way."""
-    if not isinstance(annotation, struct_type):
+    """Yield a parameter itself, or all that a struct consists of, with the names on the way."""
+    members = _annotations_of_members(annotation, struct_type)
+    if members is None:
         yield path, annotation
         return
-    for name, member in annotation.members.items():
+    for name, member in members.items():
         yield from _members((*path, name), member, struct_type)
 
 
-def _structs(metas: list[Any], struct_type: type) -> dict[tuple[str, ...], Any]:
-    """The types of parameters that are structs, and of structs in them, by the names that lead there."""
+def _annotations_of_members(annotation: Any, struct_type: type) -> Mapping[str, Any] | None:
+    """Return the members of a struct type or a Python dataclass with their annotations; None for another annotation."""
+    if isinstance(annotation, struct_type):
+        return annotation.members
+    if not dataclasses.is_dataclass(annotation):
+        return None
+    members = {one.name: one.type for one in dataclasses.fields(annotation)}
+    # Under `from __future__ import annotations` they are texts.
+    is_text = any(isinstance(one, str) for one in members.values())
+    return {name: get_type_hints(annotation)[name] for name in members} if is_text else members
+
+
+def _structs(annotations: Mapping[str, Any], struct_type: type) -> dict[tuple[str, ...], Any]:
+    """Return the engine's struct types of parameters, and of structs in them, by the names that lead there."""
     by_path: dict[tuple[str, ...], Any] = {}
-    left = [((meta.name,), meta.annotation) for meta in metas]
+    left = [((name,), annotation) for name, annotation in annotations.items()]
     for path, annotation in left:
         if isinstance(annotation, struct_type):
             by_path[path] = annotation

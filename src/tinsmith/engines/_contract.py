@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
@@ -118,6 +118,8 @@ class FieldFacts:
         dtype: of the numbers.
         has_gradient: whether its gradient field is placed.
         is_dense: whether every element is always there: no pointer, bitmasked, hash or dynamic node above it.
+        address: where its memory begins if it is an ndarray, which the engine knows by its address; 0 for a field.
+        layout: the dims of an ndarray from the outermost in memory to the innermost; () is their own order.
     """
 
     key: int
@@ -128,11 +130,18 @@ class FieldFacts:
     dtype: torch.dtype
     has_gradient: bool
     is_dense: bool
+    address: int = 0
+    layout: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
         """How many numbers it holds."""
         return math.prod(self.shape + self.element)
+
+    @property
+    def memory_shape(self) -> tuple[int, ...]:
+        """Dims of the numbers of an ndarray, from the outermost in memory to the innermost."""
+        return (tuple(self.shape[axis] for axis in self.layout) or self.shape) + self.element
 
 
 @dataclass(frozen=True)
@@ -236,10 +245,13 @@ class Engine(ABC):
         """Whether the kernel's first parameter is its object (`self`)."""
 
     @abstractmethod
-    def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
-        """A kernel's parameters in order, its `self` left out. Raises KernelError for kinds we cannot pass.
+    def parameters(self, kernel: Any, objects: Collection[str] | None = None) -> tuple[Parameter, ...]:
+        """Return a kernel's parameters in order, without `self`. Raise KernelError for kinds that cannot be passed.
 
-        In the place of a struct stand its members.
+        Args:
+            kernel: the kernel.
+            objects: None puts the members of structs in their places. Otherwise, objects are known: these parameters,
+                and those that are declared as a Python dataclass or a `qd.Tensor`, are templates.
         """
 
     @abstractmethod
@@ -248,7 +260,7 @@ class Engine(ABC):
 
     @abstractmethod
     def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
-        """The types of parameters that are structs, and of structs in them, by the names that lead there."""
+        """Return the engine's struct types of parameters, and of structs in them, by the names that lead there."""
 
     @abstractmethod
     def results(self, kernel: Any) -> tuple[Parameter, ...]:
@@ -272,7 +284,15 @@ class Engine(ABC):
 
     @abstractmethod
     def is_field(self, value: object) -> bool:
-        """Whether a value is a field: memory that the engine reads at launch, not a constant."""
+        """Return True for a field or an ndarray: memory that the engine reads at launch, not a constant."""
+
+    def unwrap(self, value: Any) -> Any:
+        """Return the field or ndarray inside a `qd.Tensor`; any other value is returned unchanged."""
+        return value
+
+    @abstractmethod
+    def is_ndarray(self, value: object) -> bool:
+        """Return True for an engine's ndarray, by itself or inside a `qd.Tensor`. It is a field to `is_field`, too."""
 
     @abstractmethod
     def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:

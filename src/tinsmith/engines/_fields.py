@@ -6,21 +6,34 @@ import itertools
 import math
 from typing import Any
 
+import torch
+
 from .._errors import KernelError, refusal
 from . import _annotations
 from ._contract import Engine, FieldFacts
 from ._module_name import module_name
 
-PATHS = ("expression.snode", "snode.has_adjoint", "snode.id", "snode.offset", "snode.type")
+PATHS = (
+    "expression.snode",
+    "snode.has_adjoint",
+    "snode.id",
+    "snode.offset",
+    "snode.type",
+    "ndarray.element_shape",
+    "program.get_ndarray_data_ptr_as_int",
+)
 """Private names leaned on here, for the probes."""
 ALWAYS_THERE = ("dense", "root")
 
 
 def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
     """What a field is, read off the engine's own object."""
+    field = engine.unwrap(field)
     kind = f"{type(field).__name__} of {type(field).__module__.partition('.')[0]}"
     if not engine.is_field(field):
         raise KernelError(refusal(f"`{name}` is not a field of {engine.name}", [("got", kind)]))
+    if isinstance(field, engine.lang.Ndarray):
+        return _facts_of_ndarray(field, name, engine)
     if not hasattr(field, "vars"):
         remedy = "Register its members one by one: `field.get_member_field('x')`, or `field.x`."
         raise KernelError(refusal(f"field `{name}` holds structs, which no tensor can fill", [("got", kind)], remedy))
@@ -29,10 +42,7 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
         lang = module_name(engine.name)
         remedy = f"Give it a shape, or place it: `{lang}.root.dense({lang}.i, n).place(field)`."
         raise KernelError(refusal(f"field `{name}` has not been placed", [("got", kind)], remedy))
-    dtype = _annotations.DTYPES.get(field.dtype.to_string())
-    if dtype is None:
-        rows = [("dtype", str(field.dtype)), ("expected", ", ".join(_annotations.DTYPES))]
-        raise KernelError(refusal(f"torch has no dtype for the numbers of field `{name}`", rows))
+    dtype = _dtype_of(field, name)
     rows, columns = (field.n, field.m) if hasattr(field, "n") else (0, 1)
     element = () if not rows else (rows,) if columns == 1 else (rows, columns)
     shape = tuple(field.shape)
@@ -51,8 +61,43 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
     )
 
 
+def _dtype_of(field: Any, name: str) -> torch.dtype:
+    dtype = _annotations.DTYPES.get(field.dtype.to_string())
+    if dtype is None:
+        rows = [("dtype", str(field.dtype)), ("expected", ", ".join(_annotations.DTYPES))]
+        raise KernelError(refusal(f"torch has no dtype for the numbers of field `{name}`", rows))
+    return dtype
+
+
+def _facts_of_ndarray(array: Any, name: str, engine: Engine) -> FieldFacts:
+    if array.arr is None:
+        lang = module_name(engine.name)
+        words = f"the memory of ndarray `{name}` was destroyed when {engine.name} was started again"
+        raise KernelError(refusal(words, remedy=f"Make `{name}` again after the last {lang}.init()."))
+    program = engine.runtime().prog
+    address = program.get_ndarray_data_ptr_as_int(array.arr)
+    element = tuple(array.element_shape)
+    # Taichi's `layout` says how vectors lie.
+    layout = array.layout if isinstance(array.layout, tuple) else ()
+    return FieldFacts(
+        # Negative, so that it differs from the numbers of fields.
+        key=-address,
+        shape=tuple(array.shape),
+        offset=(0,) * len(array.shape),
+        element=element,
+        is_matrix=len(element) == 2,
+        dtype=_dtype_of(array, name),
+        has_gradient=array.grad is not None,
+        is_dense=True,
+        address=address,
+        layout=layout,
+    )
+
+
 def is_awaited(field: Any, runtime: Any) -> bool:
     """Whether an engine will run nothing before this field, or gradient, is placed."""
+    if not hasattr(field, "vars"):
+        return False
     declared = (*runtime.global_vars, *runtime.grad_vars)
     # `is`, since `==` of two of an engine's expressions makes a third one, not a bool.
     return any(one is part and one.ptr.snode() is None for one in declared for part in field.vars)
@@ -60,7 +105,7 @@ def is_awaited(field: Any, runtime: Any) -> bool:
 
 def leaves(field: Any, name: str) -> list[tuple[str, Any]]:
     """Fields of numbers: `field` itself, the members of a field of structs, none for a bare node of the layout."""
-    if hasattr(field, "vars"):
+    if hasattr(field, "vars") or hasattr(field, "arr"):
         return [(name, field)]
     members = getattr(field, "keys", ())
     return [leaf for member in members for leaf in leaves(field.get_member_field(member), f"{name}.{member}")]

@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 READS = ("__getitem__", "to_numpy", "to_torch", "to_dlpack")
-"""Methods of a field that give what it holds."""
+"""Methods of a field or an ndarray that give what it holds."""
+LOADS = ("from_numpy", "from_torch")
+"""Methods that fill one from an array. Those of a field check the array and end in `_FIELD_LOAD`."""
+_FIELD_LOAD = "_from_external_arr"
 
 
 class Listener(ABC):
@@ -60,7 +63,7 @@ def redirect_to_listener(
     Args:
         listener: what the calls are passed to.
         kernel: the engine's class of kernels.
-        fields: its classes of fields that hold numbers.
+        fields: its classes of fields and ndarrays that hold numbers.
         runtime: the engine's state. Functions of `no_grad` and `grad_replaced` insert themselves into `target_tape`,
             and set `grad_replaced` while they run.
         find_gradient: gives the gradient of such a function.
@@ -70,7 +73,8 @@ def redirect_to_listener(
         **dict.fromkeys(READS, lambda field, *_, **__: listener.read_field(field)),
         "__setitem__": listener.write_element,
         "fill": listener.fill_field,
-        "_from_external_arr": listener.load_field,
+        _FIELD_LOAD: listener.load_field,
+        **dict.fromkeys(LOADS, listener.load_field),
     }
 
     def call_kernel(one: Any, *given: Any, **named: Any) -> None:
@@ -79,7 +83,8 @@ def redirect_to_listener(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_replace_tape(runtime, _Tape(listener, thread, find_gradient)))
         for owner in fields:
-            for name in methods.keys() & vars(owner).keys():
+            left_alone = LOADS if hasattr(owner, _FIELD_LOAD) else ()
+            for name in (methods.keys() & vars(owner).keys()).difference(left_alone):
                 stack.enter_context(_replace_method(owner, name, methods[name], thread))
         stack.enter_context(_replace_method(kernel, "__call__", call_kernel, thread))
         yield

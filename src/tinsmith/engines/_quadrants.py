@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, Final, get_origin
 
 from .. import engines
 from . import _annotations, _common, _fields, _forks, _readiness
@@ -92,7 +92,13 @@ class Quadrants(CompiledEngine):
         from quadrants.lang.field import Field
         from quadrants.lang.snode import SNode
 
-        return isinstance(value, Field | SNode)
+        return isinstance(value, Field | SNode | self.lang.Ndarray | self.lang.Tensor)
+
+    def unwrap(self, value: Any) -> Any:
+        return value._unwrap() if isinstance(value, self.lang.Tensor) else value
+
+    def _takes_object(self, annotation: Any) -> bool:
+        return annotation is self.lang.Tensor or super()._takes_object(annotation)
 
     def runtime(self) -> Any:
         impl = sys.modules.get("quadrants.lang.impl")  # asked at every call of an op: an import would cost 1 us
@@ -150,13 +156,13 @@ class Quadrants(CompiledEngine):
 
     def tell(self, listener: engines.Listener) -> AbstractContextManager[None]:
         from quadrants.lang import impl
+        from quadrants.lang._ndarray import Ndarray, ScalarNdarray
         from quadrants.lang.field import ScalarField
         from quadrants.lang.kernel import Kernel
-        from quadrants.lang.matrix import MatrixField
+        from quadrants.lang.matrix import MatrixField, MatrixNdarray, VectorNdarray
 
-        return engines.redirect_to_listener(
-            listener, Kernel, (ScalarField, MatrixField), impl.get_runtime(), find_gradient
-        )
+        fields = (ScalarField, MatrixField, Ndarray, ScalarNdarray, VectorNdarray, MatrixNdarray)
+        return engines.redirect_to_listener(listener, Kernel, fields, impl.get_runtime(), find_gradient)
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
@@ -178,14 +184,18 @@ class Quadrants(CompiledEngine):
             "impl": impl,
             "context": core.KernelLaunchContext,
             "config": core.CompileConfig,
+            "program": core.Program,
+            "ndarray": self.lang.Ndarray,
             "snode": core.SNodeCxx,
             "expression": core.ExprCxx,
             "lifter": struct_primitive_predeclarer,
+            "tensor": self.lang.Tensor,
         }
         kernel = ("func", "arg_metas", "is_classkernel", "return_type", "ensure_compiled", "materialized_kernels")
         paths = (
             *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
             "lifter.wants_runtime_primitives",
+            "tensor._unwrap",
             "kernel._is_wrapped_kernel",
             "kernel._primal.grad",
             "kernel._primal.autodiff_mode",
@@ -213,6 +223,11 @@ class Quadrants(CompiledEngine):
         def is_scalar(candidate: Any) -> bool:
             return id(candidate) in primitive_types.type_ids
 
+        # To an op, which has memory of its own, what may be a field or an ndarray is an array. `Final` is a constant.
+        if annotation is self.lang.Tensor:
+            annotation = self.lang.types.ndarray()
+        elif get_origin(annotation) is Final:
+            annotation = self.lang.template
         return _annotations.describe(name, annotation, self.lang, self._matrix_type, is_scalar)
 
     @property

@@ -180,6 +180,13 @@ def of_field(field: object) -> Engine | None:
     return next((_ENGINES[name] for name in list_loaded() if _ENGINES[name].is_field(field)), None)
 
 
+def unwrap(value: Any) -> Any:
+    """Return the field or ndarray inside a `qd.Tensor`; any other value is returned unchanged."""
+    for name in list_loaded():
+        value = _ENGINES[name].unwrap(value)
+    return value
+
+
 def of_kernel(kernel: object) -> Engine:
     """The engine that made `kernel`. Raises ArgumentError if none did."""
     for name in list_loaded():

@@ -83,7 +83,7 @@ class Taichi(CompiledEngine):
         from taichi.lang.field import Field
         from taichi.lang.snode import SNode
 
-        return isinstance(value, Field | SNode)
+        return isinstance(value, Field | SNode | self.lang.Ndarray)
 
     def runtime(self) -> Any:
         impl = sys.modules.get("taichi.lang.impl")  # asked at every call of an op: an import would cost 1 us
@@ -144,13 +144,13 @@ class Taichi(CompiledEngine):
 
     def tell(self, listener: engines.Listener) -> AbstractContextManager[None]:
         from taichi.lang import impl
+        from taichi.lang._ndarray import Ndarray, ScalarNdarray
         from taichi.lang.field import ScalarField
         from taichi.lang.kernel_impl import Kernel
-        from taichi.lang.matrix import MatrixField
+        from taichi.lang.matrix import MatrixField, MatrixNdarray, VectorNdarray
 
-        return engines.redirect_to_listener(
-            listener, Kernel, (ScalarField, MatrixField), impl.get_runtime(), find_gradient
-        )
+        fields = (ScalarField, MatrixField, Ndarray, ScalarNdarray, VectorNdarray, MatrixNdarray)
+        return engines.redirect_to_listener(listener, Kernel, fields, impl.get_runtime(), find_gradient)
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
@@ -168,6 +168,8 @@ class Taichi(CompiledEngine):
             "impl": impl,
             "context": core.KernelLaunchContext,
             "config": core.CompileConfig,
+            "program": core.Program,
+            "ndarray": self.lang.Ndarray,
             "snode": core.SNode,
             "expression": core.Expr,
         }

@@ -44,6 +44,10 @@ class FieldPasser(ABC):
     def is_object(self, value: Any) -> bool:
         """Return True if a value is an object that may hold fields or functions."""
 
+    def is_removed(self, value: Any) -> bool:
+        """Return True if the rewritten kernel does not have a value any more, so that it cannot pass it on."""
+        return False
+
     @abstractmethod
     def source_of(self, callee: Any) -> Source | None:
         """Return the source of an engine function that can be rebuilt; None for other values."""
@@ -95,17 +99,17 @@ class KernelWithFields(NamedTuple):
 class _Callee(NamedTuple):
     """A called function.
 
-    `dropped` are the parameters that stand for objects or fields. `first` is 1 for a bound method, whose first
-    parameter is not among the arguments of a call, else 0.
+    `objects` are what parameters stand for, where that is an object or a field: these parameters are dropped. `first`
+    is 1 for a bound method, whose first parameter is not among the arguments of a call, else 0.
     """
 
     source: Source
-    dropped: frozenset[str]
+    objects: Mapping[str, Any]
     first: int
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.source.identity, *((name, id(self.source.given[name])) for name in sorted(self.dropped)))
+        return (self.source.identity, *((name, id(self.objects[name])) for name in sorted(self.objects)))
 
 
 def pass_fields_as_arrays(source: Source, hands: FieldPasser) -> KernelWithFields:
@@ -144,7 +148,7 @@ class _Hander:
         if is_bound and isinstance(call.func, ast.Attribute) and source.parameters:
             objects[source.parameters[0]] = caller.value(call.func.value)
         objects |= dict(self._find_passed_fields(caller, source, call, int(is_bound)))
-        return _Callee(source.with_objects(objects), frozenset(objects), int(is_bound))
+        return _Callee(source.with_objects(objects), objects, int(is_bound))
 
     def _find_passed_fields(
         self, caller: Source, source: Source, call: ast.Call, first: int
@@ -163,8 +167,7 @@ class _Hander:
             return
         for name, argument in known:
             value = caller.value(argument)
-            is_object = source.is_template(name) and self.hands.is_object(value)
-            if source.is_constant(name) and (is_object or self.hands.array(caller, argument)):
+            if source.is_constant(name) and (self.hands.is_object(value) or self.hands.array(caller, argument)):
                 yield name, value
 
     def find_used_arrays(self, callee: _Callee) -> tuple[str, ...]:
@@ -202,10 +205,10 @@ class _Hander:
             own = {array: free(array, taken) for array in self.find_used_arrays(callee)}
             rewritten = self.rewrite(source, own)
             tree = rewritten.tree
-            mine = [argument for argument in tree.args.args if argument.arg not in callee.dropped]
+            mine = [argument for argument in tree.args.args if argument.arg not in callee.objects]
             # In front, since a parameter without a default cannot follow one that has a default.
             tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
-            names = {**rewritten.names, **{name: source.given[name] for name in callee.dropped}}
+            names = {**rewritten.names, **callee.objects}
             function = self.hands.rebuild(source, ast.fix_missing_locations(tree), names)
             self._functions[callee.key] = cell.cell_contents = function
         return self._functions[callee.key]
@@ -259,9 +262,10 @@ class _Hand(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         callee = self.hander.callee(self.source, node)
         arrays = self.hander.find_used_arrays(callee) if callee is not None else ()
-        if callee is None or not arrays:
+        is_removed = callee is not None and any(map(self.hander.hands.is_removed, callee.objects.values()))
+        if callee is None or not (arrays or is_removed):
             return self.generic_visit(node)  # type: ignore[return-value]  # an expression
-        dropped = callee.dropped
+        dropped = callee.objects
         parameters = callee.source.parameters[callee.first :]
         # The rebuilt function captures what dropped parameters stand for.
         given = [a for place, a in enumerate(node.args) if place >= len(parameters) or parameters[place] not in dropped]

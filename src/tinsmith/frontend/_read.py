@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from .. import frontend
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import copy_node, parse_indented, public_name, source_lines, walk
+from ..engines import copy_node, parse_indented, public_name, source_lines, unwrap, walk
 from ._definitions import definitions
 from ._fingerprints import MISSING
 from ._nodes import note_name, resolve_callee, root
@@ -74,8 +74,12 @@ class Source:
     def value(self, node: ast.AST) -> Any:
         """Return the Python value of `name`, `name.attribute` or `name[0]`; MISSING if it has none before the run.
 
-        The value of a parameter is in `given`. A local that stands for a function, `f = ti.static(g)`, has that value.
+        Of a `qd.Tensor` it is the field or ndarray inside. The value of a parameter is in `given`. A local that stands
+        for a function, `f = ti.static(g)`, has that value.
         """
+        return unwrap(self._find_value(node))
+
+    def _find_value(self, node: ast.AST) -> Any:
         try:
             match node:
                 # A parameter hides a global function of its name.

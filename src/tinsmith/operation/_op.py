@@ -11,7 +11,7 @@ from torch.overrides import has_torch_function
 from typing_extensions import TypeVar
 
 from .. import operation, torch_side
-from .._errors import ArgumentError, DtypeError, ShapeError, refusal
+from .._errors import ArgumentError, DtypeError, ShapeError, TinsmithError, refusal
 from .._offers import scan_operators
 from ..calls import (
     WATCHES,
@@ -31,7 +31,7 @@ from ..calls import (
     make_checked_call,
     solve_numbers,
 )
-from ..compiling import Structs
+from ..compiling import Structs, name_members
 from ..engines import hide_frames, of_kernel
 from ..spec import Numbers, parse
 from ..torch_side import make_eager_function
@@ -99,7 +99,11 @@ class Op(OpDescription, Generic[Result]):
         self._eager = make_eager_function(self.name)
         self._spec = parse(spec, options.scratch)
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
-        self._make_core()
+        try:
+            self._make_core()
+        except TinsmithError as error:
+            name_members(error, [part for kernel in kernels for part in of_kernel(kernel).parameters(kernel)])
+            raise
         self._seeded = cast("SeededCore", self._core) if self._core.is_seeded else None
         signature = self._signature
         self._structs = Structs(self.name, [signature.parameters(name)[0] for name in signature.order])
@@ -194,6 +198,8 @@ class Op(OpDescription, Generic[Result]):
                         return self._wrap(program.forward(arguments, numbers, _NOTHING)[program.outputs])
             return self._call_checked(arguments, named)
         except Exception as error:
+            if self._structs and isinstance(error, TinsmithError):
+                name_members(error, [self._signature.parameters(name)[0] for name in self._signature.by_name])
             # A compiler that traces this follows no tracebacks.
             if not is_tracing():
                 hide_frames(error)

@@ -117,10 +117,11 @@ class Item:
     column: int = field(default=0, compare=False)  # where it stands in the text it was read from, for carets
     is_updated: bool = False
     promise: str = ""
+    label: str = field(default="", compare=False)  # how the spec writes a member of a struct: `state.q` for `state_q`
 
     def __str__(self) -> str:
         word = f"{UPDATED} " if self.is_updated else f"{self.promise} " if self.promise else ""
-        return f"{word}{self.name}{self.brackets}" + (f": {self.dtype}" if self.dtype else "")
+        return f"{word}{self.label or self.name}{self.brackets}" + (f": {self.dtype}" if self.dtype else "")
 
     @lazy
     def brackets(self) -> str:

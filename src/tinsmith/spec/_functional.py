@@ -34,5 +34,5 @@ def functional(spec: Spec, taken: Callable[[], Collection[str]]) -> tuple[Spec, 
         known.add(name)
         names[item.name] = name
     inputs = tuple(replace(item, is_updated=False) for item in spec.inputs)
-    after = tuple(replace(item, name=names[item.name], is_updated=False) for item in spec.updated_inputs)
+    after = tuple(replace(item, name=names[item.name], label="", is_updated=False) for item in spec.updated_inputs)
     return Spec(spec.text, spec.scratch_text, inputs, after + spec.outputs, spec.scratch), names

@@ -215,22 +215,23 @@ class _Reader:
             remedy = "Write a kernel parameter and its dims: `x[n, 3]`."
             self.refuse(f"An item is missing before {self.at.here}.", remedy)
         self.item = self.at.here
-        name = self.name("an item")
+        name = self.item_name()
         self.is_updated = name == UPDATED and self.at.here.kind == "word"
         if self.is_updated:
             self.refuse_updated_unless_input()
             self.item = self.at.here
-            name = self.name("an item")
+            name = self.item_name()
         promise = name if name in PROMISES and self.at.here.kind == "word" else ""
         if promise:
             self.refuse_promise_unless_input(promise)
             self.item = self.at.here
-            name = self.name("an item")
+            name = self.item_name()
         self.refuse_without_brackets()
         self.bracket = self.at.next()
         dims = () if self.at.took("]") else self.dims()
         dtype = self.dtype() if self.at.took(":") else None
-        return Item(name, dims, dtype, self.item.start, self.is_updated, promise)
+        label = self.item.text if self.item.text != name else ""
+        return Item(name, dims, dtype, self.item.start, self.is_updated, promise, label)
 
     def dims(self) -> tuple[Dim, ...]:
         dims = [self.one_dim(first=True)]
@@ -301,6 +302,13 @@ class _Reader:
             self.refuse_when_glued()
             self.refuse("`(` is not closed.", "Write `)` after the sum.", opening)
         return tree
+
+    def item_name(self) -> str:
+        """Read a kernel parameter, or a member of one, `state.q`, which is the parameter `state_q`."""
+        steps = self.at.here.text.split(".")
+        if len(steps) > 1 and all(step.isidentifier() and not keyword.iskeyword(step) for step in steps):
+            return "_".join(self.at.next().text.split("."))
+        return self.name("an item")
 
     def name(self, noun: str) -> str:
         word = self.at.next()

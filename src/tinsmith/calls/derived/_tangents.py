@@ -227,7 +227,7 @@ def _signature(base: Signature, core: TangentCore) -> Signature:
     items = base.items
 
     def make_tangent_items(names: Sequence[str]) -> tuple[Item, ...]:
-        return tuple(replace(items[name], name=core.dots[name], dtype=None) for name in names)
+        return tuple(replace(items[name], name=core.dots[name], label="", dtype=None) for name in names)
 
     spec = Spec(
         base.spec.text, "", (*base.spec.inputs, *make_tangent_items(core.active)), make_tangent_items(core.moving), ()

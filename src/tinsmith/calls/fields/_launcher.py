@@ -8,7 +8,7 @@ are constants of the gradient.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -40,18 +40,28 @@ class Ready(NamedTuple):
 class Launcher:
     """One kernel and the layer that launches it, for messages.
 
-    One `like` another is the same kernel, launched with other numbers: it is compiled once. One that `allows_races` is
+    `objects` are array parameters that are given an engine's ndarray, which counts as a field. One `like` another is
+    the same kernel, launched with other numbers: it is compiled once. One that `allows_races` is
     not checked for them.
     """
 
-    def __init__(self, kernel: Any, layer: str, like: Launcher | None = None, *, allows_races: bool = False) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        layer: str,
+        like: Launcher | None = None,
+        objects: Collection[str] = (),
+        *,
+        allows_races: bool = False,
+    ) -> None:
         self.engine: Engine = of_kernel(kernel)
         if like is not None:
             self.stage, self._ready = like.stage, like._ready
             self.signature = _signature(layer, self.stage)
             return
-        arrays = [parameter.name for parameter in self.engine.parameters(kernel) if parameter.kind == "array"]
-        self.stage = Stage(kernel, arrays, may_write_fields=True, allows_races=allows_races)
+        parameters = self.engine.parameters(kernel, objects)
+        arrays = [parameter.name for parameter in parameters if parameter.kind == "array"]
+        self.stage = Stage(kernel, arrays, may_write_fields=True, objects=objects, allows_races=allows_races)
         self.stage.check_object(layer)
         self.signature = _signature(layer, self.stage)
         self._ready: Cache[Any, Ready] = Cache("launches on fields")

@@ -35,7 +35,14 @@ def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[
     stage = launcher.stage
     if gradients:
         links = Links({}, {}, gradients=gradients)
-        stage = Stage(stage.kernel, stage.arrays, links=links, may_write_fields=True, allows_races=stage.allows_races)
+        stage = Stage(
+            stage.kernel,
+            stage.arrays,
+            links=links,
+            may_write_fields=True,
+            objects=stage.objects,
+            allows_races=stage.allows_races,
+        )
     stage.baked_values.survey(stage.templates(bound.templates))
     variant = launcher.variant(bound, stage)
     lowered = stage.lower_variant(variant, bound.templates, in_blocks=True)

@@ -108,10 +108,15 @@ class Transfer:
             for place, facts in copied
         ]
         launch = compiled.launch
+        placed = [(f"f{place}", copy.facts) for place, copy in enumerate(self._copies) if copy.facts.address]
+        ndarrays = [
+            (compiled.slots[name], one.address, one.count * one.dtype.itemsize, one.memory_shape, 0)
+            for name, one in placed
+        ]
 
         def start(pointers: Sequence[int]) -> None:
             pairs = zip(buffers, pointers, strict=True)
-            launch([(slot, pointer, nbytes, shape, 0) for (slot, nbytes, shape), pointer in pairs], ())
+            launch([(slot, pointer, nbytes, shape, 0) for (slot, nbytes, shape), pointer in pairs] + ndarrays, ())
 
         self._launches[is_serial] = start
         return start
@@ -119,23 +124,32 @@ class Transfer:
     def _compile(self, *, is_serial: bool) -> Compiled:
         text = _text(self._copies, is_serial=is_serial)
         function = build_from_text(text, {"_lang": self._engine.lang}, "transfer")
-        fields = {f"f{place}": copy.field for place, copy in enumerate(self._copies)}
+        fields = {f"f{place}": copy.field for place, copy in enumerate(self._copies) if not copy.facts.address}
         return self._engine.compile(function, fields)
 
 
 def _text(copies: Sequence[Copy], *, is_serial: bool) -> str:
     """The kernel's source: parameters `f0`, `f1`, ... are fields, `a0`, `a1`, ... memory."""
-    parameters = [f"f{place}: _lang.template()" for place in range(len(copies))]
+    parameters = [f"f{place}: {_annotation(copy.facts)}" for place, copy in enumerate(copies)]
     lines: list[str] = []
     arrays = 0
     for place, copy in enumerate(copies):
         array = ""
         if copy.kind != "clear":
             array, arrays = f"a{arrays}", arrays + 1
-            rank = len(copy.facts.shape) + len(copy.facts.element)
-            parameters.append(f"{array}: _lang.types.ndarray(dtype=_lang.{NAMES[copy.facts.dtype]}, ndim={rank})")
+            parameters.append(f"{array}: {_array_annotation(copy.facts)}")
         lines += _loop(copy, f"f{place}", array, is_serial=is_serial)
     return f"def transfer({', '.join(parameters)}):\n" + "\n".join(f"    {line}" for line in lines)
+
+
+def _annotation(facts: FieldFacts) -> str:
+    return _array_annotation(facts) if facts.address else "_lang.template()"
+
+
+def _array_annotation(facts: FieldFacts) -> str:
+    """Return the annotation of the memory of an ndarray or a tensor, as numbers."""
+    rank = len(facts.shape) + len(facts.element)
+    return f"_lang.types.ndarray(dtype=_lang.{NAMES[facts.dtype]}, ndim={rank})"
 
 
 def _loop(copy: Copy, field: str, array: str, *, is_serial: bool) -> list[str]:
@@ -143,15 +157,16 @@ def _loop(copy: Copy, field: str, array: str, *, is_serial: bool) -> list[str]:
     names = [f"i{axis}" for axis in range(len(facts.shape))]
     if copy.kind == "clear" and not facts.is_dense:
         # Inactive elements of a sparse field are zero, and storing to them would activate them.
-        zero = _statements(copy, f"{field}[place]", array, [])
+        zero = _statements(copy, field, ["place"], array, [])
         return [f"for place in _lang.grouped({field}):", *(f"    {line}" for line in zero)]
     # A loop of one iteration: engines do not parallelize a kernel with statements beside its loops.
     if not names:
-        body = _statements(copy, f"{field}[None]", array, [])
+        body = _statements(copy, field, [], array, [])
         header = "for _ in range(1):"
     else:
         moved = [f"{name} + {first}" if first else name for name, first in zip(names, facts.offset, strict=True)]
-        body = _statements(copy, f"{field}[{', '.join(moved)}]", array, names)
+        moved = [moved[axis] for axis in facts.layout] or moved
+        body = _statements(copy, field, moved, array, names)
         sizes = ", ".join(str(size) for size in facts.shape)
         header = (
             f"for {names[0]} in range({sizes}):"
@@ -162,11 +177,14 @@ def _loop(copy: Copy, field: str, array: str, *, is_serial: bool) -> list[str]:
     return [*setting, header, *(f"    {line}" for line in body)]
 
 
-def _statements(copy: Copy, element: str, array: str, names: list[str]) -> list[str]:
+def _statements(copy: Copy, field: str, index: list[str], array: str, names: list[str]) -> list[str]:
     """One line for each number of an element."""
     lines = []
     for inner in _inner(copy.facts):
-        number = element + (f"[{', '.join(map(str, inner))}]" if inner else "")
+        if copy.facts.address:
+            number = f"{field}[{', '.join([*index, *map(str, inner)]) or 'None'}]"
+        else:
+            number = f"{field}[{', '.join(index) or 'None'}]" + (f"[{', '.join(map(str, inner))}]" if inner else "")
         place = [*names, *map(str, inner[: len(copy.facts.element)])]
         memory = f"{array}[{', '.join(place) or 'None'}]"
         target, value = {"store": (memory, number), "clear": (number, "0")}.get(copy.kind, (number, memory))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
@@ -84,8 +84,8 @@ class Python(Engine):
     def is_method(self, kernel: Any) -> bool:
         return self._home.is_method(kernel)
 
-    def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
-        return self._home.parameters(kernel)
+    def parameters(self, kernel: Any, objects: Collection[str] | None = None) -> tuple[Parameter, ...]:
+        return self._home.parameters(kernel, objects)
 
     def describe(self, name: str, annotation: Any) -> Parameter | None:
         return self._home.describe(name, annotation)
@@ -110,6 +110,12 @@ class Python(Engine):
 
     def is_field(self, value: object) -> bool:
         return self._home.is_field(value)
+
+    def unwrap(self, value: Any) -> Any:
+        return self._home.unwrap(value)
+
+    def is_ndarray(self, value: object) -> bool:
+        return self._home.is_ndarray(value)
 
     def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:
         return self._home.leaf_fields(field, name)

@@ -134,7 +134,7 @@ class Lowering:
         outer = self.state.line
         self._step_to(node)
         try:
-            return plain(self.handlers.value(self, node))
+            return self.engine.unwrap(plain(self.handlers.value(self, node)))
         except Misfit as reason:
             raise self.make_refusal(reason, node) from None
         finally:

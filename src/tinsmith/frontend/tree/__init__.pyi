@@ -14,3 +14,4 @@ from ._simplify import simplify_tree as simplify_tree
 from ._stores import drop_gradient_stores as drop_gradient_stores
 from ._stores import drop_stores as drop_stores
 from ._structs import flatten_structs as flatten_structs
+from ._structs import pass_members as pass_members

@@ -1,21 +1,34 @@
 """Structs as parameters: one that is a struct becomes a parameter for each of the struct's members.
 
+`flatten_structs` does it for an engine's own structs (`ti.dataclass`), which hold numbers:
+
     def f(camera, x):                                     def f(camera_focal, camera_eye, x):
         for i in x:                                           for i in x:
             x[i] = camera.focal * dist(camera)     ->             x[i] = camera_focal * dist(
                                                                       Camera(focal=camera_focal, eye=camera_eye))
 
 A member is a number or an array, which an op can pass and differentiate; a struct is neither.
+
+`pass_members` does it for Python's dataclasses, which may hold arrays. Functions get members instead of the struct:
+
+    def f(state: State):                                  def f(state_x, state_y):
+        for i in state.x:                                     for i in state_x:
+            state.y[i] = dist(i, state)            ->             state_y[i] = dist(state_x, i)
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
-from ...engines import copy_node, walk
+from ...engines import Engine, copy_node, walk
+from .._field_arguments import LiveFieldPasser, pass_fields_as_arrays
 from .._nodes import replace_nodes, root
+from .._read import Source
+from .._rebuild import rebuild_function
 from ._loops import NotRewritable, load
 
 Path: TypeAlias = "tuple[str, ...]"
@@ -78,3 +91,86 @@ def _path(node: ast.AST) -> Path:
         return (node.id,)
     before = _path(node.value) if isinstance(node, ast.Attribute) else ()
     return (*before, node.attr) if before and isinstance(node, ast.Attribute) else ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Member:
+    """Stands for a member of a struct while a kernel is rewritten: it becomes the parameter `name`."""
+
+    name: str
+
+
+class _Struct(SimpleNamespace):
+    """Stands for a struct while a kernel is rewritten. Its attributes are `_Member`s, and `_Struct`s in it."""
+
+
+class _Members(LiveFieldPasser):
+    """Members of structs that become parameters. Notes those that are used."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.used: set[str] = set()
+
+    def array(self, source: Source, node: ast.expr) -> str:
+        value = source.value(node)
+        if not isinstance(value, _Member):
+            return ""
+        is_stored = not isinstance(getattr(node, "ctx", None), ast.Load)
+        if is_stored:
+            raise NotRewritable(f"`{ast.unparse(node)}` is assigned to, and is the caller's", node)
+        self.used.add(value.name)
+        return value.name
+
+    def is_removed(self, value: Any) -> bool:
+        return isinstance(value, _Struct | _Member)
+
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+        structs = {name for name, value in names.items() if isinstance(value, _Struct | _Member)}
+        _refuse_whole(tree, structs)
+        return super().rebuild(source, tree, {name: value for name, value in names.items() if name not in structs})
+
+
+def pass_members(
+    source: Source, engine: Engine, members: Members, listed: Collection[str]
+) -> tuple[Source, Collection[str]]:
+    """Return a kernel that takes the members of Python dataclasses instead of these; and the members that it takes.
+
+    Args:
+        source: the kernel.
+        engine: the engine of the functions that it calls.
+        members: the parameters for the members.
+        listed: those of them that it takes even if it does not use them.
+
+    Raises:
+        NotRewritable: the kernel, or a function that it calls, assigns to a member or uses a struct as a whole.
+    """
+    if not members:
+        return source, ()
+    structs: dict[str, Any] = {}
+    for path, name in members.items():
+        owner = structs.setdefault(path[0], _Struct())
+        for step in path[1:-1]:
+            owner = vars(owner).setdefault(step, _Struct())
+        vars(owner)[path[-1]] = _Member(name)
+    hands = _Members(engine)
+    hands.used |= set(listed) & set(members.values())
+    rewritten = pass_fields_as_arrays(source.with_objects(structs), hands)
+    tree = rewritten.tree
+    tree.args.args = [new for one in tree.args.args for new in _used_arguments(one, members, hands.used)]
+    _refuse_whole(tree, structs)
+    function = rebuild_function(source, tree, rewritten.names) if rewritten.names else source.function
+    return replace(source, function=function, tree=ast.fix_missing_locations(tree)), hands.used
+
+
+def _used_arguments(one: ast.arg, members: Members, used: set[str]) -> Iterator[ast.arg]:
+    names = [name for path, name in members.items() if path[0] == one.arg]
+    if not names:
+        yield one
+    yield from (ast.copy_location(ast.arg(name), one) for name in names if name in used)
+
+
+def _refuse_whole(tree: ast.FunctionDef, structs: Collection[str]) -> None:
+    """Refuse a use of a struct that is neither one of a member nor an argument of a function that can be rebuilt."""
+    for node in walk(tree):
+        if isinstance(node, ast.Name) and node.id in structs:
+            raise NotRewritable(f"`{node.id}` is used as a whole, and only its members can be passed", node)

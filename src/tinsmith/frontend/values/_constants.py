@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from types import BuiltinMethodType, ModuleType
 from typing import Any
@@ -19,11 +19,12 @@ import numpy as np
 from ..._errors import KernelError, refusal
 from ..._lazy import lazy
 from ...engines import Engine, Language, module_name
+from .._calls import bind_callee
 from .._fingerprints import MISSING, Item, describe, fingerprint, is_plain_object, owner_step
-from .._nodes import resolve_callee
+from .._nodes import is_item, resolve_callee
 from .._read import Source, read
 from ..uses import BodyUse, FieldUse, uses_in_body
-from ._paths import Path, chains, chains_in, text_of
+from ._paths import Chain, Path, chains, chains_in, text_of
 from ._value_changes import UNKNOWN, Change, find_change, show
 
 # Kernels use their constants everywhere and programs do not assign to them, so they are not compared at each call.
@@ -189,7 +190,8 @@ class _Finder:
         self._gradient_use: tuple[str, str] | None = None
         self._is_complete = True
         self._seen: set[tuple[Any, Any]] = set()
-        self._entered: dict[tuple[Any, int], Source] = {}
+        self._entered: dict[tuple[Any, Any], Source] = {}
+        self._walked: set[tuple[Any, ...]] = set()
 
     def constants(self) -> Constants:
         """Return what was found."""
@@ -224,33 +226,91 @@ class _Finder:
         local = source.assigned_names | set(source.parameters)
         names: dict[str, str] = {}
         gradients: set[str] = set()
-        for chain in chains(source.tree):
-            name, *attributes = chain
-            if name in roots:
-                path = roots[name].then(*attributes)
-            elif name not in local and not self._is_builtin(source, name):
-                path = Path(source, name, tuple(attributes))
-            else:
+        for chain in chains(source.tree, self._pass_objects(source, roots, local)):
+            path = self._path_of(chain, source, roots, local)
+            if path is None:
                 continue
             field = self._field(path)
             if field is None:
                 self._follow(path, source)
                 continue
-            label = text_of(chain[: 1 + len(field.steps)])
+            # The steps of the body itself, without those that lead to a parameter.
+            own_steps = len(field.steps) - len(path.steps) + len(chain)
+            text = text_of(chain[:own_steps])
+            # A parameter may stand for another object in each call, so there a field is called as the kernel calls it.
+            label = str(field) if chain[0] in roots else text
             # The field itself is baked in: its numbers are read by each launch.
             self._paths.append(field)
             self._field_paths.add(field)
-            self._note_field(label, field.value(self.templates), source, name)
-            text, is_gradient = self._find_member(field, label, chain[1 + len(field.steps) :])
+            self._note_field(label, self._value(field), source, chain[0])
+            member, is_gradient = self._find_member(field, label, chain[own_steps:])
             # `x.grad` gets a name apart from that of `x`, so that a store to the gradient is no use of the field.
-            names |= {label: label, text: text if is_gradient else label}
-            gradients |= {text} if is_gradient else set()
-        objects = {name: path.value(self.templates) for name, path in roots.items()}
+            names |= {text: label, text + member.removeprefix(label): member if is_gradient else label}
+            gradients |= {member} if is_gradient else set()
+        objects = {name: self._value(path) for name, path in roots.items()}
         for name, use in uses_in_body(source, names, objects, self.engine).items():
             if name in gradients:
                 self._note_gradient(name, use, source)
             else:
                 self._uses.setdefault(name, []).append(use)
+
+    def _path_of(self, chain: Chain, source: Source, roots: Mapping[str, Path], local: Container[str]) -> Path | None:
+        """Return the path of a chain; None for one that begins with a local, or with one of Python's own functions."""
+        name, *steps = chain
+        if name in roots:
+            return roots[name].then(*steps)
+        if name in local or self._is_builtin(source, name):
+            return None
+        return Path(source, name, tuple(steps))
+
+    def _pass_objects(self, source: Source, roots: Mapping[str, Path], local: Container[str]) -> set[ast.AST]:
+        """Walk the functions that a body passes objects to. Return the arguments that this explains.
+
+        Of such an object only what the functions use counts.
+        """
+        objects = {name: self._value(path) for name, path in roots.items()}
+        known = source.with_objects(objects)
+        explained: set[ast.AST] = set()
+        for call in source.calls:
+            value = known.value(call.func)
+            callee = None if value is MISSING else bind_callee(call, value, self.engine)
+            # Which parameters `*args` fills is not known.
+            if callee is None or any(isinstance(argument, ast.Starred) for argument in call.args):
+                continue
+            passed: dict[str, Path] = {}
+            for parameter, argument in callee.arguments.items():
+                path = self._path_of_node(argument, source, roots, local)
+                if path is not None and callee.source.is_constant(parameter) and self._is_object(self._value(path)):
+                    passed[parameter] = path
+                    explained.add(argument)
+            if passed:
+                is_method = self.engine.is_bound(value)
+                of = call.func.value if is_method and isinstance(call.func, ast.Attribute) else None
+                owner = None if of is None else self._path_of_node(of, source, roots, local)
+                self._enter(value, passed if owner is None else {callee.source.parameters[0]: owner, **passed})
+                explained.add(call.func)
+        return explained
+
+    def _path_of_node(
+        self, node: ast.expr, source: Source, roots: Mapping[str, Path], local: Container[str]
+    ) -> Path | None:
+        """Return the path of an expression that is a chain; None for any other expression."""
+        chains = chains_in(node) if isinstance(node, ast.Name | ast.Attribute) or is_item(node) else []
+        return self._path_of(chains[0], source, roots, local) if len(chains) == 1 else None
+
+    def _is_object(self, value: Any) -> bool:
+        """Return True for an object whose attributes a function may use."""
+        return value is not MISSING and is_plain_object(value, self.engine) and not self.engine.is_field(value)
+
+    def _value(self, path: Path) -> Any:
+        """Return the current value of a path; MISSING if there is none."""
+        return self.engine.unwrap(path.value(self.templates))
+
+    def _read(self, function: Any) -> Source:
+        """Return the source of a function: one for each, since paths are compared by the sources they start from."""
+        if function not in self._sources:
+            self._sources[function] = read(function)
+        return self._sources[function]
 
     def _note_field(self, label: str, field: Any, source: Source, name: str) -> None:
         self._fields.append((label, field))
@@ -262,7 +322,7 @@ class _Finder:
         A field of structs leads to its members, `p.a`, and to the gradient of all of them, `p.grad`, or of one,
         `p.a.grad`; a member may be called `grad`.
         """
-        value = path.value(self.templates)
+        value = self._value(path)
         for step in steps:
             is_leaf = any(leaf is value for _, leaf in self.engine.leaf_fields(value, ""))
             struct = None if is_leaf else Language(self.engine).struct_of(value)
@@ -301,7 +361,7 @@ class _Finder:
 
     def _follow(self, path: Path, source: Source) -> None:
         """Note the value that a path leads to, and walk the functions in it."""
-        root = Path(path.source, path.name).value(self.templates)
+        root = self._value(Path(path.source, path.name))
         if isinstance(root, ModuleType) and (self.engine.owns(root) or root.__name__ in _STEADY_MODULES):
             return
         stem, value = self._longest(path)
@@ -315,7 +375,8 @@ class _Finder:
         function = self.engine.inner_function(value)
         if function is not None and (function, stem) not in self._seen:
             self._seen.add((function, stem))
-            self._enter(function, stem)
+            owner = self._owner(stem) if self.engine.is_bound(value) else None
+            self._enter(value, {} if owner is None else {self._read(function).parameters[0]: owner})
         elif depth and self.engine.is_field(value):
             self._note_field(str(stem), value, source, stem.name)
             # Which of a list's fields an index means is not followed.
@@ -332,11 +393,11 @@ class _Finder:
     def _longest(self, path: Path) -> tuple[Path, Any]:
         """Return the longest stem of a path that has a value, and the value. It ends at numbers and fields."""
         stem = Path(path.source, path.name)
-        value = stem.value(self.templates)
+        value = self._value(stem)
         for step in path.steps:
             if value is MISSING or (self._is_leaf(value) and not _is_item_of(step, value)):
                 break
-            further = stem.then(step).value(self.templates)
+            further = self._value(stem.then(step))
             if further is MISSING:
                 break
             stem, value = stem.then(step), further
@@ -350,30 +411,33 @@ class _Finder:
             or self.engine.matrix_entries(value) is not None
         )
 
-    def _enter(self, function: Any, stem: Path) -> None:
-        """Walk a function. One that calls itself, of the same object, has nothing new to show the second time."""
-        # One `Source` for each function, since paths are compared by the sources that they start from.
-        if function not in self._sources:
-            self._sources[function] = read(function)
-        inner = self._sources[function]
-        owner = self._owner(stem) if self.engine.is_bound(stem.value(self.templates)) else None
-        # With the object: a method of a tree may call itself on each child, and ends at the leaves.
-        key = function, 0 if owner is None else id(owner.value(self.templates))
+    def _enter(self, callee: Any, roots: Mapping[str, Path]) -> None:
+        """Walk a function. One that calls itself, for the same objects, has nothing new to show the second time.
+
+        `roots` are the paths of parameters that stand for objects.
+        """
+        function = self.engine.inner_function(callee)
+        inner = self._read(function)
+        # With the objects: a method of a tree may call itself on each child, and ends at the leaves.
+        key = function, tuple((name, id(self._value(path))) for name, path in roots.items())
         if key in self._entered:
-            self._refuse_endless(key, stem)
+            self._refuse_endless(key, callee)
             return
+        if (function, *roots.items()) in self._walked:
+            return
+        self._walked.add((function, *roots.items()))
         self._entered[key] = inner
-        self.walk(inner, {} if owner is None else {inner.parameters[0]: owner})
+        self.walk(inner, roots)
         # `_entered` is the chain of calls that lead here. A function that is called twice, one call after the other,
         # is not a recursion.
         del self._entered[key]
 
-    def _refuse_endless(self, key: tuple[Any, int], stem: Path) -> None:
+    def _refuse_endless(self, key: tuple[Any, Any], callee: Any) -> None:
         """Refuse functions that call each other without end: engines compile for minutes, or until Python's stack ends.
 
         A real function is compiled once, and calls itself while it runs.
         """
-        if Language(self.engine).is_real(stem.value(self.templates)):
+        if Language(self.engine).is_real(callee):
             return
         circle = list(self._entered.values())[list(self._entered).index(key) :]
         # A branch under `static` may end it while the kernel is compiled.
@@ -392,7 +456,7 @@ class _Finder:
         if isinstance(last, str):
             return Path(stem.source, stem.name, stem.steps[:-1])
         # In a list, `fs[0]`, the path has no step to the object: the bound method itself leads to it.
-        return stem.then(owner_step(stem.value(self.templates)))
+        return stem.then(owner_step(self._value(stem)))
 
 
 def _first(source: Source, name: str) -> ast.AST:

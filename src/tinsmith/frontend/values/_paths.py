@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -45,16 +45,18 @@ class Path:
         return Path(self.source, self.name, (*self.steps, *steps))
 
 
-def chains(tree: ast.FunctionDef) -> list[Chain]:
-    """Return every maximal `name.attribute["item"]` in a body, as tuples."""
-    return list(dict.fromkeys(chain for statement in tree.body for chain in chains_in(statement)))
+def chains(tree: ast.FunctionDef, left_out: Container[ast.AST] = ()) -> list[Chain]:
+    """Return every maximal `name.attribute["item"]` in a body, as tuples, but for the nodes that are left out."""
+    return list(dict.fromkeys(chain for statement in tree.body for chain in chains_in(statement, left_out)))
 
 
-def chains_in(part: ast.AST) -> list[Chain]:
+def chains_in(part: ast.AST, left_out: Container[ast.AST] = ()) -> list[Chain]:
     """Return every maximal `name.attribute["item"]` in a part of a body, with repetitions."""
     chains: list[Chain] = []
 
     def visit(node: ast.AST, tail: tuple[str | Item, ...]) -> None:
+        if node in left_out:
+            return
         if isinstance(node, ast.Attribute):
             visit(node.value, (node.attr, *tail))
         elif is_item(node):

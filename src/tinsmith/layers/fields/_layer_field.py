@@ -24,7 +24,7 @@ from ..._errors import (
     refusal,
 )
 from ...calls import check_before_copy, refuse_nested
-from ...engines import Engine, FieldFacts, module_name, of_field, remedy_for_lost_field
+from ...engines import Engine, FieldFacts, module_name, of_field, remedy_for_lost_field, unwrap
 from .._pool import gradient_field
 
 _HALF = torch.float16, torch.bfloat16
@@ -202,7 +202,7 @@ def place_field(field: Any, name: str, needs_grad: bool | None, is_complex: bool
         KernelError: it is not a placed field of numbers that torch has, or cannot hold complex numbers.
         GradientError: a gradient is asked of a field that has none, or lies where the field does not.
     """
-    engine = of_field(field)
+    engine, field = of_field(field), unwrap(field)
     if engine is None:
         actual = f"{type(field).__name__} {getattr(field, '__name__', '')}".strip()
         remedy = "Pass the object that `ti.field(...)` or `ti.Vector.field(...)` (or `qd.field(...)`) returned"

@@ -31,7 +31,7 @@ from ._examination import FieldsExamination
 from ._layer_field import LayerField
 from ._on_arrays import ArrayProgram, NoArray
 from ._program import Program
-from ._roles import Habits, Launch, Roles, by_key
+from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts, find_held, find_state, warn_of_rerun
 
 Reason = NotCovered | TinsmithError
@@ -80,6 +80,13 @@ class OnFields:
         cleared = by_key(Starts(self.roles, self._launches, self._habits).fields_at_zero)
         return find_state(find_held(self.roles, self._launches, cleared), self._launches)
 
+    @lazy
+    def _ndarray(self) -> str:
+        """The name of an ndarray that the kernels use, which cannot run on it as on a field; "" if there is none."""
+        used = (use.one for uses in uses_of_each(self._launches) for use in uses.values())
+        fields = (*self.roles.filled, *self.roles.outputs, *self.roles.internal, *used)
+        return next((one.name for one in fields if one.facts.address), "")
+
     def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
         if any(one.device.type == "meta" for one in memory):
@@ -124,12 +131,14 @@ class OnFields:
     def _choose(self, launches: tuple[Launch, ...], active: Sequence[LayerField]) -> ArrayProgram | Reason | None:
         """How a call runs: on arrays; or on fields, for a reason if there is one but the caller's wish."""
         if self._adjoint == "engine":
+            if self._ndarray:
+                raise _refuse_ndarray(self.layer, self._ndarray)
             return None
         choice = self._array_program(launches)
         if isinstance(choice, ArrayProgram) and active:
             choice = choice.refusal(launches, active) or choice
-        if self._adjoint == "source" and not isinstance(choice, ArrayProgram):
-            raise _no_source(self.layer, choice)
+        if not isinstance(choice, ArrayProgram) and (self._adjoint == "source" or self._ndarray):
+            raise _no_source(self.layer, choice, self._ndarray)
         return choice
 
     def _array_program(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
@@ -221,7 +230,15 @@ def refuse_generated(layer: str, reason: NotCovered, launches: Sequence[Launch])
     return GradientError(refusal(words, _rows(reason), f"{reason.remedy}."))
 
 
-def _no_source(layer: str, reason: Reason) -> GradientError:
-    """What is said where the generated gradient was asked for, and there is none."""
+def _no_source(layer: str, reason: Reason, ndarray: str) -> GradientError:
+    """Build the error for a layer that needs the generated gradient: it was asked for, or there is an ndarray."""
     words = f"{layer} uses what its adjoint cannot be generated for"
-    return GradientError(refusal(words, _rows(reason), "Rewrite that, or leave out adjoint='source'."))
+    remedy = "Rewrite that, or leave out adjoint='source'."
+    if ndarray:
+        remedy = f"Rewrite that, or make `{ndarray}` a field: with an ndarray a layer has no other gradient."
+    return GradientError(refusal(words, _rows(reason), remedy))
+
+
+def _refuse_ndarray(layer: str, ndarray: str) -> GradientError:
+    words = f"{layer} uses the ndarray `{ndarray}`, for which the engine's own gradient is not offered"
+    return GradientError(refusal(words, remedy=f"Leave out adjoint='engine', or make `{ndarray}` a field."))

@@ -24,8 +24,8 @@ from ._writes import element_writer, filler, loader
 
 MOST_BOUND = 1 << 16
 """Sets of arguments that are remembered for a kernel. One whose numbers are others each time makes new ones."""
-COPY = "tensor_to_tensor"
-"""What both engines call the kernel under `x.copy_from(y)`, which is a kernel like those of users."""
+COPIES = ("tensor_to_tensor", "ndarray_to_ndarray")
+"""What both engines call the kernels under `x.copy_from(y)`, which are kernels like those of users."""
 
 
 class RecordedKernel:
@@ -74,13 +74,15 @@ class KernelFacts(NamedTuple):
 
     Attributes:
         decorated: the kernel as its author has it; of a method, without its object.
-        names: of its parameters; `templates` those of template parameters; `defaults` of those that have one.
+        names: of its parameters; `templates` those of template parameters, `arrays` those of arrays; `defaults` of
+            those that have one.
         is_plain: whether it takes nothing but numbers, and always all of them.
     """
 
     decorated: Any
     names: tuple[str, ...]
     templates: tuple[str, ...]
+    arrays: tuple[str, ...]
     defaults: Mapping[str, Any]
     is_method: bool
     is_plain: bool
@@ -108,14 +110,15 @@ class Kernels:
             words = f"kernel `{kernel.func.__name__}` of {self.name} was called with too many arguments"
             raise ArgumentError(refusal(words, [("at", place_of_user())]))
         values = {**known.defaults, **dict(zip(known.names, given, strict=False)), **named}
-        key = (kernel, id(owner), *[_identity(values.get(name)) for name in known.templates])
+        # An engine's ndarray is memory that lasts, as a field is.
+        objects = tuple([name for name in known.arrays if self.engine.is_ndarray(values.get(name))])
+        key = (kernel, id(owner), objects, *[_identity(values.get(name)) for name in (*known.templates, *objects)])
         called = self._called.get(key)
         if called is None:
             decorated = known.decorated if owner is None else self.engine.bind(known.decorated, owner)
-            templates = {name: values[name] for name in known.templates if name in values}
-            called = self._called[key] = RecordedKernel(
-                Launcher(decorated, self.name, allows_races=self._allows_races), templates
-            )
+            templates = {name: values[name] for name in (*known.templates, *objects) if name in values}
+            launcher = Launcher(decorated, self.name, objects=objects, allows_races=self._allows_races)
+            called = self._called[key] = RecordedKernel(launcher, templates)
             self._alive += [owner, templates]
             if known.is_plain:
                 self.plain[kernel] = called
@@ -144,7 +147,7 @@ class Kernels:
             words = f"{self.name} calls the engine's gradient of kernel `{name}`"
             remedy = f"Leave out `.grad()` calls and {tape}: a rollout makes the gradient of what it runs."
             raise GradientError(refusal(words, [("at", place_of_user())], remedy))
-        if engine.owns(kernel.func) and name != COPY:
+        if engine.owns(kernel.func) and name not in COPIES:
             words = f"{self.name} calls `{name}`, a kernel of {engine.name}'s own"
             remedy = f"Leave out {tape} and what else clears or computes gradients: a rollout does so itself."
             raise KernelError(refusal(words, [("at", place_of_user())], remedy))
@@ -152,14 +155,15 @@ class Kernels:
         if engine.results(decorated):
             words = f"kernel `{name}` of {self.name} returns a number to Python, which is not known before it runs"
             raise KernelError(refusal(words, [("at", place_of_user())], _READ_REMEDY))
-        parameters = engine.parameters(decorated)
+        parameters = engine.parameters(decorated, ())
         templates = tuple(one.name for one in parameters if one.kind == "template")
         signature = inspect.signature(kernel.func).parameters
         defaults = {n: signature[n].default for n in signature if signature[n].default is not inspect.Parameter.empty}
         is_method = engine.is_method(decorated)
         is_plain = not (is_method or defaults) and all(one.kind == "scalar" for one in parameters)
+        arrays = tuple(one.name for one in parameters if one.kind == "array")
         names = tuple(one.name for one in parameters)
-        known = self._known[kernel] = KernelFacts(decorated, names, templates, defaults, is_method, is_plain)
+        known = self._known[kernel] = KernelFacts(decorated, names, templates, arrays, defaults, is_method, is_plain)
         return known
 
     def _hashable(self, value: Any) -> Any:
@@ -293,6 +297,11 @@ class Recording(Listener):
 
     def load_field(self, field: Any, array: Any) -> None:
         self._refuse_gradient(array)
+        facts = self._kernels.engine.field_facts(field, "a field")
+        if tuple(array.shape) != facts.shape + facts.element:
+            words = f"{self._kernels.name} fills a field from an array of another shape"
+            rows = [("field", str(facts.shape + facts.element)), ("array", str(tuple(array.shape)))]
+            raise ArgumentError(refusal(words, [*rows, ("at", place_of_user())]))
         copied = np.array(array) if isinstance(array, np.ndarray) else array.detach().clone()
         self._write(loader, field, _Array(torch.as_tensor(copied)))
 

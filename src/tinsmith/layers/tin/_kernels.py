@@ -69,7 +69,10 @@ class Kernels:
             words = f"{layer} has a kernel `{name}` already"
             raise RegistrationError(refusal(words, remedy="Give the second one another name: `kernel_name=`."))
         like = self._like(kernel)
-        launcher = Launcher(kernel, f"{layer}.{name}", like, allows_races=self._allows_races)
+        engine = of_kernel(kernel)
+        pairs = zip(engine.parameters(kernel, ()), arguments, strict=False)
+        objects = [one.name for one, value in pairs if one.kind == "array" and engine.is_ndarray(value)]
+        launcher = Launcher(kernel, f"{layer}.{name}", like, objects, allows_races=self._allows_races)
         if arguments or not launcher.signature.order:  # without any, `change` brings them
             launcher.check_races(launcher.bind_arguments(arguments))
         self._launchers[name], self._arguments[name] = launcher, arguments

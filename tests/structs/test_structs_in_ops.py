@@ -1,0 +1,261 @@
+"""Ops of kernels that take Python dataclasses, as kernels of Quadrants do: members are arguments of their own."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import tinsmith as ts
+
+qd = pytest.importorskip("quadrants")
+vec3 = qd.types.vector(3, qd.f64)
+D = torch.float64
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    weight: qd.Tensor
+    row: qd.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    q: qd.Tensor
+    v: qd.types.ndarray(dtype=vec3, ndim=1)
+    table: Table
+    times: qd.Template
+    gain: qd.f64
+    total: qd.Tensor
+    unused: qd.Tensor
+
+
+@qd.func
+def weight(i, j, table: Table):
+    return table.weight[table.row[i], j]
+
+
+@qd.func
+def nothing(state: State):
+    return 0.0
+
+
+@qd.func
+def add(i, j, state: State, is_on: qd.template()):
+    if qd.static(is_on):
+        state.total[None] += state.v[i].norm_sqr() * weight(i, j, state.table) * state.q[i, j] * state.gain
+        state.total[None] += nothing(state)
+
+
+@qd.kernel
+def energy(state: State, is_on: qd.template()):
+    for i, j in qd.ndrange(state.q.shape[0], state.q.shape[1]):
+        for _ in qd.static(range(state.times)):
+            add(i, j, state, is_on)
+
+
+SPEC = "state.q[n, m], state.v[n, 3], state.table.weight[n, m], state.table.row[n], state.gain[] -> state.total[]"
+
+
+def reference(q, v, weights, gain):
+    return 2 * gain * ((v**2).sum(-1)[:, None] * weights[[3, 2, 1, 0]] * q).sum()
+
+
+@pytest.fixture(autouse=True)
+def _engine():
+    ts.init("cpu", engine="quadrants", default_fp=qd.f64)
+
+
+@pytest.fixture
+def op():
+    return ts.op(SPEC)(energy)
+
+
+@pytest.fixture
+def tensors():
+    torch.manual_seed(0)
+    shapes = [(4, 3), (4, 3), (4, 3), ()]
+    return [torch.rand(shape, dtype=D, requires_grad=True) for shape in shapes]
+
+
+ROW = torch.tensor([3, 2, 1, 0], dtype=torch.int32)
+
+
+def given(q, v, weights, gain):
+    return State(q, v, Table(weights, ROW), 2, gain, None, None)
+
+
+CALLS = {
+    "struct": lambda op, q, v, w, gain: op(given(q, v, w, gain), True),
+    "dict": lambda op, q, v, w, gain: op(
+        {"q": q, "v": v, "table": {"weight": w, "row": ROW}, "times": 2, "gain": gain}, True
+    ),
+    "tensors in order": lambda op, q, v, w, gain: op(q, v, w, ROW, 2, gain, True),
+    "tensors by name": lambda op, q, v, w, gain: op(
+        **{
+            "state.q": q,
+            "state.v": v,
+            "state.table.weight": w,
+            "state_table_row": ROW,
+            "state.times": 2,
+            "state.gain": gain,
+            "is_on": True,
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_value_and_gradient(op, tensors, call):
+    result, expected = CALLS[call](op, *tensors), reference(*tensors)
+    torch.testing.assert_close(result, expected)
+    gradients = torch.autograd.grad(result, tensors)
+    for one, other in zip(gradients, torch.autograd.grad(expected, tensors), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_second_derivative(op, tensors):
+    assert torch.autograd.gradgradcheck(lambda *all_: op(given(*all_), True), tensors)
+
+
+def test_number_of_a_struct_that_no_tensor_is_given_for():
+    @dataclasses.dataclass
+    class Line:
+        slope: qd.f64
+        bias: qd.f64
+
+    @qd.kernel
+    def apply(line: Line, x: qd.Tensor, y: qd.Tensor):
+        for i in range(x.shape[0]):
+            y[i] = line.slope * x[i] + line.bias
+
+    x = torch.rand(5, dtype=D, requires_grad=True)
+    op = ts.op("x[n] -> y[n]")(apply)
+    for slope, bias in (2.0, 1.0), (-3.0, 0.5):
+        torch.testing.assert_close(op(Line(slope, bias), x), slope * x + bias)
+        torch.testing.assert_close(
+            torch.autograd.grad(op(Line(slope, bias), x).sum(), x)[0], torch.full((5,), slope, dtype=D)
+        )
+
+
+def test_vmap_over_a_dict(op, tensors):
+    q, v, w, gain = [t.detach() for t in tensors]
+    many = torch.rand(5, 4, 3, dtype=D)
+    struct = {"q": many, "v": v, "table": {"weight": w, "row": ROW}, "times": 2, "gain": gain}
+    dims = {"q": 0, "v": None, "table": {"weight": None, "row": None}, "times": None, "gain": None}
+    result = torch.vmap(lambda one: op(one, True), in_dims=(dims,))(struct)
+    torch.testing.assert_close(result, torch.stack([reference(one, v, w, gain) for one in many]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    x: qd.Tensor
+    y: qd.Tensor
+
+
+@qd.kernel
+def square(pair: Pair):
+    for i in range(pair.x.shape[0]):
+        pair.y[i] = pair.x[i] ** 2
+
+
+def test_struct_in_graphs():
+    """A compiled function takes the struct; an exported one takes it as torch's pytree."""
+    op = ts.op("pair.x[n] -> pair.y[n]")(square)
+    x = torch.rand(5, dtype=D, requires_grad=True)
+    result = torch.compile(lambda pair: op(pair) * 2.0, fullgraph=True, backend="aot_eager")(Pair(x, None))
+    torch.testing.assert_close(result, 2 * x**2)
+    torch.testing.assert_close(torch.autograd.grad(result.sum(), x)[0], 4 * x)
+
+    class Model(torch.nn.Module):
+        def forward(self, pair):
+            return op(pair) + 1.0
+
+    torch.export.register_dataclass(Pair)
+    program = torch.export.export(Model(), (Pair(x.detach(), None),))
+    torch.testing.assert_close(program.module()(Pair(2 * x.detach(), None)), 4 * x.detach() ** 2 + 1.0)
+
+
+def test_member_is_listed_and_not_used():
+    @dataclasses.dataclass
+    class Three:
+        x: qd.Tensor
+        spare: qd.Tensor
+        y: qd.Tensor
+
+    @qd.kernel
+    def double(three: Three):
+        for i in range(three.x.shape[0]):
+            three.y[i] = 2.0 * three.x[i]
+
+    x, spare = torch.rand(3, dtype=D, requires_grad=True), torch.rand(3, dtype=D, requires_grad=True)
+    result = ts.op("three.x[n], three.spare[n] -> three.y[n]")(double)(x, spare)
+    gradients = torch.autograd.grad(result.sum(), (x, spare), allow_unused=True)
+    assert torch.equal(gradients[0], torch.full_like(x, 2.0))
+    assert gradients[1] is None or not gradients[1].any()
+
+
+def refused(error, make, *words):
+    with pytest.raises(error) as caught:
+        make()
+    for one in words:
+        assert one in str(caught.value)
+
+
+def test_messages_name_members_by_their_paths(op, tensors):
+    q, v, w, gain = tensors
+    tensor = qd.tensor(qd.f64, (4, 3), backend=qd.Backend.NDARRAY)
+    refused(ts.ShapeError, lambda: op(given(q, v, w[:2], gain), True), "`state.table.weight`")
+    refused(ts.DtypeError, lambda: op(given(q, v, w, gain.long()), True), "`state.gain`")
+    refused(ts.ArgumentError, lambda: op(given(q, v, None, gain), True), "`state.table.weight`", "None")
+    refused(ts.ArgumentError, lambda: op(given(tensor, v, w, gain), True), "`state.q`")
+    refused(ts.SpecError, lambda: ts.op("state.p[n] -> state.total[]")(energy), "`state_p`", "state.q")
+    refused(ts.SpecError, lambda: ts.op("state.q[n, m] -> state.total[]")(energy), "`state.v`")
+
+
+def test_changed_and_whole_structs_are_refused():
+    @dataclasses.dataclass
+    class Counted:
+        x: qd.Tensor
+        count: qd.i32
+        y: qd.Tensor
+
+    @qd.kernel
+    def count(state: Counted):
+        for i in range(3):
+            state.count = 2
+            state.y[i] = state.x[i]
+
+    @qd.func
+    def through_an_alias(state: Counted, i):
+        other = state
+        other.y[i] = 2.0
+
+    @qd.kernel
+    def alias(state: Counted):
+        for i in range(3):
+            through_an_alias(state, i)
+
+    spec = "state.x[n] -> state.y[n]"
+    refused(ts.KernelError, lambda: ts.op(spec)(count), "`count`", "`state.count` is assigned to")
+    refused(ts.KernelError, lambda: ts.op(spec)(alias), "`alias`", "`state` is used as a whole")
+
+
+def test_member_of_a_kind_that_cannot_be_passed():
+    @dataclasses.dataclass
+    class Links:
+        flags: dict
+
+    @dataclasses.dataclass
+    class Odd:
+        links: Links
+        y: qd.Tensor
+
+    def make():
+        @qd.kernel
+        def run(state: Odd):
+            for i in range(3):
+                state.y[i] = 1.0
+
+        return ts.op("-> state.y[3]")(run)
+
+    refused(ts.KernelError, make, "`state.links.flags`")
