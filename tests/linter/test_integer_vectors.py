@@ -101,7 +101,6 @@ UNKNOWN = (
     "ti.Vector(some_list)",
     "ti.Vector([0, 0, 0, 0], dt=real)",
     "Cell().corner",
-    "given",
     "ti.types.vector(4, ti.i32)(0)",
 )
 USES = {
@@ -147,6 +146,7 @@ def test_floats_in_vectors_of_integers():
         assert one.message == f"`v` holds integers since line 23, `{made}`: `0.5` is truncated to an integer"
         assert one.remedy == "int(0.5)  # say so, or a vector of floats"
         assert len(errors_of([f"v = {made}", "v.x = 0.5", "v += 0.5"])) == 2
+    assert len(errors_of(["v = given", "v[0] += 0.5"])) == 1  # its annotation says so
     for made in (*FLOATS, *UNKNOWN):
         assert errors_of([f"v = {made}", "v[0] += 0.5", "v += 0.5"]) == [], made
 

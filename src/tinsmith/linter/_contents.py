@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeGuard
 
-from ..engines import parse_module, walk
+from ..engines import walk
 from ..frontend import resolve_callee
 from ..spec import Spec
-from ._scan import read_spec, scan_file, statements_in_blocks
+from ._names import parse_file, statements_in_blocks
+from ._scan import read_spec, scan_file
 from ._subject import Subject
 
 
@@ -45,7 +46,7 @@ def describe_file(path: str, text: str) -> FileContents:
     Raises:
         SyntaxError: it is no Python.
     """
-    module = parse_module(text, path)
+    module = parse_file(path, text)
     kernels = sum(subject.is_kernel for subject in scan_file(path, text))
     with_examples = {
         node.value.id
@@ -65,7 +66,7 @@ def find_showable(path: str, text: str) -> list[Showable]:
     Raises:
         SyntaxError: it is no Python.
     """
-    module = parse_module(text, path)
+    module = parse_file(path, text)
     kernels = {subject.tree.lineno: subject for subject in scan_file(path, text) if subject.is_kernel}
     by_name = {subject.tree.name: subject for subject in kernels.values()}
     showable: list[Showable | None] = []

@@ -6,7 +6,7 @@ import ast
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import SimpleNamespace
+from types import NoneType, SimpleNamespace
 from typing import Any
 
 from .._errors import KernelError
@@ -21,7 +21,8 @@ from ..frontend import (
     rebuild_function,
     replace_nodes,
 )
-from ._source_form import find_list_names, get_start
+from ._names import ModuleName
+from ._source_form import find_list_names, find_stored_names, get_start
 from ._subject import Subject
 from ._unrun import UnrunSource
 
@@ -44,10 +45,12 @@ def with_one_name_a_field(subject: Subject) -> Subject:
 
 def _find_chains(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
     """`self.x` wherever `self.x[...]` stands; no `x.shape[0]`."""
-    chains = (node.value for node in walk(tree) if isinstance(node, ast.Subscript))
-    for chain in chains:
-        if isinstance(chain, ast.Attribute) and get_start(chain) and chain.attr not in ("shape", "dtype"):
-            yield chain
+    nodes = walk(tree)
+    own = find_stored_names(nodes)  # what a local holds is no memory of others
+    for chain in (node.value for node in nodes if isinstance(node, ast.Subscript)):
+        if isinstance(chain, ast.Attribute) and get_start(chain) not in {"", *own}:
+            if chain.attr not in ("shape", "dtype"):
+                yield chain
 
 
 def with_fields_handed(subject: Subject) -> Subject:
@@ -164,9 +167,9 @@ class _InAFile(_Names):
 
 
 def _is_known(source: Source, name: str) -> bool:
-    """Whether a file tells what a name is: a number, a function, an engine's."""
+    """Whether a file tells what a name is: a number, a function, an engine's. A module of the file's may hold fields."""
     try:
-        return source.lookup(name) is not None
+        return not isinstance(source.lookup(name), ModuleName | NoneType)
     except KeyError:
         return False
 

@@ -43,6 +43,8 @@ _ARITHMETIC = frozenset({("min", 2), ("max", 2), ("abs", 1), *((word, 1) for wor
 _COMPARISONS = frozenset(COMPARE)
 _ZERO = nodes.Const(0, Type.I32)
 _LETTERS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}
+_FIRST_MEMBER = 1000
+"""The number of the first member of a struct: vectors are shorter."""
 MOST_DEPTH = 8
 """Calls inside calls that are followed."""
 
@@ -109,6 +111,7 @@ class SketchWriter:
         self.noted: list[Noted] = []
         self.source_names: dict[str, str] = {}
         self.returns_early = False
+        self._members: dict[str, int] = {}
         self._numbers = count(1)
         self._frames = [_Frame(subject.source, {name: name for name in subject.arrays})]
         self._written: list[nodes.Stmt] = []
@@ -131,7 +134,8 @@ class SketchWriter:
 
     def _top(self, body: Sequence[ast.stmt]) -> None:
         """Write the kernel's top level, whose loops are parallel unless a setting makes them serial."""
-        outer = _find_assigned(one for one in body if not isinstance(one, ast.For | ast.While))
+        # What a block inside is the first to assign belongs to that block.
+        outer = {root(target) for one in body for target, _ in assignments(one) if isinstance(target, ast.Name)}
         self.cells |= outer & _find_assigned(one for one in body if isinstance(one, ast.For))
         is_serial = False
         for one in body:
@@ -446,7 +450,11 @@ class SketchWriter:
         if len(numbers) != len(entries):
             self.escaped.add(load.array)  # a number of a vector that the run chooses
             return load
-        return replace(load, entry=tuple(one if isinstance(one, int) else _LETTERS.get(str(one), 0) for one in numbers))
+        return replace(load, entry=tuple(one if isinstance(one, int) else self._number(str(one)) for one in numbers))
+
+    def _number(self, member: str) -> int:
+        """Return the entry of a vector that a letter names; for a member of a struct a number of its own."""
+        return _LETTERS.get(member, self._members.setdefault(member, _FIRST_MEMBER + len(self._members)))
 
     def _part_of(self, value: nodes.Expr) -> nodes.Expr:
         """Return an opaque value for a part of another one."""

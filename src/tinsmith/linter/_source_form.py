@@ -14,8 +14,9 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 from .._cache import cache_results
 from ..codegen import BINARY
 from ..engines import column_of, parse_lines, walk
-from ..frontend import Loop, changes_of, is_size, names_in, resolve_callee, root, sub_expressions
+from ..frontend import Loop, changes_of, index_parts, is_size, names_in, resolve_callee, root, sub_expressions
 from ..ir import Operator
+from ._members import is_member_element
 
 Node: TypeAlias = ast.AST
 Expression: TypeAlias = ast.expr
@@ -23,6 +24,7 @@ Statement: TypeAlias = ast.stmt
 Call: TypeAlias = ast.Call
 Subscript: TypeAlias = ast.Subscript
 Function: TypeAlias = ast.FunctionDef
+Parameter: TypeAlias = ast.arg
 
 # Expressions --------------------------------------------------------------------------------------
 
@@ -100,7 +102,7 @@ def find_subscripted_names(nodes: Iterable[Node]) -> frozenset[str]:
 
 def find_list_names(nodes: Iterable[Node]) -> frozenset[str]:
     """Return names of Python's lists of fields: `z[level][i, j]`, where `v[i][0]` is a vector's number."""
-    outer = (node for node in nodes if isinstance(node, ast.Subscript))
+    outer = (node for node in nodes if isinstance(node, ast.Subscript) and not is_member_element(node.value))
     pairs = ((node.value, node.slice) for node in outer if isinstance(node.value, ast.Subscript))
     return frozenset(root(inner) for inner, index in pairs if names_in(index))
 
@@ -151,6 +153,55 @@ def find_flowing_names(node: Expression, is_end: Callable[[Node], bool]) -> Iter
         yield from find_flowing_names(part, is_end)
 
 
+def find_value_nodes(node: Expression) -> Iterator[Expression]:
+    """Yield the parts of an expression that its value is computed from: none in an index, in a condition or in a size."""
+    yield node
+    match node:
+        case ast.Compare() | ast.BoolOp():
+            return
+        case ast.Subscript() if is_size(node):
+            return
+        case ast.Subscript(value=whole):
+            parts = [whole]
+        case ast.IfExp(body=body, orelse=orelse):
+            parts = [body, orelse]
+        case _:
+            parts = sub_expressions(node)
+    for part in parts:
+        yield from find_value_nodes(part)
+
+
+def find_indices_and_bounds(nodes: Iterable[Node]) -> Iterator[Expression]:
+    """Yield what stands in brackets, and the arguments of the ranges that loops run over."""
+    for node in nodes:
+        match node:
+            case ast.Subscript(slice=index):
+                yield from index_parts(index)
+            case ast.Call(args=arguments) if resolve_callee(node) in ("range", "ndrange"):
+                for one in arguments:
+                    yield from index_parts(one)
+
+
+def find_bit_operands(nodes: Iterable[Node]) -> Iterator[Expression]:
+    """Yield the operands of `&`, `|`, `^`, `<<`, `>>` and `~`."""
+    for node in nodes:
+        match node:
+            case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr() | ast.BitXor() | ast.LShift() | ast.RShift()):
+                yield from (left, node.right)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                yield operand
+
+
+def find_operands(nodes: Iterable[Node]) -> Iterator[Expression]:
+    """Yield the operands of sums, products and quotients."""
+    for node in nodes:
+        match node:
+            case ast.BinOp(left=left, right=right):
+                yield from (left, right)
+            case ast.AugAssign(value=value):
+                yield value
+
+
 # Statements ---------------------------------------------------------------------------------------
 
 _JUMPS: dict[type[ast.stmt], str] = {ast.Break: "break", ast.Continue: "continue"}
@@ -196,6 +247,14 @@ def get_steering(statement: Statement) -> Expression | None:
     match statement:
         case ast.For(iter=steer) | ast.If(test=steer) if resolve_callee(steer) != "static":
             return steer
+    return None
+
+
+def get_static_branches(statement: Statement) -> tuple[list[Statement], list[Statement]] | None:
+    """Return the two sides of `if ti.static(...)`, one of which is compiled; None for other statements."""
+    match statement:
+        case ast.If(test=test, body=body, orelse=orelse) if resolve_callee(test) == "static":
+            return body, orelse
     return None
 
 

@@ -25,6 +25,7 @@ from ..frontend import (
 )
 from ..spec import Spec
 from ._finding import Finding, Severity
+from ._members import restore_members
 from ._source_form import (
     Call,
     Expression,
@@ -39,7 +40,7 @@ from ._source_form import (
     is_call,
     unparse,
 )
-from ._unrun import EngineName, UnrunSource
+from ._unrun import EngineName, UnrunSource, element_of
 
 Fact = TypeVar("Fact")
 ENGINES = ("taichi", "quadrants")
@@ -48,16 +49,19 @@ BOTH = "Taichi and Quadrants"
 
 @dataclass(frozen=True)
 class ParameterFacts:
-    """What is known of a parameter; an "object" is `self`, "" an unknown dtype, and a vector a scalar with dims.
+    """What is known of a parameter, or of a member of one.
 
-    An index outside of an array that `is_clamped` means the nearest element.
+    An "object" is `self`, a "struct" what a class's annotations describe, "" an unknown dtype, and a vector a scalar
+    with dims. An index outside of an array that `is_clamped` means the nearest element. `member` reads the facts of a
+    struct's member.
     """
 
-    kind: Literal["array", "scalar", "template", "object", "any"]
+    kind: Literal["array", "scalar", "template", "object", "struct", "any"]
     dtype: str = ""
     rank: int | None = None
     element: tuple[int, ...] = ()
     is_clamped: bool = False
+    member: Callable[[str], ParameterFacts] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +80,8 @@ class Subject:
         labels: what the source calls those texts of the tree that are none there.
         handed: fields that its functions name themselves, and that its tree hands to them.
         written_before: arrays that earlier kernels of its op write.
+        memory: fields and arrays that its file makes, by name, and as `.x` those of its object, with what their numbers
+            are: "int", "float", or "" where that is not known.
         known_facts: what `keep_with_subject` keeps.
     """
 
@@ -90,6 +96,7 @@ class Subject:
     labels: Mapping[str, str] = field(default_factory=dict)
     handed: frozenset[str] = frozenset()
     written_before: frozenset[str] = frozenset()
+    memory: Mapping[str, Literal["int", "float", ""]] = field(default_factory=dict)
     known_facts: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
     # What it is made of -----------------------------------------------------------------------
@@ -125,7 +132,7 @@ class Subject:
     def arrays(self) -> frozenset[str]:
         """Parameters, fields and captured arrays whose elements are used."""
         arrays = {name for name, one in self.declared.items() if one.kind == "array"} | self.handed
-        objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object")}
+        objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object", "struct")}
         named = find_subscripted_names(self.source.nodes) | arrays
         others = self.source.assigned_names | objects | self._captured_names | find_list_names(self.source.nodes)
         return frozenset(named - others)
@@ -156,13 +163,36 @@ class Subject:
     def integers(self) -> frozenset[str]:
         """Arrays that are known to hold integers."""
         declared = {name for name, one in self.declared.items() if one.dtype[:1] in ("i", "u")}
+        declared |= {name for name in self.arrays if self.find_declared_element(name) == "int"}
         items = self.spec.items if self.spec else ()
         return frozenset(declared | {item.name for item in items if (item.dtype or "")[:1] in ("i", "u")})
 
-    @property
+    @lazy
     def floats(self) -> frozenset[str]:
         """Arrays that may have a gradient."""
-        return self.arrays - self.integers
+        return self.arrays - self.integers - self.doubtful
+
+    @lazy
+    def doubtful(self) -> frozenset[str]:
+        """Arrays without a gradient, as far as neither the source nor their uses tell that they hold floats."""
+        from ._flow import find_arrays_of_floats, find_index_names
+
+        doubtful = set[str]()
+        for name in self.arrays - self.integers:
+            element = self.find_declared_element(name)
+            if self.label(name).endswith(".grad"):
+                doubtful.add(name)  # engines have no gradient of a gradient
+            if element == "float":
+                continue
+            is_open = self._is_of_others(name) if element is None else element == "" and name not in self.declared
+            if name in find_index_names(self) or (is_open and name not in find_arrays_of_floats(self)):
+                doubtful.add(name)
+        return frozenset(doubtful)
+
+    def _is_of_others(self, array: str) -> bool:
+        """Whether an array is a member of a struct, or of an object that another object holds."""
+        first, *path = self.label(array).split(".")
+        return len(path) > (first in self.objects)
 
     @property
     def inputs(self) -> frozenset[str]:
@@ -173,6 +203,29 @@ class Subject:
     @property
     def outputs(self) -> frozenset[str]:
         return frozenset(item.name for item in self.spec.outputs) if self.spec else frozenset()
+
+    def find_declared_element(self, array: str) -> Literal["int", "float", ""] | None:
+        """Return what the source declares the numbers of an array to be; "" if they are open; None without a word."""
+        first, *path = self.label(array).split(".")
+        if first in self.objects:
+            return self.memory.get("." + ".".join(path))
+        if first not in self.declared:
+            return self.memory.get(self.label(array))
+        facts = self.find_facts(self.label(array))
+        return None if facts is None else element_of(facts.dtype)
+
+    def find_facts(self, text: str) -> ParameterFacts | None:
+        """Return what is known of `info.links.pos`, from the annotation of `info` on; None if nothing is."""
+        first, *path = text.split(".")
+        facts = self.declared.get(first)
+        for name in path:
+            facts = None if facts is None or facts.member is None else facts.member(name)
+        return facts
+
+    @lazy
+    def used_names(self) -> frozenset[str]:
+        """Names in the body as its author wrote it, where `info.x` is not one name."""
+        return self.source.used_names | {text.split(".")[0] for text in self.labels.values()}
 
     def label(self, name: str) -> str:
         """What the source calls an array."""
@@ -208,7 +261,7 @@ class Subject:
 
     def text(self, node: Node) -> str:
         """A node as the source has it, on one line."""
-        text = unparse(node)
+        text = unparse(restore_members(node))
         for name, label in self.labels.items():
             text = text.replace(name, label)
         return text

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 from .._lazy import lazy
 from ..engines import Engine, Language, walk
 from ..frontend import assignments, find_called_function, is_size, resolve_callee, root
-from ._scan import MATH_TYPES
+from ._names import MATH_TYPES
 from ._subject import ParameterFacts, Subject, keep_with_subject
-from ._unrun import EngineName, MatrixTypeName
+from ._unrun import FLOAT_TYPES, INTEGER_TYPES, EngineName, MatrixTypeName, element_of
 
 
 class Kind(NamedTuple):
@@ -49,8 +49,6 @@ _VECTOR_METHODS = frozenset({"cross", "outer_product", "transpose"})
 _FLOAT_METHODS = {"norm": FLOAT, "norm_inv": FLOAT, "normalized": Kind("float", True), "inverse": Kind("float", True)}
 """Methods of vectors and matrices: with a number of their type, with a vector of it, with floats."""
 _OPEN = ParameterFacts("any")
-_INTEGER_TYPES = frozenset({"int", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "bool"})
-_FLOAT_TYPES = frozenset({"float", "f16", "f32", "f64"})
 _COMPONENTS = frozenset("xyzwrgbastpq")
 
 
@@ -213,18 +211,20 @@ class Scope:
 
     def dtype_of(self, array: str) -> Literal["int", "float", ""]:
         """What an array is declared to hold; "" where that is open."""
-        one = self.subject.declared.get(array)
-        return "int" if array in self.subject.integers else _of_dtype(one.dtype).element if one is not None else ""
+        return "int" if array in self.subject.integers else self.subject.find_declared_element(array) or ""
 
     def _part(self, node: ast.Subscript | ast.Attribute) -> Kind:
-        """The type of an element of an array, or of an entry or several of a vector."""
+        """The type of an element of an array, of an entry or several of a vector, or of a struct's member."""
         if is_size(node):
             return INT
         name = root(node)
         declared = self.subject.declared.get(name, _OPEN)
-        if name not in self.locals and (name in self.subject.integers or declared.kind == "array"):
+        if name not in self.locals and (self.dtype_of(name) or declared.kind == "array"):
             is_element = isinstance(node.value, ast.Name)
             return Kind(self.dtype_of(name), is_element and bool(declared.element))
+        if declared.member is not None and isinstance(node, ast.Attribute):
+            facts = self.subject.find_facts(ast.unparse(node)) or _OPEN
+            return Kind(element_of(facts.dtype), bool(facts.element)) if facts.kind == "scalar" else UNKNOWN
         whole = self.of(node.value)
         if not whole.is_vector:
             return UNKNOWN
@@ -244,7 +244,7 @@ class Scope:
         kinds = [self.of(one) for one in given]
         if name in ("cast", "round", "floor", "ceil") and len(given) == 2:
             return Kind(self.dtype(given[1]).element, kinds[0].is_vector)
-        if name in _INTEGER_TYPES | _FLOAT_TYPES:
+        if name in INTEGER_TYPES | FLOAT_TYPES:
             return Kind(_of_dtype(name).element, _join(kinds).is_vector)
         if name in _FLOATS:
             return Kind("float", name not in _OF_VECTORS and _join(kinds).is_vector)
@@ -322,7 +322,7 @@ def _drop_static(node: ast.expr) -> ast.expr:
 
 
 def _of_dtype(name: str) -> Kind:
-    return INT if name in _INTEGER_TYPES else FLOAT if name in _FLOAT_TYPES else UNKNOWN
+    return Kind(element_of(name))
 
 
 def _join(kinds: Iterable[Kind]) -> Kind:

@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import CellType
-from typing import Any
+from typing import Any, Literal
 
 from ..frontend import Source, Unrun, find_called_function
+
+
+INTEGER_TYPES = frozenset({"int", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "bool"})
+FLOAT_TYPES = frozenset({"float", "f16", "f32", "f64"})
+Element = Literal["int", "float", ""]
+
+
+def element_of(dtype: str) -> Element:
+    """Return what numbers of a dtype are; "" where the dtype is not known."""
+    return "int" if dtype in INTEGER_TYPES else "float" if dtype in FLOAT_TYPES else ""
 
 
 @dataclass(frozen=True)

@@ -99,9 +99,12 @@ class Roles:
         pairs, is_invariant = itertools.product(reads, self.of("write", "add")), self.is_invariant
         return next(((read, change) for read, change in pairs if may_overwrite(change, read, is_invariant)), None)
 
-    def find_carried(self) -> tuple[Access, Access] | None:
-        """Return a use and a change of one element in different iterations of a serial task; None without."""
-        pairs = itertools.product(self.accesses, self.of("write", "add"))
+    def find_carried(self, uses: tuple[Kind, ...] = ("read", "write", "add")) -> tuple[Access, Access] | None:
+        """Return a use and a change of one element in different iterations of a serial task; None without.
+
+        `uses` are the kinds of uses that are asked about.
+        """
+        pairs = itertools.product(self.of(*uses), self.of("write", "add"))
         return next(((one, change) for one, change in pairs if self._is_carried(one, change)), None)
 
     def _is_carried(self, one: Access, change: Access) -> bool:

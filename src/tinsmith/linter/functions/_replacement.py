@@ -11,7 +11,7 @@ from ...engines import parse_expression
 from ...engines import walk as walk_tree
 from ...ir import Type, nodes, walk
 from ...spec import parse
-from .._scan import MATH_TYPES
+from .._names import MATH_TYPES
 from .._sketch import sketch_of
 from .._source_form import find_names
 from .._subject import Subject

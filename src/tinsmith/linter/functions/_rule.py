@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...engines import count_column, parse_module
+from ...engines import count_column
 from .._finding import Finding
+from .._names import parse_file
 from .._subject import Subject
 from ._failures import find_failures
 from ._reader import Class, Module
@@ -23,7 +24,7 @@ def find_hand_written(path: str, text: str, subjects: Sequence[Subject]) -> Iter
     """
     if ".grad" not in text or "Function" not in text:  # most files: they are not traced
         return
-    module = Module.read(parse_module(text, path))
+    module = Module.read(parse_file(path, text))
     lines = text.splitlines(keepends=True)
     for node in module.autograd_functions():
         yield from _examine(path, lines, module, node, [one for one in subjects if one.is_kernel])

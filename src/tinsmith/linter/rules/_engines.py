@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...engines import parse_expression, walk
 from ...frontend import (
@@ -25,6 +25,7 @@ from .._source_form import (
     get_jump,
     get_name,
     get_returned,
+    get_static_branches,
     is_expression,
     is_loop,
     is_while,
@@ -41,12 +42,33 @@ def mixed_top_level(subject: Subject) -> Iterator[Finding]:
     """TS201: engines take apart a kernel that is loops, or one that is statements."""
     if not subject.is_kernel:
         return
-    loops = [one for one in subject.tree.body if is_loop(one)]
-    for one in subject.tree.body if loops else ():
-        if _does_work(one, subject):
+    statements = [*_find_top_level(subject.tree.body)]
+    loops = [branches for one, branches in statements if is_loop(one)]
+    for one, branches in statements:
+        if _does_work(one, subject) and any(_are_compiled_together(branches, other) for other in loops):
             words = f"a statement beside loops at the kernel's top level: {BOTH} do not differentiate such a kernel"
             remedy = "for _ in range(1):  # around it, or a kernel of its own"
             yield subject.finding("TS201", "warning", one, words, remedy, ENGINES)
+
+
+_Branches = dict[Statement, bool]
+"""Which sides of `if ti.static(...)` a statement stands on."""
+
+
+def _find_top_level(body: Sequence[Statement], branches: _Branches | None = None) -> Iterator[tuple[Statement, _Branches]]:
+    """Yield the statements of a kernel's top level, to which belongs what `if ti.static(...)` chooses."""
+    around = branches or {}
+    for one in body:
+        sides = get_static_branches(one)
+        if sides is None:
+            yield one, around
+        else:
+            for is_taken, side in zip((True, False), sides, strict=True):
+                yield from _find_top_level(side, {**around, one: is_taken})
+
+
+def _are_compiled_together(first: _Branches, second: _Branches) -> bool:
+    return all(second.get(one, side) == side for one, side in first.items())
 
 
 def _does_work(one: Statement, subject: Subject) -> bool:
@@ -121,6 +143,7 @@ def _reads_floats(node: Node, subject: Subject) -> bool:
 
 def atomics(subject: Subject) -> Iterator[Finding]:
     """TS401: whatever the atomic, the reverse is that of an addition."""
+    without_gradient = subject.integers | subject.doubtful
     for spot in subject.spots:
         for node in spot.expressions:
             name = subject.resolve_builtin(node)
@@ -128,15 +151,15 @@ def atomics(subject: Subject) -> Iterator[Finding]:
             if not changes:
                 continue
             array = root(changes[0].target)
-            if name in ("atomic_min", "atomic_max") and array not in subject.integers:
+            if name in ("atomic_min", "atomic_max") and array not in without_gradient:
                 words = f"`{name}`: {BOTH} give every candidate the whole gradient, not the one that won"
                 yield subject.finding("TS401", "warning", node, words, "", ENGINES)
-            elif name == "atomic_mul" and array not in subject.integers:
+            elif name == "atomic_mul" and array not in without_gradient:
                 words = "`atomic_mul` on floats: both engines end the process when they compile it"
                 yield subject.finding("TS401", "error", node, words, "a product in a local, in a serial loop")
             if not is_expression(spot.statement) and dynamic(spot.loops):
                 # Integers of the forward pass are kept for a generated gradient; floats have none, and it says so.
-                engines = ENGINES if array in subject.integers else ()
+                engines = ENGINES if array in without_gradient else ()
                 words = f"uses what `{name}` returned, which in a parallel loop depends on the order of the iterations"
                 remedy = "slot[i] = ...  # in integers, used in a later loop"
                 yield subject.finding("TS402", "warning", node, words, remedy, engines)

@@ -12,7 +12,7 @@ from .._subject import Subject
 def unused_parameters(subject: Subject) -> Iterator[Finding]:
     """TS501."""
     for argument in subject.tree.args.args:
-        is_unused = argument.arg not in subject.source.used_names
+        is_unused = argument.arg not in subject.used_names
         if is_unused and not argument.arg.startswith("_") and _is_wanted(subject, argument.arg):
             line = find_global_line(subject.lines, argument.arg)
             words = f"`{argument.arg}` is not used" + (f", and hides that of line {line}" if line else "")
@@ -44,7 +44,7 @@ def hidden_globals(subject: Subject) -> Iterator[Finding]:
     arguments = subject.tree.args.args[len(subject.objects) :]
     for place, argument in enumerate(arguments):
         name = argument.arg
-        if name not in subject.source.used_names or name in subject.source.assigned_names or name in subject.arrays:
+        if name not in subject.used_names or name in subject.source.assigned_names or name in subject.arrays:
             continue
         line = find_global_line(subject.lines, name)
         given = find_given_literals(subject.lines, subject.tree.name, name, place) if line else []

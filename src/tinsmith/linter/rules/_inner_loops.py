@@ -18,13 +18,14 @@ from collections.abc import Collection, Iterator
 
 from ..._cache import cache_results
 from ..._lazy import lazy
-from ...engines import walk
+from ...engines import Engine, walk
 from ...frontend import (
     Loop,
     Spot,
     callee_of,
     dynamic,
     engine_call,
+    find_called_function,
     find_carried,
     find_saved_values,
     names_in,
@@ -33,10 +34,12 @@ from ...frontend import (
     runs_once,
 )
 from .._finding import Finding
+from .._flow import find_calculated_names, find_index_names, find_valued_names
 from .._source_form import (
     Call,
     Expression,
     Node,
+    Parameter,
     Statement,
     find_flowing_names,
     find_stored_names,
@@ -51,6 +54,7 @@ from .._source_form import (
 )
 from .._subject import ENGINES, Subject
 from .._types import types_of
+from .._unrun import element_of
 
 _INTEGERS = frozenset({"int", "i32", "i64", "u32", "u64"})
 
@@ -215,21 +219,23 @@ class _LoopLocals:
     def parameters(self) -> frozenset[str]:
         """Those of an engine function that are given by value."""
         arguments = () if self.subject.is_kernel else self.subject.tree.args.args
-        return frozenset(one.arg for one in arguments if _is_by_value(one.annotation, self.subject)) - {"self"}
+        return frozenset(one.arg for one in arguments if _is_by_value(one, self.subject))
 
     @lazy
     def active(self) -> frozenset[str]:
         """Locals that vary with what has a gradient."""
         if self.subject.is_kernel:
             return self.subject.needs.active
-        varying = self.subject.floats | self.parameters | {one.arg for one in self.subject.tree.args.args}
+        arguments = {one.arg for one in self.subject.tree.args.args if _may_be_memory(one, self.subject)}
+        varying = self.subject.floats | self.parameters | arguments
         return find_saved_values(self.subject.source, self.subject.roles, varying, self.subject.engine).active
 
     @lazy
     def candidates(self) -> frozenset[str]:
         """Locals with a gradient that are computed, not only loaded, and parameters."""
         worked_out = {name for name in self.active & self.given.keys() if not self._is_loaded(name)}
-        return frozenset(worked_out | self.parameters) - types_of(self.subject).integers
+        others = types_of(self.subject).integers | find_index_names(self.subject)
+        return frozenset(worked_out | self.parameters) - others
 
     def _is_loaded(self, name: str, *before: str) -> bool:
         """Whether a local only ever holds elements of arrays, or is memory. `before` are locals handed on to it."""
@@ -268,7 +274,15 @@ class _LoopLocals:
 
 
 def _flowing(spot: Spot, subject: Subject) -> frozenset[str]:
-    """Names whose values a statement hands on: not those in an index, a condition, or a cast to integers."""
+    """Names whose values a statement hands on: not those in an index, a condition, or a cast to integers.
+
+    None of a statement whose own value has no gradient: an integer, or a local that only decides what is run.
+    """
+    targets = {root(target) for target, _ in spot.assignments}
+    without_gradient = types_of(subject).integers | subject.integers | subject.doubtful | find_index_names(subject)
+    without_gradient |= types_of(subject).names - find_valued_names(subject)
+    if targets and targets <= without_gradient:
+        return frozenset()
 
     def is_cast(node: Node) -> bool:
         return subject.resolve_builtin(node) in _INTEGERS
@@ -285,7 +299,25 @@ def _is_inside(loop: Loop, spot: Spot) -> bool:
     return any(one is loop for one in spot.loops)
 
 
-def _is_by_value(annotation: Expression | None, subject: Subject) -> bool:
-    """Whether a function gets a number: arrays and what it may change are annotated."""
-    text = "" if annotation is None else subject.text(annotation)
-    return not any(word in text for word in ("template", "ndarray", "int", "i32", "i64", "u32", "bool"))
+def _is_by_value(parameter: Parameter, subject: Subject) -> bool:
+    """Return True if a function gets a float: as its annotation says, or what it calculates with if it has none."""
+    if parameter.annotation is None:
+        return parameter.arg not in subject.objects and parameter.arg in find_calculated_names(subject)
+    facts = subject.declared.get(parameter.arg)
+    if isinstance(subject.engine, Engine):
+        text, value = subject.text(parameter.annotation), find_called_function(subject.source, parameter.annotation)
+        is_class = isinstance(value, type) and value is not float
+        return not is_class and not any(word in text for word in _NO_FLOATS)
+    return facts is not None and facts.kind == "scalar" and element_of(facts.dtype) == "float"
+
+
+def _may_be_memory(parameter: Parameter, subject: Subject) -> bool:
+    """Return True if a function may get an array of floats, or an element of one by reference."""
+    if parameter.annotation is None:
+        return parameter.arg not in subject.objects and parameter.arg not in find_index_names(subject)
+    text = subject.text(parameter.annotation)
+    return any(word in text for word in ("template", "ndarray")) and parameter.arg not in subject.doubtful
+
+
+_NO_FLOATS = ("template", "ndarray", "Tensor", "int", "i32", "i64", "u32", "bool")
+"""Words in annotations of what is no float that is given by value."""

@@ -24,8 +24,7 @@ def find_overwritten_reads(subject: Subject) -> Iterator[Finding]:
     if not subject.is_kernel:
         return
     changed = {name for name, roles in subject.roles.items() if roles.of("read") and roles.of("write", "add")}
-    changed -= subject.integers | subject.inputs
-    for name in sorted(changed):
+    for name in sorted((changed & subject.floats) - subject.inputs):
         overwritten = subject.roles[name].find_overwritten(subject.needs.reads[name])
         if overwritten is not None:
             yield _report_overwritten_read(subject, name, *overwritten)
@@ -128,7 +127,7 @@ def state_of_the_outermost_loop(subject: Subject) -> Iterator[Finding]:
     if not subject.is_kernel:
         return
     for name, roles in subject.roles.items():
-        carried = None if name in subject.integers else roles.find_carried()
+        carried = roles.find_carried(("read", "add")) if name in subject.floats else None
         if carried is not None:
             use, change = carried
             words = f"hands `{subject.label(name)}` from one iteration of the outermost loop to the next"
@@ -138,12 +137,12 @@ def state_of_the_outermost_loop(subject: Subject) -> Iterator[Finding]:
 
 def find_overwritten_conditions(subject: Subject) -> Iterator[Finding]:
     """TS107: the reverse pass looks again, and finds another value."""
-    changed = {name for name, roles in subject.roles.items() if roles.is_written}
+    changed = {name for name, roles in subject.roles.items() if roles.of("write", "add")}
     seen: set[str] = set()
     for part, what in find_steering_parts(subject.source.nodes) if subject.is_kernel else ():
         for one in find_loaded_elements(part):
             name = root(one)
-            if name in changed - seen:
+            if name in changed - seen and subject.roles[name].find_overwritten(frozenset({subject.source.place(one)})):
                 seen.add(name)
                 words = f"`{subject.text(one)}` steers {what}, and the kernel changes `{subject.label(name)}`"
                 message = f"{words}: {BOTH} evaluate it again in reverse, after the change"

@@ -11,6 +11,7 @@ from ...ir import Operator, nodes
 from ...ir import types as ir_types
 from ...ir import walk as ir_walk
 from .._finding import Finding
+from .._flow import has_gradient
 from .._sketch import Sketch, sketch_of
 from .._source_form import (
     Call,
@@ -151,6 +152,8 @@ def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
     if name not in _NORMS or bool(node.args) == is_method:
         return  # `v.norm(eps)` is guarded; `length()` of nothing is no norm
     parts = [owner] if is_method and owner is not None else node.args
+    if not has_gradient(subject, spot.statement, node):
+        return  # it only decides what is run
     if _joins_two_elements(subject, parts, spot.guards):
         return
     words = f"`{subject.text(node)}` of a vector of zeros: the gradient of {BOTH} is NaN there, a generated one 0"

@@ -1,0 +1,422 @@
+"""Names: what expressions in a file that is not run mean, also those that other files of its package define.
+
+Of other files only what a kernel is compiled with is looked for: dtypes, types of vectors and matrices, and classes
+that hold arrays.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._cache import cache_results
+from .._lazy import lazy
+from ..engines import parse_expression, parse_module, walk
+from ..frontend import root
+from ._subject import ParameterFacts
+from ._unrun import Element, EngineName, MatrixTypeName, element_of
+
+_ENGINES = ("taichi", "quadrants")
+_MATRIX_TYPES = {"vector": "Vector", "matrix": "Matrix"}
+"""What makes a type in `ti.types`, and what a call of that type does."""
+_ARRAYS = ("ndarray", "any_arr", "NDArray", "Ndarray", "Tensor")
+_SCALARS = {"int": "i32", "float": "f32", "bool": "i32"}
+MATH_TYPES = {
+    **{
+        f"{letter}vec{size}": (dtype, None, (size,))
+        for letter, dtype in (("", "f32"), ("i", "i32"), ("u", "u32"))
+        for size in (2, 3, 4)
+    },
+    **{f"mat{size}": ("f32", None, (size, size)) for size in (2, 3, 4)},
+}
+"""Vector and matrix types of the engines' `math`, as `ParameterFacts` has them."""
+
+# Expressions --------------------------------------------------------------------------------------
+
+
+def resolve(node: ast.expr | None, names: Mapping[str, Any]) -> Any:
+    """Return what a name or a chain of attributes means; None where that is not known."""
+    if isinstance(node, ast.Attribute):
+        return getattr(resolve(node.value, names), node.attr, None)
+    return names.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def resolve_engine_value(node: ast.expr, names: Mapping[str, Any]) -> EngineName | None:
+    """Return what of an engine an expression stands for: `ti.static`, `staticmethod(ti.sin)`, a vector's type."""
+    if not isinstance(node, ast.Call):
+        meant = resolve(node, names)
+        return meant if isinstance(meant, EngineName) else None
+    if isinstance(node.func, ast.Name) and node.func.id == "staticmethod" and len(node.args) == 1:
+        return resolve_engine_value(node.args[0], names)
+    maker = resolve(node.func, names)
+    if isinstance(maker, EngineName) and maker.last in _MATRIX_TYPES:
+        return MatrixTypeName(maker.engine, _MATRIX_TYPES[maker.last], _element_dtype(node, maker.last, names))
+    return None
+
+
+def _element_dtype(node: ast.Call, maker: str, names: Mapping[str, Any]) -> str:
+    """Return `i32` of `ti.types.vector(3, ti.i32)`; "float" without a dtype, and "" where it is not known."""
+    place = 1 if maker == "vector" else 2
+    given = [*node.args[place : place + 1], *(word.value for word in node.keywords if word.arg == "dtype")]
+    return _name_dtype(resolve(given[0], names)) if given else "float"
+
+
+def _name_dtype(meant: Any) -> str:
+    return meant.last if isinstance(meant, EngineName) else meant.__name__ if isinstance(meant, type) else ""
+
+
+def get_last_name(node: ast.expr | None) -> str:
+    """Return `i32` of `ti.i32`; "" where there is none."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+# Statements ---------------------------------------------------------------------------------------
+
+
+def statements_in_blocks(nodes: Iterable[ast.AST]) -> Iterator[ast.stmt]:
+    """Yield statements, and all that stand in their blocks, as in loops; functions and classes are closed."""
+    for one in nodes:
+        if isinstance(one, ast.stmt):
+            yield one
+        # Not a list of the statements that have blocks: `except` and `case` have theirs below a node of another type.
+        # An expression contains no statement.
+        if not isinstance(one, ast.expr | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from statements_in_blocks(ast.iter_child_nodes(one))
+
+
+def find_imports(body: ast.AST, path: str) -> dict[str, Any]:
+    """Return what imports give names: engines and what lies in them, and modules in files near `path`; None else."""
+    meanings: dict[str, Any] = {}
+    scope = ast.iter_child_nodes(body)
+    for node in walk(body) if isinstance(body, ast.Module) else statements_in_blocks(scope):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root, _, below = alias.name.partition(".")
+                if root in _ENGINES:
+                    meant: Any = EngineName(root, below if alias.asname else "")
+                else:
+                    meant = find_module(path, alias.name if alias.asname else root)
+                meanings[alias.asname or root] = meant
+        elif isinstance(node, ast.ImportFrom):
+            root, _, below = (node.module or "").partition(".")
+            for alias in node.names:
+                if root in _ENGINES and not node.level:
+                    meant = EngineName(root, f"{below}.{alias.name}" if below else alias.name)
+                else:
+                    module = find_module(path, node.module or "", node.level)
+                    meant = None if module is None else module.find(alias.name)
+                meanings[alias.asname or alias.name] = meant
+    return meanings
+
+
+# Annotations --------------------------------------------------------------------------------------
+
+
+def read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> ParameterFacts:
+    """Return what an annotation says of a parameter, or of a member of a class; "any" where that is not known."""
+    if node is None:
+        return ParameterFacts("any")
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # from __future__ import annotations
+        try:
+            node = parse_expression(node.value)
+        except SyntaxError:  # any text may be an annotation
+            return ParameterFacts("any")
+    if isinstance(node, ast.Name) and isinstance(known := names.get(node.id), ast.expr):
+        node = known
+    call = node if isinstance(node, ast.Call) else None
+    text = get_last_name(call.func if call else node)
+    if text in ("template", "Template"):
+        return ParameterFacts("template")
+    if text in _ARRAYS:
+        return _read_array(call, names)
+    if isinstance(node, ast.Name) and text not in names:
+        return ParameterFacts("array")  # `array = lang.types.ndarray()`, a name that somebody gave an annotation
+    meant = resolve_engine_value(node, names) or resolve(node, names)
+    if isinstance(meant, StructName):
+        return ParameterFacts("struct", member=meant.read_member)
+    if isinstance(meant, MatrixTypeName):
+        return ParameterFacts("scalar", _SCALARS.get(meant.dtype, meant.dtype), None, _find_sizes(call) or (0,))
+    dtype = _name_dtype(meant) or ("" if meant is None and not _is_dtype(node, names) else text)
+    if dtype in MATH_TYPES:
+        return ParameterFacts("scalar", *MATH_TYPES[dtype])
+    return ParameterFacts("scalar", _SCALARS.get(dtype, dtype)) if element_of(dtype) else ParameterFacts("any")
+
+
+def _is_dtype(node: ast.expr, names: Mapping[str, Any]) -> bool:
+    """Return True for `lang.f32`, where nobody says what `lang` is: a name of a dtype, of an engine that is given."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id not in names
+
+
+def _read_array(call: ast.Call | None, names: Mapping[str, Any]) -> ParameterFacts:
+    words = {word.arg: word.value for word in call.keywords} if call else {}
+    dtype = words.get("dtype", call.args[0] if call and call.args else None)
+    rank = words.get("ndim", call.args[1] if call and len(call.args) > 1 else None)
+    meant = None if dtype is None else resolve_engine_value(dtype, names)
+    element = meant.dtype if isinstance(meant, MatrixTypeName) else ""
+    boundary = words.get("boundary")
+    return ParameterFacts(
+        "array",
+        element or (meant.last if meant is not None else get_last_name(dtype)),
+        rank.value if isinstance(rank, ast.Constant) and isinstance(rank.value, int) else None,
+        is_clamped=isinstance(boundary, ast.Constant) and boundary.value == "clamp",
+    )
+
+
+def _find_sizes(call: ast.Call | None) -> tuple[int, ...]:
+    """Return the sizes in `types.vector(3)` or `types.matrix(3, 3)`, as far as they are literals."""
+    count = 1 if call is not None and get_last_name(call.func) == "vector" else 2
+    numbers = (one.value for one in (call.args[:count] if call else ()) if isinstance(one, ast.Constant))
+    return tuple(one for one in numbers if isinstance(one, int))
+
+
+# Memory -------------------------------------------------------------------------------------------
+
+_FIELDS = ("field", "ndarray", "tensor")
+
+
+def find_memory(body: ast.AST, names: Mapping[str, Any], owner: str = "") -> Iterator[tuple[str, Element]]:
+    """Yield the fields and arrays that statements make, by name, with what their numbers are; "" is unknown.
+
+    A member of a field of structs is named after a dot. With `owner`, `self`, these are the object's attributes.
+    """
+    statements = [*statements_in_blocks(ast.iter_child_nodes(body))]
+    made = {
+        target.id: one.value
+        for one in statements
+        if isinstance(one, ast.Assign)
+        for target in one.targets
+        if isinstance(target, ast.Name) and isinstance(one.value, ast.Call)
+    }
+    for one in statements:
+        value = one.value if isinstance(one, ast.Assign | ast.AnnAssign) else None
+        targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AnnAssign) else []
+        for target in targets:
+            name = target.attr if owner and isinstance(target, ast.Attribute) else get_last_name(target)
+            is_own = isinstance(target, ast.Attribute) and get_last_name(target.value) == owner if owner else (
+                isinstance(target, ast.Name)
+            )
+            if is_own and isinstance(value, ast.Call):
+                yield from ((f"{name}{member}", element) for member, element in _find_elements(value, made, names))
+
+
+def _find_elements(
+    call: ast.Call, made: Mapping[str, ast.Call], names: Mapping[str, Any]
+) -> Iterator[tuple[str, Element]]:
+    """Yield what a call that makes memory says of its numbers: of a field of structs, of each member, as `.x`."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _FIELDS:
+        return
+    maker, words = resolve(call.func, names), {word.arg: word.value for word in call.keywords}
+    if isinstance(maker, EngineName) and not isinstance(resolve(call.func.value, names), MatrixTypeName):
+        place = {"Vector": 1, "Matrix": 2}.get(get_last_name(call.func.value), 0)
+        dtype = words.get("dtype", call.args[place] if len(call.args) > place else None)
+        yield from [] if isinstance(dtype, ast.Dict) or dtype is None else _find_elements_of_type(dtype, made, names)
+    else:
+        yield from _find_elements_of_type(call.func.value, made, names)
+
+
+def _find_elements_of_type(
+    node: ast.expr, made: Mapping[str, ast.Call], names: Mapping[str, Any]
+) -> Iterator[tuple[str, Element]]:
+    """Yield the numbers of a dtype, of a type of vectors, or of the members of a type of structs."""
+    known = made.get(node.id) if isinstance(node, ast.Name) else None
+    call = known if known is not None else node
+    maker = resolve(call.func, names) if isinstance(call, ast.Call) else None
+    if isinstance(call, ast.Call) and isinstance(maker, EngineName) and maker.last == "struct":
+        for word in call.keywords:
+            for member, element in _find_elements_of_type(word.value, made, names):
+                yield f".{word.arg}{member}", element
+        return
+    meant = resolve_engine_value(call, names)
+    dtype = meant.dtype if isinstance(meant, MatrixTypeName) else _name_dtype(meant or resolve(node, names))
+    yield "", element_of(MATH_TYPES[dtype][0] if dtype in MATH_TYPES else dtype)
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+@cache_results("trees of checked files", 2)
+def parse_file(path: str, text: str) -> ast.Module:
+    """Return the tree of a file, which all that reads the file shares. Raises SyntaxError."""
+    return parse_module(text, path)
+
+
+# Other files --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class StructName:
+    """A class that a file defines, whose annotations say what its objects hold."""
+
+    members: Mapping[str, ast.expr]
+    names: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, node: ast.ClassDef, names: Mapping[str, Any]) -> StructName:
+        """Read the annotations in a class."""
+        notes = (one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name))
+        return cls({one.target.id: one.annotation for one in notes}, names)  # type: ignore[union-attr]  # names
+
+    def read_member(self, name: str) -> ParameterFacts:
+        """Return what is known of a member."""
+        return read_annotation(self.members.get(name), self.names)
+
+
+@dataclass(frozen=True)
+class FunctionName:
+    """A function of another file, all of whose memory are its arguments."""
+
+    name: str
+
+
+def _uses_captured_memory(function: ast.FunctionDef) -> bool:
+    """Return True if a function names a field of its file itself: one that it is not given."""
+    nodes = [node for statement in function.body for node in walk(statement)]
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+    elements = (node.value for node in nodes if isinstance(node, ast.Subscript))
+    return any(root(element) not in {"", *own} for element in elements)
+
+
+class ModuleName:
+    """A module in a file beside the one that is read; of what it does not tell, its attributes are None."""
+
+    def __init__(self, path: str, tree: ast.Module) -> None:
+        self._path = path
+        self._tree = tree
+        self._found: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.find(name)
+
+    def find(self, name: str) -> Any:
+        """Return the dtype, type, class, function or module that a name of the module means."""
+        if name not in self._found:
+            self._found[name] = None  # also what a file is told that asks for what it itself defines
+            self._found[name] = self._look_up(name)
+        return self._found[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return what a name means inside the module."""
+        known = {"float": float, "int": int, "bool": bool}.get(name)
+        return known or self.find(name) or default
+
+    def __contains__(self, name: str) -> bool:
+        return True
+
+    def _look_up(self, name: str) -> Any:
+        if name in self._classes:
+            return StructName.of(self._classes[name], self)  # type: ignore[arg-type]  # has `get`
+        if name in self._assigned:
+            return _join_meanings([resolve_engine_value(one, self) for one in self._assigned[name]])  # type: ignore[arg-type]
+        if name in self._functions:
+            return None if _uses_captured_memory(self._functions[name]) else FunctionName(name)
+        if name in self._imports:
+            return self._imports[name]
+        folder, file = os.path.split(self._path)
+        return _read_module(_find_file([folder], [name])) if file == "__init__.py" else None
+
+    @lazy
+    def _statements(self) -> list[ast.stmt]:
+        """Statements that give names of the module values: its own, and those of functions that say `global`."""
+        found = [*statements_in_blocks(self._tree.body)]
+        functions = (one for one in found if isinstance(one, ast.FunctionDef))
+        for body in ([*statements_in_blocks(one.body)] for one in functions):
+            names = {name for one in body if isinstance(one, ast.Global) for name in one.names}
+            found += [one for one in body if isinstance(one, ast.Assign) and _targets(one) & names] if names else []
+        return found
+
+    @lazy
+    def _assigned(self) -> dict[str, list[ast.expr]]:
+        assigned: dict[str, list[ast.expr]] = {}
+        for one in self._statements:
+            for name in _targets(one) if isinstance(one, ast.Assign) else ():
+                assigned.setdefault(name, []).append(one.value)  # type: ignore[attr-defined]  # an assignment
+        return assigned
+
+    @lazy
+    def _classes(self) -> dict[str, ast.ClassDef]:
+        return {one.name: one for one in self._statements if isinstance(one, ast.ClassDef)}
+
+    @lazy
+    def _functions(self) -> dict[str, ast.FunctionDef]:
+        return {one.name: one for one in self._statements if isinstance(one, ast.FunctionDef)}
+
+    @lazy
+    def _imports(self) -> dict[str, Any]:
+        imports = [one for one in statements_in_blocks(self._tree.body) if isinstance(one, ast.Import | ast.ImportFrom)]
+        return find_imports(ast.Module([*imports], []), self._path)
+
+
+def _targets(one: ast.Assign) -> set[str]:
+    return {target.id for target in one.targets if isinstance(target, ast.Name)}
+
+
+def _join_meanings(values: list[EngineName | None]) -> EngineName | None:
+    """Return what all values of a name have in common: of `f32` and `f64` it is that they are floats."""
+    known = [one for one in values if one is not None]
+    if len(known) < len(values) or len(set(known)) <= 1:
+        return known[0] if len(known) == len(values) and known else None
+    elements = {element_of(one.last) for one in known}
+    is_plain = not any(isinstance(one, MatrixTypeName) for one in known)
+    element = elements.pop() if len(elements) == 1 and is_plain else ""
+    return EngineName(known[0].engine, element) if element else None
+
+
+def find_module(path: str, name: str, level: int = 0) -> ModuleName | None:
+    """Return the module that an import in the file `path` means, if it stands in a file of the same package."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if level:
+        for _ in range(level - 1):
+            folder = os.path.dirname(folder)
+        return _read_module(_find_file([folder], name.split(".") if name else []))
+    root, package = _find_package(folder)
+    parts = name.split(".")
+    # Other packages beside it are not read: there may be thousands.
+    return _read_module(_find_file([root], parts)) if package in ("", parts[0]) else None
+
+
+@cache_results("folders of packages", 256)
+def _find_package(folder: str) -> tuple[str, str]:
+    """Return the folder from which a folder's package is imported, and its name; of no package the folder and ""."""
+    root, package = folder, ""
+    while os.path.isfile(os.path.join(root, "__init__.py")) and os.path.dirname(root) != root:
+        root, package = os.path.split(root)
+    return root, package
+
+
+def _find_file(folders: Iterable[str], parts: list[str]) -> str:
+    """Return the file of a module below one of some folders; "" where there is none."""
+    for folder in folders:
+        whole = os.path.join(folder, *parts)
+        candidates = [f"{whole}.py"] if parts else []
+        for candidate in (*candidates, os.path.join(whole, "__init__.py")):
+            if os.path.isfile(candidate):
+                return candidate
+    return ""
+
+
+def _read_module(path: str) -> ModuleName | None:
+    if not path:
+        return None
+    try:
+        state = os.stat(path)
+        return _read_module_as_of(path, state.st_mtime_ns, state.st_size)
+    except OSError:
+        return None
+
+
+@cache_results("modules beside checked files", 128)
+def _read_module_as_of(path: str, changed: int, size: int) -> ModuleName | None:
+    try:
+        with tokenize.open(path) as file:
+            return ModuleName(path, parse_module(file.read(), path))
+    except (OSError, SyntaxError, ValueError, LookupError, MemoryError, RecursionError):
+        return None
