@@ -7,7 +7,7 @@ import pytest
 
 import tinsmith as ts
 from tinsmith.doctor import check_file
-from tinsmith.linter import _lint, describe_file, find_showable, lint_file
+from tinsmith.linter import _lint, describe_file, find_showable, lint_file, scan_kernels
 
 RACY = """
 @ti.kernel
@@ -239,7 +239,7 @@ def test_the_rest_of_the_file_is_linted(name, module):
     findings = lint_file("odd.py", text)
     assert ("TS105", text.count("\n")) in [(one.rule, one.line) for one in findings]
     assert "TS002" not in [one.rule for one in findings], findings
-    assert describe_file("odd.py", text).kernels >= 1
+    assert describe_file("odd.py", text, scan_kernels("odd.py", text)).kernels >= 1
     assert "racy" in [one.name for one in find_showable("odd.py", text)]
 
 

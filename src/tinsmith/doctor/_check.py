@@ -12,7 +12,7 @@ from typing import Any, overload
 from .._errors import KernelError, refusal
 from .._user_warnings import TruncationWarning
 from ..engines import init, list_running, of_kernel
-from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file, not_run
+from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file, not_run, scan_kernels
 from ..operation import Op, example_inputs
 from ..operation.examination import Examinable, Examination, examine_call
 from ..time import scan
@@ -87,8 +87,9 @@ def check_file(path: Path) -> Report:
         # As Python itself reads it: UTF-8, or what its first lines say.
         with tokenize.open(path) as file, ignore_syntax_warnings():
             text = file.read()
-            findings = lint_file(path, text)
-            contents = describe_file(str(path), text)
+            subjects = scan_kernels(str(path), text)
+            findings = lint_file(path, text, subjects)
+            contents = describe_file(str(path), text, subjects)
     except SyntaxError as error:
         words = f"the file does not parse: {error.msg}"
         findings = [Finding("TS001", "error", str(path), error.lineno or 1, max(error.offset or 0, 0), words)]

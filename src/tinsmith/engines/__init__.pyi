@@ -61,6 +61,7 @@ from ._start import init_quietly as init_quietly
 from ._taichi import Taichi as Taichi
 from ._trees import complete_places as complete_places
 from ._trees import copy_node as copy_node
+from ._trees import list_children as list_children
 from ._trees import walk as walk
 from .python import EXACT_OPERATIONS as EXACT_OPERATIONS
 from .python import ExactArray as ExactArray

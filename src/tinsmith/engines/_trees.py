@@ -31,9 +31,13 @@ def walk(node: ast.AST) -> list[ast.AST]:
     reached = [node]
     # The list grows while it is gone through: that is a search in breadth.
     for one in reached:
-        for name in _PARTS[type(one)]:
-            part = getattr(one, name, None)
-            if isinstance(part, list):
+        names = _PARTS[type(one)]
+        if not names:
+            continue
+        parts = one.__dict__  # `getattr` asks the type first
+        for name in names:
+            part = parts.get(name)
+            if part.__class__ is list:
                 reached.extend([item for item in part if isinstance(item, ast.AST)])
             elif isinstance(part, ast.AST):
                 reached.append(part)

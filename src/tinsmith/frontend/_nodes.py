@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from typing import Any, TypeGuard, TypeVar
 
-from ..engines import walk
+from ..engines import list_children, walk
 
 N = TypeVar("N", bound=ast.AST)
 
@@ -50,7 +50,7 @@ def index_parts(index: ast.expr) -> list[ast.expr]:
 
 def sub_expressions(node: ast.AST) -> list[ast.expr]:
     """Return the direct sub-expressions of a node."""
-    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    return [child for child in list_children(node) if isinstance(child, ast.expr)]
 
 
 def is_item(node: ast.AST) -> TypeGuard[ast.Subscript]:

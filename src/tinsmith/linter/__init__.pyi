@@ -11,6 +11,7 @@ from ._finding import not_run as not_run
 from ._lint import find_certain_mistakes as find_certain_mistakes
 from ._lint import lint_file as lint_file
 from ._lint import lint_kernels as lint_kernels
+from ._lint import scan_kernels as scan_kernels
 from ._rules import RULES as RULES
 from ._rules import Rule as Rule
 from ._source_form import Cuts as Cuts

@@ -22,20 +22,19 @@ from ..frontend import (
     replace_nodes,
 )
 from ._names import ModuleName
-from ._source_form import find_list_names, find_stored_names, get_start
+from ._source_form import find_chain, find_list_names, find_stored_names, get_start
 from ._subject import Subject
 from ._unrun import UnrunSource
 
 
 def with_one_name_a_field(subject: Subject) -> Subject:
     """A subject in whose tree a field that an object holds, `self.x`, is one name, as analyses of arrays want it."""
-    chains = {ast.unparse(chain): chain for chain in _find_chains(subject.tree)}
-    if not chains:
+    names = {text: text.replace(".", "__") for text in map(find_chain, _find_chains(subject.tree))}
+    if not names:
         return subject
-    names = {text: text.replace(".", "__") for text in chains}
 
     def rename(node: ast.AST) -> ast.AST | None:
-        name = names.get(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
+        name = names.get(find_chain(node)) if isinstance(node, ast.Attribute) else None
         return ast.Name(name, node.ctx) if isinstance(node, ast.Attribute) and name is not None else None
 
     tree = replace_nodes(copy_node(subject.tree), rename)
@@ -87,8 +86,8 @@ class _Names(FieldPasser):
             return ""
         if source not in self._subscripted:
             self._subscripted[source] = _find_subscripted(source.tree)
-        text = ast.unparse(node)
-        return self.field(source, node, text) if text in self._subscripted[source] else ""
+        text = find_chain(node)
+        return self.field(source, node, text) if text and text in self._subscripted[source] else ""
 
     @abstractmethod
     def field(self, source: Source, node: ast.expr, text: str) -> str:
@@ -176,6 +175,6 @@ def _is_known(source: Source, name: str) -> bool:
 
 def _find_subscripted(tree: ast.FunctionDef) -> frozenset[str]:
     """What stands before brackets: `x`, `self.x`."""
-    nodes = (node.value for node in walk(tree) if isinstance(node, ast.Subscript))
-    texts = frozenset(ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute))
-    return texts - find_list_names(walk(tree))
+    nodes = walk(tree)
+    texts = frozenset(find_chain(node.value) for node in nodes if isinstance(node, ast.Subscript)) - {""}
+    return texts - find_list_names(nodes)

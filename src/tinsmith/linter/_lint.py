@@ -34,12 +34,19 @@ def find_certain_mistakes(kernels: Sequence[Any], spec: Spec | None, rule: Rule)
 
 
 @one_at_a_time
-def lint_file(path: str | Path, text: str | None = None) -> list[Finding]:
+def scan_kernels(path: str, text: str) -> list[Subject]:
+    """Return the kernels and engine functions of a file. Raises SyntaxError."""
+    return list(scan_file(path, text))
+
+
+@one_at_a_time
+def lint_file(path: str | Path, text: str | None = None, subjects: Sequence[Subject] | None = None) -> list[Finding]:
     """What is wrong with the kernels and engine functions of a file, which is neither imported nor run.
 
     Args:
         path: the file.
         text: what stands in it, where it was read already.
+        subjects: its kernels and functions, where it was scanned already.
 
     Raises:
         OSError: it cannot be read.
@@ -47,7 +54,7 @@ def lint_file(path: str | Path, text: str | None = None) -> list[Finding]:
     """
     text = Path(path).read_text(encoding="utf-8") if text is None else text
     linecache.checkcache(str(path))
-    subjects = list(scan_file(str(path), text))
+    subjects = list(scan_file(str(path), text)) if subjects is None else subjects
     return in_order([*_findings(subjects), *_hand_written(str(path), text, subjects)])
 
 

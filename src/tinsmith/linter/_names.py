@@ -15,7 +15,7 @@ from typing import Any
 
 from .._cache import cache_results
 from .._lazy import lazy
-from ..engines import parse_expression, parse_module, walk
+from ..engines import list_children, parse_expression, parse_module, walk
 from ..frontend import root
 from ._subject import ParameterFacts
 from ._unrun import Element, EngineName, MatrixTypeName, element_of
@@ -87,14 +87,13 @@ def statements_in_blocks(nodes: Iterable[ast.AST]) -> Iterator[ast.stmt]:
         # Not a list of the statements that have blocks: `except` and `case` have theirs below a node of another type.
         # An expression contains no statement.
         if not isinstance(one, ast.expr | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield from statements_in_blocks(ast.iter_child_nodes(one))
+            yield from statements_in_blocks(list_children(one))
 
 
 def find_imports(body: ast.AST, path: str) -> dict[str, Any]:
     """Return what imports give names: engines and what lies in them, and modules in files near `path`; None else."""
     meanings: dict[str, Any] = {}
-    scope = ast.iter_child_nodes(body)
-    for node in walk(body) if isinstance(body, ast.Module) else statements_in_blocks(scope):
+    for node in walk(body) if isinstance(body, ast.Module) else statements_in_blocks(list_children(body)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 root, _, below = alias.name.partition(".")
@@ -185,7 +184,7 @@ def find_memory(body: ast.AST, names: Mapping[str, Any], owner: str = "") -> Ite
 
     A member of a field of structs is named after a dot. With `owner`, `self`, these are the object's attributes.
     """
-    statements = [*statements_in_blocks(ast.iter_child_nodes(body))]
+    statements = [*statements_in_blocks(list_children(body))]
     made = {
         target.id: one.value
         for one in statements

@@ -40,6 +40,10 @@ _MENTION = re.compile(r"\b(?:taichi|quadrants)\b|\.(?:kernel|func|real_func|pyfu
 """What stands in every file that has a kernel or an engine function."""
 
 
+_OPS = re.compile(r"\b(?:op|chain)\b")
+"""What stands in every file that makes an op."""
+
+
 @dataclass(frozen=True)
 class _Place:
     """Where a definition stands.
@@ -66,8 +70,8 @@ def scan_file(path: str, text: str) -> Iterator[Subject]:
         return
     # As Python counts lines: `splitlines` also ends one at a form feed.
     lines = tuple(io.StringIO(text, newline=None))
-    default_fp = _default_fp(module)
-    specs = _specs_given_later(module)
+    default_fp = _default_fp(module) if "default_fp" in text else "f32"
+    specs = _specs_given_later(module) if _OPS.search(text) else {}
     outermost = _Place(path, find_struct_fields(module), vars(builtins))
     for definition, place in _definitions(module, outermost):
         kind, engine = _kind(definition, place.names)
@@ -96,7 +100,7 @@ def _definitions(body: ast.AST, outer: _Place) -> Iterator[tuple[ast.FunctionDef
     names = dict(outer.names) | find_imports(body, outer.path)
     statements = [node for node in ast.iter_child_nodes(body) if isinstance(node, ast.stmt)]
     names |= _constant_values(statements)
-    names |= _other_engines(body, names)
+    names |= _other_engines(body, names) if isinstance(body, ast.Module) else {}
     names |= {one.name: StructName.of(one, names) for one in statements if isinstance(one, ast.ClassDef)}
     names |= _aliases(statements, names)
     memory = {**outer.memory, **dict(find_memory(body, names))}

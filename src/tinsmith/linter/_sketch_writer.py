@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..analyses import Origin, is_private, opaque
 from ..codegen import ATOMIC_AUGMENTED, BINARY, COMPARE, UNARY
-from ..engines import walk
+from ..engines import list_children, walk
 from ..frontend import (
     Callee,
     Source,
@@ -396,7 +396,7 @@ class SketchWriter:
 
     def _unknown(self, one: ast.expr) -> nodes.Expr:
         """Return an opaque value for an expression that is not followed, whose parts are read."""
-        for part in ast.iter_child_nodes(one):
+        for part in list_children(one):
             array = self._frame.names.get(part.id) if isinstance(part, ast.Name) else None
             if isinstance(array, str):
                 self.escaped.add(array)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias, TypeGuard
 
@@ -83,6 +84,15 @@ def get_start(node: Expression) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
     return get_name(node)
+
+
+def find_chain(node: Node) -> str:
+    """Return the text of a name or a chain of attributes; "" for other expressions."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
 
 
 def unparse(node: Node) -> str:
@@ -190,6 +200,12 @@ def find_bit_operands(nodes: Iterable[Node]) -> Iterator[Expression]:
                 yield from (left, node.right)
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 yield operand
+
+
+def find_divisions(nodes: Iterable[Node]) -> list[Node]:
+    """Return the operations `//` and `%`."""
+    operations = (node for node in nodes if isinstance(node, ast.BinOp | ast.AugAssign))
+    return [node for node in operations if isinstance(node.op, ast.FloorDiv | ast.Mod)]
 
 
 def find_operands(nodes: Iterable[Node]) -> Iterator[Expression]:
@@ -323,6 +339,8 @@ def _find_misplaced(node: Expression, is_atomic: Callable[[Call], bool]) -> Iter
             yield side, ast.unparse(meant)
 
 
+_WORD = re.compile(r"\w+")
+
 # Files --------------------------------------------------------------------------------------------
 
 
@@ -331,9 +349,15 @@ def _parse(lines: tuple[str, ...]) -> ast.Module:
     return parse_lines(line.rstrip("\n") + "\n" for line in lines)
 
 
+@cache_results("first words of lines", 4)
+def _find_first_words(lines: tuple[str, ...]) -> frozenset[str]:
+    """Return the names that lines begin with, those at the left margin."""
+    return frozenset(word[0] for line in lines if (word := _WORD.match(line)))
+
+
 def find_global_line(lines: tuple[str, ...], name: str) -> int:
     """Return the line at which a file gives a global a number, or what a call makes; 0 if it does not."""
-    if not any(line.startswith(name) for line in lines):  # most files: they are not parsed
+    if name not in _find_first_words(lines):  # most files: they are not parsed
         return 0
     for one in _parse(lines).body:
         match one:

@@ -237,6 +237,17 @@ class Subject:
         """The name of the engine's or Python's own function that a call calls; "" for other functions."""
         if not is_call(node):
             return ""
+        known = self._builtins.get(node)
+        if known is None:
+            known = self._builtins[node] = self._find_builtin(node)
+        return known
+
+    @lazy
+    def _builtins(self) -> dict[Node, str]:
+        """What calls call: rules ask for each of them again and again."""
+        return {}
+
+    def _find_builtin(self, node: Call) -> str:
         name = get_name(node.func)
         if name in _BUILTINS and name not in self.source.assigned_names:
             return name

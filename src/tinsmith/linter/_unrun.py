@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import CellType
 from typing import Any, Literal
 
+from .._lazy import lazy
 from ..frontend import Source, Unrun, find_called_function
 
 
@@ -70,6 +71,10 @@ class UnrunSource(Source):
     """A kernel that stands in a file: its names mean what the file says they do."""
 
     names: Mapping[str, Any] = field(default_factory=dict)
+
+    @lazy
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]  # computed once: rules ask for each name
+        return tuple(argument.arg for argument in self.tree.args.args)
 
     def lookup(self, name: str) -> Any:
         value = self.names[name]

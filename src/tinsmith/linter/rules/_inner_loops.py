@@ -265,10 +265,15 @@ class _LoopLocals:
         is_later = any(other > place and not _is_inside(loop, at) for other, at, _ in self.given.get(name, ()))
         return None if is_later or runs_once(loop) else loop
 
+    @lazy
+    def _carried(self) -> frozenset[str]:
+        """Locals that a loop hands from one iteration to the next."""
+        loops = {loop for spot in self.subject.spots for loop in dynamic(spot.loops)[self.depth :]}
+        return frozenset(name for loop in loops for name in find_carried(loop))
+
     def engines_wrong_about(self, name: str) -> tuple[str, ...]:
         """The engines that lose a local's gradient; a local that a loop carries has memory in both."""
-        loops = {loop for spot in self.subject.spots for loop in dynamic(spot.loops)[self.depth :]}
-        if any(name in find_carried(loop) for loop in loops):
+        if name in self._carried:
             return ()
         return ("quadrants",) if self._changes_itself(name) else ENGINES
 

@@ -58,7 +58,7 @@ def _at(
 
 def inputs_written(subject: Subject) -> Iterator[Finding]:
     """TS103."""
-    for name in sorted(subject.inputs & subject.roles.keys()):
+    for name in sorted(subject.inputs & subject.roles.keys()) if subject.inputs else ():
         changes = subject.roles[name].of("write", "add")
         if changes:
             words = f"`{name}` is an input of the op, and is written: an op never changes its caller's tensors"
@@ -67,7 +67,8 @@ def inputs_written(subject: Subject) -> Iterator[Finding]:
 
 def read_too_early(subject: Subject) -> Iterator[Finding]:
     """TS104: in the order of the text; where a loop around the read writes the array, an iteration before may have."""
-    for name in sorted((subject.outputs & subject.roles.keys()) - subject.written_before):
+    outputs = subject.outputs - subject.written_before
+    for name in sorted(outputs & subject.roles.keys()) if outputs else ():
         roles = subject.roles[name]
         reads, changes = roles.of("read"), roles.of("write", "add")
         for read in reads:

@@ -18,6 +18,7 @@ from .._source_form import (
     Expression,
     Node,
     Operation,
+    find_divisions,
     find_index_parts,
     find_value_parts,
     get_arguments,
@@ -302,6 +303,8 @@ def narrow_literals(subject: Subject) -> Iterator[Finding]:
 
 def known_divisions(subject: Subject) -> Iterator[Finding]:
     """TS306: of locals that are given a known number once, and never of what Python itself divides."""
+    if not find_divisions(subject.source.nodes):
+        return
     sketch = sketch_of(subject)
     divisions = [one for one in sketch.noted if isinstance(one.expr, nodes.Binary) and one.expr.operator in _DIVISIONS]
     misled = {one.expr for one in divisions if _is_rounded_up(one.expr, sketch.definitions)}
