@@ -35,7 +35,7 @@ class BakedValues:
         self._may_write_fields = may_write_fields
         self._is_steady = is_steady
         self._constants: Constants | None = None
-        self._knows_names = False
+        self._lacks_templates = False
         self._captured: str | None = None
         self._examined: set[Any] = set()
         # No cache: it says which fields a name stood for when a call's values were read.
@@ -46,19 +46,19 @@ class BakedValues:
     def varies(self) -> bool:
         """Whether the kernel bakes in Python values that may change; True until that is known."""
         constants = self._constants
-        return constants is None or bool(constants.paths) or not constants.is_complete
+        return constants is None or bool(constants.paths) or self._lacks_templates
 
     @property
     def bakes_numbers(self) -> bool:
         """Whether the kernel bakes in values other than fields; True until that is known."""
         constants = self._constants
-        return constants is None or constants.has_numbers or not constants.is_complete
+        return constants is None or constants.has_numbers or self._lacks_templates
 
     def fingerprint(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """A fingerprint of every Python value that the kernel bakes in; equal fingerprints share a compiled kernel."""
         templates = self._linked.templates(values)
         constants = self._constants
-        if constants is None or not constants.is_complete:
+        if constants is None or self._lacks_templates:
             constants = self.survey(templates)
         fingerprint = constants.fingerprint(templates)
         if not fingerprint:
@@ -79,15 +79,13 @@ class BakedValues:
             self._linked.source, self._linked.home, templates, frozenset(self._linked.arrays)
         )
         self._refuse_statements(self._constants.sources)
-        self._knows_names = self._constants.is_complete
-        if self._captured is None and self._knows_names:
+        if self._captured is None and self.knows_names:
             self._captured = self._constants.describe(self._linked.templates({}), only_captured=True)
         # Saves 2 us per value and call.
-        if self._is_steady:
+        if self._is_steady and self.knows_names:
             self._constants = replace(self._constants, paths=(), has_numbers=False)
-        if any(name not in templates for name in self._linked.open_templates):
-            # The first call has the templates.
-            self._constants = replace(self._constants, is_complete=False)
+        # The first call has the templates.
+        self._lacks_templates = any(name not in templates for name in self._linked.open_templates)
         written = next((use for use in self._constants.uses if use.written_at), None)
         if written is not None and not self._may_write_fields:
             name = written.name
@@ -115,7 +113,7 @@ class BakedValues:
     @property
     def knows_names(self) -> bool:
         """Whether every name that the kernel uses had a value when it was last read."""
-        return self._knows_names
+        return self._constants is not None and self._constants.is_complete
 
     @property
     def sources(self) -> tuple[Source, ...]:

@@ -110,7 +110,7 @@ def _python_function(value: Any, engine: Engine, depth: int) -> Any:
     """Return the fingerprint of a plain function: it runs during compilation, so what it captures and names counts."""
     function = value.__func__ if isinstance(value, MethodType) else value
     owner = fingerprint(value.__self__, engine, depth) if isinstance(value, MethodType) else None
-    if not isinstance(function, FunctionType) or engine.owns(function) or _is_steady(function):
+    if not isinstance(function, FunctionType) or engine.owns(function) or is_steady(function):
         return (Same(function), owner)
     # `co_names` has attributes too: a global of such a name makes a fingerprint differ without need, but never wrong.
     captured = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
@@ -122,7 +122,7 @@ def _object(value: Any, engine: Engine, depth: int) -> Any:
     """Return the fingerprint of an object and its attributes. Objects of engines and libraries count by identity."""
     if engine.owns(value) and hasattr(value, "to_dict"):
         return (type(value), fingerprint(value.to_dict(), engine, depth))
-    if engine.owns(value) or _is_steady(type(value)):
+    if engine.owns(value) or is_steady(type(value)):
         return Same(value)
     held = getattr(value, "__dict__", {})
     # Quadrants 1.3.3 adds a method to its object's attributes when it is first looked up: the class had it before.
@@ -134,7 +134,7 @@ def _is_own_method(value: Any, name: str, held: Any, engine: Engine) -> bool:
     return hasattr(type(value), name) and engine.is_bound(held) and _owner(held) is value
 
 
-def _is_steady(value: Any) -> bool:
+def is_steady(value: Any) -> bool:
     """Return True if a function or class belongs to a library whose own state no kernel depends on."""
     return (value.__module__ or "").partition(".")[0] in ("builtins", "math", "numpy", "torch")
 
@@ -143,7 +143,7 @@ def is_plain_object(value: Any, engine: Engine) -> bool:
     """Return True if a value is an object of a user's class, with attributes to look into."""
     if isinstance(value, type | ModuleType | FunctionType | MethodType) or engine.owns(value):
         return False
-    return hasattr(value, "__dict__") and not _is_steady(type(value))
+    return hasattr(value, "__dict__") and not is_steady(type(value))
 
 
 def owner_step(bound: Any) -> str:

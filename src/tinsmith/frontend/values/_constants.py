@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import BuiltinMethodType, ModuleType
+from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,13 @@ import numpy as np
 from ..._errors import KernelError, refusal
 from ..._lazy import lazy
 from ...engines import Engine, Language, module_name
-from .._calls import bind_callee
-from .._fingerprints import MISSING, Item, describe, fingerprint, is_plain_object, owner_step
-from .._nodes import is_item, resolve_callee
+from .._definitions import definitions
+from .._fingerprints import MISSING, Item, Same, describe, fingerprint, is_plain_object, owner_step
+from .._nodes import resolve_callee
 from .._read import Source, read
 from ..uses import BodyUse, FieldUse, uses_in_body
-from ._paths import Chain, Path, chains, chains_in, text_of
+from ._object_reads import find_tested, has_truth_value, read_python_function
+from ._paths import Chain, Path, chain_of, chains, chains_in, take_step, text_of
 from ._value_changes import UNKNOWN, Change, find_change, show
 
 # Kernels use their constants everywhere and programs do not assign to them, so they are not compared at each call.
@@ -36,6 +37,10 @@ class Constants:
     """The values that a kernel bakes in. `paths` is empty for most kernels.
 
     Attributes:
+        paths: of an object, only those of the attributes that are read. A path that leads to nothing is one, too: what
+            appears there later changes the fingerprint.
+        by_type: paths whose value counts by its type: of an object of which a kernel only asks whether it is there. A
+            Python function counts by identity, and the values that its body reads have paths of their own.
         sources: the kernel, and the engine functions that it calls.
         uses: of fields, one for each name and field.
         gradients: those of fields that its own body names, as it names them: `x.grad`. It only stores to them, or loops
@@ -45,6 +50,7 @@ class Constants:
     """
 
     paths: tuple[Path, ...]
+    by_type: frozenset[Path]
     sources: tuple[Source, ...]
     uses: tuple[FieldUse, ...]
     gradients: frozenset[str]
@@ -62,7 +68,14 @@ class Constants:
         """Return a fingerprint of all current values, () without values. Equal ones compile to the same kernel."""
         if not self.paths:
             return ()
-        return (self._names, *[fingerprint(path.value(templates), self.engine) for path in self.paths])
+        return (self._names, *[self._fingerprint(path, templates) for path in self.paths])
+
+    def _fingerprint(self, path: Path, templates: Mapping[str, Any]) -> Any:
+        value = path.value(templates)
+        if path in self.by_type:
+            function = value.__func__ if isinstance(value, MethodType) else value
+            return Same(function if isinstance(function, FunctionType) else type(value))
+        return fingerprint(value, self.engine)
 
     def describe(self, templates: Mapping[str, Any], *, only_captured: bool = False) -> str:
         """Return the current values as text that another process can compare with its own; "" without values.
@@ -72,7 +85,7 @@ class Constants:
             only_captured: leave out globals.
         """
         paths = [path for path in self.paths if path.is_captured or not only_captured]
-        return " ".join(f"{path}={describe(fingerprint(path.value(templates), self.engine))}" for path in paths)
+        return " ".join(f"{path}={describe(self._fingerprint(path, templates))}" for path in paths)
 
     def list_instances(self, kind: type, templates: Mapping[str, Any]) -> list[str]:
         """Return the names, `w` or `self.w`, of the values of a type that the kernel uses or calls a method of."""
@@ -95,7 +108,8 @@ class Constants:
             # A path may go on from one: Quadrants takes its `shape` for that of an argument.
             stems = (Path(path.source, path.name, path.steps[:count]) for count in range(len(path.steps) + 1))
             held = next((stem for stem in stems if isinstance(stem.value(templates), kind)), None)
-            inside = "" if held else _find_in(path.value(templates), kind, self.engine)
+            is_whole = not held and path not in self.by_type
+            inside = _find_in(path.value(templates), kind, self.engine) if is_whole else "" if held else None
             if inside is not None:
                 return f"{held or path}{inside}", self._place(path)
         return None
@@ -119,7 +133,8 @@ class Constants:
             value = path.value(templates)
             function = self.engine.inner_function(value)
             last = path.steps[-1] if path.steps else path.name
-            if value is not MISSING and (function is None or function.__name__ != last):
+            is_left_out = path.source is None and path.name not in templates
+            if not is_left_out and (function is None or function.__name__ != last):
                 return True
         return False
 
@@ -189,15 +204,17 @@ class _Finder:
         self._gradients: set[str] = set()
         self._gradient_use: tuple[str, str] | None = None
         self._is_complete = True
-        self._seen: set[tuple[Any, Any]] = set()
-        self._entered: dict[tuple[Any, Any], Source] = {}
-        self._walked: set[tuple[Any, ...]] = set()
+        self._seen: set[tuple[Any, ...]] = set()
+        self._entered: dict[tuple[Any, ...], Source] = {}
+        self._by_type: set[Path] = set()
+        self._whole: set[Path] = set()
 
     def constants(self) -> Constants:
         """Return what was found."""
         paths = tuple(dict.fromkeys(self._paths))
         return Constants(
             paths,
+            frozenset(self._by_type - self._whole),
             tuple(self._sources.values()),
             tuple([self._use(label, field) for label, field in self._fields]),
             frozenset(self._gradients),
@@ -223,11 +240,10 @@ class _Finder:
     def walk(self, source: Source, roots: Mapping[str, Path]) -> None:
         """Note the values that a body uses. `roots` are the paths of parameters that stand for Python values."""
         self._sources.setdefault(source.function, source)
-        local = source.assigned_names | set(source.parameters)
         names: dict[str, str] = {}
         gradients: set[str] = set()
-        for chain in chains(source.tree, self._pass_objects(source, roots, local)):
-            path = self._path_of(chain, source, roots, local)
+        for chain in chains(source.tree, self._follow_objects(source, roots)):
+            path = self._resolve(chain, source, roots)
             if path is None:
                 continue
             field = self._field(path)
@@ -242,75 +258,83 @@ class _Finder:
             # The field itself is baked in: its numbers are read by each launch.
             self._paths.append(field)
             self._field_paths.add(field)
-            self._note_field(label, self._value(field), source, chain[0])
+            self._note_field(label, self.engine.unwrap(field.value(self.templates)), source, chain[0])
             member, is_gradient = self._find_member(field, label, chain[own_steps:])
             # `x.grad` gets a name apart from that of `x`, so that a store to the gradient is no use of the field.
             names |= {text: label, text + member.removeprefix(label): member if is_gradient else label}
             gradients |= {member} if is_gradient else set()
-        objects = {name: self._value(path) for name, path in roots.items()}
+        objects = {name: path.value(self.templates) for name, path in roots.items()}
         for name, use in uses_in_body(source, names, objects, self.engine).items():
             if name in gradients:
                 self._note_gradient(name, use, source)
             else:
                 self._uses.setdefault(name, []).append(use)
 
-    def _path_of(self, chain: Chain, source: Source, roots: Mapping[str, Path], local: Container[str]) -> Path | None:
-        """Return the path of a chain; None for one that begins with a local, or with one of Python's own functions."""
+    def _resolve(self, chain: Chain, source: Source, roots: Mapping[str, Path]) -> Path | None:
+        """Return the path of a chain in a body; None if it starts at a local or at a built-in function."""
         name, *steps = chain
         if name in roots:
             return roots[name].then(*steps)
-        if name in local or self._is_builtin(source, name):
+        if name in source.assigned_names or name in source.parameters or self._is_builtin(source, name):
             return None
         return Path(source, name, tuple(steps))
 
-    def _pass_objects(self, source: Source, roots: Mapping[str, Path], local: Container[str]) -> set[ast.AST]:
-        """Walk the functions that a body passes objects to. Return the arguments that this explains.
-
-        Of such an object only what the functions use counts.
-        """
-        objects = {name: self._value(path) for name, path in roots.items()}
-        known = source.with_objects(objects)
-        explained: set[ast.AST] = set()
-        for call in source.calls:
-            value = known.value(call.func)
-            callee = None if value is MISSING else bind_callee(call, value, self.engine)
-            # Which parameters `*args` fills is not known.
-            if callee is None or any(isinstance(argument, ast.Starred) for argument in call.args):
-                continue
-            passed: dict[str, Path] = {}
-            for parameter, argument in callee.arguments.items():
-                path = self._path_of_node(argument, source, roots, local)
-                if path is not None and callee.source.is_constant(parameter) and self._is_object(self._value(path)):
-                    passed[parameter] = path
-                    explained.add(argument)
-            if passed:
-                is_method = self.engine.is_bound(value)
-                of = call.func.value if is_method and isinstance(call.func, ast.Attribute) else None
-                owner = None if of is None else self._path_of_node(of, source, roots, local)
-                self._enter(value, passed if owner is None else {callee.source.parameters[0]: owner, **passed})
-                explained.add(call.func)
-        return explained
-
-    def _path_of_node(
-        self, node: ast.expr, source: Source, roots: Mapping[str, Path], local: Container[str]
-    ) -> Path | None:
-        """Return the path of an expression that is a chain; None for any other expression."""
-        chains = chains_in(node) if isinstance(node, ast.Name | ast.Attribute) or is_item(node) else []
-        return self._path_of(chains[0], source, roots, local) if len(chains) == 1 else None
-
+    # Objects ------------------------------------------------------------------------------------
     def _is_object(self, value: Any) -> bool:
-        """Return True for an object whose attributes a function may use."""
-        return value is not MISSING and is_plain_object(value, self.engine) and not self.engine.is_field(value)
+        """Return True for an object of which only the attributes that are read are baked in."""
+        return is_plain_object(value, self.engine) and not self._is_leaf(value)
 
-    def _value(self, path: Path) -> Any:
-        """Return the current value of a path; MISSING if there is none."""
-        return self.engine.unwrap(path.value(self.templates))
+    def _find_object(self, node: ast.AST, source: Source, roots: Mapping[str, Path]) -> Path | None:
+        """Return the path of an expression that is a chain to an object; None for any other."""
+        chain = chain_of(node)
+        path = None if chain is None else self._resolve(chain, source, roots)
+        return path if path is not None and self._is_object(path.value(self.templates)) else None
 
-    def _read(self, function: Any) -> Source:
-        """Return the source of a function: one for each, since paths are compared by the sources they start from."""
-        if function not in self._sources:
-            self._sources[function] = read(function)
-        return self._sources[function]
+    def _follow_objects(self, source: Source, roots: Mapping[str, Path]) -> set[ast.AST]:
+        """Note what is read of objects that a body names as a whole. Return the expressions that name them.
+
+        These are objects that it passes to engine functions, whose bodies are followed; objects of which it reads an
+        attribute by `getattr` or `hasattr`; and objects of which it only asks whether they are there.
+        """
+        names: set[ast.AST] = set()
+        for node in source.nodes:
+            if isinstance(node, ast.Call):
+                names |= self._follow_arguments(node, source, roots)
+            match node:
+                case ast.Call(ast.Name("hasattr" | "getattr"), [ast.expr() as part, ast.Constant(str() as name), *_]):
+                    if (path := self._find_object(part, source, roots)) is not None:
+                        self._follow(path.then(name), source)
+                        names.add(part)
+            for part in find_tested(node):
+                path = self._find_object(part, source, roots)
+                if path is not None and not has_truth_value(path.value(self.templates)):
+                    self._paths.append(path)
+                    self._by_type.add(path)
+                    names.add(part)
+        return names
+
+    def _follow_arguments(self, call: ast.Call, source: Source, roots: Mapping[str, Path]) -> set[ast.AST]:
+        """Walk an engine function that gets objects as arguments. Return these arguments."""
+        chain = chain_of(call.func)
+        stem = None if chain is None else self._resolve(chain, source, roots)
+        value = MISSING if stem is None else stem.value(self.templates)
+        function = self.engine.inner_function(value)
+        if stem is None or function is None or any(isinstance(one, ast.Starred) for one in call.args):
+            return set()
+        inner = self._read(function)
+        # As for fields (`FieldPasser`): not parameters with defaults.
+        count = len(inner.parameters) - len(inner.tree.args.defaults)
+        names = inner.parameters[int(self.engine.is_bound(value)) : count]
+        arguments = dict(zip(names, call.args, strict=False))
+        arguments |= {word.arg: word.value for word in call.keywords if word.arg in names}
+        paths = {name: self._find_object(node, source, roots) for name, node in arguments.items()}
+        paths = {name: path for name, path in paths.items() if inner.is_constant(name)}
+        objects = {name: path for name, path in paths.items() if path is not None}
+        key = (function, stem, *objects.items())
+        if objects and key not in self._seen:
+            self._seen.add(key)
+            self._enter(function, stem, objects)
+        return {arguments[name] for name in objects}
 
     def _note_field(self, label: str, field: Any, source: Source, name: str) -> None:
         self._fields.append((label, field))
@@ -322,7 +346,7 @@ class _Finder:
         A field of structs leads to its members, `p.a`, and to the gradient of all of them, `p.grad`, or of one,
         `p.a.grad`; a member may be called `grad`.
         """
-        value = self._value(path)
+        value = self.engine.unwrap(path.value(self.templates))
         for step in steps:
             is_leaf = any(leaf is value for _, leaf in self.engine.leaf_fields(value, ""))
             struct = None if is_leaf else Language(self.engine).struct_of(value)
@@ -352,6 +376,7 @@ class _Finder:
         except KeyError:
             # Assigned later, or never: then the engine reports the name when it compiles the kernel.
             self._is_complete = False
+            self._paths.append(Path(source, name))
             return True
 
     def _field(self, path: Path) -> Path | None:
@@ -361,22 +386,51 @@ class _Finder:
 
     def _follow(self, path: Path, source: Source) -> None:
         """Note the value that a path leads to, and walk the functions in it."""
-        root = self._value(Path(path.source, path.name))
+        root = path.root_value(self.templates)
         if isinstance(root, ModuleType) and (self.engine.owns(root) or root.__name__ in _STEADY_MODULES):
             return
         stem, value = self._longest(path)
-        if value is MISSING:
-            return
         self._paths.append(stem)
+        if self._follow_python(stem, value):
+            return
+        self._whole.add(stem)
         self._enter_all(stem, value, source)
+
+    def _follow_python(self, stem: Path, value: Any) -> bool:
+        """Note what a Python function of the user reads, which runs while the kernel is compiled.
+
+        Return False if its body does not tell: then everything that it may reach is baked in.
+        """
+        function = value.__func__ if isinstance(value, MethodType) else value
+        source = read_python_function(function, self.engine)
+        is_method = isinstance(value, MethodType)
+        if source is None or (is_method and not (stem.steps and isinstance(stem.steps[-1], str) and source.parameters)):
+            return False
+        self._by_type.add(stem)
+        if (function, stem) not in self._seen:
+            self._seen.add((function, stem))
+            self._walk_python(source, {source.parameters[0]: self._owner(stem)} if is_method else {})
+        return True
+
+    def _walk_python(self, source: Source, roots: Mapping[str, Path]) -> None:
+        aliases = dict(roots)
+        renamed: set[ast.AST] = set()
+        for name, node in definitions(source.tree).single.items():
+            path = self._find_object(node, source, aliases)
+            if path is not None and name not in source.parameters:
+                aliases[name] = path
+                renamed.add(node)
+        for chain in chains(source.tree, renamed | self._follow_objects(source, aliases)):
+            path = self._resolve(chain, source, aliases)
+            if path is not None:
+                self._follow(path, source)
 
     def _enter_all(self, stem: Path, value: Any, source: Source, depth: int = 0) -> None:
         """Walk the engine functions, and note the fields, that a value is or holds in containers and objects."""
         function = self.engine.inner_function(value)
         if function is not None and (function, stem) not in self._seen:
             self._seen.add((function, stem))
-            owner = self._owner(stem) if self.engine.is_bound(value) else None
-            self._enter(value, {} if owner is None else {self._read(function).parameters[0]: owner})
+            self._enter(function, stem)
         elif depth and self.engine.is_field(value):
             self._note_field(str(stem), value, source, stem.name)
             # Which of a list's fields an index means is not followed.
@@ -391,17 +445,13 @@ class _Finder:
                 self._enter_all(stem.then(name), held, source, depth + 1)
 
     def _longest(self, path: Path) -> tuple[Path, Any]:
-        """Return the longest stem of a path that has a value, and the value. It ends at numbers and fields."""
-        stem = Path(path.source, path.name)
-        value = self._value(stem)
+        """Return the stem of a path that is baked in, and its value. It ends at numbers, fields and missing values."""
+        count, value = 0, path.root_value(self.templates)
         for step in path.steps:
             if value is MISSING or (self._is_leaf(value) and not _is_item_of(step, value)):
                 break
-            further = self._value(stem.then(step))
-            if further is MISSING:
-                break
-            stem, value = stem.then(step), further
-        return stem, value
+            count, value = count + 1, take_step(value, step)
+        return Path(path.source, path.name, path.steps[:count]), value
 
     def _is_leaf(self, value: Any) -> bool:
         """Return True for a value that is baked in as a whole: what its attributes hold follows from it."""
@@ -411,33 +461,37 @@ class _Finder:
             or self.engine.matrix_entries(value) is not None
         )
 
-    def _enter(self, callee: Any, roots: Mapping[str, Path]) -> None:
-        """Walk a function. One that calls itself, for the same objects, has nothing new to show the second time.
+    def _read(self, function: Any) -> Source:
+        # One `Source` for each function, since paths are compared by the sources that they start from.
+        if function not in self._sources:
+            self._sources[function] = read(function)
+        return self._sources[function]
 
-        `roots` are the paths of parameters that stand for objects.
+    def _enter(self, function: Any, stem: Path, objects: Mapping[str, Path] = MappingProxyType({})) -> None:
+        """Walk a function. One that calls itself, of the same object, has nothing new to show the second time.
+
+        `objects` are the paths of the Python objects that it gets as arguments.
         """
-        function = self.engine.inner_function(callee)
         inner = self._read(function)
-        # With the objects: a method of a tree may call itself on each child, and ends at the leaves.
-        key = function, tuple((name, id(self._value(path))) for name, path in roots.items())
+        owner = self._owner(stem) if self.engine.is_bound(stem.value(self.templates)) else None
+        # With the object: a method of a tree may call itself on each child, and ends at the leaves.
+        roots = {**objects, **({} if owner is None else {inner.parameters[0]: owner})}
+        key = function, *[(name, id(path.value(self.templates))) for name, path in roots.items()]
         if key in self._entered:
-            self._refuse_endless(key, callee)
+            self._refuse_endless(key, stem)
             return
-        if (function, *roots.items()) in self._walked:
-            return
-        self._walked.add((function, *roots.items()))
         self._entered[key] = inner
         self.walk(inner, roots)
         # `_entered` is the chain of calls that lead here. A function that is called twice, one call after the other,
         # is not a recursion.
         del self._entered[key]
 
-    def _refuse_endless(self, key: tuple[Any, Any], callee: Any) -> None:
+    def _refuse_endless(self, key: tuple[Any, ...], stem: Path) -> None:
         """Refuse functions that call each other without end: engines compile for minutes, or until Python's stack ends.
 
         A real function is compiled once, and calls itself while it runs.
         """
-        if Language(self.engine).is_real(callee):
+        if Language(self.engine).is_real(stem.value(self.templates)):
             return
         circle = list(self._entered.values())[list(self._entered).index(key) :]
         # A branch under `static` may end it while the kernel is compiled.
@@ -456,7 +510,7 @@ class _Finder:
         if isinstance(last, str):
             return Path(stem.source, stem.name, stem.steps[:-1])
         # In a list, `fs[0]`, the path has no step to the object: the bound method itself leads to it.
-        return stem.then(owner_step(self._value(stem)))
+        return stem.then(owner_step(stem.value(self.templates)))
 
 
 def _first(source: Source, name: str) -> ast.AST:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,13 +25,19 @@ class Path:
 
     def value(self, templates: Mapping[str, Any]) -> Any:
         """Return the current value; MISSING if there is none."""
-        try:
-            value = self.source.lookup(self.name) if self.source else templates[self.name]
-            for step in self.steps:
-                value = value[step.key] if isinstance(step, Item) else getattr(value, step)
-        except (AttributeError, LookupError):
-            return MISSING
+        value = self.root_value(templates)
+        for step in self.steps:
+            if value is MISSING:
+                break
+            value = take_step(value, step)
         return value
+
+    def root_value(self, templates: Mapping[str, Any]) -> Any:
+        """Return the current value of the name that the path starts at; MISSING if there is none."""
+        try:
+            return self.source.lookup(self.name) if self.source else templates[self.name]
+        except LookupError:
+            return MISSING
 
     @property
     def is_captured(self) -> bool:
@@ -45,17 +51,41 @@ class Path:
         return Path(self.source, self.name, (*self.steps, *steps))
 
 
-def chains(tree: ast.FunctionDef, left_out: Container[ast.AST] = ()) -> list[Chain]:
-    """Return every maximal `name.attribute["item"]` in a body, as tuples, but for the nodes that are left out."""
-    return list(dict.fromkeys(chain for statement in tree.body for chain in chains_in(statement, left_out)))
+def take_step(value: Any, step: str | Item) -> Any:
+    """Return an attribute or an item of a value; MISSING if there is none, or if a property raises."""
+    try:
+        return value[step.key] if isinstance(step, Item) else getattr(value, step)
+    # A property of a user's object may raise anything.
+    except Exception:  # noqa: BLE001
+        return MISSING
 
 
-def chains_in(part: ast.AST, left_out: Container[ast.AST] = ()) -> list[Chain]:
-    """Return every maximal `name.attribute["item"]` in a part of a body, with repetitions."""
+def chains(tree: ast.FunctionDef, without: Collection[ast.AST] = ()) -> list[Chain]:
+    """Return every maximal `name.attribute["item"]` in a body but for those nodes, as tuples."""
+    return list(dict.fromkeys(chain for statement in tree.body for chain in chains_in(statement, without)))
+
+
+def chain_of(node: ast.AST) -> Chain | None:
+    """Return an expression as a chain if it consists of one; None otherwise."""
+    steps: list[str | Item] = []
+    while not isinstance(node, ast.Name):
+        if isinstance(node, ast.Attribute):
+            steps.append(node.attr)
+        elif is_item(node):
+            assert isinstance(node.slice, ast.Constant)
+            steps.append(Item(node.slice.value))
+        else:
+            return None
+        node = node.value
+    return (node.id, *reversed(steps))
+
+
+def chains_in(part: ast.AST, without: Collection[ast.AST] = ()) -> list[Chain]:
+    """Return every maximal `name.attribute["item"]` in a part of a body but for those nodes, with repetitions."""
     chains: list[Chain] = []
 
     def visit(node: ast.AST, tail: tuple[str | Item, ...]) -> None:
-        if node in left_out:
+        if node in without:
             return
         if isinstance(node, ast.Attribute):
             visit(node.value, (node.attr, *tail))
@@ -63,7 +93,8 @@ def chains_in(part: ast.AST, left_out: Container[ast.AST] = ()) -> list[Chain]:
             assert isinstance(node.slice, ast.Constant)
             visit(node.value, (Item(node.slice.value), *tail))
         elif isinstance(node, ast.Name):
-            chains.append((node.id, *tail))
+            # A name that is assigned is a local.
+            chains.extend([(node.id, *tail)] if isinstance(node.ctx, ast.Load) else [])
         else:
             for child in ast.iter_child_nodes(node):
                 visit(child, ())
