@@ -7,7 +7,7 @@ so that the element `x[0]` and a field in a list are not confused.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,22 @@ from .._nodes import replace_nodes
 from .._read import Source
 from ._references import find_lent_names
 from ._role_walk import roles_of
-from ._roles import Roles
+from ._roles import Access, Roles
+
+
+class MemberUse(NamedTuple):
+    """What a body does with a member of the elements of a field, "" for elements as a whole.
+
+    Attributes:
+        written_at: where it is first stored to; "" if no store is known.
+        is_read: whether its values are read.
+        is_replaced: whether it gets values that are not sums of the old value and something.
+    """
+
+    member: str
+    written_at: str
+    is_read: bool
+    is_replaced: bool
 
 
 class FieldUse(NamedTuple):
@@ -31,6 +46,7 @@ class FieldUse(NamedTuple):
         is_read: whether values of elements are read.
         is_replaced: whether elements get values that are not sums of the old value and something.
         is_followed: whether all uses are known. A function without source that gets the field may do anything.
+        members: of a field of structs, what happens to which.
     """
 
     name: str
@@ -41,11 +57,32 @@ class FieldUse(NamedTuple):
     is_read: bool
     is_replaced: bool
     is_followed: bool
+    members: tuple[MemberUse, ...] = ()
 
     @property
     def is_written(self) -> bool:
         """True if the field may be stored to."""
         return bool(self.written_at) or not self.is_followed
+
+    def of_member(self, member: str, members: Collection[str]) -> FieldUse:
+        """Return the use of one of the members, "y.z", that a field of structs has."""
+        own = [one for one in self.members if _may_touch(one.member, member, members)]
+        if not self.is_followed:
+            return self
+        return self._replace(
+            written_at=next((one.written_at for one in own if one.written_at), ""),
+            is_read=any(one.is_read for one in own),
+            is_replaced=any(one.is_replaced for one in own),
+        )
+
+
+def _may_touch(used: str, member: str, members: Collection[str]) -> bool:
+    """Return True if a use of `x[i].used` may touch this member of a struct. Another name than a member's may do."""
+
+    def overlaps(one: str) -> bool:
+        return not used or f"{used}.".startswith(f"{one}.") or f"{one}.".startswith(f"{used}.")
+
+    return overlaps(member) or not any(map(overlaps, members))
 
 
 class BodyUse(NamedTuple):
@@ -55,6 +92,7 @@ class BodyUse(NamedTuple):
     is_read: bool
     is_replaced: bool
     is_followed: bool
+    members: tuple[MemberUse, ...] = ()
 
 
 def uses_in_body(
@@ -87,10 +125,24 @@ def uses_in_body(
 
 def _use_of(role: Roles, updated: frozenset[ast.AST], *, is_lent: bool) -> BodyUse:
     """Summarize the roles of a field. `updated` are the nodes in targets of `x[i] *= v`, whose reads do not count."""
-    changes = role.of("write", "add")
     is_followed = not (role.escapes or is_lent)
-    is_loaded = any(one.node not in updated for one in role.of("read"))
+    accesses: dict[str, list[Access]] = {}
+    for one in role.accesses:
+        accesses.setdefault(one.member, []).append(one)
+    members = tuple([_use_of_member(member, uses, updated) for member, uses in accesses.items()])
+    return BodyUse(
+        next((one.written_at for one in members if one.written_at), ""),
+        any(one.is_read for one in members) or not is_followed,
+        any(one.is_replaced for one in members) or not is_followed,
+        is_followed,
+        members,
+    )
+
+
+def _use_of_member(member: str, accesses: Sequence[Access], updated: frozenset[ast.AST]) -> MemberUse:
+    changes = [one for one in accesses if one.kind != "read"]
+    is_loaded = any(one.node not in updated for one in accesses if one.kind == "read")
     # `x[i] = x[i] + e` is an addition to roles, but the body loads the old value for it.
     is_used = is_loaded or any(one.is_used or (one.kind == "add" and one.is_plain) for one in changes)
-    written_at = changes[0].place if changes else ""
-    return BodyUse(written_at, is_used or not is_followed, bool(role.of("write")) or not is_followed, is_followed)
+    is_replaced = any(one.kind == "write" for one in changes)
+    return MemberUse(member, changes[0].place if changes else "", is_used, is_replaced)

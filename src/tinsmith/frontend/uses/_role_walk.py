@@ -10,6 +10,7 @@ from typing import Any
 
 from ...ir import EnclosingLoop
 from .._calls import Callee, EngineFacts, callee_of
+from .._definitions import definitions
 from .._effects import Change, Kind, changes_of, indices_of, possibly_changed, shaping_name
 from .._indices import IndexReader
 from .._loops import constant_extent, get_iterable, is_setting, tasks
@@ -134,13 +135,21 @@ class _Walker(ast.NodeVisitor):
         self.order += 1
         changes = self._changes(node)
         # The targets of one statement share its value, which is computed before any of them is stored.
-        if changes and changes[0].value is not None:
-            self.visit(changes[0].value)
+        value = changes[0].value if changes else None
+        copied = self._find_copied_members(node)
+        if value is not None and copied is not None:
+            element = self._element(value)
+            assert element is not None
+            for member in copied:
+                self._note(element, "read", member=member)
+            self._indices(value)
+        elif value is not None:
+            self.visit(value)
         for change in changes:
             element = self._element(change.target)
             if element is not None:
                 for kind in change.kinds:
-                    self._note(element, kind, is_plain=change.is_plain)
+                    self._note(element, kind, is_plain=change.is_plain, member=_member_of(change.target, element))
             elif not root(change.target):
                 # `(x if ... else y)[i] = ...`: which array it is, is not known, so both escape.
                 self.visit(change.target)
@@ -178,10 +187,15 @@ class _Walker(ast.NodeVisitor):
         if element is None:
             self.generic_visit(node)
             return
-        self._note(element, "read")
+        self._note(element, "read", member=_member_of(node, element))
         self._indices(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        element = self._element(node)
+        if element is not None:
+            self._note(element, "read", member=_member_of(node, element))
+            self._indices(node)
+            return
         if isinstance(node.value, ast.Name) and node.value.id in self.roles and node.attr in ("shape", "dtype"):
             roles = self.roles[node.value.id]
             roles.static_size = roles.static_size or (self.source.place(node) if self._is_static else "")
@@ -208,6 +222,22 @@ class _Walker(ast.NodeVisitor):
             node = node.value
         return None
 
+    def _find_copied_members(self, node: ast.stmt) -> list[str] | None:
+        """Return the members that a body uses of the copy `p = x[i]`; None if it uses more of it, or is no copy."""
+        match node:
+            case ast.Assign([ast.Name(name)], ast.Subscript() as value) if self._element(value) is value:
+                copies = [one for one in self.source.nodes if isinstance(one, ast.Name) and one.id == name]
+                members = {one.value: one.attr for one in self.source.nodes if isinstance(one, ast.Attribute)}
+                is_read = definitions(self.source.tree).single.get(name) is value
+                used = [members.get(one, "") for one in copies if isinstance(one.ctx, ast.Load)]
+                return list(dict.fromkeys(used)) if is_read and all(used) and not self._stores_to(name) else None
+        return None
+
+    def _stores_to(self, name: str) -> bool:
+        """Return True if a body changes a member of a local."""
+        stored = (one for one in self.source.nodes if isinstance(one, ast.Attribute | ast.Subscript))
+        return any(root(one) == name for one in stored if isinstance(one.ctx, ast.Store))
+
     def _indices(self, node: ast.AST) -> None:
         """Visit the indices of a location, which may read arrays too."""
         for index in indices_of(node):
@@ -221,6 +251,7 @@ class _Walker(ast.NodeVisitor):
         *,
         is_used: bool = False,
         is_plain: bool = False,
+        member: str = "",
     ) -> None:
         assert isinstance(element.value, ast.Name)
         roles = self.roles[element.value.id]
@@ -239,6 +270,7 @@ class _Walker(ast.NodeVisitor):
                 is_used,
                 self._is_guarded,
                 is_plain,
+                member,
                 element,
             )
         )
@@ -260,7 +292,8 @@ class _Walker(ast.NodeVisitor):
             if element is None:
                 return False
             for kind in change.kinds:
-                self._note(element, kind, is_fetched, is_used=is_fetched and node not in self.source.idle_calls)
+                is_used = is_fetched and node not in self.source.idle_calls
+                self._note(element, kind, is_fetched, is_used=is_used, member=_member_of(change.target, element))
             self._indices(change.target)
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 if argument is not change.target:
@@ -295,7 +328,7 @@ class _Walker(ast.NodeVisitor):
             self.visit(argument)
             return
         for kind in kinds:
-            self._note(element, kind)
+            self._note(element, kind, member=_member_of(argument, element))
         self._indices(argument)
 
     def _enter(self, callee: Callee, whole: dict[str, str]) -> None:
@@ -310,6 +343,16 @@ class _Walker(ast.NodeVisitor):
         walker.run()
         # What follows the call comes after all accesses in it.
         self.order = walker.order
+
+
+def _member_of(node: ast.AST, element: ast.Subscript) -> str:
+    """Return the attributes that lead from an element to a location in it: "y.z" for `x[i].y.z[0]`."""
+    names: list[str] = []
+    while node is not element and isinstance(node, ast.Attribute | ast.Subscript):
+        # What follows an index of a vector is no member.
+        names = [*names, node.attr] if isinstance(node, ast.Attribute) else []
+        node = node.value
+    return ".".join(reversed(names))
 
 
 def _takes_constants(call: ast.Call) -> bool:

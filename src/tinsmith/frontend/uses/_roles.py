@@ -21,7 +21,8 @@ class Access:
 
     `order` counts statements. `is_fetched`: an atomic is an expression; its value depends on the order of a parallel
     loop. `is_used`: this value reaches a store, a result or a condition. `is_guarded`: a branch or a `while` is around
-    the use. `is_plain`: an addition, `x[i] = x[i] + e`, is not atomic. `node`: the subscript.
+    the use. `is_plain`: an addition, `x[i] = x[i] + e`, is not atomic. `member`: the attributes in `x[i].y.z`, "y.z".
+    `node`: the subscript.
     """
 
     kind: Kind
@@ -33,6 +34,7 @@ class Access:
     is_used: bool = False
     is_guarded: bool = False
     is_plain: bool = False
+    member: str = ""
     node: ast.expr = field(default_factory=lambda: ast.Constant(None), compare=False, repr=False)
 
 

@@ -226,7 +226,17 @@ class _Finder:
 
     def _use(self, label: str, field: Any) -> FieldUse:
         """Combine what all bodies do with the field that they call by this name."""
-        uses = self._uses[label]
+        # A body may name a member of a field of structs as a field: `x.y[i]`.
+        named = [
+            (name[len(label) + 1 :], uses) for name, uses in self._uses.items() if f"{name}.".startswith(f"{label}.")
+        ]
+        members = [
+            use._replace(member=".".join(filter(None, (member, use.member))))
+            for member, uses in named
+            for one in uses
+            for use in one.members
+        ]
+        uses = [one for _, uses in named for one in uses]
         return FieldUse(
             label,
             field,
@@ -235,6 +245,7 @@ class _Finder:
             any(one.is_read for one in uses),
             any(one.is_replaced for one in uses),
             all(one.is_followed for one in uses),
+            tuple(members),
         )
 
     def walk(self, source: Source, roots: Mapping[str, Path]) -> None:
@@ -261,7 +272,7 @@ class _Finder:
             self._note_field(label, self.engine.unwrap(field.value(self.templates)), source, chain[0])
             member, is_gradient = self._find_member(field, label, chain[own_steps:])
             # `x.grad` gets a name apart from that of `x`, so that a store to the gradient is no use of the field.
-            names |= {text: label, text + member.removeprefix(label): member if is_gradient else label}
+            names |= {text: label, text + member.removeprefix(label): member}
             gradients |= {member} if is_gradient else set()
         objects = {name: path.value(self.templates) for name, path in roots.items()}
         for name, use in uses_in_body(source, names, objects, self.engine).items():

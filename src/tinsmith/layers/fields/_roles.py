@@ -91,11 +91,14 @@ def uses_of(launch: Launch) -> dict[str, Use]:
     stage, engine = launch.launcher.stage, launch.launcher.engine
     uses: dict[str, Use] = {}
     for use in launch.launcher.fields(launch.bound):
-        for name, leaf in engine.leaf_fields(use.field, use.name):
+        leaves = engine.leaf_fields(use.field, use.name)
+        members = [name[len(use.name) + 1 :] for name, _ in leaves]
+        for (name, leaf), member in zip(leaves, members, strict=True):
             one = place_field(leaf, name, None, False, f"kernel `{stage.name}`")
+            of_leaf = use.of_member(member, members)
             while name in uses and uses[name].one.facts.key != one.facts.key:
                 name += "'"
-            uses[name] = Use(one, use.is_written, use.is_read, use.is_followed, use.is_replaced)
+            uses[name] = Use(one, of_leaf.is_written, of_leaf.is_read, of_leaf.is_followed, of_leaf.is_replaced)
     return uses
 
 
