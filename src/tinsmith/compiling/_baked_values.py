@@ -17,6 +17,7 @@ from .._errors import EngineError, GradientError, KernelError, refusal
 from ..engines import Engine, module_name, one_at_a_time, remedy_for_lost_field
 from ..frontend import Change, Constants, FieldUse, Source, constants_of, find_changed_value, find_unsupported
 from ._linked_kernel import LinkedKernel
+from ._structs import without_structs_of
 
 
 class BakedValues:
@@ -141,6 +142,12 @@ class BakedValues:
         linked = self._linked
         constants = constants_of(linked.source, linked.home, linked.templates({}), frozenset(linked.arrays))
         return list(dict.fromkeys(use.name for use in constants.uses))
+
+    def list_uses_with_results(self, values: Mapping[str, Any]) -> Sequence[FieldUse]:
+        """Fields that the kernel uses as its author wrote it: also those that only its results read."""
+        linked = self._linked
+        source = without_structs_of(linked.kernel, linked.home).with_owner(linked.owner)
+        return constants_of(source, linked.home, linked.templates(values), frozenset(linked.arrays)).uses
 
     @property
     def has_state(self) -> bool:

@@ -7,6 +7,7 @@ few methods. While somebody listens these are other functions, for one thread.
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +21,26 @@ _FIELD_LOAD = "_from_external_arr"
 
 
 class Listener(ABC):
-    """What calls are passed to."""
+    """What calls are passed to.
+
+    Attributes:
+        is_paused: whether calls are executed now, as if nobody listened.
+    """
+
+    is_paused = False
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Within, calls are executed."""
+        self.is_paused = True
+        try:
+            yield
+        finally:
+            self.is_paused = False
 
     @abstractmethod
-    def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any], *, is_taped: bool) -> None:
-        """A kernel is called; of a method the object is its first argument.
+    def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any], *, is_taped: bool) -> Any:
+        """A kernel is called; of a method the object is its first argument. Returns what it returns.
 
         `is_taped` says whether the engine's tape would record it, as it does outside of `no_grad` and `grad_replaced`.
         """
@@ -34,8 +50,8 @@ class Listener(ABC):
         """Begin a function of `no_grad` or `grad_replaced`; its gradient is None before `grad_for` defines one."""
 
     @abstractmethod
-    def read_field(self, field: Any) -> None:
-        """Python asks what a field holds."""
+    def read_field(self, field: Any, execute: Callable[[], Any]) -> Any:
+        """Python asks what a field holds. Returns that, as `execute` does while this listener is paused."""
 
     @abstractmethod
     def write_element(self, field: Any, index: Any, value: Any) -> None:
@@ -69,34 +85,43 @@ def redirect_to_listener(
         find_gradient: gives the gradient of such a function.
     """
     thread = threading.get_ident()
-    methods: dict[str, Callable[..., None]] = {
-        **dict.fromkeys(READS, lambda field, *_, **__: listener.read_field(field)),
+    writes: dict[str, Callable[..., None]] = {
         "__setitem__": listener.write_element,
         "fill": listener.fill_field,
         _FIELD_LOAD: listener.load_field,
         **dict.fromkeys(LOADS, listener.load_field),
     }
 
-    def call_kernel(one: Any, *given: Any, **named: Any) -> None:
-        listener.call_kernel(one, given, named, is_taped=not runtime.grad_replaced)
+    def call_kernel(one: Any, *given: Any, **named: Any) -> Any:
+        return listener.call_kernel(one, given, named, is_taped=not runtime.grad_replaced)
+
+    def reader(method: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda one, *given, **named: listener.read_field(one, functools.partial(method, one, *given, **named))
+
+    def replace_method(owner: type, name: str, replacement: Callable[..., Any]) -> None:
+        stack.enter_context(_replace_method(owner, name, replacement, thread, listener))
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(_replace_tape(runtime, _Tape(listener, thread, find_gradient)))
         for owner in fields:
             left_alone = LOADS if hasattr(owner, _FIELD_LOAD) else ()
-            for name in (methods.keys() & vars(owner).keys()).difference(left_alone):
-                stack.enter_context(_replace_method(owner, name, methods[name], thread))
-        stack.enter_context(_replace_method(kernel, "__call__", call_kernel, thread))
+            for name in (writes.keys() & vars(owner).keys()).difference(left_alone):
+                replace_method(owner, name, writes[name])
+            for name in {*READS} & vars(owner).keys():
+                replace_method(owner, name, reader(vars(owner)[name]))
+        replace_method(kernel, "__call__", call_kernel)
         yield
 
 
 @contextlib.contextmanager
-def _replace_method(owner: type, name: str, replacement: Callable[..., None], thread: int) -> Iterator[None]:
+def _replace_method(
+    owner: type, name: str, replacement: Callable[..., Any], thread: int, listener: Listener
+) -> Iterator[None]:
     """Within, a method is another function in one thread."""
     method = vars(owner)[name]
 
     def dispatch(one: Any, *given: Any, **named: Any) -> Any:
-        if threading.get_ident() != thread:
+        if threading.get_ident() != thread or listener.is_paused:
             return method(one, *given, **named)
         return replacement(one, *given, **named)
 
@@ -124,7 +149,7 @@ class _Tape:
 
     def insert(self, function: Any, arguments: tuple[Any, ...]) -> None:
         """Called by the engine when such a function begins, and by kernels of other threads."""
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._thread and not self._listener.is_paused:
             self._listener.enter_replaced(self._find_gradient(function), arguments)
 
 

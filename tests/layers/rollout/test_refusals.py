@@ -46,16 +46,6 @@ def test_reads_from_python(lang64, body):
     refused(lang64, body, ts.KernelError, "rollout forward reads a field from Python", rf"test_refusals.py:{line}\b")
 
 
-def test_kernels_that_return_something(lang64):
-    @lang64.kernel
-    def first() -> lang64.f64:
-        return 1.0
-
-    refused(
-        lang64, lambda *_: first(), ts.KernelError, "kernel `first` of rollout", "returns a number", "test_refusals"
-    )
-
-
 def test_gradient_kernels_and_tapes(lang64):
     z = lang64.field(lang64.f64, N, needs_grad=True)
 

@@ -92,6 +92,12 @@ class Launcher:
         self.stage.baked_values.survey(self.stage.templates(bound.templates))
         return self.stage.baked_values.field_uses()
 
+    def find_read_fields(self, bound: BoundArguments) -> frozenset[int]:
+        """Return the keys of the fields that the kernel reads, also those that only what it returns depends on."""
+        uses = self.stage.baked_values.list_uses_with_results(self.stage.templates(bound.templates))
+        leaves = (leaf for use in uses if use.is_read for leaf in self.engine.leaf_fields(use.field, use.name))
+        return frozenset([self.engine.field_facts(field, name).key for name, field in leaves])
+
     def find_filled(self, bound: BoundArguments, shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
         """Fields, by what the source calls them, of which the kernel stores every element before it uses any.
 

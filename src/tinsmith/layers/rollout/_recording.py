@@ -1,4 +1,6 @@
-"""Recording: records the kernels that a Python function calls, in order, with their arguments; nothing runs.
+"""Recording: records the kernels that a Python function calls, in order, with their arguments.
+
+Nothing runs, unless Python asks for a value: then what was recorded runs on the fields (`_dry_run.py`).
 
 A simulation calls a few kernels thousands of times. A kernel is analysed once (`RecordedKernel`); a
 further call with numbers costs about a microsecond.
@@ -7,6 +9,7 @@ further call with numbers costs about a microsecond.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +23,7 @@ from ...calls import BoundArguments
 from ...calls.fields import Launcher
 from ...engines import Engine, FieldFacts, Listener, get, list_loaded, module_name, of_field
 from ..fields import Launch, uses_of_each
+from ._dry_run import DryRun
 from ._writes import element_writer, filler, loader
 
 MOST_BOUND = 1 << 16
@@ -40,6 +44,7 @@ class RecordedKernel:
         self.launcher = launcher
         self.templates = templates
         self._bound: dict[tuple[Any, ...], BoundArguments] = {}
+        self._read_fields: dict[tuple[Any, ...], frozenset[int]] = {}
         names = launcher.signature.order
         self._others = [name for name in names if name not in templates]
 
@@ -53,6 +58,13 @@ class RecordedKernel:
                     self._bound.clear()
                 self._bound[arguments] = bound
         return Launch(self.launcher, bound)
+
+    def find_read_fields(self, launch: Launch) -> frozenset[int]:
+        """Return the keys of the fields that a launch of it, which returns something, reads."""
+        fingerprint = self.launcher.fingerprint(launch.bound)
+        if fingerprint not in self._read_fields:
+            self._read_fields[fingerprint] = self.launcher.find_read_fields(launch.bound)
+        return self._read_fields[fingerprint]
 
     def _bind(self, arguments: tuple[Any, ...]) -> BoundArguments:
         if len(arguments) > len(self._others):
@@ -76,7 +88,8 @@ class KernelFacts(NamedTuple):
         decorated: the kernel as its author has it; of a method, without its object.
         names: of its parameters; `templates` those of template parameters, `arrays` those of arrays; `defaults` of
             those that have one.
-        is_plain: whether it takes nothing but numbers, and always all of them.
+        is_plain: whether it takes nothing but numbers, always all of them, and returns nothing.
+        returns: whether it returns something to Python.
     """
 
     decorated: Any
@@ -86,6 +99,7 @@ class KernelFacts(NamedTuple):
     defaults: Mapping[str, Any]
     is_method: bool
     is_plain: bool
+    returns: bool
 
 
 class Kernels:
@@ -152,19 +166,22 @@ class Kernels:
             remedy = f"Leave out {tape} and what else clears or computes gradients: a rollout does so itself."
             raise KernelError(refusal(words, [("at", place_of_user())], remedy))
         decorated = engine.free_kernel(kernel)
-        if engine.results(decorated):
-            words = f"kernel `{name}` of {self.name} returns a number to Python, which is not known before it runs"
-            raise KernelError(refusal(words, [("at", place_of_user())], _READ_REMEDY))
+        returns = bool(engine.results(decorated))
         parameters = engine.parameters(decorated, ())
         templates = tuple(one.name for one in parameters if one.kind == "template")
         signature = inspect.signature(kernel.func).parameters
         defaults = {n: signature[n].default for n in signature if signature[n].default is not inspect.Parameter.empty}
         is_method = engine.is_method(decorated)
-        is_plain = not (is_method or defaults) and all(one.kind == "scalar" for one in parameters)
+        is_plain = not (is_method or defaults or returns) and all(one.kind == "scalar" for one in parameters)
         arrays = tuple(one.name for one in parameters if one.kind == "array")
         names = tuple(one.name for one in parameters)
-        known = self._known[kernel] = KernelFacts(decorated, names, templates, arrays, defaults, is_method, is_plain)
+        known = KernelFacts(decorated, names, templates, arrays, defaults, is_method, is_plain, returns)
+        self._known[kernel] = known
         return known
+
+    def returns(self, kernel: Any) -> bool:
+        """Whether a kernel returns something to Python."""
+        return (self._known.get(kernel) or self._look(kernel)).returns
 
     def _hashable(self, value: Any) -> Any:
         """An argument as something that a sequence of calls is known by."""
@@ -221,23 +238,38 @@ class Block(NamedTuple):
 class Recording(Listener):
     """What a function calls, in order, in one run.
 
+    Args:
+        kernels: those of the rollout.
+        dry_run: runs what is recorded where Python asks for a value; None where that value would not be one number, as
+            under a transform.
+
     Attributes:
         calls: what is called, and with which arguments.
+        read: keys of the fields of which Python was told something.
     """
 
-    def __init__(self, kernels: Kernels) -> None:
+    def __init__(self, kernels: Kernels, dry_run: DryRun | None) -> None:
         self._kernels = kernels
         self._plain = kernels.plain
+        self._dry_run = dry_run
         self.calls: list[Call] = []
+        self.read: set[int] = set()
+        # For each call what the user called: a kernel and its arguments, or None for a write from Python.
+        self._called: list[tuple[Any, tuple[Any, ...], dict[str, Any]] | None] = []
+        self._run_count = 0
         self._customs: list[tuple[int, CustomGradient]] = []
         self._untaped: dict[int, KernelCall] = {}
 
     def run(self, function: Callable[[], Any]) -> Calls:
-        """Listen while a function runs. Returns its calls."""
-        with contextlib.ExitStack() as stack:
-            for name in list_loaded():
-                stack.enter_context(get(name).tell(self))
-            function()
+        """Listen while a function runs. Returns its calls. Fields hold afterwards what they held before."""
+        try:
+            with contextlib.ExitStack() as stack:
+                for name in list_loaded():
+                    stack.enter_context(get(name).tell(self))
+                function()
+        finally:
+            if self._dry_run is not None:
+                self._dry_run.restore()
         return tuple(self.calls)
 
     @property
@@ -272,21 +304,69 @@ class Recording(Listener):
         (uses,) = uses_of_each([called.launch(arguments)])
         return any(use.is_read for use in uses.values())
 
-    def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any], *, is_taped: bool) -> None:
+    def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any], *, is_taped: bool) -> Any:
         if not is_taped:
             self._untaped[len(self.calls)] = KernelCall(kernel.func, arguments, tuple(named.items()))
-        called = self._plain.get(kernel)
+        called, given = self._plain.get(kernel), arguments
         if called is None or named:
             called, arguments = self._kernels.find(kernel, arguments, named)
+            if self._kernels.returns(kernel):
+                return self._run_now(called, arguments, functools.partial(kernel, *given, **named))
         self.calls.append((called, arguments))
+        self._called.append((kernel, given, named))
+        return None
+
+    # Values for Python ------------------------------------------------------------------------
+    def _run_now(self, called: RecordedKernel, arguments: tuple[Any, ...], call: Callable[[], Any]) -> Any:
+        """Run a kernel that returns something. It takes part in the rollout only where it changes fields."""
+        launch = called.launch(arguments)
+        (uses,) = uses_of_each([launch])
+        self._run_recorded(f"kernel `{launch.launcher.stage.name}` returns a value")
+        results: list[Any] = []
+        with self.pause():
+            self._dry().run([(launch, lambda: results.append(call()))])
+        self.read |= called.find_read_fields(launch)
+        if any(use.is_written for use in uses.values()):
+            self.calls.append((called, arguments))
+            self._called.append(None)
+            self._run_count += 1
+        (value,) = results
+        return ReadNumber(value) if isinstance(value, float) else value
+
+    def _run_recorded(self, what: str) -> None:
+        """Run on the fields what has been recorded and has not run yet."""
+        dry_run = self._dry()
+        launches = [called.launch(arguments) for called, arguments in self.calls[self._run_count :]]
+        drawing = next((one.launcher.stage.name for one in launches if one.launcher.signature.draws), None)
+        if drawing is not None:
+            words = f"{what} in {self._kernels.name} that may depend on random numbers, which are drawn again after it"
+            remedy = f"Decide in a kernel, or draw the numbers of `{drawing}` by torch and make them an input."
+            raise KernelError(refusal(words, [("at", place_of_user()), ("drawn in", drawing)], remedy))
+        calls = [one and functools.partial(one[0], *one[1], **one[2]) for one in self._called[self._run_count :]]
+        self._run_count = len(self.calls)
+        with self.pause():
+            dry_run.run([*zip(launches, calls, strict=True)])
+
+    def _dry(self) -> DryRun:
+        if self._dry_run is None:
+            words = f"{self._kernels.name} tells Python a value of each sample under a transform of torch.func"
+            raise KernelError(refusal(words, [("at", place_of_user())], _READ_REMEDY))
+        return self._dry_run
 
     def enter_replaced(self, gradient: Callable[..., Any] | None, arguments: tuple[Any, ...]) -> None:
         self._customs.append((len(self.calls), CustomGradient(gradient, arguments)))
 
-    def read_field(self, field: Any) -> None:
-        words = f"{self._kernels.name} reads a field from Python while its kernels are being recorded"
-        rows = [("field", f"{field!r:.60} of shape {tuple(field.shape)}"), ("at", place_of_user())]
-        raise KernelError(refusal(words, rows, _READ_REMEDY))
+    def read_field(self, field: Any, execute: Callable[[], Any]) -> Any:
+        facts = self._kernels.engine.field_facts(field, "a field") if of_field(field) is self._kernels.engine else None
+        if facts is None or facts.dtype.is_floating_point:
+            words = f"{self._kernels.name} reads a field from Python while its kernels are being recorded"
+            rows = [("field", f"{field!r:.60} of shape {tuple(field.shape)}"), ("at", place_of_user())]
+            raise KernelError(refusal(words, rows, _READ_REMEDY))
+        self._run_recorded("Python reads a field")
+        self.read.add(facts.key)
+        with self.pause():
+            self._dry().run([])
+            return execute()
 
     def write_element(self, field: Any, index: Any, value: Any) -> None:
         place = () if index is None else tuple(index) if isinstance(index, (tuple, list)) else (index,)
@@ -310,6 +390,7 @@ class Recording(Listener):
             words = f"{self._kernels.name} runs on {self._kernels.engine.name}, and writes a field of another engine"
             raise KernelError(refusal(words, [("at", place_of_user())], "Use one engine."))
         self.calls.append(self._kernels.write(make, field, *given))
+        self._called.append(None)
 
     def _numbers(self, field: Any, value: Any) -> list[Any]:
         """The numbers of an element that Python writes."""
@@ -318,6 +399,8 @@ class Recording(Listener):
         entries = self._kernels.engine.matrix_entries(value)
         count = int(np.prod(facts.element)) if facts.element else 1
         numbers = list(entries) if entries is not None else np.ravel(np.asarray(value)).tolist()
+        if any(isinstance(one, ReadNumber) for one in (value if isinstance(value, (list, tuple)) else (value,))):
+            numbers = [ReadNumber(one) for one in numbers]
         numbers = numbers * count if len(numbers) == 1 else numbers
         if len(numbers) != count:
             words = f"{self._kernels.name} writes {len(numbers)} numbers to an element of {count}"
@@ -329,6 +412,29 @@ class Recording(Listener):
             words = f"{self._kernels.name} writes a tensor that requires a gradient into a field, where it gets none"
             rows = [("at", place_of_user())]
             raise GradientError(refusal(words, rows, "Name the field among the rollout's inputs, or pass `.detach()`."))
+
+
+class ReadNumber(float):
+    """A number that a kernel returned to Python: it may decide what runs, and has no gradient."""
+
+    __slots__ = ()
+
+
+def _compute(name: str) -> Callable[..., Any]:
+    operation = getattr(float, name)
+
+    def compute(*numbers: Any) -> Any:
+        result = operation(*numbers)
+        return ReadNumber(result) if isinstance(result, float) else result
+
+    return compute
+
+
+for _name in ("add", "sub", "mul", "truediv", "pow", "mod", "floordiv"):
+    for _side in ("", "r"):
+        setattr(ReadNumber, f"__{_side}{_name}__", _compute(f"__{_side}{_name}__"))
+for _name in ("neg", "pos", "abs"):
+    setattr(ReadNumber, f"__{_name}__", _compute(f"__{_name}__"))
 
 
 class KernelCall(NamedTuple):
@@ -360,7 +466,7 @@ class _GradientRecording(Listener):
     def enter_replaced(self, gradient: Callable[..., Any] | None, arguments: tuple[Any, ...]) -> None:
         return
 
-    def read_field(self, field: Any) -> None:
+    def read_field(self, field: Any, execute: Callable[[], Any]) -> Any:
         raise _UnknownGradient
 
     def write_element(self, field: Any, index: Any, value: Any) -> None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import keyword
 import weakref
 from collections import namedtuple
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from ..._errors import ArgumentError, RegistrationError, refusal
+from ..._errors import ArgumentError, GradientError, RegistrationError, refusal
 from ...engines import Engine, hide_frames
 from ...ir import NotCovered
 from ...operation import OpOptions, Races
-from ...tracing import is_transformed
+from ...tracing import is_plain, is_transformed
 from .._pool import FIELDS_LOCK, RECORDED, make_field
 from ..fields import (
     ArrayProgram,
@@ -37,7 +37,8 @@ from ..fields import (
     warn_of_sums,
 )
 from ._blocks import BlockLaunches, run_blocks
-from ._recording import Block, Call, Calls, Kernels, Recording
+from ._dry_run import DryRun, FieldCopies
+from ._recording import Block, Call, Calls, Kernels, ReadNumber, Recording
 from ._writes import row_filler
 
 FieldLike = Any
@@ -61,8 +62,8 @@ def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named, *, races:
     overwrite fields. After a call, fields have the values that `forward` itself would leave in them.
 
     Args:
-        forward: calls kernels, and may write fields from Python but not read them. It is called without arguments, once
-            in each call; its return value is ignored.
+        forward: calls kernels, and may write fields from Python, but not read floats. It is called without arguments,
+            once in each call; its return value is ignored. Kernels that return a value to it have no gradient.
         inputs: fields by the names of the function's arguments. `(x, 0)` is the part `x[0, ...]`.
         outputs: fields by the names of its results; `(x, -1)` is the last `x[t, ...]`. A field that kernels only add to
             starts at zero, as the loss of a tape does; fields that are not inputs start with what they hold.
@@ -76,8 +77,9 @@ def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named, *, races:
     Raises:
         RegistrationError: `inputs` or `outputs` is empty, or the fields belong to several engines.
 
-    A call raises GradientError if no gradient can be generated, and KernelError if `forward` reads a field from
-    Python, calls a kernel that returns a value, or uses a sparse field.
+    A call raises GradientError if no gradient can be generated, or a number that a kernel returned goes into another
+    one; and KernelError if `forward` reads a field of floats from Python, or uses a sparse field. After an error,
+    fields hold what they held before the call.
 
     Example:
         >>> x, speed, loss = ti.field(ti.f32, (9, 4)), ti.field(ti.f32, ()), ti.field(ti.f32, ())
@@ -129,6 +131,7 @@ class Rollout:
         self._roles = Roles(filled, tuple(shown.values()), ())
         self._shown = [(list(shown).index(part.one.facts.key), part.index) for part in results]
         self._results: Any = namedtuple("Results", [part.name for part in results])  # noqa: PYI024  # a user's names
+        self._copies = FieldCopies(self._engine)
         self._programs: dict[Any, ArrayProgram] = {}
         self._launches: dict[Calls, tuple[Launch, ...]] = {}
         # Integers among the arguments for which no index is known to be outside of its field.
@@ -168,7 +171,7 @@ class Rollout:
             self._engine.require_ready(self.name)
             memory = [one.to_memory(t, self.name) for one, t in zip(self._roles.filled, tensors, strict=True)]
             with RECORDED.being(self.name):
-                recording = Recording(self._kernels)
+                recording = Recording(self._kernels, self._make_dry_run(memory))
                 calls = (*self._begin, *recording.run(self._forward))
                 blocks = recording.blocks() if recording.has_customs and _wants_gradient(memory) else []
             if len(blocks) > 1:
@@ -176,11 +179,17 @@ class Rollout:
                     [blocks[0]._replace(calls=(*self._begin, *blocks[0].calls)), *blocks[1:]], memory
                 )
             else:
-                program, launches = self._find_program(calls)
+                program, launches = self._find_program(calls, recording.read)
                 self._check_gradient(program, launches, memory)
+                self._check_numbers(calls, memory) if recording.read else None
                 results = program(launches, memory)
         shown = [results[place] if index is None else results[place][index] for place, index in self._shown]
         return shown[0] if len(shown) == 1 else self._results(*shown)
+
+    def _make_dry_run(self, memory: Sequence[torch.Tensor]) -> DryRun | None:
+        if not is_plain():
+            return None
+        return DryRun(self._copies, [*zip(self._roles.filled, memory, strict=True)], self._launch(tuple(self._begin)))
 
     def _launch(self, calls: Calls) -> tuple[Launch, ...]:
         launches = self._launches.get(calls)
@@ -210,28 +219,35 @@ class Rollout:
             raise refuse_generated(self.name, reason, launches)
         return program
 
-    def _find_program(self, calls: Calls) -> tuple[ArrayProgram, tuple[Launch, ...]]:
-        """What a call runs, and with which arguments."""
+    def _find_program(self, calls: Calls, read: Collection[int]) -> tuple[ArrayProgram, tuple[Launch, ...]]:
+        """What a call runs, and with which arguments. `read` are keys of the fields that Python was told of."""
         launches = self._launch(calls)
         distinct = {called: launch for (called, _), launch in zip(calls, launches, strict=True)}
         numbers = [one for _, arguments in calls for one in arguments if isinstance(one, int)]
         sequence = tuple([called for called, _ in calls])
-        program = self._programs.get((sequence, fingerprints_of(distinct.values())))
+        shown = frozenset(by_key(self._roles.outputs).keys() & read)
+        program = self._programs.get((sequence, shown, fingerprints_of(distinct.values())))
         if program is None:
-            program = self._make(launches)
+            program = self._make(launches, shown)
             # A kernel that was looked into shows values that it did not show before.
-            _keep(self._programs, (sequence, fingerprints_of(distinct.values())), program)
+            _keep(self._programs, (sequence, shown, fingerprints_of(distinct.values())), program)
             self._checked[program] = numbers
         elif self._checked[program] != numbers:
             program.check_indices(launches)
             self._checked[program] = numbers
         return program, launches
 
-    def _make(self, launches: tuple[Launch, ...]) -> ArrayProgram:
+    def _make(self, launches: tuple[Launch, ...], read: Collection[int]) -> ArrayProgram:
         starts = Starts(self._roles, launches, _HABITS)
-        warn_of_sums(self.name, starts, [one for one in starts.accumulators if starts.is_seen(one)], _SUMS_REMEDY)
+        # An output of which Python was told something is no plain sum, which would start at zero.
+        grown = [one for one in starts.fields_at_zero if one.facts.key in read]
+        warn_of_sums(
+            self.name, starts, [*grown, *(one for one in starts.accumulators if starts.is_seen(one))], _SUMS_REMEDY
+        )
+        outputs = [replace(one, clears=False) if one in grown else one for one in self._roles.outputs]
+        roles = Roles(self._roles.filled, tuple(outputs), ()) if grown else self._roles
         try:
-            return ArrayProgram(self.name, self._roles, launches, _HABITS)
+            return ArrayProgram(self.name, roles, launches, _HABITS)
         except NotCovered as reason:
             raise refuse_generated(self.name, reason, launches) from None
 
@@ -247,6 +263,15 @@ class Rollout:
         reason = program.refusal(launches, active) if active else None
         if reason is not None:
             raise refuse_generated(self.name, reason, launches)
+
+    def _check_numbers(self, calls: Calls, memory: Sequence[torch.Tensor]) -> None:
+        """Raise GradientError where a number that a kernel returned goes into a kernel, and a gradient is wanted."""
+        taking = next((one for one, given in calls if any(isinstance(value, ReadNumber) for value in given)), None)
+        if taking is not None and _wants_gradient(memory):
+            words = f"kernel `{taking.launcher.stage.name}` of {self.name} is given a number that a kernel returned"
+            words += ", and no gradient goes through Python"
+            remedy = "Let a kernel leave the number in a field; or pass `float(value)` to take it for a constant."
+            raise GradientError(refusal(words, [("at", taking.launcher.stage.source.place())], remedy))
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, side)) for side in (self._roles.filled, self._roles.outputs))
