@@ -6,6 +6,7 @@ the fields' places (`fields/_on_arrays.py`), made once for a sequence of kernels
 
 from __future__ import annotations
 
+import functools
 import keyword
 import weakref
 from collections import namedtuple
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, GradientError, RegistrationError, refusal
+from ..._user_warnings import warn
 from ...engines import Engine, hide_frames
 from ...ir import NotCovered
 from ...operation import OpOptions, Races
@@ -38,6 +40,7 @@ from ..fields import (
 )
 from ._blocks import BlockLaunches, run_blocks
 from ._dry_run import DryRun, FieldCopies
+from ._field_names import name_fields_for_user
 from ._recording import Block, Call, Calls, Kernels, ReadNumber, Recording
 from ._writes import row_filler
 
@@ -132,6 +135,7 @@ class Rollout:
         self._shown = [(list(shown).index(part.one.facts.key), part.index) for part in results]
         self._results: Any = namedtuple("Results", [part.name for part in results])  # noqa: PYI024  # a user's names
         self._copies = FieldCopies(self._engine)
+        self._has_warned_of_state = False
         self._programs: dict[Any, ArrayProgram] = {}
         self._launches: dict[Calls, tuple[Launch, ...]] = {}
         # Integers among the arguments for which no index is known to be outside of its field.
@@ -241,15 +245,32 @@ class Rollout:
         starts = Starts(self._roles, launches, _HABITS)
         # An output of which Python was told something is no plain sum, which would start at zero.
         grown = [one for one in starts.fields_at_zero if one.facts.key in read]
-        warn_of_sums(
-            self.name, starts, [*grown, *(one for one in starts.accumulators if starts.is_seen(one))], _SUMS_REMEDY
-        )
+        sums = [*grown, *(one for one in starts.accumulators if starts.is_seen(one))]
+        warn_of_sums(self.name, starts, sums, _SUMS_REMEDY)
         outputs = [replace(one, clears=False) if one in grown else one for one in self._roles.outputs]
         roles = Roles(self._roles.filled, tuple(outputs), ()) if grown else self._roles
         try:
-            return ArrayProgram(self.name, roles, launches, _HABITS)
+            program = ArrayProgram(self.name, roles, launches, _HABITS)
         except NotCovered as reason:
             raise refuse_generated(self.name, reason, launches) from None
+        # Once for a rollout, and not again for a sequence of another length.
+        if not self._has_warned_of_state:
+            program.on_carried = functools.partial(self._warn_of_state, launches, by_key(sums))
+        return program
+
+    def _warn_of_state(self, launches: Sequence[Launch], known: Collection[int], carried: Sequence[LayerField]) -> None:
+        """Warn of fields that carry values from call to call, but for those `known` to do so."""
+        named = name_fields_for_user(self._forward, launches, [one for one in carried if one.facts.key not in known])
+        if not named:
+            return
+        self._has_warned_of_state = True
+        shown = ", ".join(f"`{name}`" for name, _ in named)
+        words = f"{self.name} carries values from call to call in {shown}: "
+        words += "called again with the same tensors, it would have returned something else"
+        rows = [(name, str(one).removeprefix(one.name)) for name, one in named]
+        remedy = "Make such a field an input, and an output to go on from there; or set it in the function before "
+        remedy += "kernels read it, as by `field.fill(0)`."
+        warn(refusal(words, rows, remedy))
 
     def _check_gradient(
         self, program: ArrayProgram, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]
