@@ -220,3 +220,135 @@ def test_an_array_that_a_layer_hands_to_a_kernel(lang64):
     assert layer(given).tolist() == [3.0] * 4
     with pytest.raises(ts.ShapeError, match=r"(?s)`light`.*\(4, 2\).*3"):
         layer.set_kernel_args(lit, torch.ones(4, 2, dtype=F64))
+
+
+# Elements without sizes, without a dtype ------------------------------------------------------------------------------
+OPEN = {
+    "element_dim": lambda lang: lang.types.ndarray(element_dim=1),
+    "ndim": lambda lang: lang.types.ndarray(element_dim=1, ndim=1),
+    "vector()": lambda lang: lang.types.ndarray(dtype=lang.types.vector(), ndim=1),
+}
+"""Annotations that leave the sizes of vectors to the memory."""
+UNTYPED = {
+    "element_shape": lambda lang: lang.types.ndarray(element_shape=(3,)),
+    "vector": lambda lang: lang.types.ndarray(dtype=lang.types.vector(3), ndim=1),
+    "float": lambda lang: lang.types.ndarray(dtype=lang.types.vector(3, float), ndim=1),
+}
+"""Annotations that say how many numbers a vector has, and not, or loosely, of which type."""
+
+
+def norms_of(lang, annotation):
+    @lang.kernel
+    def kernel(x: annotation, y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i].norm_sqr() * x[i][1]
+
+    return kernel
+
+
+def reference(x):
+    return (x * x).sum(-1) * x[..., 1]
+
+
+@pytest.mark.parametrize("spec", ["x[n, 3] -> y[n]", "x[n, d] -> y[n]", "x[*b, n, 3] -> y[*b, n]"])
+@pytest.mark.parametrize("form", [*OPEN, *UNTYPED])
+def test_annotations_without_sizes_or_dtype(lang64, form, spec):
+    op = ts.op(spec, adjoint="source")(norms_of(lang64, {**OPEN, **UNTYPED}[form](lang64)))
+    x = torch.randn(4, 3, dtype=F64, requires_grad=True)
+    torch.testing.assert_close(op(x), reference(x))
+    (slope,) = torch.autograd.grad(op(x).sum(), x)
+    torch.testing.assert_close(slope, torch.autograd.grad(reference(x).sum(), x)[0])
+    batch = torch.randn(5, 4, 3, dtype=F64)
+    torch.testing.assert_close(torch.func.vmap(op)(batch), reference(batch))
+    assert torch.autograd.gradgradcheck(op, x)
+
+
+@pytest.mark.parametrize("engine", ["quadrants"], indirect=True)
+def test_the_alias_of_quadrants_and_none(lang64):
+    array = lang64.types.NDArray
+    annotations = (array, array[lang64.f64, 1], array[float, 1], array[lang64.f64, 1] | None)
+    for annotation in annotations:
+
+        @lang64.kernel
+        def kernel(x: annotation, y: array[lang64.f64, 1] | None):
+            for i in x:
+                if lang64.static(y is not None):
+                    y[i] = x[i] ** 2
+
+        x = torch.randn(4, dtype=F64, requires_grad=True)
+        op = ts.op("x[n] -> y[n]", adjoint="source")(kernel)
+        torch.testing.assert_close(op(x), x**2)
+        torch.testing.assert_close(torch.autograd.grad(op(x).sum(), x)[0], 2.0 * x)
+
+
+@pytest.mark.parametrize("form", OPEN)
+def test_one_op_for_vectors_of_several_sizes(lang64, form):
+    op = ts.op("x[n, d] -> y[n]", adjoint="source")(norms_of(lang64, OPEN[form](lang64)))
+    for width in (3, 5, 2, 3):
+        x = torch.randn(4, width, dtype=F64, requires_grad=True)
+        torch.testing.assert_close(op(x), reference(x))
+        (slope,) = torch.autograd.grad(op(x).sum(), x)
+        torch.testing.assert_close(slope, torch.autograd.grad(reference(x).sum(), x)[0])
+        torch.testing.assert_close(torch.func.vmap(op)(torch.stack([x, -x])), reference(torch.stack([x, -x])))
+
+
+def test_matrices_without_sizes(lang64):
+    nd = lang64.types.ndarray
+
+    @lang64.kernel
+    def kernel(x: nd(element_dim=2), y: nd(element_dim=1)):
+        for i in x:
+            for a in lang64.static(range(3)):
+                y[i][a] = x[i][0, a] * x[i][1, a] ** 2
+
+    x = torch.randn(4, 2, 3, dtype=F64, requires_grad=True)
+    for spec in ("x[n, 2, 3] -> y[n, 3]", "x[n, a, b] -> y[n, b]"):
+        op = ts.op(spec, adjoint="source")(kernel)
+        torch.testing.assert_close(op(x), x[:, 0] * x[:, 1] ** 2)
+        assert torch.autograd.gradcheck(op, x)
+
+
+def test_a_spec_with_fewer_dims_than_an_element(lang64):
+    kernel = norms_of(lang64, lang64.types.ndarray(element_dim=1))
+    with pytest.raises(ts.SpecError, match=r"0 dims, its annotation at least 1\n(.|\n)*ndarray\(element_dim=1\)"):
+        ts.op("x[] -> y[]")(kernel)
+
+
+@pytest.mark.compiled_engine
+@pytest.mark.parametrize("width", [3, 5])
+@pytest.mark.parametrize("form", OPEN)
+def test_arguments_of_a_rollout_without_sizes(lang64, form, width):
+    x = lang64.field(lang64.f64, 4, needs_grad=True)
+    total = lang64.field(lang64.f64, (), needs_grad=True)
+    annotation = OPEN[form](lang64)
+
+    @lang64.kernel
+    def weigh(w: annotation):
+        for i in x:
+            total[None] += x[i] ** 2 * w[i].sum()
+
+    weights = torch.randn(4, width, dtype=F64)
+    value = torch.randn(4, dtype=F64, requires_grad=True)
+    result = ts.rollout(lambda: weigh(weights), {"x": x}, {"total": total})(value)
+    torch.testing.assert_close(result, (value**2 * weights.sum(1)).sum())
+    result.backward()
+    torch.testing.assert_close(value.grad, 2.0 * value.detach() * weights.sum(1))
+    layer = ts.EmptyTin(adjoint="source").register_input_field(x).register_output_field(total, clear=True)
+    layer.register_kernel(weigh, weights).finish()
+    (slope,) = torch.autograd.grad(layer(value), value)
+    torch.testing.assert_close(slope, value.grad)
+
+
+@pytest.mark.compiled_engine
+def test_a_rollout_refuses_an_argument_without_elements(lang64):
+    x = lang64.field(lang64.f64, 4, needs_grad=True)
+
+    @lang64.kernel
+    def weigh(w: lang64.types.ndarray(element_dim=2)):
+        for i in x:
+            x[i] *= w[i][0, 0]
+
+    weights = torch.ones(4, dtype=F64)
+    layer = ts.EmptyTin(adjoint="source").register_input_field(x).register_output_field(x)
+    with pytest.raises(ts.ShapeError, match=r"`w` does not fit its elements(.|\n)*element_dim=2"):
+        layer.register_kernel(weigh, weights)

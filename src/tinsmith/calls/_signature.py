@@ -131,7 +131,9 @@ class Signature:
         """Whether sizes decide which last dims of an array are those of vectors or matrices."""
         pairs = ((stage, name) for stage in self.firsts for name in stage.arrays)
         return any(
-            stage.parameters[name].kind == "template" and name not in stage.links.elements for stage, name in pairs
+            bool(stage.parameters[name].open_dims)
+            or (stage.parameters[name].kind == "template" and name not in stage.links.elements)
+            for stage, name in pairs
         )
 
     def starts_at_zero(self, name: str) -> bool:

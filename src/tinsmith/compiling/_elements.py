@@ -17,6 +17,8 @@ from ._stage import Stage
 def element_of(stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]:
     """Element dims of an array in one stage: its annotation's, or those that its subscripts leave out."""
     parameter = stage.parameters[name]
+    if parameter.open_dims:
+        return tuple(shape[max(len(shape) - parameter.open_dims, 0) :])
     if parameter.kind != "template" or name in stage.links.elements:
         return parameter.element
     arity = frontend.subscript_arity(stage.source, name)
@@ -33,12 +35,19 @@ def check_element(op: str, parameter: Parameter, dims: str, shape: Sequence[int]
         dims: what the spec calls the dims, "" where there is none.
         shape: of the memory, without batch.
     """
-    element = parameter.element
-    if tuple(shape[max(len(shape) - len(element), 0) :]) == element:
+    name, element, count = parameter.name, parameter.element, parameter.element_rank
+    last = tuple(shape[max(len(shape) - count, 0) :])
+    if last == element or (parameter.open_dims and len(last) == count):
         return
     # In a form that torch.compile can trace.
-    name, wanted = parameter.name, f"{element[0]}" if len(element) == 1 else f"{element}"
+    wanted = (
+        f"{count} dim{'s' * (count > 1)} of any size"
+        if not element
+        else f"{element[0]}"
+        if count == 1
+        else f"{element}"
+    )
     actual = f"{dims} = {tuple(shape)}" if dims else f"{tuple(shape)}"
     rows = [(name, actual, f"ends in {wanted} in the kernel"), ("annotation", parameter.annotation)]
-    remedy = f"Give `{name}` {wanted} as its last {'dim' if len(element) == 1 else 'dims'}, or change its annotation."
+    remedy = f"Give `{name}` {wanted} as its last {'dim' if count == 1 else 'dims'}, or change its annotation."
     raise ShapeError(refusal(f"`{name}` does not fit its elements in op `{op}`.", rows, remedy))

@@ -25,6 +25,7 @@ from ..frontend.tree import (
     simplify_tree,
     store_results,
 )
+from ..spec import DimSizes
 from ._structs import without_structs_of
 
 
@@ -118,8 +119,12 @@ def link_kernel(
     splits_gradients: bool,
     drops_results: bool,
     objects: Collection[str] | None,
+    dims: Mapping[str, DimSizes],
 ) -> LinkedKernel:
-    """A kernel in the terms of an op. Raises KernelError where what it returns or its gradients do not fit."""
+    """A kernel in the terms of an op. Raises KernelError where what it returns or its gradients do not fit.
+
+    `dims` are those of arrays in the op's spec.
+    """
     home = of_kernel(kernel)
     # Ops that are made in a function go with it, and so must the objects in their kernels' closures.
     home.hold_weakly(kernel)
@@ -148,7 +153,8 @@ def link_kernel(
     copies = {updated[name]: name for name in begins}
     ranks = {one.name: _index_count(source, one) for one in parameters if one.name in copies}
     source = replace(source, tree=begin_with_copies(source.tree, copies, ranks))
-    by_name = {new.name: new for one in parameters for new in _with_original(one, copies)}
+    known = [_with_element_of_spec(one, dims.get(one.name, ())) for one in parameters]
+    by_name = {new.name: new for one in known for new in _with_original(one, copies)}
     names = tuple(name for name in by_name if name in arrays)
     scalars = [name for name in names if by_name[name].kind in ("scalar", "matrix")]
     lent = find_lent_names(source, home)
@@ -200,6 +206,16 @@ def _with_original(parameter: Parameter, copies: Mapping[str, str]) -> list[Para
 def _link_parameter(parameter: Parameter, links: Links) -> Parameter:
     """A parameter by its name in the op, with the element dims that are known of it."""
     name = links.names.get(parameter.name, parameter.name)
-    is_open = parameter.dtypes is None and parameter.kind in ("template", "array")
+    is_open = parameter.open_dims or (parameter.dtypes is None and parameter.kind in ("template", "array"))
     known = links.elements.get(name, ()) if is_open else ()
-    return replace(parameter, name=name, element=known or parameter.element)
+    named = replace(parameter, name=name)
+    return replace(named, element=known, open_dims=0) if known else named
+
+
+def _with_element_of_spec(parameter: Parameter, dims: DimSizes) -> Parameter:
+    """A parameter with the element dims that its annotation leaves open, where the spec writes them as numbers."""
+    last = dims[max(len(dims) - parameter.open_dims, 0) :]
+    sizes = tuple(one for one in last if isinstance(one, int))
+    if not parameter.open_dims or len(sizes) != parameter.open_dims:
+        return parameter
+    return replace(parameter, element=sizes, open_dims=0)

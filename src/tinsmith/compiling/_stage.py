@@ -110,6 +110,7 @@ class Stage:
             drops_results=self.drops_results,
             # The kernels of a layer get objects whose fields are known.
             objects=objects if may_write_fields else None,
+            dims=dims,
         )
         self.kernel, self.home = kernel, linked.home
         self.engine: Engine = runner_of(self.home, engine)

@@ -97,11 +97,17 @@ def _array(name: str, annotation: Any, matrix_type: type) -> Parameter:
     boundary = _BOUNDARIES[int(annotation.boundary)]
     is_matrix = isinstance(declared, matrix_type)
     scalar = declared.dtype if is_matrix else declared
-    shown = "" if declared is None else matrix_text(declared) if is_matrix else dtype_text(declared)
-    parts = [f"dtype={shown}"] * bool(shown) + [f"ndim={annotation.ndim}"] * (annotation.ndim is not None)
-    text = f"_lang.types.ndarray({', '.join(parts)})"
     element = element_of(declared) if is_matrix else ()
-    return Parameter(name, "array", dtypes_of(scalar), annotation.ndim, element, boundary=boundary, text=text)
+    # `ndarray(element_dim=1)` and `NDArray[vector(), 1]`: sizes of elements, the dtype too, are those of the memory.
+    open_dims = len(element) if None in element else 0
+    is_whole = is_matrix and scalar is not None and not open_dims
+    shown = matrix_text(declared) if is_whole else "" if scalar is None else dtype_text(scalar)
+    parts = [f"dtype={shown}"] * bool(shown) + [f"ndim={annotation.ndim}"] * (annotation.ndim is not None)
+    if is_matrix and not is_whole:
+        parts.append(f"element_dim={open_dims}" if open_dims else f"element_shape={element}")
+    text = f"_lang.types.ndarray({', '.join(parts)})"
+    dtypes, element = dtypes_of(scalar), () if open_dims else element
+    return Parameter(name, "array", dtypes, annotation.ndim, element, boundary=boundary, text=text, open_dims=open_dims)
 
 
 def array_text(dtype: torch.dtype, ndim: int, element: tuple[int, ...], boundary: str, needs_grad: bool) -> str:

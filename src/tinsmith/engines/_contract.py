@@ -53,6 +53,8 @@ class Parameter:
     or matrix element, () for plain numbers. `text` is the annotation as source in which the
     engine's module is called `_lang`; a variant's arrays are annotated again, by `array_text`. A member of a
     parameter that is a struct has a `path`: the kernel's own name for the struct, and the members that lead to it.
+    `open_dims` counts the dims of an element whose sizes the annotation leaves to the memory, as
+    `ndarray(element_dim=1)` does: `element` is () then.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Parameter:
     boundary: str = "unsafe"
     text: str = ""
     path: tuple[str, ...] = ()
+    open_dims: int = 0
 
     @property
     def annotation(self) -> str:
@@ -84,6 +87,11 @@ class Parameter:
     def conversion(self) -> str:
         """The method of a tensor that gives what such a parameter takes."""
         return "tolist" if self.element else "item"
+
+    @property
+    def element_rank(self) -> int:
+        """How many dims an element has, whether or not their sizes are known."""
+        return len(self.element) or self.open_dims
 
     @property
     def entries(self) -> int:

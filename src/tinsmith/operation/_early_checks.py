@@ -98,7 +98,7 @@ def _assume_variant(signature: Signature, stage: Stage) -> Variant | None:
     for name in stage.arrays:
         item, parameter = signature.items.get(name), stage.parameters[name]
         rank = parameter.ndim if item is None or item.has_rest else len(item.sizes) - len(parameter.element)
-        if item is None or rank is None or rank < 0 or not all(isinstance(one, int) for one in parameter.element):
+        if item is None or rank is None or rank < 0 or parameter.open_dims:
             return None
         arrays.append((name, ArrayType(_assume_dtype(signature, stage, name), rank, parameter.element)))
     try:

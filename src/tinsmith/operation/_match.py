@@ -104,12 +104,12 @@ def _unknown(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], 
 def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bool = False) -> None:
     rows = [("spec", str(item)), ("returned" if is_result else "annotation", parameter.annotation)]
     rank = len(item.dims) - (item.batch_name is not None)
-    if parameter.kind in ("scalar", "matrix") and (item.has_rest or rank != len(parameter.element)):
+    if parameter.kind in ("scalar", "matrix") and (item.has_rest or rank != parameter.element_rank):
         words = f"parameter `{item.name}` of op `{op}` is a {parameter.noun}, not an array"
         remedy = f"Leave it out of the spec, or write `{parameter.spec_item}` to differentiate by it."
         raise SpecError(refusal(words, rows, remedy))
-    declared = None if parameter.ndim is None else parameter.ndim + len(parameter.element)
-    least = len(parameter.element) if declared is None else declared
+    declared = None if parameter.ndim is None else parameter.ndim + parameter.element_rank
+    least = parameter.element_rank if declared is None else declared
     if not item.has_rest and (rank < least or (declared is not None and rank != declared)):
         wanted = least if declared is not None else f"at least {least}"
         words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, its annotation {wanted}"

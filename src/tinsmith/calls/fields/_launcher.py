@@ -19,7 +19,16 @@ import torch
 from ..._cache import Cache
 from ..._errors import ArgumentError, GradientError, TinsmithError, refusal
 from ...analyses import find_filled
-from ...compiling import ArrayType, Stage, Variant, check_element, check_races, ensure_compiled, value_changed_between
+from ...compiling import (
+    ArrayType,
+    Stage,
+    Variant,
+    check_element,
+    check_races,
+    element_of,
+    ensure_compiled,
+    value_changed_between,
+)
 from ...engines import ArrayArgument, Compiled, Engine, of_kernel
 from ...frontend import FieldUse
 from ...ir import NotCovered, nodes
@@ -165,7 +174,9 @@ class Launcher:
         Raises:
             KernelError, GradientError: the engine does not compile it; or `fingerprint` is out of date.
         """
-        types = tuple([(tensor.dtype, tensor.dim()) for tensor in bound.tensors]) if bound.tensors else ()
+        # Of elements whose sizes the kernel leaves open, the memory's decide.
+        is_open = self.signature.has_open_elements
+        types = tuple([(tensor.dtype, tensor.shape if is_open else tensor.dim()) for tensor in bound.tensors])
         key = (adjoint, is_serial, stack, types, fingerprint)
         ready = self._ready.get(key) or self._compile_variant(bound, key)
         scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in ready.scalars]
@@ -198,7 +209,7 @@ class Launcher:
         if tensor.data_ptr() < LOWEST_ADDRESS:
             tensor = with_memory(tensor, what)
         parameter = self.stage.parameters[name]
-        if parameter.element:
+        if parameter.element_rank:
             check_element(self.signature.op, parameter, "", tensor.shape)
         if parameter.dtypes is not None and tensor.dtype not in parameter.dtypes:
             words = f"array argument `{name}` of `{self.signature.op}` has a dtype that does not fit"
@@ -214,14 +225,14 @@ class Launcher:
     def _types(self, bound: BoundArguments) -> tuple[tuple[str, ArrayType], ...]:
         types = []
         for name, tensor in zip(self.signature.arrays, bound.tensors, strict=True):
-            element = self.stage.parameters[name].element
+            element = element_of(self.stage, name, tensor.shape)
             types.append((name, ArrayType(tensor.dtype, tensor.dim() - len(element), element)))
         return tuple(types)
 
     def _entries(self, compiled: Compiled, bound: BoundArguments) -> list[ArrayArgument]:
         entries: list[ArrayArgument] = []
         for name, tensor in zip(self.signature.arrays, bound.tensors, strict=True):
-            rank = tensor.dim() - (0 if compiled.is_flat else len(self.stage.parameters[name].element))
+            rank = tensor.dim() - (0 if compiled.is_flat else self.stage.parameters[name].element_rank)
             entries.append((compiled.slots[name], tensor.data_ptr(), tensor.nbytes, tuple(tensor.shape[:rank]), 0))
         return entries
 

@@ -3,6 +3,8 @@
     a = ti.static(x)                  pass
     n, m = a.shape                    pass
     for i in range(n):         ->     for i in range(x.shape[0]):
+        if ti.static(a is None):          if ti.static(False):
+            break                             break
         y[i] = a[i, m - 1]                y[i] = x[i, x.shape[1] - 1]
 
 `a = ti.static(x)` is another name of the array `x`, which analyses of arrays must not miss. And no engine
@@ -59,8 +61,23 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
             # An engine runs no loop over the elements of a field `static(self.x)`.
             inner = _unwrap_static(value)
             sizes[name] = _replace_reads(copy_node(inner if isinstance(inner, ast.Attribute) else value), sizes)
-    twin.body = _replace_names(twin.body, sizes)
+    twin.body = [_decide_presence(statement, known) for statement in _replace_names(twin.body, sizes)]
     return twin
+
+
+def _decide_presence(tree: N, arrays: frozenset[str]) -> N:
+    """Replace `x is None` by False, and `x is not None` by True, for arrays: an op has memory for each.
+
+    Quadrants compares an array with None only where it is annotated `NDArray | None`, and it gets other annotations.
+    """
+
+    def decide(node: ast.AST) -> ast.AST | None:
+        match node:
+            case ast.Compare(ast.Name(name), [ast.Is() | ast.IsNot() as how], [ast.Constant(None)]) if name in arrays:
+                return ast.Constant(isinstance(how, ast.IsNot))
+        return None
+
+    return replace_nodes(tree, decide)
 
 
 def _unwrap_static(value: ast.expr) -> ast.expr:

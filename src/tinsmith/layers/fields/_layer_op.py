@@ -13,7 +13,7 @@ import torch
 
 from ..._errors import GradientError, KernelError, refusal
 from ...codegen import build_from_text
-from ...compiling import FieldArray, Links
+from ...compiling import FieldArray, Links, element_of
 from ...engines import NAMES
 from ...frontend import read
 from ...operation import Adjoint, Op, OpOptions
@@ -126,9 +126,9 @@ class LayerOp:
         """Arrays among the launches' arguments, with dims of their elements, by the op's names for them."""
         arrays = {}
         for launch, names in zip(launches, self.arguments, strict=True):
-            parameters = launch.launcher.stage.parameters
+            stage = launch.launcher.stage
             for name, tensor in zip(launch.launcher.signature.arrays, launch.bound.tensors, strict=True):
-                arrays[names[name]] = tensor, parameters[name].element
+                arrays[names[name]] = tensor, element_of(stage, name, tensor.shape)
         return arrays
 
     def _find_initial_fields(

@@ -83,8 +83,13 @@ def _shape(signature: Signature, name: str) -> tuple[int, ...]:
         words = f"the spec of op `{signature.op}` leaves the rank of `{name}` open"
         raise SpecError(refusal(words, [("spec", str(item))], "Write its dims one by one."))
     sizes = tuple(dim.size if isinstance(dim, Fixed) else 1 for dim in item.dims)
-    element = signature.parameters(name)[0].element
-    return sizes[: len(sizes) - len(element)] + element
+    parameter = signature.parameters(name)[0]
+    if parameter.open_dims:
+        words = f"the sizes of the elements of `{name}` are neither in its annotation nor in the spec"
+        raise SpecError(
+            refusal(words, [("annotation", parameter.annotation), ("spec", str(item))], "Write them there.")
+        )
+    return sizes[: len(sizes) - len(parameter.element)] + parameter.element
 
 
 def _dtype(signature: Signature, name: str) -> torch.dtype:
@@ -129,8 +134,10 @@ def derive_spec(kernel: Any) -> str:
 
 def _item(parameter: Parameter, kernel: Any) -> str:
     name = parameter.name
-    if parameter.ndim is None:
+    if parameter.ndim is None or parameter.open_dims:
         words = f"the annotation of `{name}` in kernel `{kernel.__name__}` does not say how many dims it has"
+        if parameter.ndim is not None:
+            words = f"the annotation of `{name}` in kernel `{kernel.__name__}` does not say what size its elements have"
         rows = [("annotation", parameter.annotation)]
         raise SpecError(refusal(words, rows, f"Write `ndim=...` there, or give a spec: `--spec '{name}[n] -> ...'`."))
     dims = [f"{name}{axis}" for axis in range(parameter.ndim)] + [str(size) for size in parameter.element]
