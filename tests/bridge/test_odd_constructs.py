@@ -447,3 +447,59 @@ def test_an_assertion_holds_where_the_engine_checks_it(lang, engine):
             make_printing(lang, 0.25)(torch.tensor([0.5]))
     finally:
         ts.init("cpu", engine)
+
+
+# Tuples and lists as indices ----------------------------------------------------------------------------------------
+def test_tuples_as_indices_of_matrices(lang64):
+    @lang64.func
+    def square(x: lang64.template(), place):
+        return x[place] ** 2
+
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i, j in lang64.ndrange(2, 3):
+            cell = (i, j)
+            m = lang64.Matrix([[x[cell, 0], 2.0], [3.0, x[i, (j, 1)]]])
+            m[(0, 1)] *= square(x, [i, j, 0])
+            for place in lang64.static(lang64.grouped(lang64.ndrange(2, 2))):
+                y[cell] += m[place] ** 2 * (place[0] + 1)
+            y[[i, j]] += square(x, (cell, 1)) * m[lang64.Vector([1, 1])]
+
+    def reference(x):
+        a, b = x[..., 0], x[..., 1]
+        return a**2 + 4.0 * a**4 + 18.0 + 2.0 * b**2 + b**3
+
+    check(ts.op("x[2, 3, 2] -> y[2, 3]", adjoint="source")(kernel), reference, rand(2, 3, 2))
+
+
+@pytest.mark.compiled_engine
+def test_tuples_as_indices_of_fields(lang64):
+    x = lang64.field(lang64.f64, (2, 2, 3), needs_grad=True)
+    total = lang64.field(lang64.f64, (), needs_grad=True)
+
+    @lang64.func
+    def weigh(place, f: lang64.i32):
+        return x[f, place] ** 2 * place[1]
+
+    @lang64.kernel
+    def run(f: lang64.i32):
+        for i, j in lang64.ndrange(2, 3):
+            cell = (i, j)
+            total[None] += weigh(cell, f) + x[[f, i, j]]
+
+    def reference(x):
+        return (x[1] ** 2 * torch.arange(3)).sum() + x[1].sum()
+
+    own = rand(2, 2, 3).requires_grad_()
+    others = own.detach().clone().requires_grad_()
+    reference(others).backward()
+    for result in (
+        ts.rollout(lambda: run(1), {"x": x}, {"total": total})(own),
+        ts.EmptyTin(adjoint="source")
+        .register_input_field(x)
+        .register_output_field(total, clear=True)
+        .register_kernel(run, 1)
+        .finish()(own),
+    ):
+        torch.testing.assert_close(result, reference(own))
+        torch.testing.assert_close(torch.autograd.grad(result, own)[0], others.grad)

@@ -6,7 +6,9 @@ The functions are handed the engine's own types and import no engine.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import types
+import typing
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -37,6 +39,33 @@ INTEGERS = tuple(dtype for name, dtype in DTYPES.items() if name[0] in "iu" and 
 _PYTHON_TYPES = (float, int, bool)
 """What an annotation may say instead of an engine's dtype."""
 _BOUNDARIES = {0: "unsafe", 1: "clamp"}
+
+
+def read_annotations(function: object) -> Mapping[str, Any]:
+    """Return a function's annotations as values: texts are evaluated, and `T | None` is `T`.
+
+    Under `from __future__ import annotations` all of them are texts, which Quadrants 1.3.3 evaluates in the same way.
+    Where one has no value yet they stay texts.
+    """
+    annotations: dict[str, Any] = getattr(function, "__annotations__", None) or {}
+    if any(isinstance(one, str) for one in annotations.values()):
+        try:
+            annotations = inspect.get_annotations(typing.cast(Any, function), eval_str=True)
+        # A text may be any expression.
+        except Exception:  # noqa: BLE001
+            return annotations
+    return {name: _without_none(one) for name, one in annotations.items()}
+
+
+def _without_none(annotation: Any) -> Any:
+    """Return the `T` of `T | None`; other annotations unchanged."""
+    if type(annotation).__name__ == "_OptionalNdarray":
+        # What Quadrants 1.3.3 makes of `NDArray[...] | None`.
+        return annotation.inner
+    if not isinstance(annotation, types.UnionType) and typing.get_origin(annotation) is not typing.Union:
+        return annotation
+    others = [one for one in typing.get_args(annotation) if one is not types.NoneType]
+    return others[0] if len(others) == 1 else annotation
 
 
 def dtypes_of(declared: Any) -> tuple[torch.dtype, ...] | None:

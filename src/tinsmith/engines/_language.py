@@ -136,9 +136,11 @@ class Language:
         return value.to_list() if self.engine.matrix_entries(value) is not None else None
 
     def is_template(self, annotation: object) -> bool:
-        """Whether a parameter stands for the very thing that it is given."""
-        template = self.engine.lang.template
-        return annotation is template or isinstance(annotation, template)
+        """Return True if a function's parameter with this annotation stands for the very thing that it is given.
+
+        A parameter that has the class itself, `template` and not `template()`, is given a copy in Quadrants 1.3.3.
+        """
+        return isinstance(annotation, self.engine.lang.template)
 
     def is_array(self, annotation: object) -> bool:
         """Whether a parameter is declared an array."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from .. import frontend
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import copy_node, parse_indented, public_name, source_lines, unwrap, walk
+from ..engines import copy_node, parse_indented, public_name, read_annotations, source_lines, unwrap, walk
 from ._definitions import definitions
 from ._fingerprints import MISSING
 from ._nodes import note_name, resolve_callee, root
@@ -110,8 +110,8 @@ class Source:
 
     def is_template(self, parameter: str) -> bool:
         """Return True if a parameter of an engine function is annotated as a template: it is passed by reference."""
-        value = getattr(self.function, "__annotations__", {}).get(parameter)
-        # Under `from __future__ import annotations` it is a text, and so the tree decides.
+        value = read_annotations(self.function).get(parameter)
+        # One that has no value yet is a text, and so the tree decides.
         if value is not None and not isinstance(value, str):
             return "Template" in (public_name(value), public_name(type(value)))
         note = self.annotation(parameter)

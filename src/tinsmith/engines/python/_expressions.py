@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from .._annotations import read_annotations
 from .._trees import walk
 from ._definitions import ENGINE, MISSING, Definition, read_definition
 from ._interpreter import Interpreter
@@ -277,7 +278,8 @@ class ExpressionWriter(Names):
     def _find_templates(self, written: Callable[..., Any]) -> tuple[bool, ...]:
         """Which parameters of a function stand for the very thing that they are given."""
         names = written.__code__.co_varnames[: written.__code__.co_argcount]
-        return tuple(self._run.is_template(written.__annotations__.get(name)) for name in names)
+        annotations = read_annotations(written)
+        return tuple(self._run.is_template(annotations.get(name)) for name in names)
 
     def _atomic(self, operator: str, place: ast.expr, value: ast.expr) -> ast.expr:
         """An atomic function: the place is changed, and what it held is the value."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..._errors import KernelError, refusal
+from .._annotations import read_annotations
 from .._trees import walk
 from ._definitions import MISSING, Definition, look_up, read_definition
 
@@ -97,7 +98,7 @@ def find_references(definition: Definition, run: Interpreter) -> tuple[str, ...]
     """Return the template parameters that a function may give new values: in its body, or by a call of another one."""
     known = _REFERENCES.get(definition.tree)
     if known is None:
-        annotations = getattr(definition.function, "__annotations__", {})
+        annotations = read_annotations(definition.function)
         calls = [one for one in walk(definition.tree) if isinstance(one, ast.Call)]
         passed = {one.id for call in calls for one in call.args if isinstance(one, ast.Name)}
         passed |= {one.value.id for call in calls for one in call.keywords if isinstance(one.value, ast.Name)}
@@ -131,7 +132,7 @@ def _changes_anything(function: Callable[..., Any], run: Interpreter) -> bool:
     # A recursive call tells nothing new.
     _CHANGING[function] = False
     definition = read_definition(function)
-    annotations = function.__annotations__
+    annotations = read_annotations(function)
     parameters = [one.arg for one in definition.tree.args.args]
     copies = {name for name in parameters if not run.is_template(annotations.get(name))}
     own = (_find_stored(definition.tree) - set(parameters)) | copies

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from .._annotations import read_annotations
 from .._compiling import COMPILING
 from .._trees import list_children, walk
 from ._definitions import MISSING, Definition, build_function, give_place
@@ -58,7 +60,8 @@ def rewrite(
         made = build_function(definition, run, body, names or {})
     if writer.references:
         vars(made)["references"] = writer.references
-    annotation = getattr(definition.function, "__annotations__", {}).get("return")
+    annotation = read_annotations(definition.function).get("return")
+    annotation = typing.get_args(annotation) if typing.get_origin(annotation) is tuple else annotation
     is_converted = run.dtype_name(annotation) is not None or isinstance(annotation, list | tuple)
     if is_kernel or not is_converted:
         return made
@@ -82,7 +85,7 @@ class _Writer(ExpressionWriter):
         self._is_kernel = is_kernel
         first: list[ast.stmt] = []
         if not is_kernel:
-            annotations = getattr(self._definition.function, "__annotations__", {})
+            annotations = read_annotations(self._definition.function)
             templates = [n for n in self._parameters if self._run.is_template(annotations.get(n))]
             self.references = find_references(self._definition, self._run)
             owner = [name for name in self._parameters[:1] if is_method and name not in annotations]

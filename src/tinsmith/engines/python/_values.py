@@ -102,6 +102,8 @@ class Matrix:
 
     def _place(self, index: Any) -> int:
         parts = index if type(index) is tuple else (index,)
+        if any(isinstance(part, Matrix | tuple | list) for part in parts):
+            parts = tuple(flatten(parts))
         if len(parts) != len(self.shape):
             raise IndexError(f"{len(parts)} indices into a matrix of shape {self.shape}")
         for part, size in zip(parts, self.shape, strict=True):

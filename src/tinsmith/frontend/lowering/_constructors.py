@@ -55,13 +55,16 @@ def _number(low: Lowering, kind: Type, values: list[Any]) -> Any:
 
 def dtype(low: Lowering, value: Any) -> Type | None:
     """Return the type for a dtype of the engine's or for Python's `float`, `int` or `bool`; None stays None."""
-    if value is None:
-        return None
-    python = {float: low.ops.defaults.fp, int: low.ops.defaults.ip, bool: Type.U1}
-    kind = python.get(value) if isinstance(value, type) else low.scalar_type(value)
-    if kind is None:
+    kind = number_type(low, value)
+    if kind is None and value is not None:
         raise Misfit(f"{value!r} where a dtype is wanted")
     return kind
+
+
+def number_type(low: Lowering, value: Any) -> Type | None:
+    """Return the type for a dtype, the engine's or Python's, as `dtype` does; None for any other value."""
+    python = {float: low.ops.defaults.fp, int: low.ops.defaults.ip, bool: Type.U1}
+    return python.get(value) if isinstance(value, type) else low.scalar_type(value)
 
 
 def _construct_matrix(low: Lowering, arr: Any, dt: Any = None) -> Matrix:

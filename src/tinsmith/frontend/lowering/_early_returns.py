@@ -19,8 +19,9 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from ...engines import walk
+from ...engines import read_annotations, walk
 from ...ir import Misfit, Operator, Type, nodes, types
+from . import _constructors
 from ._lowering import Lowering
 from ._state import Early, Frame
 
@@ -31,10 +32,10 @@ def plan_early_returns(low: Lowering, function: Callable[..., Any], tree: ast.Fu
     if not any(low.fact(may_return, statement) for statement in tree.body[:-1]) and not low.fact(nests, tree.body[-1]):
         return None
     done = low.state.bind("done", nodes.Const(False, Type.U1))
-    annotation = function.__annotations__.get("return")
+    annotation = read_annotations(function).get("return")
     if annotation is None:
         return Early(done, None)
-    kind = {float: low.ops.defaults.fp, int: low.ops.defaults.ip}.get(annotation) or low.scalar_type(annotation)
+    kind = _constructors.number_type(low, annotation)
     if kind is None:
         raise Misfit(f"an early return of `{function.__name__}`, whose result is not a number")
     return Early(done, low.state.bind("result", nodes.Const(types.zero(kind), kind)))

@@ -111,6 +111,7 @@ def _flatten(index: Any) -> list[Any]:
 
 
 def _of_matrix(low: Lowering, value: Matrix, indices: list[Any]) -> Any:
+    indices = [one for index in indices for one in _flatten(index)]
     if len(indices) != len(value.shape):
         raise Misfit(f"{len(indices)} indices into a matrix of shape {value.shape}")
     if any(isinstance(index, slice) for index in indices):

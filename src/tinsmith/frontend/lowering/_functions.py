@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import ast
 import inspect
+import typing
 from collections.abc import Callable
 from typing import Any
 
 from ..._errors import TinsmithError
+from ...engines import read_annotations
 from ...ir import Deadly, Misfit, NotCovered, nodes
 from .._read import Source
 from . import _constructors, _early_returns
@@ -105,13 +107,13 @@ def _convert_argument(
     low: Lowering, source: Source, function: Callable[..., Any], name: str, value: Any, frame: Frame
 ) -> Any:
     """Return what a parameter stands for inside the function."""
-    annotation = function.__annotations__.get(name)
+    annotation = read_annotations(function).get(name)
     language = low.language
     if language.is_template(annotation) or language.is_array(annotation):
         return value
     if isinstance(value, ArrayValue) or low.engine.is_field(value):
         return value
-    kind = low.scalar_type(annotation)
+    kind = _constructors.number_type(low, annotation)
     if kind is not None:
         value = low.ops.cast(value, kind)
     is_steady = frame.is_library or low.state.is_quiet
@@ -154,8 +156,10 @@ def lower_return(low: Lowering, statement: ast.Return) -> None:
 
 
 def _convert_result(low: Lowering, source: Source, value: Any) -> Any:
-    """Convert a result to the return annotation. Only numbers are converted."""
-    annotation = source.function.__annotations__.get("return")
+    """Convert a result to the return annotation: numbers, and those of a vector or matrix to a dtype."""
+    annotation = read_annotations(source.function).get("return")
+    if typing.get_origin(annotation) is tuple:
+        annotation = typing.get_args(annotation)
     if isinstance(annotation, list | tuple):
         if not isinstance(value, list | tuple) or len(value) != len(annotation):
             raise Misfit("a result that does not fit the return annotation")
@@ -164,7 +168,6 @@ def _convert_result(low: Lowering, source: Source, value: Any) -> Any:
 
 
 def _as(low: Lowering, annotation: Any, value: Any) -> Any:
-    kind = low.scalar_type(annotation) if annotation is not None else None
-    if kind is None and annotation in (float, int, bool):
-        kind = _constructors.dtype(low, annotation)
-    return value if kind is None or not (is_expression(value) or is_number(value)) else low.ops.cast(value, kind)
+    kind = _constructors.number_type(low, annotation)
+    is_numeric = is_expression(value) or is_number(value) or isinstance(value, Matrix)
+    return low.ops.cast(value, kind) if kind is not None and is_numeric else value
