@@ -503,3 +503,40 @@ def test_tuples_as_indices_of_fields(lang64):
     ):
         torch.testing.assert_close(result, reference(own))
         torch.testing.assert_close(torch.autograd.grad(result, own)[0], others.grad)
+
+
+def test_numbers_of_static_vectors_are_known(lang64):
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for _ in range(1):
+            for place in lang64.static(lang64.grouped(lang64.ndrange(3, 3))):
+                y[place] = x[place] ** 2
+                if lang64.static(place[0] >= 2):
+                    break
+                if lang64.static(place.y == 1 and place.x < 1):
+                    continue
+                for k in range(lang64.static(place[0] + 2)):
+                    y[place] += k * x[place]
+
+    extra = torch.tensor([[1.0, 0.0, 1.0], [3.0, 3.0, 3.0], [0.0, 0.0, 0.0]], dtype=F64)
+    kept = torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [1.0, 0.0, 0.0]], dtype=F64)
+    op = ts.op("x[3, 3] -> y[3, 3]", adjoint="source")(kernel)
+    check(op, lambda x: kept * x**2 + extra * x, rand(3, 3))
+
+
+def test_messages_with_numbers_of_the_run(lang, engine):
+    """Where the engine checks assertions, the gradient's kernel has them too: with the source as their message."""
+    ts.init("cpu", engine, debug=True)
+    try:
+
+        @lang.kernel
+        def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                assert x[i] < 3.0, "%d is too large" % i  # noqa: UP031
+                y[i] = x[i] ** 2
+
+        x = torch.tensor([0.5, 2.0], requires_grad=True)
+        (slope,) = torch.autograd.grad(ts.op("x[n] -> y[n]", adjoint="source")(kernel)(x).sum(), x)
+        torch.testing.assert_close(slope, 2.0 * x)
+    finally:
+        ts.init("cpu", engine)

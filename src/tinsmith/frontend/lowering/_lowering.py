@@ -134,7 +134,10 @@ class Lowering:
         outer = self.state.line
         self._step_to(node)
         try:
-            return self.engine.unwrap(plain(self.handlers.value(self, node)))
+            value = self.engine.unwrap(plain(self.handlers.value(self, node)))
+            # The numbers of a vector that an unrolled loop runs over are known: `static(I[0] > 1)`.
+            is_known = self.state.is_static and not self.state.frame.is_library and isinstance(value, nodes.Const)
+            return value.value if is_known else value
         except Misfit as reason:
             raise self.make_refusal(reason, node) from None
         finally:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...engines import walk
-from ...ir import nodes
+from ...ir import NotCovered, nodes
 from .. import lowering
 from .._effects import changes_of
 from .._fingerprints import MISSING
@@ -101,10 +101,19 @@ def _assertion(low: Lowering, statement: ast.Assert) -> None:
     """
     if low.keeps_assertions:
         condition = low.ops.truth(low.number(statement.test))
-        message = ast.unparse(statement.test) if statement.msg is None else low.value(statement.msg)
-        low.state.emit(nodes.Assert(condition, str(message), low.state.line))
+        low.state.emit(nodes.Assert(condition, _message(low, statement), low.state.line))
     elif not low.state.is_quiet:
         low.number(statement.test)
+
+
+def _message(low: Lowering, statement: ast.Assert) -> str:
+    """Return the message of an assertion; its source if it has numbers of the run in it, `"%d" % i`."""
+    if statement.msg is None:
+        return ast.unparse(statement.test)
+    try:
+        return str(low.value(statement.msg))
+    except NotCovered:
+        return ast.unparse(statement.msg)
 
 
 def _nothing(_low: Lowering, _statement: ast.stmt) -> None:
