@@ -146,7 +146,8 @@ class BakedValues:
     def list_uses_with_results(self, values: Mapping[str, Any]) -> Sequence[FieldUse]:
         """Fields that the kernel uses as its author wrote it: also those that only its results read."""
         linked = self._linked
-        source = without_structs_of(linked.kernel, linked.home).with_owner(linked.owner)
+        source, _ = without_structs_of(linked.kernel, linked.home, linked.home.parameters(linked.kernel, ()), ())
+        source = source.with_owner(linked.owner)
         return constants_of(source, linked.home, linked.templates(values), frozenset(linked.arrays)).uses
 
     @property
