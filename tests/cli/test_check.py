@@ -270,10 +270,10 @@ def test_python_s_own_warnings_of_a_file_are_not_told(write):
 
 
 def test_one_file_that_the_linter_fails_on_does_not_silence_the_others(write, monkeypatch):
-    def fail(path, text):
+    def fail(path, *rest):
         if path.name == "odd.py":
             raise RecursionError("too deep")
-        return lint_file(path, text)
+        return lint_file(path, *rest)
 
     monkeypatch.setattr("tinsmith.doctor._check.lint_file", fail)
     write("odd.py", TRUNCATES)
@@ -287,8 +287,10 @@ def test_one_file_that_the_linter_fails_on_does_not_silence_the_others(write, mo
 def test_the_docs_name_every_option_and_exit_code():
     docs = (Path(__file__).parents[2] / "docs" / "reference" / "check.md").read_text("utf-8")
     shown = CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "200"}).output
-    options = set(re.findall(r"--[a-z]+", shown)) - {"--help"}
-    assert options == {"--format", "--out", "--run", "--severity", "--strict"}
+    options = set(re.findall(r"--[a-z-]+", shown)) - {"--help", "--no-summary"}
+    assert options == {
+        "--format", "--out", "--run", "--severity", "--strict", "--summary", "--baseline", "--write-baseline"
+    }  # fmt: skip
     assert all(f"`{option}" in docs for option in options)
     assert all(f"| {code} | " in docs for code in (0, 1, 2))
 

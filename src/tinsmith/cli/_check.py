@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 _FOUND, _COULD_NOT_RUN = 1, 2
 _FILES_PER_COLLECTION = 256
 """Files that are read between two collections of garbage, which is about a gigabyte where most of them have kernels."""
+
+
+_MOST_FINDINGS = 100
+"""Findings beyond which a summary is printed."""
+_NOT_LOOKED_AT = ("TS001", "TS002")
+"""Rules for what could not be checked."""
 
 
 class Format(str, Enum):
@@ -54,13 +60,34 @@ def check(
     run: Annotated[bool, typer.Option("--run", help="Import the files and run the examples of their ops too.")] = False,
     severity: Annotated[Least, typer.Option(help="Ignore findings that are less severe.")] = Least.info,
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
+    summary: Annotated[
+        bool | None,
+        typer.Option(
+            "--summary/--no-summary",
+            help="Print each cause of warnings and hints once. Default: where there are more than 100 findings.",
+        ),
+    ] = None,
+    baseline: Annotated[Path | None, typer.Option(help="Leave out the findings that this file has.")] = None,
+    written: Annotated[
+        Path | None, typer.Option("--write-baseline", help="Write the findings to this file, for --baseline.")
+    ] = None,
 ) -> None:
     """Find what is wrong with the kernels in Python files; they are not run, unless --run is given.
 
     Exit code 0: no errors. 1: errors, or warnings with --strict. 2: something could not be checked.
     """
+    if baseline is not None and written is not None:
+        rows = [("--baseline", str(baseline)), ("--write-baseline", str(written))]
+        raise InputError(refusal("a baseline is read or written, not both", rows, "Leave out one of them."))
     report = _check_files(python_files(places), run).at_least(severity.value)
-    _write(report, form, out)
+    if written is not None:
+        _write_baseline(report, written)
+        return
+    if baseline is not None:
+        from ..doctor import apply_baseline
+
+        report = apply_baseline(report, baseline)
+    _write(report, form, out, is_summary=len(report.findings) > _MOST_FINDINGS if summary is None else summary)
     if not report.was_complete:
         raise typer.Exit(_COULD_NOT_RUN)
     if not report.ok or (strict and report.of("warning")):
@@ -71,7 +98,7 @@ def _check_files(files: list[Path], run: bool) -> Report:
     with leaving_on_interrupt():
         from ..doctor import check_file, join_reports
     with _pause_collection():
-        reports = []
+        reports: list[Report] = []
         for count, file in enumerate(files, 1):
             reports.append(check_file(file))
             if count % _FILES_PER_COLLECTION == 0:
@@ -84,7 +111,7 @@ def _check_files(files: list[Path], run: bool) -> Report:
 
 
 @contextmanager
-def _pause_collection() -> Iterator[None]:
+def _pause_collection() -> Generator[None]:
     """Pause Python's garbage collector, which would go through all syntax trees each time that new ones are built."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -109,12 +136,27 @@ def _run(files: list[Path]) -> list[Report]:
         return [run_examples(file, seen) for file in files]
 
 
-def _write(report: Report, form: Format, out: Path | None) -> None:
+def _write_baseline(report: Report, file: Path) -> None:
+    """Write a baseline. What could not be checked is printed, and fails all the same."""
+    from ..doctor import write_baseline
+
+    count = write_baseline(report, file)
+    noun = "finding" if count == 1 else "findings"
+    typer.echo(f"{count} {noun} written to {file}. From now on: --baseline {file}")
+    if not report.was_complete:
+        lost = [one for one in report.of("error") if one.rule in _NOT_LOOKED_AT]
+        typer.echo("\n".join(map(str, lost)), err=True)
+        raise typer.Exit(_COULD_NOT_RUN)
+
+
+def _write(report: Report, form: Format, out: Path | None, *, is_summary: bool) -> None:
     console = Console()
     if form is Format.text and out is None and console.is_terminal:
-        console.print(report)
+        from ..doctor import render_report
+
+        console.print(*render_report(report, console.width, is_summary=is_summary), sep="\n")
         return
-    text = _text(report, form)
+    text = _text(report, form, is_summary=is_summary)
     # File names need not be valid Unicode. In JSON, this is the escape that stands for the same name.
     data = text.encode("utf-8", "backslashreplace")
     if out is None:
@@ -131,11 +173,11 @@ def _write(report: Report, form: Format, out: Path | None) -> None:
     typer.echo(f"{report.summary}. Written: {out}")
 
 
-def _text(report: Report, form: Format) -> str:
-    from ..doctor import as_json, as_sarif
+def _text(report: Report, form: Format, *, is_summary: bool) -> str:
+    from ..doctor import as_json, as_sarif, plain
 
     if form is Format.json:
         return as_json(report, Path.cwd())
     if form is Format.sarif:
         return as_sarif(report, Path.cwd())
-    return report.html() if form is Format.html else f"{report}\n"
+    return report.html() if form is Format.html else f"{plain(report, is_summary=is_summary)}\n"

@@ -2,6 +2,7 @@
 
 from .. import _offers
 from ..linter import RULES, Finding, lint_file
+from ._baseline import apply_baseline, write_baseline
 from ._check import check, check_example, check_file
 from ._examples import ops_in, ops_of, ops_with_examples
 from ._gradcheck import gradcheck
@@ -9,6 +10,7 @@ from ._gradcheck_result import Gradcheck
 from ._lint import lint
 from ._records import as_json, as_sarif
 from ._report import Report, join_reports
+from ._terminal import plain, render_report
 from .sanitize import sanitize
 from .scans import ScanCheck, check_scan, describe_origin
 
@@ -18,6 +20,7 @@ __all__ = [
     "RULES",
     "Report",
     "ScanCheck",
+    "apply_baseline",
     "as_json",
     "as_sarif",
     "check",
@@ -32,7 +35,10 @@ __all__ = [
     "ops_in",
     "ops_of",
     "ops_with_examples",
+    "plain",
+    "render_report",
     "sanitize",
+    "write_baseline",
 ]
 
 _offers.checking.register(check)

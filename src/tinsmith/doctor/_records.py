@@ -39,6 +39,7 @@ def as_json(report: ReportContents, root: Path) -> str:
     }
     head = {"ok": report.ok, "verdict": report.verdict, "complete": report.was_complete}
     counts = {"kernels": report.kernels, "without_examples": list(report.without_examples)}
+    counts |= {"in_baseline": report.in_baseline}
     whole = {**head, **counts, "findings": findings, "gradients": gradients}
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 

@@ -31,6 +31,8 @@ class Report(ReportContents):
         aside: findings about the engine's own reverse mode, which the op does not use; one line counts them.
         kernels: number of kernels read in files; None if no file was read.
         without_examples: names of ops in those files without an example, which are not run.
+        in_baseline: number of findings that a baseline left out.
+        fixed: number of findings in that baseline that were not found any more.
 
     Example:
         >>> report = ts.Report("op `conv`", [ts.Finding("TS301", "error", "conv.py", 3, 1, "0.5 is cut to 0")])

@@ -31,6 +31,8 @@ class ReportContents:
     aside: tuple[Finding, ...] = ()
     kernels: int | None = None
     without_examples: tuple[str, ...] = ()
+    in_baseline: int = 0
+    fixed: int = 0
 
     @property
     def ok(self) -> bool:
@@ -86,6 +88,18 @@ class ReportContents:
         count = _format_count(len(self.without_examples), "op")
         verb, them = ("has no example", "it") if len(self.without_examples) == 1 else ("have no example", "them")
         return f"{words} {count} {verb}, so --run leaves {them} out: {', '.join(self.without_examples)}."
+
+    @property
+    def baseline(self) -> str:
+        """What a baseline left out, in words: "12 findings are in the baseline."; "" without one."""
+        if not self.in_baseline + self.fixed:
+            return ""
+        verb = "is" if self.in_baseline == 1 else "are"
+        words = f"{_format_count(self.in_baseline, 'finding')} {verb} in the baseline."
+        if not self.fixed:
+            return words
+        verb = "was" if self.fixed == 1 else "were"
+        return f"{words} {_format_count(self.fixed, 'other')} of it {verb} not found any more: write it again."
 
     def of(self, *severities: Severity) -> list[Finding]:
         """The findings of some severities."""

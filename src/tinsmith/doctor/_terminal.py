@@ -18,6 +18,7 @@ from rich.text import Text
 
 from ..linter import RULES, Finding
 from ._excerpt import lines_of, shorten_path
+from ._summary import summarize
 from .sanitize import describe_lines
 
 if TYPE_CHECKING:
@@ -25,20 +26,22 @@ if TYPE_CHECKING:
 
 _WIDTH = 80
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_MOST_SUBJECTS = 4
+"""Names that a summary lists for a cause."""
 _MARGIN = 9  # "  123:45 " stands in it; messages are indented by as much
 
 
-def plain(report: ReportContents, width: int = _WIDTH) -> str:
-    """The page without colours."""
+def plain(report: ReportContents, width: int = _WIDTH, *, is_summary: bool = False) -> str:
+    """The page without colours; `is_summary` lists errors and causes in place of all findings."""
     console = Console(width=width, file=io.StringIO(), record=True, color_system=None, legacy_windows=False)
-    console.print(Group(*render_report(report, width)))
+    console.print(Group(*render_report(report, width, is_summary=is_summary)))
     return "\n".join(line.rstrip() for line in console.export_text().splitlines())
 
 
-def render_report(report: ReportContents, width: int) -> Iterator[RenderableType]:
+def render_report(report: ReportContents, width: int, *, is_summary: bool = False) -> Iterator[RenderableType]:
     """The page, piece by piece."""
     yield _heading(f"check of {report.name}")
-    shown = causes(report.findings)
+    shown = causes(report.of("error") if is_summary else report.findings)
     for path, findings in groupby(shown, key=lambda one: one.path):
         yield Text(f"\n{shorten_path(path)}", style="bold", overflow="fold")
         lines = lines_of(path)
@@ -46,6 +49,8 @@ def render_report(report: ReportContents, width: int) -> Iterator[RenderableType
             yield from _finding(finding, lines, width)
             if shown[finding]:
                 yield _indent(Text(describe_followers(shown[finding]), style="dim"))
+    if is_summary:
+        yield from _render_summary(report)
     for label, gradient in report.gradients.items():
         yield Text()
         yield _heading(f"gradient of {label}")
@@ -54,12 +59,33 @@ def render_report(report: ReportContents, width: int) -> Iterator[RenderableType
     if report.aside:
         yield Text()
         yield Text(describe_engine_findings(report.aside), style="dim")
-    if report.coverage:
+    for words in filter(None, (report.coverage, report.baseline)):
         yield Text()
-        yield Text(report.coverage, style="dim")
+        yield Text(words, style="dim")
     yield Text()
     yield Rule(style="dim")
     yield _verdict(report)
+
+
+def _render_summary(report: ReportContents) -> Iterator[RenderableType]:
+    """Each rule, and below it each cause once, with what it names most often and its first place."""
+    for one in summarize(report.of("warning", "info")):
+        rule = RULES.get(one.rule)
+        yield Text()
+        count = f"{len(one.findings)} in {one.files} file{'' if one.files == 1 else 's'}"
+        name = f" {rule.name}" if rule else ""
+        yield Text.assemble((one.severity, _STYLES[one.severity]), f" {one.rule}", (name, "dim"), f": {count}")
+        for cause in one.causes:
+            first, subjects = cause.findings[0], cause.subjects
+            named = ", ".join(f"{name} ({times})" for name, times in subjects[:_MOST_SUBJECTS])
+            more = f" and {len(subjects) - _MOST_SUBJECTS} more" if len(subjects) > _MOST_SUBJECTS else ""
+            place = f"first at {shorten_path(first.path)}:{first.line}"
+            table = Table.grid(padding=(0, 2))
+            table.add_column(justify="right", width=_MARGIN - 2)
+            table.add_column(overflow="fold")
+            table.add_row(str(len(cause.findings)), Text(cause.words))
+            yield table
+            yield Padding(Text(f"{named}{more}; {place}" if named else place, style="dim"), (0, 0, 0, _MARGIN))
 
 
 def causes(findings: Sequence[Finding]) -> dict[Finding, list[Finding]]:

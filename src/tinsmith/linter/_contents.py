@@ -14,7 +14,6 @@ from ._names import parse_file, statements_in_blocks
 from ._scan import read_spec, scan_file
 from ._subject import Subject
 
-
 _OP = re.compile(r"\bop\b")
 """What stands in every file that makes an op."""
 

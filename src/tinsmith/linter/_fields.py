@@ -47,9 +47,9 @@ def _find_chains(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
     nodes = walk(tree)
     own = find_stored_names(nodes)  # what a local holds is no memory of others
     for chain in (node.value for node in nodes if isinstance(node, ast.Subscript)):
-        if isinstance(chain, ast.Attribute) and get_start(chain) not in {"", *own}:
-            if chain.attr not in ("shape", "dtype"):
-                yield chain
+        is_foreign = isinstance(chain, ast.Attribute) and get_start(chain) not in {"", *own}
+        if is_foreign and isinstance(chain, ast.Attribute) and chain.attr not in ("shape", "dtype"):
+            yield chain
 
 
 def with_fields_handed(subject: Subject) -> Subject:
@@ -166,7 +166,7 @@ class _InAFile(_Names):
 
 
 def _is_known(source: Source, name: str) -> bool:
-    """Whether a file tells what a name is: a number, a function, an engine's. A module of the file's may hold fields."""
+    """Whether a file tells what a name is: a number, a function, an engine's. A module may hold fields."""
     try:
         return not isinstance(source.lookup(name), ModuleName | NoneType)
     except KeyError:

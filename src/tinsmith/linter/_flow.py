@@ -6,10 +6,11 @@ may: an element in brackets is an integer, and an array that is given floats hol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from ..frontend import EngineFacts, Source, Spot, callee_of, changes_of, resolve_callee, root, spots
 from ._source_form import (
+    Call,
     Expression,
     Node,
     find_bit_operands,
@@ -20,6 +21,7 @@ from ._source_form import (
     get_attribute,
     get_name,
     get_passed_on,
+    get_start,
     is_call,
 )
 from ._subject import Subject, keep_with_subject
@@ -59,14 +61,49 @@ def _may_round(node: Node) -> bool:
 @keep_with_subject
 def find_valued_names(subject: Subject) -> frozenset[str]:
     """Return the names whose values reach memory, a result or a call: not those that only decide what is run."""
+    return _find_valued_names(subject.source)
+
+
+def _find_valued_names(source: Source) -> frozenset[str]:
+    statements, own = tuple(spots(source.tree.body)), source.assigned_names.difference(source.parameters)
     used = {
         name
-        for spot in subject.spots
-        if not _gives_locals(subject, spot.assignments)
+        for spot in statements
+        if not _gives_locals(own, spot.assignments)
         for part in get_passed_on(spot.statement)
-        for name in find_flowing_names(part, _never)
+        for name in find_flowing_names(part, lambda _: False)
     }
-    return _close(subject.spots, used, _never)
+    return _close(statements, used, lambda _: False)
+
+
+def find_names_passed_on(subject: Subject, part: Expression, is_end: Callable[[Node], bool]) -> Iterator[str]:
+    """Yield names whose values reach that of an expression, also through functions that can be read.
+
+    Of a function in another file nobody knows what it does with its arguments.
+    """
+
+    def is_call_of_function(node: Node) -> bool:
+        return is_end(node) or (is_call(node) and _is_function(subject, node))
+
+    yield from find_flowing_names(part, is_call_of_function)
+    for call in find_value_nodes(part):
+        callee = callee_of(subject.source, call, subject.engine) if is_call(call) else None
+        if callee is not None:
+            valued = _find_valued_names(callee.source)
+            given = [argument for name, argument in callee.arguments.items() if name in valued]
+            yield from (name for one in given for name in find_names_passed_on(subject, one, is_end))
+
+
+def _is_function(subject: Subject, call: Call) -> bool:
+    """Return True for a call of a user's function, and for none of the engine's, nor of a method of a vector."""
+    if subject.resolve_builtin(call):
+        return False
+    start = get_start(call.func)
+    return (
+        bool(start)
+        and (start in subject.objects or subject.source.is_constant(start))
+        and (start not in subject.declared or start in subject.objects)
+    )
 
 
 @keep_with_subject
@@ -82,23 +119,24 @@ def has_gradient(subject: Subject, statement: Node, node: Expression) -> bool:
         return False
     spot = next(one for one in subject.spots if one.statement is statement)
     targets = {root(target) for target, _ in spot.assignments}
-    return not _gives_locals(subject, spot.assignments) or bool(targets & find_valued_names(subject))
+    own = subject.source.assigned_names.difference(subject.source.parameters)
+    return not _gives_locals(own, spot.assignments) or bool(targets & find_valued_names(subject))
 
 
 @keep_with_subject
 def find_arrays_of_floats(subject: Subject) -> frozenset[str]:
     """Return the arrays that are given floats, or whose elements functions of floats take."""
-    types, found = types_of(subject), set[str]()
+    types, arrays = types_of(subject), set[str]()
     for spot in subject.spots:
         scope = types.at(spot.statement)
         changes = [*spot.assignments, *_find_atomics(spot.calls)]
-        found |= {root(target) for target, value in changes if scope.of(value).element == "float"}
+        arrays |= {root(target) for target, value in changes if scope.of(value).element == "float"}
         for call in spot.calls:
             owner, method = get_attribute(call.func) or (None, "")
             given = call.args if subject.resolve_builtin(call) in _OF_FLOATS else []
             given = [owner] if owner is not None and method in _METHODS_OF_FLOATS else given
-            found |= {root(one) for one in given if not get_name(one)}
-    return frozenset(found & subject.arrays)
+            arrays |= {root(one) for one in given if not get_name(one)}
+    return frozenset(arrays & subject.arrays)
 
 
 def _find_atomics(calls: Iterable[Expression]) -> Iterator[tuple[Expression, Expression]]:
@@ -112,26 +150,16 @@ def _close(statements: Iterable[Spot], names: set[str], is_end: Callable[[Node],
     for spot in statements:
         for target, value in spot.assignments:
             values.setdefault(root(target), []).append(value)
-    found, open_names = set(names), list(names)
+    reached, open_names = set(names), list(names)
     while open_names:
         for value in values.pop(open_names.pop(), ()):
-            new = set(find_flowing_names(value, is_end)) - found
-            found |= new
+            new = set(find_flowing_names(value, is_end)) - reached
+            reached |= new
             open_names += new
-    return frozenset(found)
+    return frozenset(reached)
 
 
-def _gives_locals(subject: Subject, assignments: Iterable[tuple[Expression, Expression]]) -> bool:
-    """Return True if a statement assigns, and only to locals or entries of them."""
+def _gives_locals(own: Collection[str], assignments: Iterable[tuple[Expression, Expression]]) -> bool:
+    """Return True if a statement assigns, and only to a function's own locals or entries of them."""
     targets = [root(target) for target, _ in assignments]
-    return bool(targets) and all(one and one not in subject.arrays and one in _locals(subject) for one in targets)
-
-
-@keep_with_subject
-def _locals(subject: Subject) -> frozenset[str]:
-    """Return the names that a function has for itself; its parameters may stand for a caller's memory."""
-    return types_of(subject).names - subject.declared.keys()
-
-
-def _never(node: Node) -> bool:
-    return False
+    return bool(targets) and all(one in own for one in targets)

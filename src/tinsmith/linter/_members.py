@@ -1,4 +1,4 @@
-"""Members: elements of fields of structs in one form, `particles.mass[i]`, also where the source has `particles[i].mass`.
+"""Members: elements of fields of structs in one form, `particles.mass[i]` also for `particles[i].mass`.
 
 In that form each member is an array of its own for every analysis, as it is in memory, and members are not confused.
 """
@@ -23,7 +23,7 @@ def find_struct_fields(body: ast.AST) -> frozenset[str]:
 
 
 def put_members_first(definition: ast.FunctionDef, structs: frozenset[str]) -> None:
-    """Rewrite `particles[i].mass` to `particles.mass[i]` in a function, in place, for the fields that `structs` names."""
+    """Rewrite `particles[i].mass` to `particles.mass[i]` in a function, in place, for the fields in `structs`."""
     if structs:
         _Rewriter(structs).visit(definition)
 

@@ -197,11 +197,11 @@ def find_memory(body: ast.AST, names: Mapping[str, Any], owner: str = "") -> Ite
         targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AnnAssign) else []
         for target in targets:
             name = target.attr if owner and isinstance(target, ast.Attribute) else get_last_name(target)
-            is_own = isinstance(target, ast.Attribute) and get_last_name(target.value) == owner if owner else (
-                isinstance(target, ast.Name)
-            )
+            holder = get_last_name(target.value) if isinstance(target, ast.Attribute) else ""
+            is_own = holder == owner and isinstance(target, ast.Attribute if owner else ast.Name)
             if is_own and isinstance(value, ast.Call):
-                yield from ((f"{name}{member}", element) for member, element in _find_elements(value, made, names))
+                for member, element in _find_elements(value, made, names):
+                    yield f"{name}{member}", element
 
 
 def _find_elements(
@@ -223,8 +223,8 @@ def _find_elements_of_type(
     node: ast.expr, made: Mapping[str, ast.Call], names: Mapping[str, Any]
 ) -> Iterator[tuple[str, Element]]:
     """Yield the numbers of a dtype, of a type of vectors, or of the members of a type of structs."""
-    known = made.get(node.id) if isinstance(node, ast.Name) else None
-    call = known if known is not None else node
+    known = made.get(node.id, names.get(node.id)) if isinstance(node, ast.Name) else None
+    call = known if isinstance(known, ast.Call) else node
     maker = resolve(call.func, names) if isinstance(call, ast.Call) else None
     if isinstance(call, ast.Call) and isinstance(maker, EngineName) and maker.last == "struct":
         for word in call.keywords:
@@ -288,7 +288,7 @@ class ModuleName:
     def __init__(self, path: str, tree: ast.Module) -> None:
         self._path = path
         self._tree = tree
-        self._found: dict[str, Any] = {}
+        self._meanings: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -297,10 +297,10 @@ class ModuleName:
 
     def find(self, name: str) -> Any:
         """Return the dtype, type, class, function or module that a name of the module means."""
-        if name not in self._found:
-            self._found[name] = None  # also what a file is told that asks for what it itself defines
-            self._found[name] = self._look_up(name)
-        return self._found[name]
+        if name not in self._meanings:
+            self._meanings[name] = None  # also what a file is told that asks for what it itself defines
+            self._meanings[name] = self._look_up(name)
+        return self._meanings[name]
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return what a name means inside the module."""
@@ -313,8 +313,8 @@ class ModuleName:
     def _look_up(self, name: str) -> Any:
         if name in self._classes:
             return StructName.of(self._classes[name], self)  # type: ignore[arg-type]  # has `get`
-        if name in self._assigned:
-            return _join_meanings([resolve_engine_value(one, self) for one in self._assigned[name]])  # type: ignore[arg-type]
+        if name in self._given_values:
+            return _join_meanings([resolve_engine_value(one, self) for one in self._given_values[name]])  # type: ignore[arg-type]
         if name in self._functions:
             return None if _uses_captured_memory(self._functions[name]) else FunctionName(name)
         if name in self._imports:
@@ -325,15 +325,17 @@ class ModuleName:
     @lazy
     def _statements(self) -> list[ast.stmt]:
         """Statements that give names of the module values: its own, and those of functions that say `global`."""
-        found = [*statements_in_blocks(self._tree.body)]
-        functions = (one for one in found if isinstance(one, ast.FunctionDef))
+        statements = [*statements_in_blocks(self._tree.body)]
+        functions = (one for one in statements if isinstance(one, ast.FunctionDef))
         for body in ([*statements_in_blocks(one.body)] for one in functions):
             names = {name for one in body if isinstance(one, ast.Global) for name in one.names}
-            found += [one for one in body if isinstance(one, ast.Assign) and _targets(one) & names] if names else []
-        return found
+            statements += (
+                [one for one in body if isinstance(one, ast.Assign) and _targets(one) & names] if names else []
+            )
+        return statements
 
     @lazy
-    def _assigned(self) -> dict[str, list[ast.expr]]:
+    def _given_values(self) -> dict[str, list[ast.expr]]:
         assigned: dict[str, list[ast.expr]] = {}
         for one in self._statements:
             for name in _targets(one) if isinstance(one, ast.Assign) else ():
@@ -407,13 +409,13 @@ def _read_module(path: str) -> ModuleName | None:
         return None
     try:
         state = os.stat(path)
-        return _read_module_as_of(path, state.st_mtime_ns, state.st_size)
+        return _read_version_of_module(path, (state.st_mtime_ns, state.st_size))
     except OSError:
         return None
 
 
 @cache_results("modules beside checked files", 128)
-def _read_module_as_of(path: str, changed: int, size: int) -> ModuleName | None:
+def _read_version_of_module(path: str, version: tuple[int, int]) -> ModuleName | None:  # noqa: ARG001  # a key
     try:
         with tokenize.open(path) as file:
             return ModuleName(path, parse_module(file.read(), path))

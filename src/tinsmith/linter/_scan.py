@@ -107,7 +107,7 @@ def _definitions(body: ast.AST, outer: _Place) -> Iterator[tuple[ast.FunctionDef
     inside = replace(outer, names=names, memory=memory, methods=None)
     for node in statements_in_blocks(statements):
         if isinstance(node, ast.FunctionDef) and _kind(node, names)[0] in _FUNCTIONS:
-            names[node.name] = Unrun(_source(node, inside))
+            names[node.name] = Unrun(_callee_source(node, inside))
     for node in statements_in_blocks(statements):
         if isinstance(node, ast.FunctionDef):
             yield node, inside
@@ -129,7 +129,7 @@ def _of_class(node: ast.ClassDef, outer: _Place) -> Iterator[tuple[ast.FunctionD
     statements = [*statements_in_blocks(node.body)]
     defs = [one for one in statements if isinstance(one, ast.FunctionDef)]
     functions = [one for one in defs if _kind(one, outer.names)[0] in _FUNCTIONS]
-    methods = {one.name: Unrun(_source(one, outer), _takes_object(one, outer.names)) for one in functions}
+    methods = {one.name: Unrun(_callee_source(one, outer), _takes_object(one, outer.names)) for one in functions}
     place = replace(outer, memory={**outer.memory, **_find_attributes(defs, outer.names)}, methods=methods)
     for one in statements:
         if isinstance(one, ast.FunctionDef):
@@ -139,13 +139,13 @@ def _of_class(node: ast.ClassDef, outer: _Place) -> Iterator[tuple[ast.FunctionD
 
 def _find_attributes(methods: list[ast.FunctionDef], names: Mapping[str, Any]) -> dict[str, Element]:
     """Return the fields and arrays that methods give their object, `.x`; "" for what they make in several ways."""
-    found: dict[str, Element] = {}
+    attributes: dict[str, Element] = {}
     for one in methods:
         arguments = _positional_parameters(one)
         for name, element in find_memory(one, names, arguments[0].arg) if arguments else ():
-            known = found.setdefault(f".{name}", element)
-            found[f".{name}"] = element if element == known else ""
-    return found
+            known = attributes.setdefault(f".{name}", element)
+            attributes[f".{name}"] = element if element == known else ""
+    return attributes
 
 
 def _default_fp(module: ast.Module) -> str:
@@ -163,14 +163,14 @@ def _assignments(statements: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _constant_values(statements: list[ast.stmt]) -> dict[str, Any]:
-    """Names that are given a number, or the type of an array (the expression), once."""
+    """Names that are given a number, or the type of an array or of structs (the expression), once."""
     assigned = list(_assignments(statements))
     counts = Counter(name for name, _ in assigned)
     values: dict[str, Any] = {}
     for name, value in assigned:
         if counts[name] == 1 and isinstance(value, ast.Constant) and isinstance(value.value, int | float):
             values[name] = value.value
-        elif counts[name] == 1 and isinstance(value, ast.Call) and get_last_name(value.func) in _ARRAYS:
+        elif counts[name] == 1 and isinstance(value, ast.Call) and get_last_name(value.func) in (*_ARRAYS, "struct"):
             values[name] = value
     return values
 
@@ -220,6 +220,11 @@ def _takes_object(node: ast.FunctionDef, names: Mapping[str, Any]) -> bool:
     """Return True if the first parameter of a function of a class is the object (or the class) that it is called on."""
     is_static = any(resolve(one, names) is staticmethod for one in node.decorator_list)
     return not is_static and bool(_positional_parameters(node))
+
+
+def _callee_source(node: ast.FunctionDef, place: _Place) -> UnrunSource:
+    """Return the source of a function as its callers see it: what they find in it is placed at the call."""
+    return _source(node, replace(place, path=""))
 
 
 def _source(node: ast.FunctionDef, place: _Place) -> UnrunSource:

@@ -110,6 +110,12 @@ def find_subscripted_names(nodes: Iterable[Node]) -> frozenset[str]:
     return frozenset(get_name(node.value) for node in nodes if isinstance(node, ast.Subscript)) - {""}
 
 
+def find_arrays(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names that stand before brackets with an index in them that the run computes: of no vectors."""
+    elements = (node for node in nodes if isinstance(node, ast.Subscript))
+    return frozenset(get_name(node.value) for node in elements if names_in(node.slice)) - {""}
+
+
 def find_list_names(nodes: Iterable[Node]) -> frozenset[str]:
     """Return names of Python's lists of fields: `z[level][i, j]`, where `v[i][0]` is a vector's number."""
     outer = (node for node in nodes if isinstance(node, ast.Subscript) and not is_member_element(node.value))
@@ -164,7 +170,7 @@ def find_flowing_names(node: Expression, is_end: Callable[[Node], bool]) -> Iter
 
 
 def find_value_nodes(node: Expression) -> Iterator[Expression]:
-    """Yield the parts of an expression that its value is computed from: none in an index, in a condition or in a size."""
+    """Yield the parts of an expression that its value is computed from: none in an index or a condition."""
     yield node
     match node:
         case ast.Compare() | ast.BoolOp():
@@ -241,6 +247,11 @@ def is_branch(node: Node) -> bool:
 def is_expression(statement: Statement) -> bool:
     """Return True for an expression, most often a call, whose value nobody takes."""
     return isinstance(statement, ast.Expr)
+
+
+def get_call(statement: Statement) -> Call | None:
+    """Return the call that a statement is; None for other statements."""
+    return statement.value if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
 
 
 def is_empty(body: Sequence[Statement]) -> bool:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from .._lazy import lazy
 from ..frontend import Source, Unrun, find_called_function
 
-
 INTEGER_TYPES = frozenset({"int", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "bool"})
 FLOAT_TYPES = frozenset({"float", "f16", "f32", "f64"})
 Element = Literal["int", "float", ""]

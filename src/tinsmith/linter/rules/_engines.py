@@ -55,7 +55,9 @@ _Branches = dict[Statement, bool]
 """Which sides of `if ti.static(...)` a statement stands on."""
 
 
-def _find_top_level(body: Sequence[Statement], branches: _Branches | None = None) -> Iterator[tuple[Statement, _Branches]]:
+def _find_top_level(
+    body: Sequence[Statement], branches: _Branches | None = None
+) -> Iterator[tuple[Statement, _Branches]]:
     """Yield the statements of a kernel's top level, to which belongs what `if ti.static(...)` chooses."""
     around = branches or {}
     for one in body:

@@ -34,7 +34,8 @@ def not_followed(subject: Subject) -> Iterator[Finding]:
         if roles.escapes:
             path, _, line = roles.escapes.rpartition(":")
             words = f"`{subject.label(name)}` is passed as a whole to a call that cannot be analysed"
-            yield Finding("TS502", "info", path, int(line), 0, words)
+            # A function that stands in the kernel's own file names none.
+            yield Finding("TS502", "info", path or subject.source.path, int(line), 0, words)
 
 
 def hidden_globals(subject: Subject) -> Iterator[Finding]:

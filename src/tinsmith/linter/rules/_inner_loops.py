@@ -34,28 +34,32 @@ from ...frontend import (
     runs_once,
 )
 from .._finding import Finding
-from .._flow import find_calculated_names, find_index_names, find_valued_names
+from .._flow import find_calculated_names, find_index_names, find_names_passed_on, find_valued_names
 from .._source_form import (
     Call,
     Expression,
     Node,
     Parameter,
     Statement,
+    find_arrays,
     find_flowing_names,
     find_stored_names,
     get_array,
     get_body,
+    get_call,
     get_index,
     get_name,
     get_passed_on,
     get_steering,
     is_branch,
+    is_expression,
     is_loop,
 )
 from .._subject import ENGINES, Subject
 from .._types import types_of
 from .._unrun import element_of
 
+_ROUNDING = frozenset({"ceil", "floor", "int", "i32", "i64", "round", "static", "u32", "u64"})
 _INTEGERS = frozenset({"int", "i32", "i64", "u32", "u64"})
 
 
@@ -235,7 +239,16 @@ class _LoopLocals:
         """Locals with a gradient that are computed, not only loaded, and parameters."""
         worked_out = {name for name in self.active & self.given.keys() if not self._is_loaded(name)}
         others = types_of(self.subject).integers | find_index_names(self.subject)
-        return frozenset(worked_out | self.parameters) - others
+        return frozenset({one for one in worked_out if not self._is_rounded(one)} | self.parameters) - others
+
+    def _is_rounded(self, name: str) -> bool:
+        """Return True if a local only ever holds whole numbers that functions make, or what is known at compilation."""
+
+        def is_end(node: Node) -> bool:
+            return self.subject.resolve_builtin(node) in _ROUNDING
+
+        flowing = {one for _, _, value in self.given[name] for one in find_flowing_names(value, is_end)}
+        return flowing.isdisjoint(self.active | self.subject.floats | self.parameters)
 
     def _is_loaded(self, name: str, *before: str) -> bool:
         """Whether a local only ever holds elements of arrays, or is memory. `before` are locals handed on to it."""
@@ -266,14 +279,14 @@ class _LoopLocals:
         return None if is_later or runs_once(loop) else loop
 
     @lazy
-    def _carried(self) -> frozenset[str]:
+    def _carried_locals(self) -> frozenset[str]:
         """Locals that a loop hands from one iteration to the next."""
         loops = {loop for spot in self.subject.spots for loop in dynamic(spot.loops)[self.depth :]}
         return frozenset(name for loop in loops for name in find_carried(loop))
 
     def engines_wrong_about(self, name: str) -> tuple[str, ...]:
         """The engines that lose a local's gradient; a local that a loop carries has memory in both."""
-        if name in self._carried:
+        if name in self._carried_locals:
             return ()
         return ("quadrants",) if self._changes_itself(name) else ENGINES
 
@@ -292,7 +305,8 @@ def _flowing(spot: Spot, subject: Subject) -> frozenset[str]:
     def is_cast(node: Node) -> bool:
         return subject.resolve_builtin(node) in _INTEGERS
 
-    return frozenset(name for part in get_passed_on(spot.statement) for name in find_flowing_names(part, is_cast))
+    parts = [get_call(spot.statement)] if is_expression(spot.statement) else get_passed_on(spot.statement)
+    return frozenset(name for part in filter(None, parts) for name in find_names_passed_on(subject, part, is_cast))
 
 
 def _count_shared_loops(left: tuple[Loop, ...], right: tuple[Loop, ...]) -> int:
@@ -307,7 +321,8 @@ def _is_inside(loop: Loop, spot: Spot) -> bool:
 def _is_by_value(parameter: Parameter, subject: Subject) -> bool:
     """Return True if a function gets a float: as its annotation says, or what it calculates with if it has none."""
     if parameter.annotation is None:
-        return parameter.arg not in subject.objects and parameter.arg in find_calculated_names(subject)
+        is_number = parameter.arg in find_calculated_names(subject) - find_arrays(subject.source.nodes)
+        return parameter.arg not in subject.objects and is_number
     facts = subject.declared.get(parameter.arg)
     if isinstance(subject.engine, Engine):
         text, value = subject.text(parameter.annotation), find_called_function(subject.source, parameter.annotation)
@@ -320,6 +335,8 @@ def _may_be_memory(parameter: Parameter, subject: Subject) -> bool:
     """Return True if a function may get an array of floats, or an element of one by reference."""
     if parameter.annotation is None:
         return parameter.arg not in subject.objects and parameter.arg not in find_index_names(subject)
+    if parameter.arg not in subject.arrays:
+        return False
     text = subject.text(parameter.annotation)
     return any(word in text for word in ("template", "ndarray")) and parameter.arg not in subject.doubtful
 

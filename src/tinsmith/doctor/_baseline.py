@@ -1,0 +1,120 @@
+"""Baseline: a file with the findings that a project has decided to live with, so that a check fails for new ones alone.
+
+A finding is known again by its rule, its file, and what its line says: lines above may be added or removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from .._errors import InputError, refusal
+from .._version import __version__
+from ..linter import Finding
+from ._excerpt import lines_of
+from ._report_contents import NOT_LOOKED_AT, ReportContents
+
+_Report = TypeVar("_Report", bound=ReportContents)
+_FORMAT = 1
+
+
+class _Entry(NamedTuple):
+    """What a finding is known by; `path` is relative to the folder of the baseline."""
+
+    path: str
+    rule: str
+    code: str
+
+
+def write_baseline(report: ReportContents, file: Path) -> int:
+    """Write the findings of a report to a baseline, and return how many there are.
+
+    What could not be checked (TS001, TS002) is left out: it always fails.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    counts = _count_entries(report.findings, file)
+    findings = [{**entry._asdict(), "count": counts[entry]} for entry in sorted(counts)]
+    text = json.dumps({"format": _FORMAT, "tinsmith": __version__, "findings": findings}, indent=1, ensure_ascii=False)
+    try:
+        file.write_bytes((text + "\n").encode("utf-8", "backslashreplace"))
+    except OSError as cause:
+        rows = [("--write-baseline", str(file)), (type(cause).__name__, cause.strerror or str(cause))]
+        words = "the baseline cannot be written"
+        raise InputError(refusal(words, rows, "Name a file in a folder that exists.")) from cause
+    return sum(counts.values())
+
+
+def apply_baseline(report: _Report, file: Path) -> _Report:
+    """Return a report without the findings that a baseline has; of several that are alike, as many as it counts.
+
+    Raises:
+        InputError: the file cannot be read, or is not a baseline.
+    """
+    known = _read_baseline(file)
+    total, new = sum(known.values()), list[Finding]()
+    for finding, entry in _find_entries(report.findings, file):
+        if finding.rule not in NOT_LOOKED_AT and known[entry] > 0:
+            known[entry] -= 1
+        else:
+            new.append(finding)
+    fixed = sum(known.values())
+    return replace(report, findings=new, in_baseline=total - fixed, fixed=fixed)
+
+
+def _count_entries(findings: Iterable[Finding], file: Path) -> Counter[_Entry]:
+    return Counter(entry for one, entry in _find_entries(findings, file) if one.rule not in NOT_LOOKED_AT)
+
+
+def _find_entries(findings: Iterable[Finding], file: Path) -> Iterator[tuple[Finding, _Entry]]:
+    """Yield each finding with what it is known by. Each file is read once."""
+    known: dict[str, tuple[str, list[str]]] = {}
+    for one in findings:
+        if one.path not in known:
+            # A path with bytes that are no text is written with escapes, and compared with them.
+            path = _relative(one.path, file).encode("utf-8", "backslashreplace").decode()
+            known[one.path] = path, lines_of(one.path)
+        path, lines = known[one.path]
+        code = " ".join(lines[one.line - 1].split()) if 1 <= one.line <= len(lines) else ""
+        yield one, _Entry(path, one.rule, code)
+
+
+def _relative(path: str, file: Path) -> str:
+    whole, folder = os.path.realpath(path), os.path.realpath(file.parent)
+    try:
+        return Path(os.path.relpath(whole, folder)).as_posix()
+    except ValueError:  # another drive
+        return Path(whole).as_posix()
+
+
+def _read_baseline(file: Path) -> Counter[_Entry]:
+    remedy = "Write it with `tinsmith check FILE_OR_FOLDER... --write-baseline FILE`."
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except OSError as cause:
+        rows = [("--baseline", str(file)), (type(cause).__name__, cause.strerror or str(cause))]
+        raise InputError(refusal("the baseline cannot be read", rows, remedy)) from cause
+    except ValueError as cause:
+        rows = [("--baseline", str(file)), (type(cause).__name__, str(cause))]
+        raise InputError(refusal("the baseline is not valid JSON", rows, remedy)) from cause
+    try:
+        if content["format"] != _FORMAT:
+            rows = [
+                ("--baseline", str(file)),
+                ("expected", f"format {_FORMAT}"),
+                ("got", f"format {content['format']}"),
+            ]
+            raise InputError(refusal("the baseline was written by another version", rows, remedy))
+        counts: Counter[_Entry] = Counter()
+        for one in content["findings"]:
+            counts[_Entry(str(one["path"]), str(one["rule"]), str(one["code"]))] += int(one["count"])
+    except (KeyError, TypeError, ValueError) as cause:
+        rows = [("--baseline", str(file)), (type(cause).__name__, str(cause))]
+        raise InputError(refusal("the file is not a baseline", rows, remedy)) from cause
+    return counts
