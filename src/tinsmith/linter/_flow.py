@@ -26,6 +26,7 @@ from ._source_form import (
 )
 from ._subject import Subject, keep_with_subject
 from ._types import types_of
+from ._unrun import INTEGER_TYPES
 
 _KEEPS_INTEGERS = frozenset({"abs", "max", "min", "static"})
 _OF_FLOATS = frozenset({"acos", "asin", "atan2", "cos", "exp", "log", "rsqrt", "sin", "sqrt", "tan", "tanh"})
@@ -48,10 +49,17 @@ def _find_index_names(source: Source, engine: EngineFacts, known: dict[object, f
         if callee is not None:
             identity = callee.source.identity
             inside = known[identity] if identity in known else _find_index_names(callee.source, engine, known)
-            parts += [argument for name, argument in callee.arguments.items() if name in inside]
+            given = callee.arguments.items()
+            parts += [one for name, one in given if name in inside or _is_integer(callee.source.annotation(name))]
     used = {name for one in parts for name in find_flowing_names(one, _may_round)}
     known[source.identity] = _close(tuple(spots(source.tree.body)), used, _may_round)
     return known[source.identity]
+
+
+def _is_integer(annotation: Expression | None) -> bool:
+    """Return True for the annotation of an integer, `int` or `ti.i32`."""
+    _, name = (get_attribute(annotation) if annotation is not None else None) or (None, get_name(annotation))
+    return name in INTEGER_TYPES
 
 
 def _may_round(node: Node) -> bool:
