@@ -131,6 +131,21 @@ def has_gradient(subject: Subject, statement: Node, node: Expression) -> bool:
     return not _gives_locals(own, spot.assignments) or bool(targets & find_valued_names(subject))
 
 
+def find_doubtful_arrays(subject: Subject) -> frozenset[str]:
+    """Return the arrays that hold integers by their uses, or of which nothing tells that they hold floats."""
+    return frozenset(name for name in subject.arrays - subject.integers if _is_doubtful(subject, name))
+
+
+def _is_doubtful(subject: Subject, array: str) -> bool:
+    element = subject.find_declared_element(array)
+    if subject.label(array).endswith(".grad"):
+        return True  # engines have no gradient of a gradient
+    if element == "float":
+        return False
+    is_open = subject.is_of_others(array) if element is None else element == "" and array not in subject.declared
+    return array in find_index_names(subject) or (is_open and array not in find_arrays_of_floats(subject))
+
+
 @keep_with_subject
 def find_arrays_of_floats(subject: Subject) -> frozenset[str]:
     """Return the arrays that are given floats, or whose elements functions of floats take."""

@@ -14,6 +14,7 @@ from ..frontend import Source, find_reachable, read
 from ..spec import Spec
 from ._fields import with_fields_handed, with_one_name_a_field
 from ._finding import Finding, drop_suppressed, in_order, not_run
+from ._flow import find_doubtful_arrays
 from ._scan import scan_file
 from ._subject import ParameterFacts, Subject
 from .functions import find_hand_written
@@ -121,7 +122,7 @@ def _subject(
     source: Source, engine: Engine, kind: str, declared: dict[str, ParameterFacts], spec: Spec | None
 ) -> Subject:
     lines = tuple(linecache.getlines(source.path))
-    return Subject(source, engine, kind, engine.name, declared, spec, lines, _default_fp(engine))
+    return Subject(source, engine, kind, engine.name, declared, spec, lines, find_doubtful_arrays, _default_fp(engine))
 
 
 def _default_fp(engine: Engine) -> str:

@@ -17,6 +17,7 @@ from .._errors import SpecError
 from ..engines import walk
 from ..frontend import Unrun, resolve_callee, resolve_calls
 from ..spec import Spec, parse
+from ._flow import find_doubtful_arrays
 from ._members import find_struct_fields, put_members_first
 from ._names import (
     StructName,
@@ -90,6 +91,7 @@ def scan_file(path: str, text: str) -> Iterator[Subject]:
             declared=_read_parameters(source.tree, place.names, is_method=is_method),
             spec=spec,
             lines=lines,
+            find_doubtful=find_doubtful_arrays,
             default_fp=default_fp,
             memory=place.memory,
         )

@@ -76,6 +76,7 @@ class Subject:
         declared: its parameters.
         spec: of the op that it belongs to.
         lines: the file.
+        find_doubtful: finds the arrays of which nothing tells that they hold floats.
         default_fp: what a float literal is.
         labels: what the source calls those texts of the tree that are none there.
         handed: fields that its functions name themselves, and that its tree hands to them.
@@ -92,6 +93,7 @@ class Subject:
     declared: Mapping[str, ParameterFacts]
     spec: Spec | None
     lines: tuple[str, ...]
+    find_doubtful: Callable[[Subject], frozenset[str]]
     default_fp: str = "f32"
     labels: Mapping[str, str] = field(default_factory=dict)
     handed: frozenset[str] = frozenset()
@@ -175,21 +177,9 @@ class Subject:
     @lazy
     def doubtful(self) -> frozenset[str]:
         """Arrays without a gradient, as far as neither the source nor their uses tell that they hold floats."""
-        from ._flow import find_arrays_of_floats, find_index_names
+        return self.find_doubtful(self)
 
-        doubtful = set[str]()
-        for name in self.arrays - self.integers:
-            element = self.find_declared_element(name)
-            if self.label(name).endswith(".grad"):
-                doubtful.add(name)  # engines have no gradient of a gradient
-            if element == "float":
-                continue
-            is_open = self._is_of_others(name) if element is None else element == "" and name not in self.declared
-            if name in find_index_names(self) or (is_open and name not in find_arrays_of_floats(self)):
-                doubtful.add(name)
-        return frozenset(doubtful)
-
-    def _is_of_others(self, array: str) -> bool:
+    def is_of_others(self, array: str) -> bool:
         """Whether an array is a member of a struct, or of an object that another object holds."""
         first, *path = self.label(array).split(".")
         return len(path) > (first in self.objects)
