@@ -69,7 +69,7 @@ def check(
     ] = None,
     baseline: Annotated[Path | None, typer.Option(help="Leave out the findings that this file has.")] = None,
     written: Annotated[
-        Path | None, typer.Option("--write-baseline", help="Write the findings to this file, for --baseline.")
+        Path | None, typer.Option("--write-baseline", help="Write the findings to this file, a baseline.")
     ] = None,
 ) -> None:
     """Find what is wrong with the kernels in Python files; they are not run, unless --run is given.

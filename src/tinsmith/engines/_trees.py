@@ -37,7 +37,7 @@ def walk(node: ast.AST) -> list[ast.AST]:
         parts = one.__dict__  # `getattr` asks the type first
         for name in names:
             part = parts.get(name)
-            if part.__class__ is list:
+            if isinstance(part, list):
                 reached.extend([item for item in part if isinstance(item, ast.AST)])
             elif isinstance(part, ast.AST):
                 reached.append(part)

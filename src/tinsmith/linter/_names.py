@@ -239,7 +239,7 @@ def _find_elements_of_type(
 # Files --------------------------------------------------------------------------------------------
 
 
-@cache_results("trees of checked files", 2)
+@cache_results("trees of checked files", 64)
 def parse_file(path: str, text: str) -> ast.Module:
     """Return the tree of a file, which all that reads the file shares. Raises SyntaxError."""
     return parse_module(text, path)
@@ -418,6 +418,6 @@ def _read_module(path: str) -> ModuleName | None:
 def _read_version_of_module(path: str, version: tuple[int, int]) -> ModuleName | None:  # noqa: ARG001  # a key
     try:
         with tokenize.open(path) as file:
-            return ModuleName(path, parse_module(file.read(), path))
+            return ModuleName(path, parse_file(path, file.read()))
     except (OSError, SyntaxError, ValueError, LookupError, MemoryError, RecursionError):
         return None
