@@ -22,6 +22,7 @@ from ..._user_warnings import find_place_of_user
 from ...calls import BoundArguments
 from ...calls.fields import Launcher
 from ...engines import Engine, FieldFacts, Listener, get, list_loaded, module_name, of_field
+from ...tracing import innermost
 from ..fields import Launch, uses_of_each
 from ._dry_run import DryRun
 from ._writes import element_writer, filler, loader
@@ -114,6 +115,12 @@ class Kernels:
         self._called: dict[Any, RecordedKernel] = {}
         self._writers: dict[Any, Any] = {}
         self._alive: list[Any] = []  # what is known by its identity
+        # In one recording: by their identity, arrays among the arguments, and copies of what they held last.
+        self._array_copies: dict[int, tuple[Any, _Array]] = {}
+
+    def forget_arrays(self) -> None:
+        """Drop the copies of arrays that a recording has made."""
+        self._array_copies.clear()
 
     def find(self, kernel: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Call:
         """What is called, and with which arguments."""
@@ -164,6 +171,8 @@ class Kernels:
         if engine.owns(kernel.func) and name not in COPIES:
             words = f"{self.name} calls `{name}`, a kernel of {engine.name}'s own"
             remedy = f"Leave out {tape} and what else clears or computes gradients: a rollout does so itself."
+            if "ndarray" in name:
+                remedy = "Fill and read ndarrays before or after the rollout; kernels of a rollout take tensors."
             raise KernelError(refusal(words, [("at", place_of_user())], remedy))
         decorated = engine.free_kernel(kernel)
         returns = bool(engine.results(decorated))
@@ -186,14 +195,37 @@ class Kernels:
     def _hashable(self, value: Any) -> Any:
         """An argument as something that a sequence of calls is known by."""
         if isinstance(value, (np.ndarray, torch.Tensor)):
-            return _Array(value)
+            return self._copy_array(value)
         entries = self.engine.matrix_entries(value)
         if entries is not None:
             return entries
         return tuple(np.ravel(value).tolist()) if isinstance(value, (list, tuple)) else value
 
+    def _copy_array(self, value: Any) -> _Array:
+        """Return an array as it is now: kernels run later, and the function may fill it again for the next one."""
+        if isinstance(value, torch.Tensor) and (value.requires_grad or innermost(value) is not value):
+            # Refused when it is bound.
+            return _Array(value)
+        known = self._array_copies.get(id(value))
+        if known is None or not _holds_same(known[1].value, value):
+            copied = value.copy() if isinstance(value, np.ndarray) else value.clone()
+            known = self._array_copies[id(value)] = value, _Array(copied)
+        return known[1]
 
-_READ_REMEDY = "Decide in a kernel what depends on the value of a field; read fields after the rollout."
+
+def _holds_same(one: Any, other: Any) -> bool:
+    """Return True if two arrays of one kind hold the same bytes."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if isinstance(one, np.ndarray):
+        return one.tobytes() == other.tobytes()
+    return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))
+
+
+_READ_REMEDY = (
+    "Decide in a kernel what depends on the value of a field, or ask a kernel that returns it; read fields after the "
+    "rollout. Write elements as a whole, and members of structs by `part.pos[i] = ...`."
+)
 
 
 class _Array(NamedTuple):
@@ -268,6 +300,7 @@ class Recording(Listener):
                     stack.enter_context(get(name).tell(self))
                 function()
         finally:
+            self._kernels.forget_arrays()
             if self._dry_run is not None:
                 self._dry_run.restore()
         return tuple(self.calls)

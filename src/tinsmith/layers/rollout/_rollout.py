@@ -199,7 +199,9 @@ class Rollout:
         launches = self._launches.get(calls)
         if launches is None:
             launches = tuple([called.launch(arguments) for called, arguments in calls])
-            _keep(self._launches, calls, launches)
+            # Arrays are copied in each call, and would live on here.
+            if not any([one.bound.tensors for one in launches]):  # noqa: C419  # faster
+                _keep(self._launches, calls, launches)
         return launches
 
     def _run_blocks(self, blocks: Sequence[Block], memory: Sequence[torch.Tensor]) -> list[torch.Tensor]:
