@@ -352,3 +352,30 @@ def test_a_layer_looks_at_what_its_kernels_read(lang64):
     assert Mesh.looks == before
     solver.gain = 3.0
     torch.testing.assert_close(layer(given), 3.0 * given)
+
+
+def test_a_rollout_looks_at_what_its_kernels_read(lang64):
+    x = lang64.field(lang64.f64, (5, 4))
+
+    @lang64.data_oriented
+    class Solver(Base):
+        @lang64.kernel
+        def substep(self, f: lang64.i32):
+            for i in range(4):
+                x[f + 1, i] = self.gain * x[f, i]
+                if lang64.static(self.sparse):
+                    self.flags[i] = 1
+
+    solver = Solver()
+
+    def forward():
+        for f in range(4):
+            solver.substep(f)
+
+    run, given = ts.rollout(forward, {"x": (x, 0)}, {"x": (x, 4)}), X.clone().requires_grad_()
+    run(given).sum().backward()
+    before = Mesh.looks
+    run(given).sum().backward()
+    assert Mesh.looks == before
+    solver.gain = 3.0
+    torch.testing.assert_close(run(given), 81.0 * given)

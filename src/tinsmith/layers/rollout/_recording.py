@@ -194,6 +194,8 @@ class Kernels:
 
     def _hashable(self, value: Any) -> Any:
         """An argument as something that a sequence of calls is known by."""
+        if type(value) in (int, float, bool, ReadNumber):
+            return value
         if isinstance(value, (np.ndarray, torch.Tensor)):
             return self._copy_array(value)
         entries = self.engine.matrix_entries(value)
