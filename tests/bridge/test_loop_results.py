@@ -206,3 +206,36 @@ def test_a_loop_that_never_runs_and_no_iterations(op):
     (out.sum() + left.sum()).backward()
     assert left.tolist() == [1.0] * 4 and alpha.grad.shape == (0,)
     assert op(alpha, alpha, starts[:1]).out.shape == (0,)
+
+
+def test_a_loop_after_another_whose_tape_nobody_reads(lang64):
+    """The kept form stored to a tape that it had no memory for: a raw KeyError."""
+
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in range(x.shape[0]):
+            total = 0.0
+            for j in range(i, 6):
+                total += x[j]
+            n = 0
+            while n < 3 and total < 10.0:
+                n += 1
+                total += x[n]
+                total *= 1.1
+            y[i] = total
+
+    def reference(x):
+        rows = []
+        for i in range(6):
+            total, n = x[i:].sum(), 0
+            while n < 3 and total < 10.0:
+                n += 1
+                total = (total + x[n]) * 1.1
+            rows.append(total)
+        return torch.stack(rows)
+
+    x = (0.3 + 1.4 * torch.rand(6, dtype=torch.float64)).requires_grad_()
+    op = ts.op("x[6] -> y[6]", adjoint="source")(kernel)
+    torch.testing.assert_close(op(x), reference(x))
+    slope, wanted = (torch.autograd.grad(f(x).sum(), x)[0] for f in (op, reference))
+    torch.testing.assert_close(slope, wanted)

@@ -470,6 +470,10 @@ def test_tuples_as_indices_of_matrices(lang64):
         return a**2 + 4.0 * a**4 + 18.0 + 2.0 * b**2 + b**3
 
     check(ts.op("x[2, 3, 2] -> y[2, 3]", adjoint="source")(kernel), reference, rand(2, 3, 2))
+    # Printed from its IR, and run by Python.
+    for options in ({"check_bounds": True}, {"engine": "python"}):
+        x = rand(2, 3, 2)
+        torch.testing.assert_close(ts.op("x[2, 3, 2] -> y[2, 3]", **options)(kernel)(x), reference(x))
 
 
 @pytest.mark.compiled_engine

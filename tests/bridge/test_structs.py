@@ -177,3 +177,35 @@ def test_kernels_that_are_refused(lang64):
 
     with pytest.raises(ts.KernelError, match="member `ray.t` of kernel `clash` has the name of another argument"):
         ts.op("x[n] -> y[n]")(clash)
+
+
+@pytest.mark.compiled_engine
+def test_loops_over_a_field_of_nested_structs(lang64):
+    vec2 = lang64.types.vector(2, lang64.f64)
+    segment = lang64.types.struct(direction=vec2, length=lang64.f64)
+    entry = lang64.types.struct(segment=segment, weight=lang64.f64)
+    held = entry.field(shape=6, needs_grad=True)
+    x, y = (lang64.field(lang64.f64, 6, needs_grad=True) for _ in range(2))
+
+    @lang64.kernel
+    def fill():
+        for i in held:
+            held[i] = entry(1)
+            held[i].segment = segment(direction=vec2(x[i]), length=x[i] ** 2)
+            held[i].segment.direction[0] *= 2
+
+    @lang64.kernel
+    def read():
+        for i in held:
+            one = held[i]
+            y[i] = one.segment.direction.sum() * held[i].segment.length + held[i].weight
+
+    def run():
+        fill()
+        read()
+
+    value = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    result = ts.rollout(run, {"x": x}, {"y": y})(value)
+    torch.testing.assert_close(result, 3.0 * value**3 + 1.0)
+    (slope,) = torch.autograd.grad(result.sum(), value)
+    torch.testing.assert_close(slope, 9.0 * value**2)

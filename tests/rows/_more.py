@@ -247,36 +247,3 @@ def containers(lang, real):
                 y[i] += k * pair[0] + pair[1]
 
     return kernel
-
-
-@ROWS.row(lambda d: (d(2, 3, 4), d.zeros(2, 3), d.zeros(2, 3)))
-def tuples_as_indices(lang, real):
-    flag = True
-
-    @lang.func
-    def square(x: lang.template(), place):
-        return x[place] ** 2
-
-    @lang.func
-    def add(y: lang.template(), place: lang.template(), v):
-        y[place] += v
-
-    @lang.kernel
-    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
-        for i, j, k in lang.ndrange(2, 3, 4):
-            cell = (i, j)
-            add(z, cell, square(x, (cell, k)) + square(x, [i, j, k]))
-        for i, j in lang.ndrange(2, 3):
-            y[[i, j]] = x[i, (j, 0)] + x[(i, j) if lang.static(flag) else i, 1]
-            y[(i, j)] += x[[i, j], 2]
-            m = lang.Matrix([[x[i, j, 0], 1.0], [2.0, x[i, j, 1]]])
-            m[(0, 1)] += 3.0
-            m[lang.Vector([1, 0])] *= x[i, j, 2]
-            for one in lang.static(lang.grouped(lang.ndrange(2, 2))):
-                y[i, j] += m[one] * (one[0] + 1)
-            for a, b in lang.ndrange(2, 2):
-                entry = (a, b)
-                m[entry] = m[[b, a]] + a
-            y[i, j] += m[(0, 0)] * m[1, 0] + lang.Vector([x[i, j, 3], 1.0])[(0,)]
-
-    return kernel

@@ -144,12 +144,16 @@ def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -
 
 
 def _of_struct_field(low: Lowering, value: Any, loop: ast.For) -> ArrayValue:
-    """Return the first member of a field of structs, whose members all have the same indices."""
+    """Return the first field of numbers in a field of structs, whose members all have the same indices."""
+    label = ast.unparse(loop.iter)
     facts = low.language.struct_of(value) if low.engine.is_field(value) else None
     if facts is None:
-        raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`", loop)
-    name, member = next(iter(facts.members.items()))
-    return low.fields.array(member, f"{ast.unparse(loop.iter)}.{name}")
+        raise low.make_refusal(f"the loop over `{label}`", loop)
+    while facts is not None:
+        name, value = next(iter(facts.members.items()))
+        label = f"{label}.{name}"
+        facts = low.language.struct_of(value)
+    return low.fields.array(value, label)
 
 
 def _names(low: Lowering, loop: ast.For, rank: int, *, is_grouped: bool) -> tuple[str, ...]:

@@ -82,7 +82,7 @@ class _Writing:
         names = () if self.task.parallel is None else self.task.parallel.names
         body = self.frames.frame(self.task.body, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
-        taped = {name for tape in self.loops.tapes.by_key.values() for name in (tape.array, tape.where)}
+        taped = self.find_tape_arrays()
         whole = eliminate_dead_code([self.around(body)], private=self.state | taped)
         read = walk.reads(whole)
         tapes = [tape for tape in self.loops.tapes.by_key.values() if tape.array in read]
@@ -104,7 +104,8 @@ class _Writing:
         assert self.task.parallel is not None
         self.results = self.loops.results = LoopResults(self.names, *results)
         body = self.frames.frame(self.task.body, self.task.parallel.names).whole
-        backward = self.kernel("adjoint", eliminate_dead_code([self.around(body)]))
+        # What goes on a tape that nobody reads would ask for memory: the tapes of this form have none.
+        backward = self.kernel("adjoint", eliminate_dead_code([self.around(body)], private=self.find_tape_arrays()))
         read = walk.reads(backward.body)
         self.results.arrays = {local: one for local, one in self.results.arrays.items() if one.name in read}
         # A tape is filled by a loop that runs forward in the backward pass, which is what this form is to do without.
@@ -114,6 +115,10 @@ class _Writing:
         self.frames.is_forward_pass, self.frames.runs_back = True, False
         forward = self.kernel("forward", eliminate_dead_code([self.around(self.frames.forward(self.task.body))]))
         return KeptResults(forward, backward, self.results.sizes, results.iterations)
+
+    def find_tape_arrays(self) -> set[str]:
+        """Return the arrays that hold tapes."""
+        return {name for tape in self.loops.tapes.by_key.values() for name in (tape.array, tape.where)}
 
     def find_long_loops(self, used: set[str]) -> frozenset[int]:
         """Return the loops whose tapes would be shorter in blocks, except those that log what they overwrite.
