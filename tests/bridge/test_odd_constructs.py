@@ -1,5 +1,6 @@
 """Constructs and options of the engines that an op could pass over, or take for something else: right, or refused."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -544,3 +545,63 @@ def test_messages_with_numbers_of_the_run(lang, engine):
         torch.testing.assert_close(slope, 2.0 * x)
     finally:
         ts.init("cpu", engine)
+
+
+# Numbers of NumPy, choices in choices, atomics on entries -----------------------------------------------------------
+@pytest.mark.compiled_engine
+def test_numbers_of_numpy_are_computed_by_numpy(lang64):
+    """The engines let Python compute what is known: float32 stays float32, `nextafter` is one step of float32."""
+    c, n = np.float32(0.1), np.int64(7)
+
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * (c * 3) + -c / 7 + np.nextafter(np.float32(1.0), np.float32(2.0)) + n // 2 * x[i] ** 2
+            for j in range(n // 2):
+                y[i] += c * c * x[i] * j
+
+    def reference(x):
+        known = float(-c / 7) + float(np.nextafter(np.float32(1.0), np.float32(2.0)))
+        return x * float(c * 3) + known + 3.0 * x**2 + 3.0 * float(c * c) * x
+
+    op = ts.op("x[n] -> y[n]", adjoint="source")(kernel)
+    x = rand(4)
+    for options in ({}, {"check_bounds": True}):
+        result = ts.op("x[n] -> y[n]", **options)(kernel)(x)
+        torch.testing.assert_close(result, reference(x), rtol=1e-13, atol=1e-13)
+    check(op, reference, x)
+
+
+@on_quadrants
+def test_a_loop_over_a_choice_in_a_choice(lang64, flag):
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in range(2) if lang64.static(FLAG) else (lang64.ndrange(4) if lang64.static(not FLAG) else range(3)):
+            y[i] = x[i] ** 2
+
+    for value, count in ((True, 2), (False, 4)):
+        flag(value)
+        inside = (torch.arange(4) < count).to(F64)
+        check(ts.op("x[4] -> y[4]", adjoint="source")(kernel), lambda x, inside=inside: inside * x**2, rand(4))
+
+
+def test_atomics_on_entries_that_the_run_chooses(lang64):
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            v = lang64.Vector([x[i], 2.0, 3.0])
+            before = lang64.atomic_add(v[i % 3], x[i] ** 2)
+            lang64.atomic_max(v[(i + 1) % 3], 2.5)
+            y[i] = v[0] * v[1] * v[2] + before
+
+    def reference(x):
+        def one(i, x):
+            v = [x, 2.0 * x**0, 3.0 * x**0]
+            before = v[i % 3]
+            v[i % 3] = v[i % 3] + x**2
+            v[(i + 1) % 3] = v[(i + 1) % 3].clamp(min=2.5)
+            return v[0] * v[1] * v[2] + before
+
+        return torch.stack([one(i, x[i]) for i in range(3)])
+
+    check(ts.op("x[3] -> y[3]", adjoint="source")(kernel), reference, rand(3))

@@ -292,12 +292,17 @@ class _Simplifier(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.stmt:
         """Make a loop over `a if ti.static(flag) else b` a branch with two loops."""
         self.generic_visit(node)
-        choice = node.iter
-        if not (isinstance(choice, ast.IfExp) and resolve_callee(choice.test) == "static"):
-            return node
-        other = copy_node(node)
-        node.iter, other.iter = choice.body, choice.orelse
-        return ast.copy_location(ast.If(choice.test, [node], [other]), node)
+        return _split_loop(node)
+
+
+def _split_loop(node: ast.For) -> ast.stmt:
+    choice = node.iter
+    if not (isinstance(choice, ast.IfExp) and resolve_callee(choice.test) == "static"):
+        return node
+    other = copy_node(node)
+    node.iter, other.iter = choice.body, choice.orelse
+    # Either may be a choice again.
+    return ast.copy_location(ast.If(choice.test, [_split_loop(node)], [_split_loop(other)]), node)
 
 
 def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> list[tuple[ast.expr, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 from ...ir import Misfit, Operator, Type
 from .. import lowering
 from .._calls import is_breakpoint
-from . import _constructors, _engine_functions
+from . import _constructors, _elements, _engine_functions
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS
 from ._stopped_gradients import without_derivative
@@ -26,13 +26,17 @@ def lower_call(low: Lowering, node: ast.Call) -> Any:
     if vars(node).get("is_stopped"):
         return without_derivative(low.number(node.args[0]))
     function = low.value(node.func)
-    outer = low.state.is_static
-    low.state.is_static = outer or low.language.name_of(function) in ("lang.impl.static", "lang.impl.static_assert")
+    outer, name = low.state.is_static, low.language.name_of(function)
+    is_atomic = name.startswith("lang.ops.atomic_")
+    low.state.is_static = outer or name in ("lang.impl.static", "lang.impl.static_assert")
     try:
-        positional = unpack_starred(low, node.args)
+        positional = unpack_starred(low, node.args, low.python_value)
+        if is_atomic and node.args and isinstance(node.args[0], ast.Subscript):
+            # The entry itself, not what is read of it: its index may be known to the run alone.
+            positional[0] = _elements.place(low, node.args[0])
         named: dict[str, Any] = {}
         for keyword in node.keywords:
-            value = low.value(keyword.value)
+            value = low.python_value(keyword.value)
             named.update(value if keyword.arg is None else {keyword.arg: value})
     finally:
         low.state.is_static = outer
@@ -41,6 +45,8 @@ def lower_call(low: Lowering, node: ast.Call) -> Any:
 
 def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr) -> Any:
     """Apply a function to arguments and return its value."""
+    given, given_named = positional, named
+    positional, named = [plain(one) for one in given], {key: plain(one) for key, one in given_named.items()}
     if isinstance(function, BoundFunction):
         if function.function == "get_shape":
             return function.owner.shape
@@ -75,7 +81,7 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
     # The engine's own functions in plain Python: they choose a function of the language by shape, and call it.
     if name.startswith("_funcs."):
         return lowering.inline_call(low, function, positional, named, node, is_library=True, is_python=True)
-    return _ordinary(low, function, positional, named, node)
+    return _ordinary(low, function, given, given_named, node)
 
 
 def _matrix_method(low: Lowering, name: str) -> object | None:
@@ -104,7 +110,7 @@ def _ordinary(low: Lowering, function: Any, positional: list[Any], named: dict[s
             f"the Python function `{ast.unparse(getattr(node, 'func', node))}` of a run-time value", node
         )
     try:
-        return plain(function(*positional, **named))
+        return function(*positional, **named)
     except Exception as reason:
         # A user's function may raise anything; the refusal names its line in the kernel.
         raise low.make_refusal(

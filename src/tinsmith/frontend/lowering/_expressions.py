@@ -6,13 +6,17 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from ...codegen import BINARY, UNARY
 from . import _calls, _elements
 from ._assignments import assign
 from ._logic import apply_logic, compare, select_value
 from ._lowering import Lowering
+from ._operations import PYTHON
 from ._state import ENGINE
 from ._targets import give, list_items, unpack_starred
+from ._values import is_number, plain
 
 
 def value_of(low: Lowering, node: ast.expr) -> Any:
@@ -38,14 +42,19 @@ def _name(low: Lowering, node: ast.Name) -> Any:
 
 
 def _binary(low: Lowering, node: ast.BinOp) -> Any:
-    left, right = low.value(node.left), low.value(node.right)
+    left, right = low.python_value(node.left), low.python_value(node.right)
+    is_numpy = isinstance(left, np.generic) or isinstance(right, np.generic)
+    if is_numpy and is_number(plain(left)) and is_number(plain(right)) and not isinstance(node.op, ast.MatMult):
+        # The engines let NumPy compute: a product of float32 is rounded to float32.
+        return PYTHON[BINARY[type(node.op)]](left, right)
+    left, right = plain(left), plain(right)
     if isinstance(node.op, ast.MatMult):
         return _calls.apply(low, low.language.matrix_operation("matmul"), [left, right], {}, node)
     return low.binary(BINARY[type(node.op)], left, right)
 
 
 def _unary(low: Lowering, node: ast.UnaryOp) -> Any:
-    value = low.value(node.operand)
+    value = low.python_value(node.operand)
     if isinstance(node.op, ast.UAdd):
         return value
     if not low.ops.is_run_time(value):

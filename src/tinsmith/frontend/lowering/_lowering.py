@@ -129,12 +129,16 @@ class Lowering:
         return LoweredKernel(replace(kernel, body=walk.number_statements(kernel.body)), self.fields.objects)
 
     def value(self, node: ast.expr) -> Any:
-        """Return the value of an expression."""
+        """Return the value of an expression. A NumPy number is Python's own."""
+        return plain(self.python_value(node))
+
+    def python_value(self, node: ast.expr) -> Any:
+        """Return the value of an expression, with NumPy numbers in their own types, which NumPy computes in."""
         # An operand on a line of its own gives that line to what it emits; the rest of the statement keeps its own.
         outer = self.state.line
         self._step_to(node)
         try:
-            value = self.engine.unwrap(plain(self.handlers.value(self, node)))
+            value = self.engine.unwrap(self.handlers.value(self, node))
             # The numbers of a vector that an unrolled loop runs over are known: `static(I[0] > 1)`.
             is_known = self.state.is_static and not self.state.frame.is_library and isinstance(value, nodes.Const)
             return value.value if is_known else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 from ...engines import walk
@@ -12,14 +13,17 @@ from ._lowering import Lowering
 from ._values import Matrix, Struct, kind_of
 
 
-def unpack_starred(low: Lowering, items: list[ast.expr]) -> list[Any]:
-    """Return the values of a list of expressions, with starred ones unpacked."""
+def unpack_starred(
+    low: Lowering, items: list[ast.expr], value_of: Callable[[ast.expr], Any] | None = None
+) -> list[Any]:
+    """Return the values of a list of expressions, `Lowering.value` by default, with starred ones unpacked."""
+    value_of = value_of or low.value
     values: list[Any] = []
     for item in items:
         if isinstance(item, ast.Starred):
             values.extend(list_items(low.value(item.value)))
         else:
-            values.append(low.value(item))
+            values.append(value_of(item))
     return values
 
 
