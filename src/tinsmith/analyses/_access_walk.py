@@ -17,9 +17,12 @@ from .._lazy import lazy
 from ..ir import AtomicOperator, Operator, Type, nodes, operators, types, walk
 from ..spec import Arithmetic, Tree, parse
 from ._accesses import MOST_REMEMBERED, OPAQUE, Condition, LoopAccess, Origin, find_origins, opaque
+from ._definitions import definitions, single_definitions
 
 DIM = -1
 """The axis of a `Size` that stands for a dim of the spec; its `array` is then the name of the dim."""
+MOST_KERNELS = 4
+"""Kernels whose facts are remembered, while all their loops are walked through."""
 MOST_PARTS, MOST_PARTS_OF_FLOATS = 120, 30
 """Most nodes that an expression may have, of integers and of floats. The value of a larger one counts as unknown."""
 _SIGNS = {"<": 1, "<=": 1, ">": -1, ">=": -1}
@@ -49,7 +52,7 @@ class _Walk:
         accesses: those collected so far.
         values: the present values of locals.
         conditions: what holds where the walk is.
-        stores: those of the accesses that are stores.
+        stores: the last store to each element under the same conditions, with the number of accesses up to it.
         latest: the last store or atomic to each array.
     """
 
@@ -59,17 +62,15 @@ class _Walk:
     accesses: list[LoopAccess] = field(default_factory=list)
     values: dict[str, nodes.Expr] = field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
-    stores: list[LoopAccess] = field(default_factory=list)
+    stores: dict[object, tuple[int, LoopAccess]] = field(default_factory=dict)
     latest: dict[str, LoopAccess] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _scopes: dict[tuple[int, Condition], int] = field(default_factory=dict)
+    _last_scopes: tuple[tuple[Condition, ...], list[int]] = ((), [0])
 
     @lazy
-    def _slots(self) -> frozenset[str]:
-        return _find_slots(self.kernel) - self.changed
-
-    @lazy
-    def _dim_names(self) -> frozenset[str]:
-        return _find_dim_names(self.kernel)
+    def _facts(self) -> _Facts:
+        return _find_facts(self.kernel)
 
     def enter_loop(self, loop: nodes.For) -> None:
         """Add the bounds of a loop to the conditions."""
@@ -105,9 +106,10 @@ class _Walk:
                 self.values[name] = nodes.Cast(resolved, kind) if is_converted else resolved
             case nodes.Store():
                 index, value = self.index(one.index, one.line), self.resolve(one.value, one.line)
-                self.accesses.append(LoopAccess(one, one.line, index, value, self.conditions))
-                self.stores.append(self.accesses[-1])
-                self.latest[one.array] = self.accesses[-1]
+                store = LoopAccess(one, one.line, index, value, self.conditions)
+                self.accesses.append(store)
+                self.stores[one.array, one.entry, index, self.list_scopes()[-1]] = len(self.accesses), store
+                self.latest[one.array] = store
             case nodes.Atomic():
                 index, _ = self.index(one.index, one.line), self.resolve(one.value, one.line)
                 self.accesses.append(LoopAccess(one, one.line, index, None, self.conditions))
@@ -295,11 +297,10 @@ class _Walk:
 
     def value_before(self, local: nodes.Local) -> nodes.Expr:
         """Return what a local of the top level stands for that the loop does not change: all iterations share it."""
-        given = [one for one in walk.statements(self.kernel.body) if local.name in walk.find_assigned(one)]
-        value = given[0].value if len(given) == 1 and isinstance(given[0], nodes.Assign) else None
-        is_known = value is not None and local.name not in walk.locals_in([value]) and not walk.reads_memory(value)
+        value = self._facts.definitions.get(local.name)
         # An argument of the local's name stands for a number that is unknown, but shared by all iterations.
-        return self._resolve(value, 0) if is_known and value is not None else nodes.Argument(local.name, local.type)
+        is_unknown = value is None or walk.reads_memory(value)
+        return nodes.Argument(local.name, local.type) if is_unknown or value is None else self._resolve(value, 0)
 
     def _resolve(self, expr: nodes.Expr, line: int) -> nodes.Expr:
         match expr:
@@ -307,13 +308,13 @@ class _Walk:
                 if name not in self.values and name not in self.own and not name.startswith(OPAQUE):
                     self.values[name] = self.value_before(expr)
                 return self.values.get(name, expr)
-            case nodes.Argument(name) if name in self._dim_names:
+            case nodes.Argument(name) if name in self._facts.dim_names:
                 return nodes.Size(name, DIM)
             case nodes.Size(array, axis):
                 return canonical_size(self.kernel.arrays, array, axis)
             case nodes.Load():
                 index = self.index(expr.index, line)
-                if expr.array in self._slots:
+                if expr.array in self._facts.slots and expr.array not in self.changed:
                     result = self.opaque(Origin.COUNTER, expr.type)
                     return replace(result, name=f"{result.name}:1")
                 load = LoopAccess(expr, line, index, None, self.conditions)
@@ -322,11 +323,11 @@ class _Walk:
                     return nodes.Load(expr.array, index, expr.entry, expr.type)
                 # What the iteration itself stored here is no access to others' elements. It is also the value that is
                 # loaded, unless something was stored to the array since, perhaps to this element under another index.
-                stored = [store for store in self.stores if load.is_stored_by(store)]
-                if not stored:
+                store = self.find_own_store(load)
+                if store is None:
                     self.accesses.append(load)
-                elif self.latest[expr.array] is stored[-1] and stored[-1].value is not None:
-                    return nodes.Cast(stored[-1].value, expr.type)
+                elif self.latest[expr.array] is store and store.value is not None:
+                    return nodes.Cast(store.value, expr.type)
                 return self.opaque(Origin.DATA, expr.type)
             case nodes.Select(condition, then, otherwise):
                 # What is loaded for the number that is not taken has no effect.
@@ -340,6 +341,26 @@ class _Walk:
                 right = self.resolve_under(left, right, line, holds=word is Operator.AND)
                 return nodes.Binary(word, left, right, expr.type)
         return walk.rebuild(expr, lambda part: self._resolve(part, line))
+
+    def find_own_store(self, load: LoopAccess) -> LoopAccess | None:
+        """Return the last store by which, wherever a load happens, its own iteration gave the element a value before.
+
+        Whatever another iteration does to the element conflicts with that store.
+        """
+        # The store's conditions begin those of the load: whatever reaches the load has passed the store.
+        keys = ((load.array, load.entry, load.index, scope) for scope in self.list_scopes())
+        stores = [self.stores[key] for key in keys if key in self.stores]
+        return max(stores, key=lambda one: one[0])[1] if stores else None
+
+    def list_scopes(self) -> list[int]:
+        """Return a number for each beginning of the present conditions, the shortest first: equal ones share it."""
+        conditions, scopes = self._last_scopes
+        if conditions is not self.conditions:
+            scopes = [0]
+            for one in self.conditions:
+                scopes.append(self._scopes.setdefault((scopes[-1], one), len(self._scopes) + 1))
+            self._last_scopes = self.conditions, scopes
+        return scopes
 
     def resolve_under(self, condition: nodes.Expr, expr: nodes.Expr, line: int, *, holds: bool) -> nodes.Expr:
         """Resolve an expression whose value matters only where a condition holds, or does not."""
@@ -371,6 +392,27 @@ def _size_of_tree(tree: Tree) -> nodes.Expr:
     if isinstance(tree, tuple):
         return nodes.Binary(Operator(tree[0]), _size_of_tree(tree[1]), _size_of_tree(tree[2]), Type.I32)
     return nodes.Const(tree, Type.I32) if isinstance(tree, int) else nodes.Size(tree, DIM)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the walks through all loops of a kernel ask.
+
+    Attributes:
+        slots: arrays to which it stores nothing but numbers that atomic counters handed out.
+        dim_names: names of the spec in the sizes of its arrays.
+        definitions: the single definitions of its locals.
+    """
+
+    slots: frozenset[str]
+    dim_names: frozenset[str]
+    definitions: Mapping[str, nodes.Expr]
+
+
+@cache_results("facts of kernels", MOST_KERNELS)
+def _find_facts(kernel: nodes.Kernel) -> _Facts:
+    known = single_definitions(definitions(kernel.body))
+    return _Facts(_find_slots(kernel), _find_dim_names(kernel), known)
 
 
 def _find_dim_names(kernel: nodes.Kernel) -> frozenset[str]:

@@ -68,15 +68,6 @@ class LoopAccess:
     value: nodes.Expr | None
     conditions: tuple[Condition, ...]
 
-    def is_stored_by(self, store: LoopAccess) -> bool:
-        """Return True if, wherever this load happens, its own iteration gave the element a value by `store` before.
-
-        Whatever another iteration does to the element conflicts with that store.
-        """
-        is_same = (self.array, self.entry, self.index) == (store.array, store.entry, store.index)
-        # The store's conditions begin those of the load: whatever reaches the load has passed the store.
-        return is_same and self.conditions[: len(store.conditions)] == store.conditions
-
     @property
     def array(self) -> str:
         return self.of.array

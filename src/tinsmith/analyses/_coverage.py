@@ -31,20 +31,27 @@ class PlacedStore:
     is_conditional: bool
 
 
-def find_placed_stores(
-    body: Sequence[nodes.Stmt], array: str, loops: tuple[nodes.For, ...] = (), *, is_conditional: bool = False
+def find_placed_stores(body: Sequence[nodes.Stmt]) -> dict[str, list[PlacedStore]]:
+    """Return by array the stores that run at most once in every iteration of the loops around."""
+    by_array: dict[str, list[PlacedStore]] = {}
+    for one in _place_stores(body):
+        by_array.setdefault(one.store.array, []).append(one)
+    return by_array
+
+
+def _place_stores(
+    body: Sequence[nodes.Stmt], loops: tuple[nodes.For, ...] = (), *, is_conditional: bool = False
 ) -> Iterator[PlacedStore]:
-    """Yield the stores to an array that run at most once in every iteration of the loops around."""
     for one in body:
         match one:
-            case nodes.Store() if one.array == array:
+            case nodes.Store():
                 yield PlacedStore(one, loops, is_conditional)
             case nodes.For():
                 is_left_out = is_conditional or _can_skip(one.body)
-                yield from find_placed_stores(one.body, array, (*loops, one), is_conditional=is_left_out)
+                yield from _place_stores(one.body, (*loops, one), is_conditional=is_left_out)
             case nodes.If():
                 # A store counts as unconditional where both arms give the same element a value.
-                branches = [[*find_placed_stores(part, array, loops)] for part in walk.bodies(one)]
+                branches = [[*_place_stores(part, loops)] for part in walk.bodies(one)]
                 always = set.intersection(
                     *({_element(own) for own in part if _is_always(own, loops)} for part in branches)
                 )
@@ -104,21 +111,28 @@ def find_filled(kernel: nodes.Kernel, length: Length) -> frozenset[str]:
     filled, seen = set[str](), set[str]()
     for task in kernel.body:
         touched = walk.find_touched([task])
+        placed, uses = find_placed_stores([task]), _find_uses([task])
         for memory in map(kernel.arrays.get, touched - seen):
             # What an earlier task has touched may be needed as it was.
-            if memory is not None and not memory.offset and _fills(task, memory, known, length):
+            if memory is None or memory.offset:
+                continue
+            stores = [one for one in placed.get(memory.name, ()) if not one.is_conditional]
+            if _fills(stores, len(uses.get(memory.name, ())), memory, known, length):
                 filled.add(memory.name)
         seen |= touched
     return frozenset(filled)
 
 
-def _fills(task: nodes.Stmt, memory: nodes.Array, known: Mapping[str, nodes.Expr], length: Length) -> bool:
-    """Return True if a loop stores to every element, and its iterations use only elements that they have stored to."""
+def _fills(
+    stores: Sequence[PlacedStore], count: int, memory: nodes.Array, known: Mapping[str, nodes.Expr], length: Length
+) -> bool:
+    """Return True if a loop stores to every element, and its iterations use only elements that they have stored to.
+
+    `count` is the number of these uses.
+    """
     sizes = [length(nodes.Size(memory.name, axis)) for axis in range(memory.rank)]
-    stores = [one for one in find_placed_stores([task], memory.name) if not one.is_conditional]
     if find_covered(stores, memory, sizes, known, length) is None:
         return False
-    count = len(_find_uses([task], memory.name))
     if not count:
         return True
     loops = stores[0].loops
@@ -135,20 +149,20 @@ def _fills(task: nodes.Stmt, memory: nodes.Array, known: Mapping[str, nodes.Expr
     body = loops[-1].body
     # Every use must stand after all stores, in the loop of the stores.
     last = max(place for place, one in enumerate(body) if any(store in kept for store in walk.stores([one])))
-    later = _find_uses(body[last + 1 :], memory.name)
+    later = _find_uses(body[last + 1 :]).get(memory.name, [])
     return len(later) == count and all(element(one) in filled for one in later)
 
 
-def _find_uses(body: Sequence[nodes.Stmt], array: str) -> list[nodes.Load | nodes.Store | nodes.Atomic]:
-    """Return the accesses that need the value which an array has there."""
-    return [
-        *(one for one in walk.loads(body) if one.array == array),
-        *(one for one in walk.stores(body) if one.array == array and not isinstance(one, nodes.Store)),
-    ]
+def _find_uses(body: Sequence[nodes.Stmt]) -> dict[str, list[nodes.Load | nodes.Store | nodes.Atomic]]:
+    """Return by array the accesses that need the value which it has there."""
+    by_array: dict[str, list[nodes.Load | nodes.Store | nodes.Atomic]] = {}
+    for one in (*walk.loads(body), *(store for store in walk.stores(body) if not isinstance(store, nodes.Store))):
+        by_array.setdefault(one.array, []).append(one)
+    return by_array
 
 
-def _element(one: PlacedStore) -> tuple[tuple[nodes.Expr, ...], tuple[int, ...]]:
-    return one.store.index, one.store.entry
+def _element(one: PlacedStore) -> tuple[str, tuple[nodes.Expr, ...], tuple[int, ...]]:
+    return one.store.array, one.store.index, one.store.entry
 
 
 def _is_always(one: PlacedStore, loops: tuple[nodes.For, ...]) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TypeAlias
 
@@ -80,7 +79,7 @@ class PartialExpander:
     As with `Expander`, each definition is expanded once.
     """
 
-    def __init__(self, known: AbstractSet[str], definitions: Mapping[str, nodes.Expr]) -> None:
+    def __init__(self, known: Container[str], definitions: Mapping[str, nodes.Expr]) -> None:
         self._known = known
         self._definitions = definitions
         self._expanded: dict[str, nodes.Expr | None] = {}
@@ -100,7 +99,7 @@ class PartialExpander:
         return walk.rebuild(expr, lambda _: next(given))  # type: ignore[arg-type,return-value]
 
 
-def expand(expr: nodes.Expr, known: AbstractSet[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
+def expand(expr: nodes.Expr, known: Container[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
     """Return an expression in terms of known locals; None if that is not possible."""
     return PartialExpander(known, definitions)(expr)
 

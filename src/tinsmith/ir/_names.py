@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from . import _nodes as nodes
 from ._types import Type
@@ -53,6 +54,10 @@ class Names:
         if name in self._roots:
             return self._roots[name]
         return f"grad_{self.root(name.removeprefix('grad_'))}" if name.startswith("grad_") else name
+
+    def locals_after(self, count: int) -> Iterator[str]:
+        """Yield the locals but the first `count`, the newest first."""
+        return islice(reversed(self.types), len(self.types) - count)
 
     def copy(self) -> Names:
         """Return an independent copy with the same names taken."""

@@ -108,3 +108,12 @@ def test_atomics_that_cost_more_than_threads_save(lang, name):
 
     quicker = [threads for threads in range(1, 65) if loss(threads) > 0]
     assert quicker == [*range(1, most + 1)]
+
+
+def test_the_formula_of_a_long_chain_of_branches_is_no_deeper(lang):
+    branches = "".join(f"        elif x[i] > {-place}:\n            y[i] = x[i]\n" for place in range(1, 210))
+    source = f"{HEAD}    for i in x:\n        if x[i] > 0:\n            y[i] = x[i]\n{branches}"
+    kernel = lowered(written(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
+    text = formula_text(count_operations(kernel, lambda _: True), lambda array, axis: "6", lambda name: "5")
+    # Python's parser takes 200 nested parentheses.
+    assert eval(text) == 6 * 210 * (2 + 2)

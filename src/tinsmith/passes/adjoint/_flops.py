@@ -97,23 +97,33 @@ def _sum(
 
     `weigh` returns the cost of a statement without those inside it.
     """
+    own, inside = _add_up(body, weigh, is_known, unknown_trips)
+    return plus(constant(own, Type.I64), inside)
+
+
+def _add_up(
+    body: Sequence[nodes.Stmt], weigh: Callable[[nodes.Stmt], int], is_known: IsKnown, unknown_trips: int
+) -> tuple[int, nodes.Expr]:
+    """Return the sum of the costs that are known numbers, and a formula for the others."""
+    # Known numbers are added up here: a formula of them would be as deep as branches are, and Python's parser takes
+    # at most 200 parentheses.
     own, inside = 0, constant(0, Type.I64)
     for one in body:
         own += weigh(one)
-        bodies: nodes.Expr = constant(0, Type.I64)
+        number, bodies = 0, constant(0, Type.I64)
         for part in walk.bodies(one):
-            bodies = plus(bodies, _sum(part, weigh, is_known, unknown_trips))
+            known, other = _add_up(part, weigh, is_known, unknown_trips)
+            number, bodies = number + known, plus(bodies, other)
         formula = extent(one.bounds) if isinstance(one, nodes.For) else None
         if formula is not None and is_known(formula):
-            bodies = times(formula, bodies)
+            number, bodies = 0, times(formula, plus(constant(number, Type.I64), bodies))
         elif isinstance(one, nodes.For | nodes.While):
-            bodies = times(constant(unknown_trips, Type.I64), bodies)
-        # Known numbers are added up here: a kernel with a hundred branches would else have a formula as deep.
+            number, bodies = unknown_trips * number, times(constant(unknown_trips, Type.I64), bodies)
+        # A formula may be a known number too, of a loop whose length is one.
         if isinstance(bodies, nodes.Const):
-            own += int(bodies.value)
-        else:
-            inside = plus(inside, bodies)
-    return plus(constant(own, Type.I64), inside)
+            number, bodies = number + int(bodies.value), constant(0, Type.I64)
+        own, inside = own + number, plus(inside, bodies)
+    return own, inside
 
 
 def _flops_of(one: nodes.Stmt) -> int:

@@ -11,8 +11,9 @@ gradient in place only where nobody else holds it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from ....analyses import definitions, single_definitions
 from ....ir import nodes, walk
@@ -26,41 +27,68 @@ def hand_on_adjoints(program: Program, options: CleanUpOptions) -> Program:
     outputs = options.outputs or ()
     given = {program.gradients[name]: name for name in outputs if name in program.gradients}
     given = {gradient: name for gradient, name in given.items() if name not in program.spoils}
-    for array, gradient in program.gradients.items():
-        # An adjoint that is filled in part is 0 elsewhere, which the output's need not be.
-        if gradient not in program.whole:
-            continue
-        users = [run for run in program.runs if gradient in run.kernel.arrays]
-        source = _find_source(users[0].kernel, gradient, given) if len(users) == 1 else None
-        if source is None or _is_changed_from(program, users[0], source):
-            continue
-        if _is_alike(program.arrays, (array, given[source]), options.extent):
-            program = _hand_on(program, users[0], gradient, source)
-            program = replace(program, gradients={**program.gradients, array: source})
+    # Without the stores of one adjoint, another one may be handed on.
+    while given and (adjoints := [*_find_handed_on(program, given, options.extent)]):
+        runs = [*program.runs]
+        sources: dict[int, dict[str, str]] = {}
+        for one in adjoints:
+            sources.setdefault(one.user, {})[one.gradient] = one.source
+        for user, some in sources.items():
+            program = _hand_on(program, runs[user], some)
+        program = replace(program, gradients={**program.gradients, **{one.array: one.source for one in adjoints}})
     return program
 
 
-def _find_source(kernel: nodes.Kernel, gradient: str, given: Collection[str]) -> str | None:
-    """Return the output's adjoint that a kernel copies to `gradient`, index by index; None if it does not."""
-    known = single_definitions(definitions(kernel.body))
-    sources = set[str]()
-    for one in walk.stores(kernel.body):
-        if one.array == gradient:
-            value = known.get(one.value.name) if isinstance(one.value, nodes.Local) else one.value
-            if not isinstance(value, nodes.Load) or (value.index, value.entry) != (one.index, one.entry):
-                return None
-            sources.add(value.array)
-    return sources.pop() if len(sources) == 1 and sources <= {*given} else None
+class _HandedOn(NamedTuple):
+    """The adjoint of an input, which the launch of this number copies from an output's."""
+
+    array: str
+    gradient: str
+    source: str
+    user: int
 
 
-def _is_changed_from(program: Program, user: Run, adjoint: str) -> bool:
-    """Return True if a launch, or one after it, changes an adjoint, as the reverse of an update in place clears it.
-
-    Of an output without a cotangent the adjoint is memory of this pass, which any launch may change.
-    """
+def _find_handed_on(program: Program, given: Mapping[str, str], extent: Extent) -> Iterator[_HandedOn]:
+    """Yield the adjoints that can be handed on, but those that are copied from another one of them."""
     runs = [*program.runs]
-    start = next(place for place, run in enumerate(runs) if run is user)
-    return any(adjoint in walk.find_changed(run.kernel.body) for run in runs[start:])
+    users: dict[str, list[int]] = {}
+    last_changes: dict[str, int] = {}
+    for place, run in enumerate(runs):
+        for name in run.kernel.arrays:
+            users.setdefault(name, []).append(place)
+        last_changes |= dict.fromkeys(walk.find_changed(run.kernel.body), place)
+    copies: dict[nodes.Kernel, Mapping[str, str]] = {}
+    handed_on = set[str]()
+    for array, gradient in program.gradients.items():
+        places = users.get(gradient, ())
+        # An adjoint that is filled in part is 0 elsewhere, which the output's need not be.
+        if gradient not in program.whole or len(places) != 1:
+            continue
+        kernel = runs[places[0]].kernel
+        if kernel not in copies:
+            copies[kernel] = _find_copies(kernel)
+        source = copies[kernel].get(gradient)
+        # Nor may the adjoint be changed later, as the reverse of an update in place clears it. Of an output without a
+        # cotangent it is memory of this pass, which any launch may change.
+        if source is None or source not in given or source in handed_on:
+            continue
+        if last_changes.get(source, -1) >= places[0]:
+            continue
+        if _is_alike(program.arrays, (array, given[source]), extent):
+            handed_on.add(gradient)
+            yield _HandedOn(array, gradient, source, places[0])
+
+
+def _find_copies(kernel: nodes.Kernel) -> Mapping[str, str]:
+    """Return the arrays that a kernel copies from one other array, index by index, each with that one."""
+    known = single_definitions(definitions(kernel.body))
+    sources: dict[str, set[str | None]] = {}
+    for one in walk.stores(kernel.body):
+        value = known.get(one.value.name) if isinstance(one.value, nodes.Local) else one.value
+        is_copy = isinstance(value, nodes.Load) and (value.index, value.entry) == (one.index, one.entry)
+        sources.setdefault(one.array, set()).add(value.array if is_copy and isinstance(value, nodes.Load) else None)
+    pairs = ((array, *some) for array, some in sources.items() if len(some) == 1)
+    return {array: source for array, source in pairs if source is not None}
 
 
 def _is_alike(arrays: Mapping[str, nodes.Array], pair: tuple[str, str], extent: Extent) -> bool:
@@ -71,22 +99,26 @@ def _is_alike(arrays: Mapping[str, nodes.Array], pair: tuple[str, str], extent: 
     )
 
 
-def _hand_on(program: Program, user: Run, gradient: str, source: str) -> Program:
-    """Return the program without the stores to an adjoint, and without a launch that does nothing else."""
+def _hand_on(program: Program, user: Run, sources: Mapping[str, str]) -> Program:
+    """Return the program without the stores to adjoints, and without a launch that does nothing else.
+
+    `sources` are the output's adjoints by those that they are handed on for.
+    """
 
     def rename_size(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
         # The array is no longer an argument, so its sizes are asked of the other one.
-        is_own = isinstance(one, nodes.Size) and one.array == gradient
-        return replace(one, array=source) if is_own else one
+        if isinstance(one, nodes.Size) and one.array in sources:
+            return replace(one, array=sources[one.array])
+        return one
 
     kernel = user.kernel
     body = walk.rewrite(
         walk.change_parts(kernel.body, rename_size),
-        lambda one: [] if isinstance(one, nodes.Store) and one.array == gradient else [one],
+        lambda one: [] if isinstance(one, nodes.Store) and one.array in sources else [one],
     )
     # With a store may go the statement that declared a local, which others still use.
     body = declare_locals(eliminate_dead_code(body), kernel.locals)
-    arrays = {name: array for name, array in kernel.arrays.items() if name != gradient}
+    arrays = {name: array for name, array in kernel.arrays.items() if name not in sources}
     changed = replace(user, kernel=replace(kernel, body=body, arrays=arrays))
     left = [changed] if any(True for _ in walk.stores(body)) else []
     actions = (part for one in program.actions for part in (left if one is user else [one]))

@@ -12,61 +12,89 @@ so for some, as for the samples of segments, the others stay zero.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import TypeAlias
 
+from ...._lazy import lazy
 from ....analyses import PlacedStore, affine, definitions, find_covered, find_placed_stores, whole_definitions
 from ....ir import nodes, walk
 from ...polish import find_added_value
 from .._program import Program
 from ._options import CleanUpOptions, Extent
 
+Element: TypeAlias = tuple[tuple[int | None, ...], tuple[int, ...]]
+"""The index of an element, as far as it is numbers, and the entry of a vector."""
+
 
 def store_whole_gradients(program: Program, options: CleanUpOptions) -> Program:
     """Store to adjoints where the first change of an element adds to zero, and note those that are filled."""
-    # A Counter keeps the order of the launches, so the first kernel that touches an adjoint is found below.
+    # A Counter keeps the order of the launches, so the first kernel that touches an adjoint comes first.
     launches = Counter(run.kernel for run in program.runs)
-    touched = {kernel: walk.find_touched(kernel.body) for kernel in launches}
-    changed: dict[nodes.Kernel, nodes.Kernel] = {}
+    looked_at = {kernel: _Kernel(kernel) for kernel in launches}
+    first_uses: dict[str, nodes.Kernel] = {}
+    for kernel in launches:
+        for name in walk.find_touched(kernel.body):
+            first_uses.setdefault(name, kernel)
+    stores: dict[nodes.Kernel, set[nodes.Store]] = {}
     whole: set[str] = set()
     for array in sorted(options.alone):
         gradient = program.gradients.get(array)
-        first = next((kernel for kernel in launches if gradient in touched[kernel]), None)
+        first = None if gradient is None else first_uses.get(gradient)
         # A kernel that is launched again finds what its first launch added, and would lose it.
         if gradient is None or first is None or launches[first] > 1:
             continue
-        # Another gradient of the same kernel may have changed it already.
-        kernel = changed.get(first, first)
-        additions = _find_additions(kernel, gradient)
+        kernel = looked_at[first]
+        additions = kernel.find_additions(gradient)
         is_whole = bool(additions) and _fills(kernel, additions, array, gradient, options.extent, program)
         if is_whole or (additions and _are_apart(kernel, additions)):
-            stores = frozenset(one.store for one in additions)
-            changed[first] = replace(kernel, body=tuple(_without_sum(one, stores) for one in kernel.body))
+            stores.setdefault(first, set()).update(one.store for one in additions)
             whole |= {gradient} if is_whole else set()
-    program = program.with_kernels(lambda kernel: changed.get(kernel, kernel)) if changed else program
+    if stores:
+        changed = {kernel: _without_sums(kernel, some) for kernel, some in stores.items()}
+        program = program.with_kernels(lambda kernel: changed.get(kernel, kernel))
     return replace(program, whole=frozenset(whole)) if whole else program
 
 
-def _find_additions(kernel: nodes.Kernel, gradient: str) -> list[PlacedStore]:
-    """Return the additions of a kernel to an adjoint; an empty list if it does anything else with it."""
-    memory = kernel.arrays[gradient]
-    placed = find_placed_stores(kernel.body, gradient)
-    additions = [one for one in placed if find_added_value(one.store) is not None]
-    touches = [*walk.loads(kernel.body), *walk.stores(kernel.body)]
-    # Each addition loads its element and stores it, and nothing else may have to do with the array.
-    is_all = sum(one.array == gradient for one in touches) == 2 * len(additions)
-    return additions if is_all and not memory.offset and not memory.label else []
+class _Kernel:
+    """What a kernel does with the adjoints, found once for all of them."""
+
+    def __init__(self, kernel: nodes.Kernel) -> None:
+        self.arrays = kernel.arrays
+        self._body = kernel.body
+
+    @lazy
+    def definitions(self) -> Mapping[str, nodes.Expr]:
+        """The whole definitions of its locals."""
+        return whole_definitions(definitions(self._body))
+
+    @lazy
+    def _stores(self) -> Mapping[str, Sequence[PlacedStore]]:
+        return find_placed_stores(self._body)
+
+    @lazy
+    def _touches(self) -> Counter[str]:
+        return Counter(one.array for one in (*walk.loads(self._body), *walk.stores(self._body)))
+
+    def find_additions(self, gradient: str) -> list[PlacedStore]:
+        """Return the additions to an adjoint; an empty list if the kernel does anything else with it."""
+        memory = self.arrays[gradient]
+        placed = self._stores.get(gradient, ())
+        additions = [one for one in placed if find_added_value(one.store) is not None]
+        # Each addition loads its element and stores it, and nothing else may have to do with the array.
+        is_all = self._touches[gradient] == 2 * len(additions)
+        return additions if is_all and not memory.offset and not memory.label else []
 
 
-def _are_apart(kernel: nodes.Kernel, additions: Sequence[PlacedStore]) -> bool:
+def _are_apart(kernel: _Kernel, additions: Sequence[PlacedStore]) -> bool:
     """Return True if no element is added to twice.
 
     Iterations of a parallel loop add to elements of their own where they do it without an atomic. So this is about a
     single one of them: each variable of a loop inside moves an axis of its own, and two statements stand at two places.
     """
-    known = whole_definitions(definitions(kernel.body))
-    elements: list[tuple[tuple[int | None, ...], tuple[int, ...]]] = []
+    known = kernel.definitions
+    elements: list[Element] = []
     for one in additions:
         if not one.loops or not one.loops[0].is_parallel:
             return False
@@ -84,19 +112,35 @@ def _are_apart(kernel: nodes.Kernel, additions: Sequence[PlacedStore]) -> bool:
         if any(map(walk.reads_memory, (atom for index in sums for atom in index.terms if not isinstance(atom, str)))):
             return False
         elements.append((tuple(index.number for index in sums), one.store.entry))
-    return all(_differ(one, other) for one, other in combinations(elements, 2))
+    return _write_disjoint_elements(elements)
 
 
-def _differ(
-    one: tuple[tuple[int | None, ...], tuple[int, ...]], other: tuple[tuple[int | None, ...], tuple[int, ...]]
-) -> bool:
-    """Return True if two additions certainly write different elements: their constant indices or entries differ."""
-    pairs = zip(one[0], other[0], strict=True)
-    return one[1] != other[1] or any(a is not None and b is not None and a != b for a, b in pairs)
+def _write_disjoint_elements(elements: Sequence[Element]) -> bool:
+    """Return True if any two additions certainly write different elements: constant indices or entries differ."""
+    by_entry: dict[tuple[int, ...], list[tuple[int | None, ...]]] = {}
+    for index, entry in elements:
+        by_entry.setdefault(entry, []).append(index)
+    return all(map(_are_disjoint, by_entry.values()))
+
+
+def _are_disjoint(indices: Sequence[tuple[int | None, ...]]) -> bool:
+    if len(indices) < 2:
+        return True
+    # Where all have a number on one axis, only those with the same number have to be compared any further.
+    for axis, numbers in enumerate(zip(*indices, strict=True)):
+        if None not in numbers and len(set(numbers)) > 1:
+            by_number: dict[int | None, list[tuple[int | None, ...]]] = {}
+            for index in indices:
+                by_number.setdefault(index[axis], []).append(index)
+            return all(map(_are_disjoint, by_number.values()))
+    return all(
+        any(a is not None and b is not None and a != b for a, b in zip(one, other, strict=True))
+        for one, other in combinations(indices, 2)
+    )
 
 
 def _fills(
-    kernel: nodes.Kernel,
+    kernel: _Kernel,
     additions: Sequence[PlacedStore],
     array: str,
     gradient: str,
@@ -113,14 +157,16 @@ def _fills(
 
     memory = kernel.arrays[gradient]
     sizes = [extent(array, axis) for axis in range(memory.rank)]
-    parts = find_covered(additions, memory, sizes, whole_definitions(definitions(kernel.body)), length)
+    parts = find_covered(additions, memory, sizes, kernel.definitions, length)
     # With fewer parts than additions, two add to one part, and the later store would lose what the earlier one gave.
     return parts is not None and len(parts) == len(additions)
 
 
-def _without_sum(one: nodes.Stmt, stores: Collection[nodes.Store]) -> nodes.Stmt:
+def _without_sums(kernel: nodes.Kernel, stores: Collection[nodes.Store]) -> nodes.Kernel:
+    """Return a kernel in which these stores do not add to what they overwrite."""
+
     def change(part: nodes.Stmt) -> nodes.Stmt:
         value = find_added_value(part) if isinstance(part, nodes.Store) and part in stores else None
         return part if value is None else replace(part, value=value)
 
-    return walk.transform(one, lambda expr: expr, change)
+    return replace(kernel, body=tuple(walk.transform(one, lambda expr: expr, change) for one in kernel.body))

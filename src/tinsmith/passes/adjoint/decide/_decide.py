@@ -10,9 +10,11 @@ values that it must be given. Nothing of that is kept but the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ...._lazy import lazy
 from ....ir import nodes, types, walk
 from ...polish import eliminate_dead_code, live_before
 from .._chain_paths import LEAST_VALUE
@@ -108,7 +110,7 @@ class _Choosing:
         frames.frame(self.task.body, () if self.task.parallel is None else self.task.parallel.names)
         return writer.plans
 
-    def choose(self, writer: LoopReversal, loop: nodes.Loop, inner: TurnedFrame, known: set[str]) -> LoopPlan:
+    def choose(self, writer: LoopReversal, loop: nodes.Loop, inner: TurnedFrame, known: int) -> LoopPlan:
         """Return the plan of a loop, from the reverse of an iteration that has everything at hand."""
         own = _find_own(writer.frames, loop, known)
         # Live before an iteration that runs forward and then back: what neither computes must be handed to it.
@@ -121,7 +123,7 @@ class _Choosing:
         taped = tuple(name for name in heads if name not in inverted)
         logs = {array: log for array in logged if (log := find_regular_log(loop, array)) is not None}
         reasons = {name: self.explain_tape(loop, name) for name in taped}
-        room = self.find_room(writer.frames, loop, taped, logged)
+        room = self.find_room(loop, taped, logged)
         functions: tuple[str, ...] = ()
         if room is not None and self.keeps_functions:
             forward = writer.rerun(rerun) if rerun else inner.forward
@@ -131,13 +133,11 @@ class _Choosing:
         recomputed = tuple(name for name in frame_locals(loop.body) if name in read)
         return LoopPlan(taped, inverted, logged, logs, is_idle, room is not None, functions, recomputed, reasons)
 
-    def find_room(
-        self, frames: FrameReversal, loop: nodes.Loop, taped: tuple[str, ...], logged: tuple[str, ...]
-    ) -> int | None:
+    def find_room(self, loop: nodes.Loop, taped: tuple[str, ...], logged: tuple[str, ...]) -> int | None:
         """Return how much a forward pass may keep of each iteration; None if the loop has to run in any case."""
         # Inside another loop's frame what it leaves would need memory for each iteration of that one. Under a branch
         # it would be read where the condition, computed again, is another one for the last bit of a number.
-        if self.room is None or logged or self.state or not any(one is loop for one in frames.task_steps):
+        if self.room is None or logged or self.state or loop.number not in self._outer_loops:
             return None
         room = self.room(loop)
         return None if len(taped) > room else room
@@ -163,12 +163,19 @@ class _Choosing:
         else:
             later |= loaded
         later |= read
-        if len(frames.read_later) == 1:
+        if len(frames.read_later) == 1 and stored:
             # Nothing is reversed after the task's own steps: those before the loop say what they have read.
-            inside = {step.number for step in walk.statements([loop])}
-            outside = [step for step in walk.statements(frames.task_steps) if step.number not in inside]
-            stored &= read.union(*(walk.reads([step]) for step in outside if isinstance(step, nodes.Assign)))
+            inside = _count_loading([loop])
+            stored &= read.union(name for name in stored if self._loading[name] > inside[name])
         return tuple(sorted(stored)), is_idle
+
+    @lazy
+    def _loading(self) -> Counter[str]:
+        return _count_loading(self.task.body)
+
+    @lazy
+    def _outer_loops(self) -> frozenset[int]:
+        return frozenset(step.number for step in self.task.body if isinstance(step, nodes.Loop))
 
     def explain_tape(self, loop: nodes.Loop, head: str) -> str:
         """Return the reason why a loop-carried local is taped."""
@@ -181,14 +188,23 @@ class _Choosing:
         return "its update cannot be undone without losing digits"
 
 
-def _find_own(frames: FrameReversal, loop: nodes.Loop, known: set[str]) -> set[str]:
-    """Find locals of a loop's reversed iteration that nothing outside of it reads."""
+def _find_own(frames: FrameReversal, loop: nodes.Loop, known: int) -> set[str]:
+    """Find locals of a loop's reversed iteration that nothing outside of it reads. `known` is their number before."""
     own = walk.find_defined(loop.body) | {*loop.names, *(one.head for one in loop.carried)}
-    own |= {adjoint for local, adjoint in frames.adjoints.items() if local in own}
-    outer = {adjoint for local, adjoint in frames.adjoints.items() if local not in own}
-    # Locals that gather an element's adjoint are read after the loops that add to them.
-    outer |= {total.name for frame in frames.sums.frames for total in frame.totals.values()}
-    return own | ({name for name in frames.names.types if name not in known} - outer)
+    own |= {frames.adjoints[local] for local in own if local in frames.adjoints}
+    # A loop looks at its own locals alone: at all those of the task, many loops would take quadratic time.
+    for name in frames.names.locals_after(known):
+        is_outer = any(local not in own for local in frames.adjoint_owners.get(name, ()))
+        # Locals that gather an element's adjoint are read after the loops that add to them.
+        if not is_outer and name not in frames.sums.open_totals:
+            own.add(name)
+    return own
+
+
+def _count_loading(body: Sequence[nodes.Stmt]) -> Counter[str]:
+    """Return how many assignments in statements load elements of each array."""
+    assigns = (step for step in walk.statements(body) if isinstance(step, nodes.Assign))
+    return Counter(array for step in assigns for array in walk.loaded_in(step))
 
 
 def _find_functions(forward: Block, backwards: Block) -> tuple[str, ...]:

@@ -3,66 +3,149 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ....ir import Operator, nodes, walk
 from .._ssa import Step
 
 
-def find_partial_sums(loop: nodes.Loop, carried: nodes.CarriedLocal) -> frozenset[str]:
-    """Return the partial sums of an accumulator in one iteration, with its head; an empty set if it is not one.
+def find_accumulators(loop: nodes.Loop) -> dict[str, frozenset[str]]:
+    """Return the accumulators among what a loop carries: by head, the partial sums of one iteration, with the head.
 
     They are found forwards: whatever is computed from the head must be it plus something. Then an adjoint of 1 is
     carried backwards through them: where each of them gets 1 again, on every path, all have the sum's own adjoint.
     """
-    members = {carried.head}
-    if not _collect(loop.body, members) or not _reads_alone(loop, carried, members):
-        return frozenset()
-    last = _addend(carried.next, members)
-    weights = {} if last is None else _carry_back(loop.body, members, {last: 1})
-    return frozenset(members) if weights == {carried.head: 1} else frozenset()
+    candidates = _Candidates(loop)
+    candidates.collect(loop.body)
+    candidates.require_alone(loop)
+    members, steps = candidates.find_members(), candidates.select_steps(loop.body)
+    accumulators = {}
+    for place, sums in members.items():
+        one = loop.carried[place]
+        last = _addend(one.next, sums)
+        weights = {} if last is None else _carry_back(steps.get(place, []), sums, {last: 1})
+        if weights == {one.head: 1}:
+            accumulators[one.head] = frozenset(sums)
+    return accumulators
 
 
-def _reads_alone(loop: nodes.Loop, carried: nodes.CarriedLocal, members: set[str]) -> bool:
-    """Return True if an iteration hands on no partial sum but as the accumulator."""
-    others = [one.next for one in loop.carried if one is not carried]
-    return members.isdisjoint(walk.locals_in(others if loop.exit is None else [*others, loop.exit]))
+class _Candidates:
+    """What the steps of an iteration add to the locals that a loop carries: one walk for all of them.
 
+    A set of these locals is a number whose bits are their places among what the loop carries. One walk for each of them
+    would take quadratic time.
 
-def _collect(body: Sequence[Step], members: set[str]) -> bool:
-    """Add the partial sums of steps to those known; False where one is used for anything but another one."""
-    for step in body:
-        if isinstance(step, nodes.Assign):
-            if members.isdisjoint(walk.locals_in([step.value])):
-                continue
-            if _addend(step.value, members) is None:
-                return False
-            members.add(step.name)
-        elif isinstance(step, nodes.If):
-            # A condition that depends on the sum makes the result another function than a sum.
-            if not members.isdisjoint(walk.locals_read(step)):
-                return False
-            if not _collect(step.body, members) or not _collect(step.orelse, members):
-                return False
-        elif isinstance(step, nodes.Loop):
-            # An inner loop may add to the sum in its turn; it may not use
-            # it in its bounds, its body, or what else it carries.
-            inner = list(_inner_accumulators(step, members))
-            begun = [one.first for one in step.carried if one not in inner]
-            reads = walk.locals_in([*begun, *(bound for pair in step.bounds for bound in pair)])
-            if not members.isdisjoint(reads | walk.find_read(step.body)):
-                return False
-            members |= {one.last for one in inner}
-        elif not members.isdisjoint(walk.locals_read(step)):
-            return False
-    return True
+    Attributes:
+        sums: for each partial sum, the locals that it may belong to.
+        refused: the locals that are no accumulators.
+    """
 
+    def __init__(self, loop: nodes.Loop) -> None:
+        self.sums = {one.head: 1 << place for place, one in enumerate(loop.carried)}
+        self.refused = 0
+        self._all = (1 << len(loop.carried)) - 1
 
-def _inner_accumulators(loop: nodes.Loop, members: set[str]) -> Iterator[nodes.CarriedLocal]:
-    """Yield what an inner loop begins with a partial sum, and only adds to."""
-    for one in loop.carried:
-        if isinstance(one.first, nodes.Local) and one.first.name in members and find_partial_sums(loop, one):
-            yield one
+    def collect(self, body: Sequence[Step]) -> None:
+        """Add the partial sums of steps. Refuse a local of which one is used for anything but another one."""
+        for step in body:
+            if self.refused == self._all:
+                return
+            if isinstance(step, nodes.Assign):
+                used, summed = self._split(step.value)
+                self.refused |= used & ~summed
+                self._add(step.name, summed)
+            elif isinstance(step, nodes.If):
+                # A condition that depends on the sum makes the result another function than a sum.
+                self.refused |= self._find_used(walk.locals_read(step))
+                self.collect(step.body)
+                self.collect(step.orelse)
+            elif isinstance(step, nodes.Loop):
+                self._collect_loop(step)
+            else:
+                self.refused |= self._find_used(walk.locals_read(step))
+
+    def _collect_loop(self, loop: nodes.Loop) -> None:
+        """Add what an inner loop adds to partial sums.
+
+        It may not use one in its bounds, its body, or what else it carries.
+        """
+        is_begun = any(isinstance(one.first, nodes.Local) and one.first.name in self.sums for one in loop.carried)
+        accumulators = find_accumulators(loop) if is_begun else {}
+        exprs = [bound for pair in loop.bounds for bound in pair]
+        for one in loop.carried:
+            if isinstance(one.first, nodes.Local) and one.head in accumulators:
+                self._add(one.last, self.sums.get(one.first.name, 0))
+            else:
+                exprs.append(one.first)
+        self.refused |= self._find_used(walk.locals_in(exprs) | walk.find_read(loop.body))
+
+    def require_alone(self, loop: nodes.Loop) -> None:
+        """Refuse locals of which an iteration hands on a partial sum otherwise than as the accumulator."""
+        for place, one in enumerate(loop.carried):
+            self.refused |= self._find_used(walk.locals_in([one.next])) & ~(1 << place)
+        if loop.exit is not None:
+            self.refused |= self._find_used(walk.locals_in([loop.exit]))
+
+    def find_members(self) -> dict[int, set[str]]:
+        """Return the partial sums of each local that is not refused, by its place."""
+        members: dict[int, set[str]] = {}
+        for name in self.sums:
+            for place in self._places(name):
+                members.setdefault(place, set()).add(name)
+        return members
+
+    def select_steps(self, body: Sequence[Step]) -> dict[int, list[Step]]:
+        """Return the steps that give partial sums a value, for each local that is not refused, by its place."""
+        selected: dict[int, list[Step]] = {}
+        for step in body:
+            if isinstance(step, nodes.Assign):
+                for place in self._places(step.name):
+                    selected.setdefault(place, []).append(step)
+            elif isinstance(step, nodes.If):
+                then, other = (self.select_steps(arm) for arm in (step.body, step.orelse))
+                for place in then | other:
+                    arms = tuple(then.get(place, ())), tuple(other.get(place, ()))
+                    selected.setdefault(place, []).append(replace(step, body=arms[0], orelse=arms[1]))
+            elif isinstance(step, nodes.Loop):
+                carried: dict[int, list[nodes.CarriedLocal]] = {}
+                for one in step.carried:
+                    for place in self._places(one.last):
+                        carried.setdefault(place, []).append(one)
+                for place, some in carried.items():
+                    selected.setdefault(place, []).append(replace(step, carried=tuple(some), body=()))
+        return selected
+
+    def _places(self, name: str) -> Iterator[int]:
+        left = self.sums.get(name, 0) & ~self.refused
+        while left:
+            lowest = left & -left
+            yield lowest.bit_length() - 1
+            left ^= lowest
+
+    def _add(self, name: str, summed: int) -> None:
+        summed &= ~self.refused
+        if summed:
+            self.sums[name] = self.sums.get(name, 0) | summed
+
+    def _find_used(self, names: Iterable[str]) -> int:
+        used = 0
+        for name in names:
+            used |= self.sums.get(name, 0)
+        return used
+
+    def _split(self, expr: nodes.Expr) -> tuple[int, int]:
+        """Return the locals of which an expression uses partial sums, and those of which it is one: see `_addend`."""
+        match expr:
+            case nodes.Local(name):
+                used = self.sums.get(name, 0)
+                return used, used
+            case nodes.Binary(Operator.ADD | Operator.SUB as word, left, right) if left.type == right.type == expr.type:
+                (in_left, of_left), (in_right, of_right) = self._split(left), self._split(right)
+                summed = of_left & ~in_right
+                # Of a difference only the left side has the adjoint of the result; the other one has its negative.
+                return in_left | in_right, summed | (of_right & ~in_left if word is Operator.ADD else 0)
+        return self._find_used(walk.locals_in([expr])), 0
 
 
 def _carry_back(body: Sequence[Step], members: set[str], weights: dict[str, int]) -> dict[str, int]:

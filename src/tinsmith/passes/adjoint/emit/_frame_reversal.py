@@ -12,7 +12,7 @@ A frame runs forward once (`forward`), and all its locals stay; then its steps a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
@@ -76,7 +76,7 @@ class FrameReversal:
         state: arrays that it reads and changes: its reverse works on copies of them.
         names: names of this reverse.
         loops: writes the loops in them.
-        adjoints: locals that gather those of others, by name.
+        adjoints: locals that gather those of others, by name; `adjoint_owners` is the inverse.
         partial_sums: locals whose adjoint is that of a sum which a loop adds to.
         sums_in_place: numbers of stores that add to what they overwrite, with the local that was loaded.
         read_later: for each frame, arrays that its later steps read, or their reverse.
@@ -90,6 +90,7 @@ class FrameReversal:
     loops: Loops = field(init=False)
     sums: Sums = field(init=False)
     adjoints: dict[str, str] = field(default_factory=dict)
+    adjoint_owners: dict[str, list[str]] = field(default_factory=dict)
     partial_sums: set[str] = field(default_factory=set)
     sums_in_place: Mapping[int, str] = field(default_factory=dict)
     read_later: list[set[str]] = field(default_factory=list)
@@ -147,8 +148,19 @@ class FrameReversal:
     def adjoint(self, local: str) -> nodes.Local:
         """Return the local that gathers another one's adjoint; create it at the first request."""
         if local not in self.adjoints:
-            self.adjoints[local] = self.names.like(local, f"grad_{local}")
+            self._set_adjoint(local, self.names.like(local, f"grad_{local}"))
         return nodes.Local(self.adjoints[local], self.names.types[local])
+
+    def share_adjoint(self, partial_sums: Collection[str], whole: str) -> None:
+        """Give partial sums the adjoint of the whole sum."""
+        adjoint = self.adjoint(whole).name
+        for name in partial_sums:
+            self._set_adjoint(name, adjoint)
+        self.partial_sums.update(partial_sums)
+
+    def _set_adjoint(self, local: str, adjoint: str) -> None:
+        self.adjoints[local] = adjoint
+        self.adjoint_owners.setdefault(adjoint, []).append(local)
 
     # Forward ----------------------------------------------------------------------------------
 
@@ -264,7 +276,7 @@ class FrameReversal:
         if isinstance(expr, nodes.Local):
             # What partial sums and summands would get, they have
             # already: one local or element stands for all of them.
-            if expr.name not in self.task.activity or expr.name in self.partial_sums | self.summands:
+            if expr.name not in self.task.activity or expr.name in self.partial_sums or expr.name in self.summands:
                 return []
             self.note_use(expr.name)
             target = self.adjoint(expr.name)

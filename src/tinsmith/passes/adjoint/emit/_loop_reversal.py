@@ -14,14 +14,14 @@ from .._plan import PLAIN_LOOP, LoopPlan
 from .._regular_logs import RegularLog
 from .._tapes import Tape, Tapes
 from .._task import Task
-from ._accumulators import find_partial_sums
+from ._accumulators import find_accumulators
 from ._forward_copy import ForwardCopy, Renamed
 from ._frame_reversal import Block, FrameReversal, TurnedFrame
 from ._inverses import Rerun, plan_rerun
 from ._loop_results import LoopResults
 
-Chooser = Callable[["LoopReversal", nodes.Loop, TurnedFrame, set[str]], LoopPlan]
-"""Returns the plan of a loop. It is given the reversed frame of an iteration, and the locals known before it."""
+Chooser = Callable[["LoopReversal", nodes.Loop, TurnedFrame, int], LoopPlan]
+"""Returns the plan of a loop, given the reversed frame of an iteration, and how many locals were known before it."""
 
 
 @dataclass
@@ -140,10 +140,12 @@ class LoopReversal:
         active = [one for one in loop.carried if one.last in self.task.activity or one.head in self.task.activity]
         if not loop.names or loop.exit is not None:
             self.trips[loop.number] = self.names.fresh("trips", Type.I32)
-        known = set(self.names.types)
+        known = len(self.names.types)
         # Sums first: what only adds to a local needs no adjoint that moves from one iteration to the next.
-        summed = [one for one in active if self.share_adjoint_of_sum(loop, one)]
-        moved = [one for one in active if one not in summed]
+        sums = find_accumulators(loop) if active else {}
+        for one in active:
+            frames.share_adjoint(sums.get(one.head, ()), one.last)
+        moved = [one for one in active if one.head not in sums]
         for one in moved:
             frames.adjoint(one.head)
         handed = [(frames.adjoint(one.last).name, one.next) for one in moved]
@@ -184,9 +186,10 @@ class LoopReversal:
 
     def overwrites(self, loop: nodes.Loop) -> bool:
         """Return True if an iteration may store where an earlier one did: the later one must take the adjoint first."""
-        unordered = self.task.once | self.find_unordered_sums(loop)
+        once, unordered = self.task.once, self.find_unordered_sums(loop)
         stores = (one for one in walk.stores(loop.body) if isinstance(one, nodes.Store))
-        return any(one.array in self.task.gradients and one.number not in unordered for one in stores)
+        ordered = (one for one in stores if one.number not in once and one.number not in unordered)
+        return any(one.array in self.task.gradients for one in ordered)
 
     def find_unordered_sums(self, loop: nodes.Loop) -> set[int]:
         """Return the sums in place on arrays that a loop reads for nothing else: their reverse may run in any order."""
@@ -200,14 +203,6 @@ class LoopReversal:
             one for one in walk.stores(loop.body) if one.number in self.frames.sums_in_place and one.array not in read
         )
         return {one.number for one in stores}
-
-    def share_adjoint_of_sum(self, loop: nodes.Loop, carried: nodes.CarriedLocal) -> bool:
-        """Give all partial sums the adjoint of the whole sum, if the loop only adds to it; return whether it does."""
-        members = find_partial_sums(loop, carried)
-        adjoint = self.frames.adjoint(carried.last).name
-        self.frames.adjoints |= dict.fromkeys(members, adjoint)
-        self.frames.partial_sums |= members
-        return bool(members)
 
     def restore_kept(self, loop: nodes.Loop) -> Block:
         """Write the start of a reversed iteration: restore what was kept, the latest first, and memory."""

@@ -12,8 +12,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ....analyses import PartialExpander
@@ -31,32 +31,50 @@ class Frame:
     """
 
     names: frozenset[str]
-    definitions: Mapping[str, nodes.Expr]
+    definitions: MutableMapping[str, nodes.Expr]
     totals: dict[nodes.Load, nodes.Local] = field(default_factory=dict)
     lines: dict[nodes.Load, int] = field(default_factory=dict)
 
 
+class _NamesOf:
+    """The locals of several frames."""
+
+    def __init__(self, frames: Sequence[Frame]) -> None:
+        self._frames = frames
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in one.names for one in self._frames)
+
+
 class Sums:
-    """The frames that are open, the outermost first."""
+    """The frames that are open, the outermost first.
+
+    Attributes:
+        names: gives names to locals.
+        frames: the frames.
+        open_totals: the locals that gather in them.
+    """
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self.frames: list[Frame] = []
+        self.open_totals: set[str] = set()
         self._expanders: list[list[PartialExpander]] = []
 
     @contextlib.contextmanager
     def inside(self, frame: Frame) -> Iterator[None]:
         """Open a frame while it is being reversed."""
-        definitions = {name: value for one in (*self.frames, frame) for name, value in one.definitions.items()}
+        # Views, since the task's own frame is as large as the task, and is outside of each loop.
+        definitions = ChainMap(*(one.definitions for one in (frame, *reversed(self.frames))))
+        known = (_NamesOf(self.frames[: count + 1]) for count in range(len(self.frames)))
         # One for each frame outside this one, with what can be named
         # there; made once, since each load of the frame asks.
-        known = itertools.accumulate((one.names for one in self.frames), frozenset.union)
         self._expanders.append([PartialExpander(names, definitions) for names in known])
         self.frames.append(frame)
         try:
             yield
         finally:
-            self.frames.pop()
+            self.open_totals.difference_update(total.name for total in self.frames.pop().totals.values())
             self._expanders.pop()
 
     def total(self, load: nodes.Load, line: int) -> nodes.Local | None:
@@ -71,5 +89,6 @@ class Sums:
                 if element not in frame.totals:
                     frame.totals[element] = self.names.local(f"grad_{load.array}_sum", load.type)
                     frame.lines[element] = line
+                    self.open_totals.add(frame.totals[element].name)
                 return frame.totals[element]
         return None
