@@ -6,6 +6,24 @@ import pytest
 
 from support.benchmarks import BENCHMARKS, run_benchmark
 
+SHAPES = (
+    "arrays",
+    "branches",
+    "carried",
+    "chain",
+    "copies",
+    "deep branches",
+    "expressions",
+    "functions",
+    "locals",
+    "loops",
+    "matrices",
+    "nested loops",
+    "stores",
+    "tasks",
+    "while loops",
+)
+
 
 def count_calls(function):
     """Run a function; return what it returns, and how many Python functions were called."""
@@ -49,3 +67,19 @@ def test_calls_are_linear_in_the_lines_that_are_written(lang, monkeypatch):
     factor = large["lines"] / small["lines"]
     assert factor > 5
     assert many / few < 1.1 * factor
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_calls_are_linear_in_the_statements_of_any_shape(lang, monkeypatch, shape):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from _compile_shapes import SHAPES as BUILDS
+    from _compile_worker import time_parts
+
+    assert sorted(BUILDS) == sorted(SHAPES)
+    time_parts(lambda lang: BUILDS[shape](lang, 40), lang)  # imports what is imported late
+    few, many = (
+        count_calls(lambda size=size: time_parts(lambda lang: BUILDS[shape](lang, size), lang))[1]
+        for size in (100, 500)
+    )
+    # What an op takes, however small it is, makes it less.
+    assert many / few < 5.15
