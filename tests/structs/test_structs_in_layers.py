@@ -266,11 +266,35 @@ def test_rollout_refuses_reads_from_python(backend, read):
         ts.rollout(forward, {"q": state.q}, {"out": state.out})(torch.ones(3, dtype=D))
 
 
-def test_engines_own_gradient_of_ndarrays_is_refused():
+@qd.kernel
+def of_tensors(q: qd.Tensor, out: qd.Tensor):
+    for i in range(3):
+        out[i] = q[i] ** 2
+
+
+@qd.kernel
+def not_covered(state: State):
+    for i in range(3):
+        old = qd.atomic_mul(state.out[0], state.q[i])
+        state.out[i] = old * state.q[i]
+
+
+@pytest.mark.parametrize("kernel", [grouped, of_tensors])
+def test_engines_own_gradient_is_refused(kernel):
     state = make_state(qd.Backend.NDARRAY, needs_grad=True)
     layer = ts.EmptyTin(adjoint="engine").register_input_field(state.q).register_output_field(state.out)
-    layer.register_kernel(grouped, state).finish()
-    with pytest.raises(ts.GradientError, match="the ndarray `input_field_0`.*\n.*adjoint='engine'"):
+    arguments, noun = ((state,), "struct `state`") if kernel is grouped else ((state.q, state.out), "ndarray `input_fie")
+    layer.register_kernel(kernel, *arguments).finish()
+    with pytest.raises(ts.GradientError, match=f"the {noun}.*\n.*adjoint='engine'"):
+        layer(torch.ones(3, dtype=D, requires_grad=True))
+
+
+@each_backend
+def test_construct_that_has_no_generated_gradient(backend):
+    state = make_state(backend)
+    layer = ts.EmptyTin().register_input_field(state.q).register_output_field(state.out)
+    layer.register_kernel(not_covered, state).finish()
+    with pytest.raises(ts.GradientError, match="with the struct `state` a layer runs in no other way"):
         layer(torch.ones(3, dtype=D, requires_grad=True))
 
 

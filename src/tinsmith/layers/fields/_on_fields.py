@@ -8,6 +8,7 @@ as it is known not to be wrong.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import indent
 from typing import Any, TypeGuard
@@ -81,11 +82,18 @@ class OnFields:
         return find_state(find_held(self.roles, self._launches, cleared), self._launches)
 
     @lazy
-    def _ndarray(self) -> str:
-        """The name of an ndarray that the kernels use, which cannot run on it as on a field; "" if there is none."""
+    def _source_only(self) -> str:
+        """What the kernels use that an engine's own gradient is not offered for: an ndarray or a struct; "" if nothing.
+
+        Engines cannot be given these as fields and templates.
+        """
+        for launch in self._launches:
+            structs = (name for name, value in launch.bound.templates.items() if dataclasses.is_dataclass(value))
+            if name := next(structs, ""):
+                return f"the struct `{name}`"
         used = (use.one for uses in uses_of_each(self._launches) for use in uses.values())
         fields = (*self.roles.filled, *self.roles.outputs, *self.roles.internal, *used)
-        return next((one.name for one in fields if one.facts.address), "")
+        return next((f"the ndarray `{one.name}`" for one in fields if one.facts.address), "")
 
     def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
@@ -131,14 +139,14 @@ class OnFields:
     def _choose(self, launches: tuple[Launch, ...], active: Sequence[LayerField]) -> ArrayProgram | Reason | None:
         """How a call runs: on arrays; or on fields, for a reason if there is one but the caller's wish."""
         if self._adjoint == "engine":
-            if self._ndarray:
-                raise _refuse_ndarray(self.layer, self._ndarray)
+            if self._source_only:
+                raise _refuse_engines(self.layer, self._source_only)
             return None
         choice = self._array_program(launches)
         if isinstance(choice, ArrayProgram) and active:
             choice = choice.refusal(launches, active) or choice
-        if not isinstance(choice, ArrayProgram) and (self._adjoint == "source" or self._ndarray):
-            raise _no_source(self.layer, choice, self._ndarray)
+        if not isinstance(choice, ArrayProgram) and (self._adjoint == "source" or self._source_only):
+            raise _no_source(self.layer, choice, self._source_only)
         return choice
 
     def _array_program(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
@@ -230,15 +238,15 @@ def refuse_generated(layer: str, reason: NotCovered, launches: Sequence[Launch])
     return GradientError(refusal(words, _rows(reason), f"{reason.remedy}."))
 
 
-def _no_source(layer: str, reason: Reason, ndarray: str) -> GradientError:
-    """Build the error for a layer that needs the generated gradient: it was asked for, or there is an ndarray."""
+def _no_source(layer: str, reason: Reason, source_only: str) -> GradientError:
+    """Build the error for a layer that needs the generated gradient: it was asked for, or no other is offered."""
     words = f"{layer} uses what its adjoint cannot be generated for"
     remedy = "Rewrite that, or leave out adjoint='source'."
-    if ndarray:
-        remedy = f"Rewrite that, or make `{ndarray}` a field: with an ndarray a layer has no other gradient."
+    if source_only:
+        remedy = f"Rewrite that: with {source_only} a layer runs in no other way."
     return GradientError(refusal(words, _rows(reason), remedy))
 
 
-def _refuse_ndarray(layer: str, ndarray: str) -> GradientError:
-    words = f"{layer} uses the ndarray `{ndarray}`, for which the engine's own gradient is not offered"
-    return GradientError(refusal(words, remedy=f"Leave out adjoint='engine', or make `{ndarray}` a field."))
+def _refuse_engines(layer: str, source_only: str) -> GradientError:
+    words = f"{layer} uses {source_only}, for which the engine's own gradient is not offered"
+    return GradientError(refusal(words, remedy="Leave out adjoint='engine', or use fields that the kernel names."))
