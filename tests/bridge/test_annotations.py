@@ -106,3 +106,21 @@ def test_the_class_template_copies(lang64, annotate):
             y[i] = add(total, x[i] ** 2) + 3.0 * total
 
     check(kernel, lambda x: 4.0 + x**2)
+
+
+def test_real_functions_with_references(lang64):
+    @lang64.real_func
+    def grow(total: lang64.ref(lang64.f64), v: lang64.f64):
+        total = total + v * v
+        if v > 1.0:
+            total += 1.0
+
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            total = 1.0
+            grow(total, x[i])
+            grow(total, 2.0 * x[i])
+            y[i] = total
+
+    check(kernel, lambda x: 1.0 + 5.0 * x**2 + (x > 1.0).to(F64) + (2.0 * x > 1.0).to(F64))

@@ -190,7 +190,7 @@ def test_loops_over_a_field_of_nested_structs(lang64):
     @lang64.kernel
     def fill():
         for i in held:
-            held[i] = entry(1)
+            held[i] = entry(1, 1.0)
             held[i].segment = segment(direction=vec2(x[i]), length=x[i] ** 2)
             held[i].segment.direction[0] *= 2
 

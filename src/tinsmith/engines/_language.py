@@ -140,7 +140,8 @@ class Language:
 
         A parameter that has the class itself, `template` and not `template()`, is given a copy in Quadrants 1.3.3.
         """
-        return isinstance(annotation, self.engine.lang.template)
+        # `ref(f32)`, of real functions, is a class that the engines do not export.
+        return isinstance(annotation, self.engine.lang.template) or type(annotation).__name__ == "RefType"
 
     def is_array(self, annotation: object) -> bool:
         """Whether a parameter is declared an array."""

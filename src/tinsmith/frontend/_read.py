@@ -113,7 +113,7 @@ class Source:
         value = read_annotations(self.function).get(parameter)
         # One that has no value yet is a text, and so the tree decides.
         if value is not None and not isinstance(value, str):
-            return "Template" in (public_name(value), public_name(type(value)))
+            return not {"Template", "RefType"}.isdisjoint([public_name(value), public_name(type(value))])
         note = self.annotation(parameter)
         return note is not None and "template" in ast.unparse(note)
 
