@@ -148,13 +148,13 @@ def test_refusals(lang64):
     assert "focal, count, pose.turn, pose.shift" in str(refusal.value)
     with pytest.raises(ts.ArgumentError, match="`camera` of op `look` has no field `zoom`"):
         op(points, {**numbers, "zoom": 3}, 2.0)
-    with pytest.raises(ts.ArgumentError, match="`camera_count` of op `look` must be an integer"):
+    with pytest.raises(ts.ArgumentError, match="`camera.count` of op `look` must be an integer"):
         op(points, {**numbers, "count": 1.5}, 2.0)
-    with pytest.raises(ts.ArgumentError, match="`camera_focal` of op `look` is a tensor"):
+    with pytest.raises(ts.ArgumentError, match="`camera.focal` of op `look` is a tensor"):
         op(points, {**numbers, "focal": torch.tensor(1.0)}, 2.0)
     with pytest.raises(ts.ArgumentError, match="too many arguments"):
         op(points, numbers, 2.0, 3.0)
-    with pytest.raises(ts.ArgumentError, match="argument `camera_focal` of op `look` was given twice"):
+    with pytest.raises(ts.ArgumentError, match="argument `camera.focal` of op `look` was given twice"):
         op(points, numbers, 2.0, camera_focal=1.0)
 
 
