@@ -25,6 +25,7 @@ FLOORS = {
     "_lazy": 0,
     "_offers": 0,
     "_output": 0,
+    "_preparation": 0,
     "_suggestions": 0,
     "_user_warnings": 0,
     "reference": 0,

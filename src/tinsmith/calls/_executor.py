@@ -16,6 +16,7 @@ import torch
 
 from .. import calls, engines
 from .._config import config
+from .._preparation import note_step
 from ..compiling import check_element
 from ..engines import DTYPES, MOST_ELEMENTS, Engine, hold
 from ..ir import nodes
@@ -239,6 +240,7 @@ class PassWriter(PassText):
         self.flush()
 
     def compile_launch(self, launch: RoutineLaunch) -> Step:
+        note_step(launch.name)
         step = launch.step(self.key, may_vectorize=self.may_vectorize)
         self.aligned |= dict(step.aligned)
         return step

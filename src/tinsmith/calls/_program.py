@@ -16,6 +16,7 @@ import torch
 
 from .._cache import Cache
 from .._lazy import lazy
+from .._preparation import show_preparation
 from ..engines import COMPILING, HALVES
 from ..spec import Numbers, solve
 from ..tracing import PLAIN_TYPES, is_tracing
@@ -403,7 +404,8 @@ class Runner:
                 # deterministic op takes one thread or several by its sizes alone: the two may differ in the last digit.
                 is_fixed = self._key.signature.is_deterministic
                 timers = {} if is_fixed else self.threads.make_timers(serial, routine)
-                self._passes[serial] = executor(routine, self._key, timers)
+                with show_preparation(self._key.signature.op, len({*routine.launches})):
+                    self._passes[serial] = executor(routine, self._key, timers)
             return self._passes[serial]
 
     def routine(self, serial: Serial, numbers: Numbers, scalars: Scalars) -> Routine:

@@ -16,6 +16,7 @@ import torch
 
 from ..._config import config
 from ..._errors import GraphError, KernelError, refusal
+from ..._preparation import note_step, show_preparation
 from ...calls import keep_order
 from ...calls.fields import Copy, Transfer, name_fields
 from ...ir import NotCovered
@@ -126,6 +127,7 @@ class ArrayProgram:
         for launch, gradients in zip(taking, self._stores.texts, strict=True):
             kind = launch.kind
             if launch.bound.tensors or kind not in known:
+                note_step(launch.launcher.signature.op)
                 known[kind] = name_fields(launch.launcher, launch.bound, gradients)
             launchers.append(known[kind])
         return launchers
@@ -300,7 +302,8 @@ class ArrayProgram:
         """Why no gradient by these filled fields is generated; None where one is."""
         keys = frozenset(one.facts.key for one in active)
         if keys not in self._refusals:
-            self._refusals[keys] = self._find_refusal(launches, active)
+            with show_preparation(f"gradient of {self.layer}"):
+                self._refusals[keys] = self._find_refusal(launches, active)
         return self._refusals[keys]
 
     def _find_refusal(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> NotCovered | None:

@@ -18,6 +18,7 @@ import torch
 from ..._cache import Cache
 from ..._errors import DeviceError, GradientError, TinsmithError, refusal
 from ..._lazy import lazy
+from ..._preparation import show_preparation
 from ..._user_warnings import warn
 from ...calls import show_call
 from ...calls.backward import RACE, refuse_race
@@ -157,7 +158,8 @@ class OnFields:
 
     def _make_arrays(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
         try:
-            return ArrayProgram(self.layer, self.roles, launches, self._habits, self._reset)
+            with show_preparation(self.layer, len({launch.kind for launch in launches})):
+                return ArrayProgram(self.layer, self.roles, launches, self._habits, self._reset)
         except (TinsmithError, NotCovered) as reason:
             reason.__context__ = reason.__cause__ = None
             # The traceback's frames would keep this object alive, and with it the memory of its fields.

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, GradientError, RegistrationError, refusal
+from ..._preparation import show_preparation
 from ..._user_warnings import warn
 from ...engines import Engine, hide_frames
 from ...ir import NotCovered
@@ -252,7 +253,8 @@ class Rollout:
         outputs = [replace(one, clears=False) if one in grown else one for one in self._roles.outputs]
         roles = Roles(self._roles.filled, tuple(outputs), ()) if grown else self._roles
         try:
-            program = ArrayProgram(self.name, roles, launches, _HABITS)
+            with show_preparation(self.name, len({launch.kind for launch in launches})):
+                program = ArrayProgram(self.name, roles, launches, _HABITS)
         except NotCovered as reason:
             raise refuse_generated(self.name, reason, launches) from None
         # Once for a rollout, and not again for a sequence of another length.

@@ -1,0 +1,129 @@
+"""A line on standard error while kernels are prepared, where that takes more than two seconds and somebody looks on.
+
+    tinsmith: rollout forward: p2g  [=========-----------] 3/7  12 s
+
+It is drawn by a thread of its own, since one kernel may take long, and erased at the end. Nothing is drawn in files and
+pipes, in threads, in processes that another one of Python started, such as a DataLoader's, and in tests.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+DELAY = 2.0
+"""Seconds after which the line appears."""
+_INTERVAL = 0.25
+_WIDTH = 20
+_LONGEST = 76
+"""Characters of the line at most, so that no terminal breaks it."""
+
+
+class ProgressLine:
+    """How far a preparation is, as one line.
+
+    Args:
+        name: what is prepared.
+        total: the number of steps; 0 if it is unknown.
+        stream: where it is drawn.
+        clock: returns seconds.
+    """
+
+    def __init__(self, name: str, total: int, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._total = total
+        self._stream = stream
+        self._clock = clock
+        self._start = clock()
+        self._step = ""
+        self._done = -1
+        self._drawn = 0
+
+    def begin_step(self, step: str) -> None:
+        """Begin the next step, which ends the one before."""
+        self._step = step
+        self._done += 1
+
+    def draw(self) -> None:
+        """Draw the line in place of the one drawn before, once the delay is over."""
+        seconds = self._clock() - self._start
+        if seconds < DELAY:
+            return
+        done = max(self._done, 0)
+        filled = _WIDTH * done // self._total if self._total else 0
+        bar = f"  [{'=' * filled}{'-' * (_WIDTH - filled)}] {done}/{self._total}" if self._total else ""
+        end = f"{bar}  {seconds:.0f} s"
+        step = f": {self._step}" if self._step else ""
+        self._write(f"{f'tinsmith: {self._name}{step}'[: _LONGEST - len(end)]}{end}")
+
+    def erase(self) -> None:
+        """Erase the line, if one was drawn."""
+        if self._drawn:
+            self._write("")
+            self._stream.write("\r")
+            self._stream.flush()
+
+    def _write(self, text: str) -> None:
+        self._stream.write(f"\r{text:<{self._drawn}}")
+        self._stream.flush()
+        self._drawn = len(text)
+
+
+_lines: list[ProgressLine] = []
+"""The line of the preparation that runs, if it has one."""
+
+
+@contextmanager
+def show_preparation(name: str, total: int = 0) -> Iterator[None]:
+    """Show how far the preparation of an op, a layer or a rollout is, where it takes long and somebody looks on.
+
+    One inside another one is a part of it, and shows nothing of its own.
+    """
+    stream = sys.stderr
+    if _lines or stream is None or not is_watched(stream):
+        yield
+        return
+    line, ended = ProgressLine(name, total, stream), threading.Event()
+
+    def draw() -> None:
+        wait = DELAY
+        while not ended.wait(wait):
+            line.draw()
+            wait = _INTERVAL
+
+    thread = threading.Thread(target=draw, name="tinsmith progress", daemon=True)
+    _lines.append(line)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        _lines.remove(line)
+        line.erase()
+
+
+def note_step(step: str) -> None:
+    """Begin a step of the preparation that is shown, if one is."""
+    if _lines and threading.current_thread() is threading.main_thread():
+        _lines[0].begin_step(step)
+
+
+def is_watched(stream: TextIO | None) -> bool:
+    """Return True if somebody may read a stream meanwhile: a terminal or a notebook, of the main thread."""
+    if threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None:
+        return False
+    if stream is None or is_in_test():
+        return False
+    return type(stream).__module__.startswith("ipykernel") or stream.isatty()
+
+
+def is_in_test() -> bool:
+    """Return True if pytest runs a test."""
+    return "PYTEST_CURRENT_TEST" in os.environ
