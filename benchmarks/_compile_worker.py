@@ -21,6 +21,7 @@ import torch
 
 import tinsmith as ts
 from _compile_kernels import CASES, GROWING, name_of
+from _compile_shapes import SHAPES
 from tinsmith.calls.backward import SourceReverse
 from tinsmith.compiling import _kernel_families
 from tinsmith.engines import Compiled, CompileOptions
@@ -92,6 +93,11 @@ def compile_nothing(
     return Compiled(lambda *_: None, {name: name for name in function.__annotations__}, engine.runtime())
 
 
+def _find_shape(case: str) -> Callable[[Any], Any]:
+    shape, _, size = case.rpartition(" ")
+    return lambda lang: SHAPES[shape](lang, int(size))
+
+
 def main() -> None:
     name = sys.argv[1]
     torch.set_num_threads(1)
@@ -105,8 +111,9 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         case = line.strip()
-        seconds = time_parts(builds[case], lang)
-        seconds["first call"] = time_first_call(builds[case], lang)
+        build = builds[case] if case in builds else _find_shape(case)
+        seconds = time_parts(build, lang)
+        seconds["first call"] = time_first_call(build, lang)
         print(json.dumps(seconds), flush=True)
 
 

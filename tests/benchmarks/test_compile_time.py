@@ -1,4 +1,4 @@
-"""benchmarks/compile_time.py runs beside another checkout, and what it measures is linear in the size of a kernel."""
+"""benchmarks/compile_time.py and preparation.py run, and what they measure is linear in the size of a kernel."""
 
 import sys
 
@@ -52,6 +52,18 @@ def test_a_quick_run_beside_another_checkout_writes_a_page(tmp_path):
     (row,) = (line for line in page.splitlines() if line.startswith("| generated, statements 280, taichi | "))
     first, second = (float(cell) for cell in row.strip("| ").split(" | ")[-2:])
     assert 0 < second < 0.8 * first
+
+
+@pytest.mark.costly
+def test_a_quick_run_over_sizes_writes_a_page_and_a_chart(tmp_path):
+    done = run_benchmark("preparation.py", "--quick", "--only", "chain", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "preparation-cpu.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith("| chain | "))
+    small, large, growth = (float(cell) for cell in row.strip("| ").split(" | ")[1:])
+    assert 0 < small < large
+    assert 0.3 < growth < 1.5
+    assert (tmp_path / "preparation-cpu.png").stat().st_size > 5000
 
 
 def test_calls_are_linear_in_the_lines_that_are_written(lang, monkeypatch):
