@@ -107,9 +107,20 @@ def loop_over_ranges(tree: ast.FunctionDef, ranks: Mapping[str, int]) -> ast.Fun
         tree: the kernel.
         ranks: the number of dims of every array.
     """
+    # Only loops over arrays change, and most kernels have none; copying a large one takes as long as reading it.
+    if not any(_has_array_loop(statement, ranks) for statement in tree.body):
+        return tree
     twin = copy_node(tree)
     twin.body = [_over_range(statement, ranks) for statement in twin.body]
     return twin
+
+
+def _has_array_loop(statement: ast.stmt, ranks: Mapping[str, int]) -> bool:
+    if not isinstance(statement, ast.For):
+        return False
+    if is_static(statement):
+        return any(_has_array_loop(inner, ranks) for inner in statement.body)
+    return is_over_array(statement, ranks) and _rank(statement, ranks) > 0
 
 
 def _over_range(statement: ast.stmt, ranks: Mapping[str, int]) -> ast.stmt:
