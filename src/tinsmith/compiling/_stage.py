@@ -326,7 +326,7 @@ class Stage:
         # Rewritten trees refer to the engine's module by this name.
         others["_lang"] = self.home.lang
         source = self.rewrite_source(variant)
-        return lower(
+        lowered = lower(
             source,
             self.home,
             arrays,
@@ -335,6 +335,11 @@ class Stage:
             defaults=defaults,
             keeps_assertions=self.engine.is_debugging(),
         )
+        held = next((one for one in lowered.fields.values() if self.home.is_ndarray(one)), None)
+        # `BakedValues.refuse_ndarrays` says so to the user.
+        if held is not None and not self.may_write_fields:
+            raise NotCovered("an ndarray that is no argument", source.tree.lineno, source.path)
+        return lowered
 
     @one_at_a_time
     def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
