@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...codegen import BINARY, UNARY
+from ...ir import Misfit
 from . import _calls, _elements
 from ._assignments import assign
 from ._logic import apply_logic, compare, select_value
@@ -58,7 +59,10 @@ def _unary(low: Lowering, node: ast.UnaryOp) -> Any:
     if isinstance(node.op, ast.UAdd):
         return value
     if not low.ops.is_run_time(value):
-        return {"neg": lambda: -value, "not": lambda: not value, "~": lambda: ~value}[UNARY[type(node.op)]]()
+        try:
+            return {"neg": lambda: -value, "not": lambda: not value, "~": lambda: ~value}[UNARY[type(node.op)]]()
+        except TypeError as reason:
+            raise Misfit(f"`{ast.unparse(node)}`: {reason}") from None
     return low.ops.unary(UNARY[type(node.op)], value)
 
 

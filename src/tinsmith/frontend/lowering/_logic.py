@@ -28,7 +28,7 @@ Written: TypeAlias = Sequence[nodes.Stmt]
 def compare(low: Lowering, operator: ast.cmpop, left: Any, right: Any) -> Any:
     """Lower one comparison."""
     if type(operator) in COMPARE:
-        return low.ops.binary(COMPARE[type(operator)], left, right)
+        return low.binary(COMPARE[type(operator)], left, right)
     if low.state.is_static and isinstance(operator, ast.In | ast.NotIn):
         return (left in right) is isinstance(operator, ast.In)
     if low.state.is_static and isinstance(operator, ast.Is | ast.IsNot):

@@ -53,6 +53,16 @@ class Operations:
         """Return True if a value is known only at run time."""
         return is_expression(value) or isinstance(value, Matrix)
 
+    def _are_known(self, *values: Any) -> bool:
+        """Return True if Python can compute with these values: nothing in them is known only at run time.
+
+        Beside a captured vector, `(i, j) + offset`, a list or tuple is a vector; otherwise Python joins lists.
+        """
+        if any(map(self.is_run_time, values)):
+            return False
+        listed = [one for one in values if isinstance(one, list | tuple) and any(map(self.is_run_time, one))]
+        return not listed or all(self._entries_of(value) is None for value in values)
+
     def scalar(self, value: Any) -> Scalar:
         """Return a number as an expression. Raise Misfit for any other value."""
         if is_expression(value):
@@ -140,7 +150,7 @@ class Operations:
 
     def binary(self, operator: Operator, left: Any, right: Any) -> Any:
         """Apply an operation to two values: Python's own if both are known."""
-        if operator in PYTHON and not self.is_run_time(left) and not self.is_run_time(right):
+        if operator in PYTHON and self._are_known(left, right):
             return PYTHON[operator](left, right)
 
         def two(one: Scalar, other: Scalar) -> Scalar:
