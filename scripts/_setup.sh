@@ -4,9 +4,10 @@
 #   set_up EXTRAS   makes .venv in the repository, installs tinsmith[EXTRAS] there (editable; "" for
 #                   no extras), and sets $VENV_PYTHON. Quick when nothing changed: a stamp in .venv
 #                   says what it was made from. Every other Python on the machine is left alone.
-#   set_up_kept TORCH EXTRAS
+#   set_up_kept TORCH EXTRAS [NAME]
 #                   the same with that version of torch, in an environment which all checkouts on this
-#                   machine share, and which outlives them. One for each version of Python and torch.
+#                   machine share, and which outlives them. One for each version of Python and torch,
+#                   and for each name.
 #
 # Settings from outside:
 #   PYTHON=...      the Python to make .venv with; else the first on the PATH that fits
@@ -86,7 +87,7 @@ set_up_kept() {
     find_python
     TORCH=$1
     PYTHON=$BASE_PYTHON
-    VENV=$ENVIRONMENTS/python-$(version_of "$BASE_PYTHON")-torch-$1
+    VENV=$ENVIRONMENTS/python-$(version_of "$BASE_PYTHON")-torch-$1${3:+-$3}
     mkdir -p "$ENVIRONMENTS"
     exec 9>"$VENV.lock"  # another checkout may be setting it up
     if command -v flock >/dev/null; then flock 9; fi

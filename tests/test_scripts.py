@@ -156,6 +156,7 @@ SCRIPTS = [
     "scripts/docs",
     "scripts/test",
     "scripts/fuzz",
+    "scripts/genesis",
     "scripts/golden",
     "scripts/gpu_check",
     "scripts/matrix",

@@ -1,0 +1,414 @@
+"""Scenes of rigid bodies: joints, contact, constraints, inverse kinematics, sensors."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import numpy as np
+import torch
+
+from ._scenes import Ready, call_all, make_world, run_steps, scene
+
+CHAIN = """<mujoco model="chain">
+<compiler angle="radian"/>
+<worldbody>
+  <body name="a" pos="0 0 1"><joint name="j0" type="hinge" axis="0 1 0" damping="0.1" armature="0.01"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -0.3" size="0.03" mass="0.5"/>
+    <body name="b" pos="0 0 -0.3">
+      <joint name="j1" type="hinge" axis="1 0.2 0" stiffness="0.5" range="-1 1" limited="true"/>
+      <geom type="capsule" fromto="0 0 0 0.1 0 -0.25" size="0.03" mass="0.4"/>
+      <body name="c" pos="0.1 0 -0.25">
+        <joint name="j2" type="slide" axis="0 0 1" frictionloss="0.05" range="-0.1 0.1" limited="true"/>
+        <geom type="box" size="0.05 0.04 0.03" mass="0.3"/>
+      </body>
+    </body>
+  </body>
+  <body name="d" pos="0.5 0 0.5"><joint name="j3" type="ball" damping="0.05"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -0.3" size="0.03" mass="0.5"/>
+  </body>
+</worldbody>
+<equality>
+  <joint joint1="j0" joint2="j1" polycoef="0 0.5 0 0 0"/>
+</equality>
+</mujoco>"""
+
+
+def add_chain(gs: Any, world: Any, text: str = CHAIN) -> Any:
+    """Add a chain of joints with limits, friction, damping and an equality."""
+    with tempfile.NamedTemporaryFile("w", suffix=".xml", delete=False) as file:
+        file.write(text)
+    return world.add_entity(gs.morphs.MJCF(file=file.name))
+
+
+def _doubles(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _leaf(*values: float) -> torch.Tensor:
+    return _doubles(*values).requires_grad_()
+
+
+def _move(entity: Any, batch: tuple[int, ...] = ()) -> None:
+    torch.manual_seed(3)
+    n = entity.n_dofs
+    entity.set_dofs_position(0.3 * torch.rand(*batch, n, dtype=torch.float64))
+    entity.set_dofs_velocity(torch.rand(*batch, n, dtype=torch.float64) - 0.5)
+    entity.control_dofs_force(0.3 * torch.rand(*batch, n, dtype=torch.float64))
+
+
+# Joints ----------------------------------------------------------------------------------
+@scene()
+def rigid_chain(gs: Any, ready: Ready) -> None:
+    """A chain of joints that swings; limits, friction, an equality; no contact."""
+    world = make_world(gs, rigid_options=gs.options.RigidOptions(enable_collision=False))
+    chain = add_chain(gs, world)
+    world.build()
+    _move(chain)
+    run_steps(world, ready, 3)
+    _use_dofs(world, chain)
+    _use_links(world, chain)
+
+
+def _use_dofs(world: Any, entity: Any) -> None:
+    """Call what sets and reads joints."""
+    batch = () if not world.n_envs else (world.n_envs,)
+    some = 0.05 + 0.1 * torch.rand(*batch, entity.n_dofs, dtype=torch.float64)
+    names = ("kp", "kv", "act_gain", "stiffness", "armature", "damping", "frictionloss", "velocity", "position")
+    calls: list[Any] = [lambda name=name: getattr(entity, f"set_dofs_{name}")(some) for name in names]
+    calls += [
+        lambda name=name: getattr(entity, f"control_dofs_{name}")(some) for name in ("position", "velocity", "force")
+    ]
+    calls += [
+        lambda: entity.set_dofs_act_bias(some, some, some),
+        lambda: entity.set_dofs_force_range(-some - 5, some + 5),
+        lambda: entity.set_dofs_limit(-some - 1, some + 1),
+        lambda: entity.control_dofs_position_velocity(some, some),
+        lambda: world.step(),
+        lambda: entity.set_qpos(entity.get_qpos()),
+        lambda: entity.get_dofs_control_force(),
+        lambda: entity.zero_all_dofs_velocity(),
+    ]
+    call_all(calls)
+
+
+def _use_links(world: Any, entity: Any) -> None:
+    """Call what sets and reads links, geometries and the whole state."""
+    solver, batch = world.sim.rigid_solver, () if not world.n_envs else (world.n_envs,)
+    force = torch.ones(*batch, 1, 3, dtype=torch.float64)
+    last = [entity.n_links - 1]
+    inertia = torch.eye(3, dtype=torch.float64).expand(*batch, 1, 3, 3)
+    calls = [
+        lambda: entity.get_links_vel(),
+        lambda: entity.get_links_ang(),
+        lambda: entity.get_links_acc(),
+        lambda: entity.get_jacobian(entity.links[-1]),
+        lambda: entity.get_jacobian(entity.links[-1], local_point=_doubles(0.1, 0.0, 0.0)),
+        lambda: entity.apply_links_external_wrench(force, force, last),
+        lambda: entity.apply_links_external_wrench(force, None, last, pos=force),
+        lambda: world.step(),
+        lambda: entity.set_links_mass(torch.full((*batch, 1), 0.7, dtype=torch.float64), last),
+        lambda: entity.set_links_COM(0.01 * force, last),
+        lambda: entity.set_links_inertia(0.01 * inertia, last),
+        lambda: entity.set_mass(1.5),
+        lambda: entity.set_friction(0.7),
+        lambda: entity.set_friction_torsional(0.01),
+        lambda: entity.set_friction_rolling(0.01),
+        lambda: entity.geoms[0].set_friction(0.8),
+        lambda: entity.geoms[0].set_friction_torsional(0.02),
+        lambda: entity.geoms[0].set_friction_rolling(0.02),
+        lambda: solver.set_geoms_friction(_doubles(0.5), [0]),
+        lambda: solver.set_geoms_friction_torsional(_doubles(0.5), [0]),
+        lambda: solver.set_geoms_friction_rolling(_doubles(0.5), [0]),
+        lambda: entity.set_friction_ratio(torch.full((*batch, 1), 0.9, dtype=torch.float64), last),
+        lambda: solver.set_global_sol_params(_doubles(0.02, 1.0, 0.9, 0.95, 0.001, 0.5, 2.0)),
+        lambda: solver.set_sol_params(_doubles(0.02, 1.0, 0.9, 0.95, 0.001, 0.5, 2.0)[None], geoms_idx=[0]),
+        lambda: solver.set_gravity(_doubles(0.0, 0.0, -9.0)),
+        lambda: solver.clear_external_force(),
+        lambda: solver.update_verts_for_geoms([0]),
+        lambda: solver.update_vverts_for_vgeoms([0]),
+        lambda: solver.get_state(),
+        lambda: solver.set_state(0, solver.get_state()),
+        lambda: solver.check_errno(),
+        lambda: solver.get_equality_constraints(),
+        lambda: world.reset(),
+        lambda: world.step(),
+    ]
+    call_all(calls)
+
+
+@scene(uses_fields=True, is_variant=True)
+def rigid_chain_fields(gs: Any, ready: Ready) -> None:
+    """The chain, with the state in fields instead of ndarrays."""
+    rigid_chain(gs, ready)
+
+
+@scene(is_variant=True)
+def rigid_chain_batched(gs: Any, ready: Ready) -> None:
+    """The chain in three environments with parameters of their own."""
+    options = gs.options.RigidOptions(
+        enable_collision=False, batch_links_info=True, batch_joints_info=True, batch_dofs_info=True
+    )
+    world = make_world(gs, rigid_options=options)
+    chain = add_chain(gs, world)
+    world.build(n_envs=3)
+    _move(chain, (3,))
+    run_steps(world, ready, 3)
+    _use_dofs(world, chain)
+    _use_links(world, chain)
+    some = [0, 2]
+    call_all(
+        [
+            lambda: chain.set_dofs_position(torch.rand(2, chain.n_dofs, dtype=torch.float64), envs_idx=some),
+            lambda: chain.set_dofs_velocity(torch.rand(2, chain.n_dofs, dtype=torch.float64), envs_idx=some),
+            lambda: chain.set_qpos(torch.rand(2, chain.n_qs, dtype=torch.float64), envs_idx=some),
+            lambda: world.reset(envs_idx=some),
+        ]
+    )
+
+
+@scene()
+def rigid_gradients(gs: Any, ready: Ready) -> None:
+    """A box that is pushed over a plane, with Genesis' own backward pass."""
+    options = gs.options.RigidOptions(enable_joint_limit=True, use_gjk_collision=True)
+    world = make_world(gs, requires_grad=True, rigid_options=options)
+    world.add_entity(gs.morphs.Plane())
+    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.11), size=(0.2, 0.2, 0.2)))
+    chain = add_chain(gs, world, CHAIN[: CHAIN.index("<equality>")] + "</mujoco>")
+    world.build()
+    for number in range(6):
+        if number == 3:
+            ready()
+        velocity = _leaf(0.1, 0.0, -0.3, 0.1, 0.2, 0.0)
+        if number in (0, 3):
+            box.set_dofs_velocity(velocity)
+            chain.set_dofs_velocity(_leaf(*[0.1] * chain.n_dofs))
+        world.step()
+    position = _leaf(0.0, 0.0, 0.2)
+    call_all([lambda: box.set_pos(position), lambda: world.step()])
+    state = world.get_state()
+    loss = box.get_state().pos.pow(2).sum() + chain.get_state().qpos.pow(2).sum() if state else None
+    call_all([lambda: loss.backward()])
+
+
+# Contact ---------------------------------------------------------------------------------
+def _add_pile(gs: Any, world: Any) -> list[Any]:
+    """Add bodies of all shapes that touch each other and the ground."""
+    morphs = gs.morphs
+    world.add_entity(morphs.Plane())
+    mesh = "meshes/duck.obj"
+    return [
+        world.add_entity(morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2))),
+        world.add_entity(morphs.Box(pos=(0.03, 0.02, 0.2985), size=(0.2, 0.2, 0.2), euler=(0, 0, 20))),
+        world.add_entity(morphs.Sphere(pos=(0.5, 0, 0.0995), radius=0.1)),
+        world.add_entity(morphs.Sphere(pos=(0.52, 0.05, 0.29), radius=0.1)),
+        world.add_entity(morphs.Cylinder(pos=(1.0, 0, 0.0995), radius=0.1, height=0.2)),
+        world.add_entity(morphs.Box(pos=(1.0, 0.03, 0.2485), size=(0.1, 0.1, 0.1), euler=(0, 0, 30))),
+        world.add_entity(
+            morphs.Mesh(
+                file=mesh,
+                scale=0.08,
+                pos=(1.6, 0, 0.08),
+                euler=(90, 0, 0),
+                decompose_object_error_threshold=float("inf"),
+            )
+        ),
+    ]
+
+
+def _pile(gs: Any, ready: Ready, n_envs: int = 0, **options: Any) -> Any:
+    world = make_world(gs, rigid_options=gs.options.RigidOptions(**options))
+    bodies = _add_pile(gs, world)
+    world.build(n_envs=n_envs)
+    run_steps(world, ready, 3)
+    call_all(
+        [
+            lambda: bodies[0].get_contacts(),
+            lambda: world.sim.rigid_solver.detect_collision(),
+            lambda: bodies[0].get_links_net_contact_force(),
+            lambda: bodies[0].set_pos(_doubles(0.0, 0.0, 0.11).expand(*((n_envs,) if n_envs else ()), 3)),
+            lambda: bodies[0].set_quat(_doubles(1.0, 0.0, 0.0, 0.0).expand(*((n_envs,) if n_envs else ()), 4)),
+            lambda: bodies[0].get_AABB(),
+            lambda: bodies[0].get_verts(),
+            lambda: world.step(),
+        ]
+    )
+    return world
+
+
+@scene()
+def rigid_contact(gs: Any, ready: Ready) -> None:
+    """Boxes, spheres, a cylinder and a mesh on a plane: MPR, multi-contact, Newton."""
+    world = _pile(gs, ready)
+    solver = world.sim.rigid_solver
+    links = [one.idx for one in solver.links if not one.is_fixed][:2]
+    call_all(
+        [
+            lambda: solver.add_weld_constraint(links[0], links[1]),
+            lambda: world.step(),
+            lambda: solver.get_weld_constraints(),
+            lambda: solver.delete_weld_constraint(links[0], links[1]),
+            lambda: solver.add_screw_constraint(links[0], links[1], (0.0, 0.0, 1.0), 0.1),
+            lambda: world.step(),
+            lambda: solver.delete_screw_constraint(links[0], links[1]),
+        ]
+    )
+
+
+@scene(is_variant=True)
+def rigid_contact_gjk(gs: Any, ready: Ready) -> None:
+    """The pile with GJK, box-box detection, CG, an elliptic cone and torsional and rolling friction."""
+    _pile(
+        gs,
+        ready,
+        use_gjk_collision=True,
+        box_box_detection=True,
+        constraint_solver=gs.constraint_solver.CG,
+        friction_cone=gs.friction_cone.elliptic,
+        enable_torsional_friction=True,
+        enable_rolling_friction=True,
+        integrator=gs.integrator.Euler,
+    )
+
+
+@scene(is_variant=True)
+def rigid_contact_mujoco(gs: Any, ready: Ready) -> None:
+    """The pile as MuJoCo does it, with no-slip iterations and implicit integration."""
+    _pile(gs, ready, enable_mujoco_compatibility=True, noslip_iterations=2, integrator=gs.integrator.implicitfast)
+
+
+@scene(is_variant=True)
+def rigid_contact_sleeping(gs: Any, ready: Ready) -> None:
+    """The pile in three environments, with bodies that fall asleep."""
+    _pile(gs, ready, n_envs=3, use_hibernation=True, hibernation_thresh_vel=10.0)
+
+
+@scene(uses_fields=True, is_variant=True)
+def rigid_contact_fields(gs: Any, ready: Ready) -> None:
+    """The pile, with the state in fields instead of ndarrays."""
+    _pile(gs, ready)
+
+
+@scene()
+def rigid_terrain(gs: Any, ready: Ready) -> None:
+    """A ball on a terrain, and a drone."""
+    world = make_world(gs)
+    heights = np.round(np.random.default_rng(0).random((8, 8)), 2)
+    terrain = world.add_entity(gs.morphs.Terrain(horizontal_scale=0.25, vertical_scale=0.1, height_field=heights))
+    world.add_entity(gs.morphs.Sphere(pos=(1.0, 1.0, 0.15), radius=0.1))
+    drone = world.add_entity(gs.morphs.Drone(file="urdf/drones/cf2x.urdf", pos=(0.5, 0.5, 1.0)))
+    world.build()
+    drone.set_propellels_rpm([14000.0, 14100.0, 14200.0, 14300.0])
+    world.step()
+    ready()
+    call_all(
+        [
+            lambda: drone.set_propellels_rpm([14000.0, 14100.0, 14200.0, 14300.0]),
+            lambda: world.step(),
+            lambda: world.sim.rigid_solver.get_terrain_height(_doubles(1.0, 1.0)[None], terrain.base_link_idx),
+            lambda: terrain.get_height(_doubles(1.0, 1.0)),
+        ]
+    )
+
+
+@scene()
+def rigid_reaching(gs: Any, ready: Ready) -> None:
+    """An arm: inverse kinematics and planning of a path."""
+    world = make_world(gs)
+    arm = world.add_entity(gs.morphs.MJCF(file="xml/franka_emika_panda/panda.xml"))
+    world.build()
+    world.step()
+    ready()
+    hand = arm.get_link("hand")
+    pos, quat = _doubles(0.5, 0.1, 0.4), _doubles(0.0, 1.0, 0.0, 0.0)
+    solved: list[Any] = []
+    call_all(
+        [
+            lambda: solved.append(arm.inverse_kinematics(link=hand, pos=pos, quat=quat)),
+            lambda: arm.forward_kinematics(solved[0]),
+            lambda: world.sim.rigid_solver.forward_kinematics_query(arm, arm.get_qpos()),
+            lambda: arm.plan_path(qpos_goal=solved[0], num_waypoints=10, timeout=5.0),
+            lambda: arm.plan_path(qpos_goal=solved[0], num_waypoints=10, timeout=5.0, planner="RRT"),
+            lambda: world.step(),
+        ]
+    )
+
+
+@scene()
+def rigid_kinematic(gs: Any, ready: Ready) -> None:
+    """A body that is moved and not simulated, seen by a ray."""
+    world = make_world(gs)
+    world.add_entity(gs.morphs.Plane())
+    body = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.3), size=(0.2, 0.2, 0.2)), material=gs.materials.Kinematic())
+    world.build()
+    world.step()
+    ready()
+    solver = world.sim.kinematic_solver
+    call_all(
+        [
+            lambda: body.set_pos(_doubles(0.0, 0.0, 0.5)),
+            lambda: body.set_quat(_doubles(1.0, 0.0, 0.0, 0.0)),
+            lambda: body.set_dofs_position(0.1 * torch.ones(body.n_dofs, dtype=torch.float64)),
+            lambda: body.set_dofs_velocity(0.1 * torch.ones(body.n_dofs, dtype=torch.float64)),
+            lambda: body.zero_all_dofs_velocity(),
+            lambda: body.set_qpos(body.get_qpos()),
+            lambda: body.set_vverts(body.get_vverts()),
+            lambda: solver.get_state(),
+            lambda: solver.set_state(0, solver.get_state()),
+            lambda: solver.update_vgeoms(),
+            lambda: world.step(),
+        ]
+    )
+
+
+@scene()
+def rigid_mixed_shapes(gs: Any, ready: Ready) -> None:
+    """Environments with different shapes of one entity."""
+    world = make_world(gs)
+    world.add_entity(gs.morphs.Plane())
+    world.add_entity(
+        [gs.morphs.Box(pos=(0, 0, 0.1), size=(0.2, 0.2, 0.2)), gs.morphs.Sphere(pos=(0, 0, 0.1), radius=0.1)]
+    )
+    world.build(n_envs=2)
+    run_steps(world, ready, 1)
+
+
+# Sensors ---------------------------------------------------------------------------------
+@scene()
+def sensors(gs: Any, ready: Ready) -> None:
+    """All sensors of rigid bodies: contact, inertia, rays, tactile, temperature."""
+    from genesis import sensors as kinds
+
+    world = make_world(gs)
+    plane = world.add_entity(gs.morphs.Plane())
+    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2)))
+    ball = world.add_entity(gs.morphs.Sphere(pos=(0.0, 0.02, 0.2985), radius=0.1))
+    at: dict[str, Any] = {"entity_idx": box.idx, "link_idx_local": 0}
+    grid: dict[str, Any] = {"probe_local_pos": [(0.0, 0.0, 0.1), (0.02, 0.02, 0.1)], "probe_radius": 0.03}
+    tracked: dict[str, Any] = {"track_link_idx": [ball.base_link_idx]}
+    wanted: list[tuple[str, dict[str, Any]]] = [
+        ("Contact", at),
+        ("ContactForce", at),
+        ("IMU", at),
+        ("JointTorque", {"entity_idx": box.idx}),
+        ("TemperatureGrid", {**at, "grid_size": (2, 2, 1), "simulate_all_link_temperatures": True}),
+        ("SurfaceDistanceProbe", {**at, **grid, **tracked, "probe_radius": 0.5}),
+        ("ContactProbe", {**at, **grid}),
+        ("ContactDepthProbe", {**at, **grid, "contact_depth_query": "sdf"}),
+        ("ContactDepthProbe", {**at, **grid, "contact_depth_query": "raycast"}),
+        ("KinematicTaxel", {**at, **grid, "contact_depth_query": "sdf"}),
+        ("KinematicTaxel", {**at, **grid, "contact_depth_query": "raycast"}),
+        ("ProximityTaxel", {**at, **grid, **tracked}),
+        ("ElastomerTaxel", {**at, **grid, **tracked}),
+        ("ElastomerTaxel", {**at, **grid, **tracked, "contact_depth_query": "raycast"}),
+    ]
+    added = []
+    for name, options in wanted:
+        call_all([lambda name=name, options=options: added.append(world.add_sensor(getattr(kinds, name)(**options)))])
+    pattern = kinds.SphericalPattern(n_points=(4, 3))
+    call_all([lambda: added.append(world.add_sensor(kinds.Raycaster(entity_idx=ball.idx, pattern=pattern)))])
+    call_all([lambda: added.append(world.add_sensor(kinds.Lidar(entity_idx=plane.idx, pattern=pattern)))])
+    world.build()
+    run_steps(world, ready, 2, 2)
+    for one in added:
+        call_all([one.read, one.read_ground_truth])

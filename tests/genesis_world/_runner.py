@@ -1,0 +1,123 @@
+"""Runs scenes, each in its own process: a process that dies or hangs costs one kernel, and the scene starts again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from . import _rigid_scenes, _soft_scenes  # noqa: F401  # they register their scenes
+from ._recorder import Recorder, write_outcome
+from ._scenes import SCENES, start
+from ._trial import Outcome
+
+PATIENCE = 15.0
+"""How much longer a trial may take on a busy machine than its processor time."""
+STARTING = 3600.0
+"""Seconds that a scene may take without a trial: Genesis compiles its kernels at first."""
+
+
+def run_scene(name: str, log: Path, limit: float, only: str, counts_only: bool) -> None:
+    """Run a scene in this process. Keeps what was launched in `log/scenes`, and outcomes in `log/kernels`."""
+    import torch
+
+    torch.set_num_threads(1)
+    scene = SCENES[name]
+
+    def wants(key: str) -> bool:
+        done = (log / "kernels").glob(f"{key}@{name if scene.is_variant else '*'}.json")
+        return only in key and not any(_is_final(json.loads(path.read_text()), limit) for path in done)
+
+    recorder = Recorder(name, None if counts_only else log / "kernels", limit, wants)
+    counted = log / "scenes" / f"{name}.json"
+    if counted.exists():
+        recorder.earlier = json.loads(counted.read_text())["launches"]
+    gs = start(scene)
+
+    def ready() -> None:
+        recorder.is_ready = True
+
+    with recorder:
+        try:
+            scene.run(gs, ready)
+        except Exception:  # noqa: BLE001  # what was launched until then counts
+            traceback.print_exc()
+    counted.parent.mkdir(parents=True, exist_ok=True)
+    counted.write_text(json.dumps({"launches": recorder.launches, "forms": recorder.forms}, indent=1))
+    os._exit(0)  # an engine's threads may not end
+
+
+def run_scenes(names: list[str], log: Path, limit: float, jobs: int, only: str) -> None:
+    """Run scenes in processes of their own."""
+    (log / "kernels").mkdir(parents=True, exist_ok=True)
+    for left in (log / "kernels").glob("*.claim"):
+        left.unlink()
+    (log / "scenes").mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda name: _run(name, log, limit, only), names))
+
+
+def _run(name: str, log: Path, limit: float, only: str) -> None:
+    for _ in range(50):
+        if _watch(name, log, limit, only, []):
+            return
+
+
+def _watch(name: str, log: Path, limit: float, only: str, more: list[str]) -> bool:
+    """Run a scene in a process. Returns whether it is done: not if a kernel ended it, which is noted."""
+    begun = log / "kernels" / f"{name}.begun"
+    begun.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "genesis_world", "scene", name, "--log", str(log), "--limit", str(limit)]
+    began = time.time()
+    with (log / f"{name}.log").open("a") as output:
+        process = subprocess.Popen([*command, "--only", only, *more], stdout=output, stderr=output)
+        last = began
+        while process.poll() is None:
+            time.sleep(1)
+            if begun.exists():
+                last = time.time()
+                at = _read(begun)
+                if at and time.time() - at["at"] > PATIENCE * limit:
+                    process.kill()
+            elif time.time() - last > STARTING:
+                process.kill()
+        code = process.wait()
+    how = f"exit code {code}" if code else "done"
+    print(f"{name}: {how}, {time.time() - began:.0f} s", flush=True)
+    at = _read(begun)
+    if code and at:
+        (log / "kernels" / f"{at['key']}.claim").unlink(missing_ok=True)
+        is_late = time.time() - at["at"] > 0.99 * PATIENCE * limit
+        verdict = (
+            Outcome("timeout", f"took more than {limit:.0f} s", {"limit": limit})
+            if is_late
+            else Outcome("died", f"exit code {code}")
+        )
+        write_outcome(log / "kernels", at["key"], name, verdict)
+        begun.unlink()
+        return False
+    return True
+
+
+def _is_final(outcome: dict[str, Any], limit: float) -> bool:
+    """Whether a kernel need not be tried again: unless it took too long, and may take longer now."""
+    return outcome["is_final"] and outcome["numbers"].get("limit", limit) >= limit
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def summarize(log: Path) -> dict[str, int]:
+    """Return how many outcomes there are of each verdict."""
+    return dict(Counter(json.loads(path.read_text())["verdict"] for path in (log / "kernels").glob("*.json")))

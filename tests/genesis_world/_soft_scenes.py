@@ -1,0 +1,473 @@
+"""Scenes of everything that is not rigid: MPM, SPH, PBD, FEM, smoke, tools, and what couples them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ._scenes import Ready, call_all, make_world, run_steps, scene
+
+BOUNDS = {"lower_bound": (-0.5, -0.5, -0.2), "upper_bound": (0.5, 0.5, 1.0)}
+
+
+# MPM -------------------------------------------------------------------------------------
+def _mpm(
+    gs: Any, material: Any, n_envs: int = 0, requires_grad: bool = False, is_alone: bool = False, **more: Any
+) -> Any:
+    world = make_world(
+        gs,
+        dt=2e-3,
+        substeps=2,
+        requires_grad=requires_grad,
+        mpm_options=gs.options.MPMOptions(particle_size=0.05, grid_density=16, **BOUNDS),
+        **more,
+    )
+    world.add_entity(gs.morphs.Plane())
+    if not is_alone:
+        world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.05), size=(0.3, 0.3, 0.1), fixed=True))
+    body = world.add_entity(gs.morphs.Box(pos=(0.02, 0.0, 0.2), size=(0.15, 0.15, 0.15)), material=material)
+    world.build(n_envs=n_envs)
+    if not requires_grad:
+        _deform(body)
+    return world, body
+
+
+def _deform(body: Any) -> None:
+    """Deform particles a little: equal singular values have no singular vectors of their own."""
+    state = body.solver.get_state(0)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        state.F.add_(0.05 * torch.randn(state.F.shape, dtype=state.F.dtype))
+    body.solver.set_state(0, state)
+
+
+def _use_particles(body: Any, world: Any) -> None:
+    """Call what sets and reads particles."""
+    batch = (world.n_envs,) if world.n_envs else ()
+    n = body.n_particles
+
+    def some(*shape: int) -> torch.Tensor:
+        return torch.rand(*batch, n, *shape, dtype=torch.float64)
+
+    solver = body.solver
+    calls = [
+        lambda: body.set_particles_pos(body.get_particles_pos()),
+        lambda: body.set_particles_vel(0.1 * some(3)),
+        lambda: body.get_particles_vel(),
+        lambda: body.set_particles_active(body.get_particles_active()),
+        lambda: body.get_mass(),
+        lambda: body.get_state(),
+        lambda: solver.get_state(0),
+        lambda: solver.set_state(0, solver.get_state(0)),
+        lambda: solver.update_render_fields(),
+        lambda: body.set_velocity(_doubles(0.1, 0.0, 0.0)),
+        lambda: body.set_position(_doubles(0.0, 0.0, 0.3)),
+        lambda: world.step(),
+    ]
+    call_all(calls)
+
+
+def _doubles(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _leaf(*values: float) -> torch.Tensor:
+    return _doubles(*values).requires_grad_()
+
+
+@scene()
+def mpm_elastic(gs: Any, ready: Ready) -> None:
+    """An elastic cube falls on a box."""
+    world, body = _mpm(gs, gs.materials.MPM.Elastic())
+    run_steps(world, ready, 5)
+    _use_particles(body, world)
+    frame = [np.zeros((1, body.n_particles, *shape)) for shape in ((3,), (3,), (3, 3), (3, 3), ())]
+    call_all(
+        [
+            lambda: body.get_frame(0, *frame, np.zeros((1, body.n_particles), dtype=np.int32)),
+            lambda: body.set_free(torch.ones(body.n_particles, dtype=torch.bool)),
+            lambda: body.get_free(),
+            lambda: body.set_particle_constraints(torch.ones(body.n_particles, dtype=torch.bool), 0, 100.0),
+            lambda: world.step(),
+            lambda: body.remove_particle_constraints(),
+        ]
+    )
+
+
+@scene()
+def mpm_gradients(gs: Any, ready: Ready) -> None:
+    """A muscle that is thrown, with Genesis' own backward pass."""
+    world, body = _mpm(gs, gs.materials.MPM.Muscle(n_groups=2), requires_grad=True)
+    velocity = _leaf(0.5, 0.1, 0.2)
+    body.set_velocity(velocity)
+    actuation = _leaf(0.1, 0.2)
+    call_all([lambda: body.set_muscle(muscle_group=torch.arange(body.n_particles) % 2)])
+    call_all([lambda: body.set_muscle(muscle_direction=torch.tensor([[0.0, 0.0, 1.0]]).expand(body.n_particles, 3))])
+    body.set_actuation(actuation)
+    run_steps(world, ready, 2)
+    call_all([lambda: body.get_particles_actu(), lambda: body.get_muscle_group()])
+    state = body.get_state()
+    call_all(
+        [lambda: (state.pos.pow(2).sum() + state.vel.sum() + state.F.sum() + state.C.sum() + state.Jp.sum()).backward()]
+    )
+
+
+@scene(is_variant=True)
+def mpm_small(gs: Any, ready: Ready) -> None:
+    """A small elastic cube alone, with Genesis' gradients on."""
+    options = gs.options.MPMOptions(particle_size=0.05, grid_density=16, **BOUNDS)
+    world = make_world(gs, dt=2e-3, requires_grad=True, mpm_options=options)
+    body = world.add_entity(
+        gs.morphs.Box(pos=(0.0, 0.0, 0.2), size=(0.15, 0.15, 0.15)), material=gs.materials.MPM.Elastic()
+    )
+    world.build()
+    _deform(body)
+    run_steps(world, ready, 1)
+
+
+@scene(is_variant=True)
+def mpm_liquid_batched(gs: Any, ready: Ready) -> None:
+    """A viscous liquid in three environments."""
+    world, body = _mpm(gs, gs.materials.MPM.Liquid(viscous=True), n_envs=3)
+    run_steps(world, ready, 5)
+
+
+@scene(is_variant=True)
+def mpm_snow(gs: Any, ready: Ready) -> None:
+    """Snow and sand, without a box."""
+    world, body = _mpm(gs, gs.materials.MPM.Snow(), n_envs=1, is_alone=True)
+    run_steps(world, ready, 5)
+
+
+@scene(is_variant=True)
+def mpm_sand_cpic(gs: Any, ready: Ready) -> None:
+    """Sand that is cut by a thin box (CPIC)."""
+    world = make_world(
+        gs,
+        dt=2e-3,
+        mpm_options=gs.options.MPMOptions(particle_size=0.05, grid_density=16, enable_CPIC=True, **BOUNDS),
+    )
+    world.add_entity(gs.morphs.Plane())
+    world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.15), size=(0.3, 0.02, 0.3), fixed=True))
+    sand = world.add_entity(
+        gs.morphs.Box(pos=(0.0, 0.0, 0.3), size=(0.15, 0.15, 0.15)), material=gs.materials.MPM.Sand()
+    )
+    world.build()
+    _deform(sand)
+    run_steps(world, ready, 5)
+
+
+# SPH -------------------------------------------------------------------------------------
+def _sph(gs: Any, ready: Ready, n_envs: int = 0, **options: Any) -> None:
+    world = make_world(gs, dt=2e-3, sph_options=gs.options.SPHOptions(particle_size=0.03, **BOUNDS, **options))
+    world.add_entity(gs.morphs.Plane())
+    world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.05), size=(0.2, 0.2, 0.1), fixed=True))
+    body = world.add_entity(
+        gs.morphs.Box(pos=(0.0, 0.0, 0.2), size=(0.15, 0.15, 0.15)), material=gs.materials.SPH.Liquid()
+    )
+    world.build(n_envs=n_envs)
+    run_steps(world, ready, 8)
+    _use_particles(body, world)
+    n = body.n_particles
+    call_all([lambda: body.get_frame(0, np.zeros((1, n, 3)), np.zeros((1, n, 3)), np.zeros((1, n), dtype=np.int32))])
+
+
+@scene()
+def sph(gs: Any, ready: Ready) -> None:
+    """A drop of water on a box: WCSPH."""
+    _sph(gs, ready)
+
+
+@scene()
+def sph_dfsph(gs: Any, ready: Ready) -> None:
+    """A drop of water on a box: DFSPH, in two environments."""
+    _sph(
+        gs,
+        ready,
+        n_envs=2,
+        pressure_solver="DFSPH",
+        max_density_solver_iterations=3,
+        max_divergence_solver_iterations=3,
+    )
+
+
+# PBD -------------------------------------------------------------------------------------
+def _pbd(gs: Any, **options: Any) -> Any:
+    world = make_world(gs, dt=2e-3, pbd_options=gs.options.PBDOptions(particle_size=0.03, **BOUNDS, **options))
+    world.add_entity(gs.morphs.Plane())
+    world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.05), size=(0.2, 0.2, 0.1)))
+    return world
+
+
+@scene()
+def pbd_cloth(gs: Any, ready: Ready) -> None:
+    """Cloth falls on a box, and is fixed to it."""
+    world = _pbd(gs)
+    cloth = world.add_entity(
+        gs.morphs.Mesh(file="meshes/cloth.obj", scale=0.3, pos=(0.0, 0.0, 0.12)), material=gs.materials.PBD.Cloth()
+    )
+    world.build()
+    run_steps(world, ready, 3)
+    _use_particles(cloth, world)
+    call_all(
+        [
+            lambda: cloth.fix_particles([0, 1]),
+            lambda: cloth.fix_particles_to_link(world.rigid_solver.links[-1].idx, [2, 3]),
+            lambda: world.step(),
+            lambda: world.step(),
+            lambda: cloth.release_particle([0, 1]),
+            lambda: world.reset(),
+            lambda: world.step(),
+        ]
+    )
+
+
+@scene()
+def pbd_elastic(gs: Any, ready: Ready) -> None:
+    """An elastic ball of tetrahedra."""
+    world = _pbd(gs)
+    world.add_entity(gs.morphs.Sphere(pos=(0.0, 0.0, 0.2), radius=0.1), material=gs.materials.PBD.Elastic())
+    world.build()
+    run_steps(world, ready, 3)
+
+
+@scene()
+def pbd_liquid(gs: Any, ready: Ready) -> None:
+    """Liquid and free particles, with wind and other force fields."""
+    world = _pbd(gs)
+    world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.2), size=(0.12, 0.12, 0.12)), material=gs.materials.PBD.Liquid())
+    world.add_entity(gs.morphs.Box(pos=(0.3, 0.0, 0.2), size=(0.06, 0.06, 0.06)), material=gs.materials.PBD.Particle())
+    fields = gs.force_fields
+    call_all(
+        [
+            lambda: world.add_force_field(fields.Wind(direction=(1, 0, 0), strength=2.0)),
+            lambda: world.add_force_field(fields.Point(strength=1.0, position=(0, 0, 0.5))),
+            lambda: world.add_force_field(fields.Drag(linear=0.1, quadratic=0.1)),
+        ]
+    )
+    world.build(n_envs=2)
+    run_steps(world, ready, 3)
+
+
+# FEM -------------------------------------------------------------------------------------
+def _fem(
+    gs: Any, material: Any, requires_grad: bool = False, more: dict[str, Any] | None = None, **options: Any
+) -> Any:
+    world = make_world(
+        gs,
+        dt=1e-3,
+        requires_grad=requires_grad,
+        fem_options=gs.options.FEMOptions(**{"damping": 0.1, **options}),
+        **(more or {}),
+    )
+    world.add_entity(gs.morphs.Plane())
+    body = world.add_entity(gs.morphs.Sphere(pos=(0.0, 0.0, 0.1), radius=0.1), material=material)
+    return world, body
+
+
+@scene()
+def fem_explicit(gs: Any, ready: Ready) -> None:
+    """An elastic ball on a box, explicit, with Genesis' own backward pass."""
+    world, body = _fem(gs, gs.materials.FEM.Muscle(n_groups=2, E=1e5), requires_grad=True)
+    world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, -0.05), size=(0.3, 0.3, 0.1), fixed=True))
+    world.build()
+    body.set_velocity(_leaf(0.1, 0.0, -0.2))
+    call_all(
+        [
+            lambda: body.set_actuation(_leaf(0.1, 0.2)),
+            lambda: body.set_muscle(muscle_group=torch.arange(body.n_elements) % 2),
+            lambda: body.set_muscle(muscle_direction=torch.tensor([[0.0, 0.0, 1.0]]).expand(body.n_elements, 3)),
+        ]
+    )
+    run_steps(world, ready, 3)
+    state = body.get_state()
+    call_all([lambda: (state.pos.pow(2).sum() + state.vel.sum()).backward()])
+    n = body.n_vertices
+    call_all(
+        [
+            lambda: body.get_frame(
+                0, np.zeros((1, n, 3)), np.zeros((1, n, 3)), np.zeros((1, body.n_elements), dtype=np.int32)
+            ),
+            lambda: body.clear_grad(0),
+            lambda: body.get_el2v(),
+        ]
+    )
+
+
+@scene()
+def fem_implicit(gs: Any, ready: Ready) -> None:
+    """An elastic ball, implicit, with vertices that are held."""
+    world, body = _fem(
+        gs,
+        gs.materials.FEM.Elastic(model="stable_neohookean", E=1e5),
+        use_implicit_solver=True,
+        enable_vertex_constraints=True,
+        n_linesearch_iterations=2,
+    )
+    world.build()
+    target = _doubles(0.0, 0.0, 0.2, 0.1, 0.0, 0.2).reshape(2, 3)
+    call_all(
+        [
+            lambda: body.set_vertex_constraints([0, 1], target),
+            lambda: body.set_vertex_constraints([2], is_soft_constraint=True, stiffness=10.0),
+            lambda: body.update_constraint_targets([0, 1], target),
+        ]
+    )
+    run_steps(world, ready, 2)
+    call_all([lambda: body.remove_vertex_constraints([0]), lambda: world.step(), lambda: world.reset()])
+
+
+@scene(is_variant=True)
+def fem_held(gs: Any, ready: Ready) -> None:
+    """An explicit elastic ball whose vertices are held, in two environments."""
+    world, body = _fem(gs, gs.materials.FEM.Elastic(model="linear_corotated", E=1e5), enable_vertex_constraints=True)
+    box = world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.4), size=(0.1, 0.1, 0.1)))
+    world.build(n_envs=2)
+    call_all(
+        [
+            lambda: body.set_vertex_constraints([0, 1], link=box.base_link),
+            lambda: body.set_vertex_constraints([2], is_soft_constraint=True, stiffness=10.0),
+        ]
+    )
+    run_steps(world, ready, 2)
+
+
+# Coupling --------------------------------------------------------------------------------
+@scene()
+def coupling_sap(gs: Any, ready: Ready) -> None:
+    """A rigid box on an elastic one: hydroelastic contact (SAP)."""
+    more = {"coupler_options": gs.options.SAPCouplerOptions()}
+    world, body = _fem(
+        gs, gs.materials.FEM.Elastic(model="linear_corotated", E=1e5), more=more, use_implicit_solver=True
+    )
+    world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.24), size=(0.1, 0.1, 0.1)))
+    add_hinges(gs, world)
+    world.build()
+    run_steps(world, ready, 8)
+
+
+@scene(is_variant=True)
+def coupling_sap_vertices(gs: Any, ready: Ready) -> None:
+    """The same with contact at vertices, in two environments."""
+    options = gs.options.SAPCouplerOptions(
+        fem_floor_contact_type="vert", rigid_floor_contact_type="vert", rigid_rigid_contact_type="tet"
+    )
+    world, body = _fem(
+        gs,
+        gs.materials.FEM.Elastic(model="linear_corotated", E=1e5),
+        more={"coupler_options": options},
+        use_implicit_solver=True,
+    )
+    world.add_entity(gs.morphs.Box(pos=(0.3, 0.0, 0.049), size=(0.1, 0.1, 0.1)))
+    world.add_entity(gs.morphs.Box(pos=(0.3, 0.0, 0.147), size=(0.1, 0.1, 0.1)))
+    world.build(n_envs=2)
+    run_steps(world, ready, 8)
+
+
+def add_hinges(gs: Any, world: Any) -> Any:
+    """Add two bodies whose joints are held equal, for constraints of the SAP coupler."""
+    from ._rigid_scenes import CHAIN, add_chain
+
+    return add_chain(gs, world, CHAIN.replace('pos="0 0 1"', 'pos="1 0 1"'))
+
+
+@scene()
+def coupling_all(gs: Any, ready: Ready) -> None:
+    """MPM, SPH, PBD and FEM in one scene, touching a rigid box and each other."""
+    world = make_world(
+        gs,
+        dt=1e-3,
+        mpm_options=gs.options.MPMOptions(particle_size=0.05, grid_density=16, **BOUNDS),
+        sph_options=gs.options.SPHOptions(particle_size=0.04, **BOUNDS),
+        pbd_options=gs.options.PBDOptions(particle_size=0.04, **BOUNDS),
+        fem_options=gs.options.FEMOptions(),
+    )
+    world.add_entity(gs.morphs.Plane())
+    world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.05), size=(0.4, 0.4, 0.1)))
+    cube = {"size": (0.12, 0.12, 0.12)}
+    world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.16), **cube), material=gs.materials.MPM.Elastic())
+    world.add_entity(gs.morphs.Box(pos=(0.1, 0.0, 0.16), **cube), material=gs.materials.SPH.Liquid())
+    world.add_entity(gs.morphs.Box(pos=(0.0, 0.1, 0.16), **cube), material=gs.materials.PBD.Liquid())
+    world.add_entity(gs.morphs.Sphere(pos=(0.0, 0.0, 0.26), radius=0.06), material=gs.materials.FEM.Elastic(E=1e5))
+    world.build()
+    run_steps(world, ready, 4)
+
+
+# Smoke, tools, skeletons with a skin -----------------------------------------------------
+@scene()
+def smoke(gs: Any, ready: Ready) -> None:
+    """A jet of smoke."""
+    import quadrants as qd
+
+    @qd.data_oriented
+    class Jet:
+        @qd.func
+        def get_pos(self, t: qd.f32) -> Any:
+            return qd.Vector([0.5, 0.1, 0.5])
+
+        @qd.func
+        def get_factor(self, i: qd.i32, j: qd.i32, k: qd.i32, dx: qd.f64, t: qd.f64) -> Any:
+            near = qd.Vector([i + 0.5, j + 0.5, k + 0.5]) * dx - qd.Vector([0.5, 0.1, 0.5])
+            return qd.exp(-near.norm_sqr() * 20.0)
+
+        @qd.func
+        def get_tan_dir(self, t: qd.f64) -> Any:
+            return qd.Vector([0.1, 1.0, 0.0])
+
+    world = make_world(gs, dt=1e-2, sf_options=gs.options.SFOptions(res=8, solver_iters=4, decay=0.99))
+    world.add_entity(gs.morphs.Nowhere(), material=gs.materials.SF.Smoke())
+    world.sim.sf_solver.set_jets([Jet(), Jet()])
+    world.build()
+    run_steps(world, ready, 2)
+
+
+@scene()
+def tool(gs: Any, ready: Ready) -> None:
+    """A tool that is moved into elastic matter, with Genesis' own backward pass."""
+    world = make_world(
+        gs,
+        dt=2e-3,
+        requires_grad=True,
+        mpm_options=gs.options.MPMOptions(particle_size=0.05, grid_density=16, **BOUNDS),
+    )
+    world.add_entity(gs.morphs.Plane())
+    blade = world.add_entity(
+        gs.morphs.Mesh(file="meshes/sphere.obj", scale=0.05, pos=(0.0, 0.0, 0.3)),
+        material=gs.materials.Tool(sdf_res=16),
+    )
+    body = world.add_entity(
+        gs.morphs.Box(pos=(0.02, 0.0, 0.2), size=(0.15, 0.15, 0.15)), material=gs.materials.MPM.Elastic()
+    )
+    world.build()
+    velocity = _leaf(0.0, 0.0, -0.5)
+    blade.set_velocity(vel=velocity, ang=_leaf(0.1, 0.0, 0.2))
+    run_steps(world, ready, 2)
+    call_all(
+        [
+            lambda: blade.set_position(_leaf(0.0, 0.0, 0.3)),
+            lambda: blade.set_quaternion(_leaf(1.0, 0.0, 0.0, 0.0)),
+            lambda: world.step(),
+            lambda: body.get_state().pos.pow(2).sum().backward(),
+            lambda: world.reset(),
+        ]
+    )
+
+
+@scene()
+def hybrid(gs: Any, ready: Ready) -> None:
+    """A soft skin around rigid links."""
+    world = make_world(gs, dt=3e-3, substeps=2, mpm_options=gs.options.MPMOptions(grid_density=32, **BOUNDS))
+    world.add_entity(gs.morphs.Plane())
+    world.add_entity(
+        gs.morphs.URDF(file="urdf/simple/two_link_arm.urdf", pos=(0.0, 0.0, 0.1), scale=0.2, fixed=True),
+        material=gs.materials.Hybrid(
+            material_rigid=gs.materials.Rigid(gravity_compensation=1.0),
+            material_soft=gs.materials.MPM.Muscle(E=1e4, nu=0.45, rho=1000.0, model="neohooken"),
+            thickness=0.05,
+            damping=1000.0,
+        ),
+    )
+    world.build()
+    run_steps(world, ready, 2)
