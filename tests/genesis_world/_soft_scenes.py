@@ -89,7 +89,7 @@ def mpm_elastic(gs: Any, ready: Ready) -> None:
             lambda: body.get_frame(0, *frame, np.zeros((1, body.n_particles), dtype=np.int32)),
             lambda: body.set_free(torch.ones(body.n_particles, dtype=torch.bool)),
             lambda: body.get_free(),
-            lambda: body.set_particle_constraints(torch.ones(body.n_particles, dtype=torch.bool), 0, 100.0),
+            lambda: body.set_particle_constraints(torch.ones(1, body.n_particles, dtype=torch.bool), 0, 100.0),
             lambda: world.step(),
             lambda: body.remove_particle_constraints(),
         ]
@@ -301,7 +301,7 @@ def fem_implicit(gs: Any, ready: Ready) -> None:
     """An elastic ball, implicit, with vertices that are held."""
     world, body = _fem(
         gs,
-        gs.materials.FEM.Elastic(model="stable_neohookean", E=1e5),
+        gs.materials.FEM.Elastic(model="linear_corotated", E=1e5),
         use_implicit_solver=True,
         enable_vertex_constraints=True,
         n_linesearch_iterations=2,
