@@ -8,8 +8,9 @@ small kernels, held against the exact gradient.
 
 Of a local that an inner loop uses both engines add up one iteration's gradient alone, seen on Taichi 1.7.4 and
 Quadrants 1.3.3: what is computed once and used in a loop below becomes one value without memory, whose adjoint each
-iteration begins again. A local that changes keeps memory, on Taichi already where it is changed by itself (`r += 1`),
-on Quadrants only where a loop carries it. An element that is only loaded is loaded again.
+iteration begins again. A local that gets several values keeps memory, on Quadrants always, on Taichi if a branch or a
+loop gives it one of them; but where it is stored as it is (`y[j] += r`) it is again read once. An element that is only
+loaded is loaded again. Nests of loops with a `while`, a `break` or a `continue` are refused (TS202, TS203).
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ from .._source_form import (
     get_body,
     get_call,
     get_index,
+    get_jump,
     get_name,
     get_passed_on,
     get_steering,
     is_branch,
     is_expression,
     is_loop,
+    is_while,
 )
 from .._subject import ENGINES, Subject
 from .._types import types_of
@@ -198,7 +201,7 @@ def lost_iterations(subject: Subject) -> Iterator[Finding]:
     for place, spot in enumerate(subject.spots):
         for name in sorted(_flowing(spot, subject) & lost.candidates):
             loop = lost.loop_of(name, spot, place)
-            engines = lost.engines_wrong_about(name)
+            engines = lost.engines_wrong_about(name, spot)
             if loop is not None and engines and (name, id(loop)) not in seen:
                 seen.add((name, id(loop)))
                 who = " and ".join(map(str.capitalize, engines))
@@ -221,8 +224,15 @@ class _LoopLocals:
 
     @lazy
     def parameters(self) -> frozenset[str]:
-        """Those of an engine function that are given by value."""
-        arguments = () if self.subject.is_kernel else self.subject.tree.args.args
+        """Return those of an engine function that are given by value.
+
+        A function whose loops threads share is called at a kernel's top level, with numbers that have no gradient.
+        """
+        is_at_top = self.subject.is_kernel or any(
+            is_expression(spot.statement) and resolve_callee(get_call(spot.statement)) == "loop_config"
+            for spot in self.subject.spots
+        )
+        arguments = () if is_at_top else self.subject.tree.args.args
         return frozenset(one.arg for one in arguments if _is_by_value(one, self.subject))
 
     @lazy
@@ -264,9 +274,6 @@ class _LoopLocals:
         is_element = not name and root(value) in self.subject.arrays
         return is_element or names_in(value).isdisjoint(self.active | self.subject.floats | self.parameters)
 
-    def _changes_itself(self, name: str) -> bool:
-        return any(name in names_in(value) for _, _, value in self.given.get(name, ()))
-
     def loop_of(self, name: str, spot: Spot, place: int) -> Loop | None:
         """The loop around a use that the local has its value from outside of, if there is one."""
         loops = dynamic(spot.loops)
@@ -276,7 +283,7 @@ class _LoopLocals:
             return None
         loop = loops[max(common, self.depth)]
         is_later = any(other > place and not _is_inside(loop, at) for other, at, _ in self.given.get(name, ()))
-        return None if is_later or runs_once(loop) else loop
+        return None if is_later or runs_once(loop) or _ends_early(loops[0]) else loop
 
     @lazy
     def _carried_locals(self) -> frozenset[str]:
@@ -284,11 +291,37 @@ class _LoopLocals:
         loops = {loop for spot in self.subject.spots for loop in dynamic(spot.loops)[self.depth :]}
         return frozenset(name for loop in loops for name in find_carried(loop))
 
-    def engines_wrong_about(self, name: str) -> tuple[str, ...]:
-        """The engines that lose a local's gradient; a local that a loop carries has memory in both."""
+    def engines_wrong_about(self, name: str, spot: Spot) -> tuple[str, ...]:
+        """Return the engines that lose a local's gradient at a use; a local that a loop carries has memory in both."""
         if name in self._carried_locals:
             return ()
-        return ("quadrants",) if self._changes_itself(name) else ENGINES
+        values = self._find_values(name, spot)
+        if len(values) + (name in self.parameters) < 2 or self._is_used_alone(name, spot):
+            return ENGINES
+        is_straight = all(_find_block(one) == _find_block(values[0]) for one in values)
+        return ("taichi",) if is_straight and self.subject.engine_name != "quadrants" else ()
+
+    def _find_values(self, name: str, use: Spot) -> list[Spot]:
+        """Return the statements that give a value to the local that a use of its name means."""
+        types = types_of(self.subject)
+        first = types.at(use.statement).find_first(name)
+        given = [spot for _, spot, _ in self.given.get(name, ())]
+        return [spot for spot in given if types.at(spot.statement).find_first(name) is first]
+
+    def _is_used_alone(self, name: str, spot: Spot) -> bool:
+        """Return True if a statement gives memory this local as it is, which all iterations do alike."""
+        is_stored = any(root(target) in self.subject.arrays for target, _ in spot.assignments)
+        return is_stored and any(get_name(part) == name for part in get_passed_on(spot.statement))
+
+
+def _find_block(spot: Spot) -> tuple[tuple[Loop, ...], tuple[Expression, ...]]:
+    """Return the loops and conditions that decide whether a statement runs."""
+    return dynamic(spot.loops), spot.guards
+
+
+def _ends_early(loop: Loop) -> bool:
+    """Return True if a nest of loops has one that engines refuse to differentiate."""
+    return any(is_while(one) or bool(get_jump(one)) for one in walk(loop))
 
 
 def _flowing(spot: Spot, subject: Subject) -> frozenset[str]:
