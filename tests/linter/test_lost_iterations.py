@@ -35,14 +35,22 @@ def write_kernel(folder, engine, case):
     return file, engine in wrong
 
 
+def load_module(file):
+    spec = importlib.util.spec_from_file_location("k", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_local_is_reported_where_the_engine_loses_it(case, lang64, tmp_path):
     file, is_wrong = write_kernel(tmp_path, lang64.__name__, case)
-    spec = importlib.util.spec_from_file_location("k", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_module(file)
     x, z = torch.ones(3, dtype=torch.float64, requires_grad=True), torch.ones(3, dtype=torch.float64)
     ts.op("x[n], z[n] -> y[n]", adjoint="engine", trust_engine=True)(module.k)(x, z).sum().backward()
+    assert x.grad is not None
     assert x.grad.tolist() == [2.0 if is_wrong else 6.0] * 3
     reported = [one for one in lint_file(file) if one.rule == "TS411" and lang64.__name__ in one.engines]
     assert bool(reported) == is_wrong

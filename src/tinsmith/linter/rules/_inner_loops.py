@@ -229,7 +229,7 @@ class _LoopLocals:
         A function whose loops threads share is called at a kernel's top level, with numbers that have no gradient.
         """
         is_at_top = self.subject.is_kernel or any(
-            is_expression(spot.statement) and resolve_callee(get_call(spot.statement)) == "loop_config"
+            (call := get_call(spot.statement)) is not None and resolve_callee(call) == "loop_config"
             for spot in self.subject.spots
         )
         arguments = () if is_at_top else self.subject.tree.args.args
@@ -283,7 +283,7 @@ class _LoopLocals:
             return None
         loop = loops[max(common, self.depth)]
         is_later = any(other > place and not _is_inside(loop, at) for other, at, _ in self.given.get(name, ()))
-        return None if is_later or runs_once(loop) or _ends_early(loops[0]) else loop
+        return None if is_later or runs_once(loop) or _ends_early(self.subject, loops[0]) else loop
 
     @lazy
     def _carried_locals(self) -> frozenset[str]:
@@ -319,9 +319,10 @@ def _find_block(spot: Spot) -> tuple[tuple[Loop, ...], tuple[Expression, ...]]:
     return dynamic(spot.loops), spot.guards
 
 
-def _ends_early(loop: Loop) -> bool:
+def _ends_early(subject: Subject, nest: Loop) -> bool:
     """Return True if a nest of loops has one that engines refuse to differentiate."""
-    return any(is_while(one) or bool(get_jump(one)) for one in walk(loop))
+    inside = [spot.statement for spot in subject.spots if _is_inside(nest, spot)]
+    return any(is_while(one) or bool(get_jump(one)) for one in (nest, *inside))
 
 
 def _flowing(spot: Spot, subject: Subject) -> frozenset[str]:

@@ -35,6 +35,8 @@ from .._types import INT, Scope, Types, types_of
 
 _DIVISIONS = (Operator.FLOOR_DIV, Operator.MOD)
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
+_DIRECTIONS = frozenset({"normalized", "normalize"})
+"""Norms that a vector is divided by: of zeros there is no value either, whoever makes the gradient."""
 _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
 _SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "pow": "0"}
 
@@ -146,7 +148,7 @@ def singular(subject: Subject) -> Iterator[Finding]:
 
 
 def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
-    """Of a vector of zeros the engines give NaN, `tinsmith` what torch gives: 0. Ends of a spring are apart."""
+    """Of the norm of zeros the engines give NaN, `tinsmith` what torch gives: 0. Ends of a spring are apart."""
     owner, method = get_attribute(node.func) or (None, "")
     is_method = method in ("norm", "normalized")
     name = method if is_method else subject.resolve_builtin(node)
@@ -157,8 +159,12 @@ def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
         return  # it only decides what is run
     if _joins_two_elements(subject, parts, spot.guards):
         return
-    words = f"`{subject.text(node)}` of a vector of zeros: the gradient of {BOTH} is NaN there, a generated one 0"
-    yield subject.finding("TS303", "warning", node, words, f"{name}(1e-8)" if is_method else "", ENGINES)
+    words, remedy = f"`{subject.text(node)}` of a vector of zeros", f"{name}(1e-8)" if is_method else ""
+    if name in _DIRECTIONS:
+        yield subject.finding("TS303", "warning", node, f"{words} is NaN, and its gradient is not finite", remedy)
+    else:
+        words += f": the gradient of {BOTH} is NaN there, a generated one 0"
+        yield subject.finding("TS303", "warning", node, words, remedy, ENGINES)
 
 
 def _joins_two_elements(subject: Subject, parts: Sequence[Expression], guards: Sequence[Expression]) -> bool:
