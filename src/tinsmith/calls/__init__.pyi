@@ -40,12 +40,14 @@ from ._program import find_program as find_program
 from ._program import make_checked_call as make_checked_call
 from ._program import solve_numbers as solve_numbers
 from ._program import take_as_it_is as take_as_it_is
+from ._recycled_memory import make_recycled as make_recycled
 from ._routine import Cotangent as Cotangent
 from ._routine import Given as Given
 from ._routine import Make as Make
 from ._routine import Result as Result
 from ._routine import Routine as Routine
 from ._routine import Saved as Saved
+from ._routine import Take as Take
 from ._routine import Tapes as Tapes
 from ._signature import WHOLE_DTYPES as WHOLE_DTYPES
 from ._signature import Signature as Signature

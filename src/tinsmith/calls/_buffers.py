@@ -106,6 +106,12 @@ def private(tensor: torch.Tensor) -> torch.Tensor:
     return in_huge_pages(torch.empty_like(tensor, memory_format=torch.contiguous_format)).copy_(tensor)
 
 
+def as_new_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous tensor's memory as a tensor that is no view: autograd lets users change it in place."""
+    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
 def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
     """An output's adjoint: a private copy, or the cotangent itself if no kernel writes to it."""
     if cotangent.is_neg():

@@ -29,7 +29,7 @@ from ._captured_values import Captures
 from ._conversion import AS_IT_IS, Conversion
 from ._key import CallKey
 from ._lowering import add_block_memory, find_filled_arrays, lower_stages
-from ._routine import Input, Make, Result, Routine
+from ._routine import Input, Make, Result, Routine, Take
 from ._signature import Signature, find_made_dtype
 from ._steps import StageLaunch, Use
 from ._threads import Paces
@@ -233,11 +233,14 @@ class Core:
         # Torch copies memory faster than a kernel on one thread. What is not launched many times may be prepared, which
         # knows memory by its address alone.
         is_repeated = len(signature.stages) > len(signature.firsts)
-        pairs = (stage.links.copies for stage in signature.stages if is_repeated)
+        pairs = (stage.links.copies for stage in signature.stages if is_repeated or stage.links.is_taken)
         copies = dict(
             one for one in pairs if one is not None and len({name in key.batched_arrays for name in one}) == 1
         )
-        launches: list[StageLaunch | Copy] = [Copy(*one) for one in copies.items()]
+        # An operator of torch's leaves its inputs as they are, and its calls are not known to be in order.
+        is_taking = key.is_ordered and not key.is_looped
+        taken = {stage.links.copies for stage in signature.stages if stage.links.is_taken and is_taking}
+        launches: list[StageLaunch | Copy | Take] = [(Take if one in taken else Copy)(*one) for one in copies.items()]
         for stage in signature.stages:
             if stage.links.copies is not None and stage.links.copies[0] in copies:
                 continue

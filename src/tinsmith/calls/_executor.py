@@ -23,11 +23,12 @@ from ..ir import nodes
 from ..passes import formula_text
 from ..passes.adjoint import Copy
 from ..spec import Size, Symbol
-from ._buffers import LOWEST_ADDRESS, adjoint_of, check_reach, private, with_memory
+from ._buffers import LOWEST_ADDRESS, adjoint_of, as_new_tensor, check_reach, private, with_memory
 from ._key import CallKey
 from ._large_memory import LARGE
 from ._pass_text import Pass, PassText
-from ._routine import Cotangent, Given, Input, Make, Result, Routine, RoutineLaunch, Saved, Tapes
+from ._recycled_memory import make_recycled_copy
+from ._routine import Cotangent, Given, Input, Make, Result, Routine, RoutineLaunch, Saved, Take, Tapes
 from ._steps import Entry, Step
 from ._threads import LaunchTimer
 
@@ -80,6 +81,8 @@ class PassWriter(PassText):
         self, routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, LaunchTimer], *, may_vectorize: bool
     ) -> None:
         super().__init__(key.signature.op, key.device)
+        self.recycles = key.signature.recycles_memory
+        self.results = {one.name for one in routine.results if one is not None}
         self.routine = routine
         self.key = key
         self.timers = timers
@@ -187,7 +190,8 @@ class PassWriter(PassText):
             shape = (str(self.key.sizing.batch), *shape)
         elif self.is_inside and not known and one.like in self.key.batched_arrays:
             shape = shape[1:]
-        value = self.create(shape, dtype, is_zero=one.is_zero)
+        # Callers may keep what a pass returns.
+        value = self.create(shape, dtype, is_zero=one.is_zero, is_own=one.name not in self.results)
         engine = self.key.signature.stages[0].engine
         if not one.is_zero and engine.runs_source and one.name in self.key.signature.items:
             value = f"{self.bind(partial(_note_unwritten, engine), 'note_unwritten')}({value})"
@@ -231,13 +235,23 @@ class PassWriter(PassText):
                     self.make(action)
                 case Copy(name, of):
                     self.flush()
-                    self.put(name, f"{self.memory(of)}.clone()", self.shapes[of], self.dtypes[of])
+                    self.put(name, self.clone(of), self.shapes[of], self.dtypes[of])
+                case Take(name, of):
+                    self.flush()
+                    own = f"{self.bind(as_new_tensor, 'as_new_tensor')}({self.memory(of)})"
+                    self.put(name, own, self.shapes[of], self.dtypes[of])
                 case Tapes():
                     self.flush()
                     self.reserve(action)
                 case RoutineLaunch():
                     self.wait(action, steps[place])
         self.flush()
+
+    def clone(self, of: str) -> str:
+        """Code for a copy of memory."""
+        if not self.recycles:
+            return f"{self.memory(of)}.clone()"
+        return f"{self.bind(make_recycled_copy, 'make_recycled_copy')}({self.memory(of)})"
 
     def compile_launch(self, launch: RoutineLaunch) -> Step:
         note_step(launch.name)

@@ -13,6 +13,7 @@ import torch
 from .._config import config
 from ._buffers import poison
 from ._large_memory import in_huge_pages
+from ._recycled_memory import make_recycled, make_recycled_zeros
 
 Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], Any]
 """A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
@@ -39,6 +40,7 @@ class PassText:
         self.shapes: dict[str, tuple[str, ...]] = {}
         self.dtypes: dict[str, torch.dtype] = {}
         self.count = 0
+        self.recycles = False
         self._device = device
 
     @property
@@ -90,8 +92,15 @@ class PassText:
         self.add(f"{self.memory(name)} = {value}")
         self.add(f"{self.pointer(name)} = {self.memory(name)}.data_ptr()")
 
-    def create(self, shape: Sequence[str], dtype: torch.dtype, *, is_zero: bool) -> str:
-        """Code for new memory: like other memory where there is some, for saying it again costs more."""
+    def create(self, shape: Sequence[str], dtype: torch.dtype, *, is_zero: bool, is_own: bool = True) -> str:
+        """Code for new memory: like other memory where there is some, for saying it again costs more.
+
+        `is_own` says that the pass does not return it.
+        """
+        if self.recycles and is_own:
+            recycled = self.bind(make_recycled_zeros if is_zero else make_recycled, "make_recycled")
+            made = f"{recycled}({self.tuple_of(shape)}, {self.bind(dtype, 'dtype')}, {self.device})"
+            return f"{self.bind(poison, 'poisoned')}({made})" if config().poison and not is_zero else made
         twin = next((n for n in self.places if self.shapes[n] == shape and self.dtypes[n] == dtype), None)
         if twin is not None:
             like = {False: self.bind(torch.empty_like, "empty_like"), True: self.bind(torch.zeros_like, "zeros_like")}

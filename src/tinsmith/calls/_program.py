@@ -29,7 +29,7 @@ from ._core import Call, Core, GradientSource
 from ._executor import executor
 from ._key import CallKey
 from ._pass_text import Pass
-from ._routine import Routine
+from ._routine import Routine, Take
 from ._signature import result_dtype
 from ._threads import Paces, Serial, Threads
 from .fields import Look
@@ -109,6 +109,7 @@ class Program:
         self._is_capturing = False
         self._moving = tuple((place, name) for place, name in pairs if name in key.floats)
         self._paces = paces
+        self._routine = routine
         self._forward = Runner(lambda: routine, key, paces)
         self.makes = routine.makes
         self._active_by_needs: dict[tuple[bool, ...], frozenset[str]] = {}
@@ -199,6 +200,10 @@ class Program:
             is_early = any(self.key.fingerprints) or self.reverse.needs_stacks(active)
             kept = self.reverse.forward_with_results(self.key, wanted, self.makes)
             runner = self._forward
+            # What is saved keeps its values.
+            if any(isinstance(one, Take) and one.of in read for one in self._routine.actions):
+                copying = self._routine.copying(read)
+                runner = Runner(lambda: copying, self.key, self._paces)
             if kept is not None:
                 routine = kept.routine
                 runner = Runner(lambda: routine, self.key, self._paces)

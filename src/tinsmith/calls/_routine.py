@@ -7,7 +7,7 @@ formulas over a few numbers (`spec.Sizing`); `_executor` turns a routine into a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,14 @@ class Make:
 
 
 @dataclass(frozen=True)
+class Take:
+    """The memory of an input that nobody reads after the call, under another name: kernels change it in place."""
+
+    name: str
+    of: str
+
+
+@dataclass(frozen=True)
 class Tapes:
     """Room for a task's tapes.
 
@@ -125,7 +133,7 @@ class Result:
 
 
 Given = Input | Saved | Cotangent
-Action = RoutineLaunch | Make | Copy | Tapes
+Action = RoutineLaunch | Make | Copy | Take | Tapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +185,11 @@ class Routine:
                     actions.append(action)
         return replace(self, actions=tuple(actions))
 
+    def copying(self, names: Collection[str]) -> Routine:
+        """Return the same routine, which copies these inputs and leaves their own memory as it is."""
+        actions = [Copy(one.name, one.of) if isinstance(one, Take) and one.of in names else one for one in self.actions]
+        return replace(self, actions=tuple(actions))
+
     @property
     def in_order(self) -> tuple[Action, ...]:
         """What a run does: first all memory where that can be, for launches with nothing between go out together."""
@@ -207,6 +220,8 @@ class Routine:
                     yield inside + self._describe_make(key, action)
                 case Copy():
                     yield f"{inside}copy {action.of} to {action.name}"
+                case Take():
+                    yield f"{inside}change {action.of} in place, as {action.name}"
                 case Tapes():
                     counted = "count entries, then " if action.is_counted else ""
                     yield f"{inside}{counted}allocate tapes {', '.join(action.names)}"

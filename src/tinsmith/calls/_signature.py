@@ -59,6 +59,11 @@ class Signature:
     overwrites: frozenset[str] = frozenset()
 
     @lazy
+    def recycles_memory(self) -> bool:
+        """Whether passes keep the memory that they take for themselves for the next one: a layer's op on arrays."""
+        return any(stage.links.is_taken for stage in self.stages)
+
+    @lazy
     def items(self) -> dict[str, Item]:
         return {item.name: item for item in self.spec.items}
 

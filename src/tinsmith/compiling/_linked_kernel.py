@@ -38,7 +38,7 @@ class Links(NamedTuple):
     template parameters stand for, where fields may be found in it. `gradients` of fields, `x.grad`, are not stored to:
     the kernel's own statements that do are left out. `again` is the place of an earlier kernel of the op
     that this one is, launched with other scalars. `copies` are an array of the op and the one that the kernel copies
-    it from, where it does nothing else.
+    it from, where it does nothing else; `is_taken` says that nobody else has the latter, or reads it after a call.
     """
 
     names: Mapping[str, str]
@@ -48,6 +48,7 @@ class Links(NamedTuple):
     gradients: frozenset[str] = frozenset()
     again: int | None = None
     copies: tuple[str, str] | None = None
+    is_taken: bool = False
 
     def keys(self, engine: Engine) -> dict[int, str]:
         """Arrays that take the places of fields, by what tells these apart."""

@@ -24,6 +24,7 @@ from ..calls import (
     Routine,
     Saved,
     Step,
+    Take,
     Tapes,
     is_split,
     solve_numbers,
@@ -265,7 +266,7 @@ class Stepping:
         key = routine, provided
         if key not in known:
             is_counted = any(isinstance(one, Tapes) and one.is_counted for one in routine.actions)
-            if routine.is_looped or is_counted or any(isinstance(one, Copy) for one in routine.actions):
+            if routine.is_looped or is_counted or any(isinstance(one, Copy | Take) for one in routine.actions):
                 raise NotPrepared
             known[key] = _Writer(routine, self.program.key, provided).function()
         return known[key]

@@ -34,6 +34,7 @@ class OpProgram:
         runs: whether the op is to be called; otherwise it is made for its checks alone.
         instead: what may be done where a gradient is refused.
         cleared: fields that start each call at zero.
+        changeable: filled fields whose memory is given away: kernels may change it in place.
         adjoint: where the gradient comes from, as for `tinsmith.op`.
         begins_at_zero: whether indices of the kernels begin at 0, whatever the fields' offsets are (`name_fields`).
 
@@ -51,12 +52,14 @@ class OpProgram:
         runs: bool = True,
         instead: Callable[[], str] | None = None,
         cleared: Sequence[LayerField] = (),
+        changeable: Sequence[LayerField] = (),
         adjoint: Adjoint = "auto",
         begins_at_zero: bool = False,
     ) -> None:
         self._layer = layer
         self._roles = roles
         self._stores = GradientStores(roles, launches)
+        self._changeable = by_key(changeable)
         self._last: tuple[Sequence[Launch], Prepared | None] = ((), None)
         if runs:
             self._stores.check(layer)
@@ -65,6 +68,7 @@ class OpProgram:
         options: dict[str, Any] = {
             "runs": runs,
             "cleared": by_key(cleared),
+            "changeable": by_key(changeable),
             "adjoint": adjoint,
             "begins_at_zero": begins_at_zero,
         }
@@ -93,6 +97,10 @@ class OpProgram:
         if not is_tracing() and current_watch() is None and (prepared := self._prepare(launches)) is not None:
             named = dict(zip(self.filled_names, self._memory(memory), strict=True))
             return tuple(prepared(named))
+        if not is_tracing() and current_watch() is not None:
+            # Who watches may run the op again.
+            pairs = zip(self._roles.filled, memory, strict=True)
+            memory = [one.clone() if field.facts.key in self._changeable else one for field, one in pairs]
         result = self.op(*self._list_arguments(launches, memory))
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 

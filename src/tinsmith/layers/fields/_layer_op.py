@@ -34,7 +34,7 @@ class LayerOp:
         uses_of_launches: what each launch does with fields.
         stores: the gradients that kernels store to by the way.
         unwritten: fields that no kernel writes, though how they are used might be writing.
-        runs, adjoint, begins_at_zero: as in `OpProgram`; and so is `cleared`, by key.
+        runs, adjoint, begins_at_zero: as in `OpProgram`; and so are `cleared` and `changeable`, by key.
 
     Attributes:
         op: the op itself.
@@ -61,6 +61,7 @@ class LayerOp:
         unwritten: frozenset[int] = frozenset(),
         runs: bool,
         cleared: Collection[int],
+        changeable: Collection[int],
         adjoint: Adjoint,
         begins_at_zero: bool,
     ) -> None:
@@ -98,7 +99,7 @@ class LayerOp:
         self.arguments = [link.names for link in links]
         begun = self._find_initial_fields(launches, uses_of_launches, cleared) if runs else []
         starts = [start_kernel(one, self.names[one.facts.key]) for one in begun]
-        copies = [*(self._copy(one) for one in self.overwritten), *starts]
+        copies = [*(self._copy(one, is_taken=one.facts.key in changeable) for one in self.overwritten), *starts]
         moved = [link if link.again is None else link._replace(again=link.again + len(copies)) for link in links]
         handed = self.collect_handed_arrays(launches)
         self.op = Op(
@@ -191,13 +192,14 @@ class LayerOp:
         dims = [f"*{self._batch}"] * is_batched + [str(size) for size in one.memory_shape]
         return f"{name}[{', '.join(dims)}]: {NAMES[one.facts.dtype]}"
 
-    def _copy(self, one: LayerField) -> tuple[Any, Links]:
+    def _copy(self, one: LayerField, *, is_taken: bool) -> tuple[Any, Links]:
         """The kernel that stands for filling a field which the others change."""
         before, name = self.before[one.facts.key], self.names[one.facts.key]
         lang: Any = one.engine.lang
         function = build_from_text(_COPY, {"_lang": lang}, "fill")
         elements = {before: one.facts.element, name: one.facts.element}
-        return lang.kernel(function), Links({"source": before, "target": name}, elements, copies=(name, before))
+        names = {"source": before, "target": name}
+        return lang.kernel(function), Links(names, elements, copies=(name, before), is_taken=is_taken)
 
     def _find_detached_outputs(self) -> tuple[str, ...]:
         made = (*self._roles.outputs, *self.between)

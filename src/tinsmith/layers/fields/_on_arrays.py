@@ -17,7 +17,7 @@ import torch
 from ..._config import config
 from ..._errors import GraphError, KernelError, refusal
 from ..._preparation import note_step, show_preparation
-from ...calls import keep_order
+from ...calls import keep_order, make_recycled
 from ...calls.fields import Copy, Transfer, name_fields
 from ...ir import NotCovered
 from ...tracing import has_older_batch, has_saved_tensor_hooks, is_in_backward, is_linearized, is_plain, is_recorded
@@ -92,7 +92,8 @@ class ArrayProgram:
         changed = tuple(one for key, one in self._used.items() if key in written and key not in shown)
         made = Roles(tuple(filled[place] for place in self._given), (*self._results, *changed), ())
         started = [one for key, one in cleared.items() if key not in by_key(filled)]
-        self.op = OpProgram(layer, made, named, cleared=started, adjoint="source", begins_at_zero=True)
+        make = functools.partial(OpProgram, adjoint="source", begins_at_zero=True)
+        self.op = make(layer, made, named, cleared=started, changeable=self.held)
         # What is filled, and left alone by the kernels, holds what it was filled with.
         managed = by_key([one for one in managed_roles.filled if one.manager is not None])
         left = (place for place, one in enumerate(roles.filled) if one.facts.key not in written)
@@ -158,10 +159,13 @@ class ArrayProgram:
             raise _refuse_recording(self.layer, self.held)
         held = self.read_held() if is_plain() else list(Reading.apply(self.read_held))
         given = self._connect(memory, held)
+        report = self.on_carried if is_plain() else None
+        # Kernels change in place what was read for this call alone.
+        before = given if report is None else [one.detach().clone() for one in given]
         results = self.op(self._take(launches), [given[place] for place in self._given])
-        if self.on_carried is not None and is_plain():
-            report, self.on_carried = self.on_carried, None
-            if fields := self._find_carried(launches, given, results):
+        if report is not None:
+            self.on_carried = None
+            if fields := self._find_carried(launches, before, results):
                 report(fields)
         if self.held and has_saved_tensor_hooks():
             self._check_reruns(launches, held, results)
@@ -189,7 +193,7 @@ class ArrayProgram:
             pairs = zip(self._fields, given, strict=True)
             memory = [after[one.facts.key] if place in changed else t for place, (one, t) in enumerate(pairs)]
             with torch.no_grad():
-                again = self.op(self._take(launches), [memory[place].detach() for place in self._given])
+                again = self.op(self._take(launches), [memory[place].detach().clone() for place in self._given])
             return all(_are_close(one, other) for one, other in zip(again[:count], results[:count], strict=True))
 
         if is_same(places):
@@ -214,7 +218,8 @@ class ArrayProgram:
 
     def read_held(self) -> list[torch.Tensor]:
         """What fields hold that nobody fills."""
-        held = [torch.empty(one.memory_shape, dtype=one.facts.dtype, device=one.runs_on) for one in self.held]
+        pairs = [(one, torch.device(one.runs_on)) for one in self.held]
+        held = [make_recycled(one.memory_shape, one.facts.dtype, device) for one, device in pairs]
         if held:
             with keep_order(held[0].device):
                 self._read.run(held, is_serial=self._is_serial)

@@ -1,0 +1,81 @@
+"""Recycled memory: what a pass takes for itself is kept for the next one, since new memory costs more than the work.
+
+The C library returns blocks of some megabytes to the system, and the first write to each page of new memory is a page
+fault. A rollout takes arrays as large as its fields in each call, and its kernels may change only a part of them: to
+clear new memory of 6 MB took 2.3 ms, and 0.07 ms where it had been used before.
+
+It is cleared and copied by one thread: torch wakes its pool of threads for that, which takes longer where other
+processes use the cores (20 ms instead of 0.3 ms).
+
+A block comes back when the last tensor that shares its memory is gone, whoever holds it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import weakref
+from collections.abc import Sequence
+
+import torch
+
+from .._cache import Cache
+from ._buffers import as_new_tensor
+from ._large_memory import LARGE, in_huge_pages
+
+SMALL = 2**17
+"""Bytes below which the C library keeps memory itself (its M_MMAP_THRESHOLD)."""
+MOST_KEPT = 2**27
+"""Bytes of unused blocks that are kept."""
+_KEPT: Cache[int, list[torch.Tensor]] = Cache("unused blocks of memory by size", 64)
+
+
+def make_recycled_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a contiguous tensor."""
+    copy = make_recycled(tensor.shape, tensor.dtype, tensor.device)
+    if not _is_recycled(copy.nbytes, copy.device):
+        return copy.copy_(tensor)
+    ctypes.memmove(copy.data_ptr(), tensor.data_ptr(), copy.nbytes)
+    return copy
+
+
+def make_recycled_zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return zeros, like `torch.zeros`; their storage cannot be resized."""
+    zeros = make_recycled(shape, dtype, device)
+    if not _is_recycled(zeros.nbytes, device):
+        return zeros.zero_()
+    ctypes.memset(zeros.data_ptr(), 0, zeros.nbytes)
+    return zeros
+
+
+def make_recycled(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return memory that is not filled, like `torch.empty`; its storage cannot be resized."""
+    size = math.prod(shape) * dtype.itemsize
+    if not _is_recycled(size, device):
+        return in_huge_pages(torch.empty(tuple(shape), dtype=dtype, device=device))
+    blocks = _KEPT.get(size)
+    try:
+        block = blocks.pop() if blocks else None
+    except IndexError:  # another thread was faster
+        block = None
+    if block is None:
+        block = torch.empty(size, dtype=torch.uint8)
+    # The storage below holds the lease, and the lease's end gives the block back.
+    lease = (ctypes.c_byte * size).from_address(block.data_ptr())
+    weakref.finalize(lease, _give_back, block).atexit = False
+    return as_new_tensor(torch.frombuffer(lease, dtype=dtype).view(tuple(shape)))
+
+
+def _is_recycled(size: int, device: torch.device) -> bool:
+    return device.type == "cpu" and SMALL <= size < LARGE
+
+
+def _give_back(block: torch.Tensor) -> None:
+    size = block.nbytes
+    if size + sum([known * len(blocks) for known, blocks in list(_KEPT.items())]) > MOST_KEPT:
+        _KEPT.clear()
+    blocks = _KEPT.get(size)
+    if blocks is None:
+        _KEPT.keep(size, [block])
+    else:
+        blocks.append(block)
