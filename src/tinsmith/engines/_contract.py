@@ -310,6 +310,10 @@ class Engine(ABC):
     def field_facts(self, field: Any, name: str) -> FieldFacts:
         """Describe a field; `name` is for messages. Raises KernelError for what a tensor cannot fill."""
 
+    def share_memory(self, field: Any) -> torch.Tensor | None:
+        """Return a tensor that shares a field's memory; None where the engine gives nobody one."""
+        return None
+
     @abstractmethod
     def is_awaited(self, field: Any) -> bool:
         """Whether a field, or a gradient that `needs_grad=True` asked for, was declared and is not placed."""

@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any, Final, get_origin
 
+import torch
+
 from .. import engines
 from . import _annotations, _common, _fields, _forks, _readiness
 from ._compiled_engine import CompiledEngine
@@ -153,6 +155,15 @@ class Quadrants(CompiledEngine):
         from quadrants.types.enums import AutodiffMode
 
         return called.autodiff_mode not in (AutodiffMode.NONE, AutodiffMode.VALIDATION)
+
+    def share_memory(self, field: Any) -> torch.Tensor | None:
+        from torch.utils.dlpack import from_dlpack
+
+        try:
+            return from_dlpack(field.to_dlpack())
+        # Of a layout that no strided tensor has, or in a version that shares no memory.
+        except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
+            return None
 
     def tell(self, listener: engines.Listener) -> AbstractContextManager[None]:
         from quadrants.lang import impl

@@ -43,6 +43,7 @@ from ._blocks import BlockLaunches, run_blocks
 from ._dry_run import DryRun, FieldCopies
 from ._field_names import name_fields_for_user
 from ._recording import Block, Call, Calls, Kernels, ReadNumber, Recording
+from ._touched_memory import MemoryWatch, refuse_shared_memory
 from ._writes import row_filler
 
 FieldLike = Any
@@ -177,7 +178,9 @@ class Rollout:
             memory = [one.to_memory(t, self.name) for one, t in zip(self._roles.filled, tensors, strict=True)]
             with RECORDED.being(self.name):
                 recording = Recording(self._kernels, self._make_dry_run(memory))
-                calls = (*self._begin, *recording.run(self._forward))
+                watch = MemoryWatch(recording)
+                calls = (*self._begin, *recording.run(watch.watching(self._forward)))
+                self._refuse_shared_memory(watch, calls)
                 blocks = recording.blocks() if recording.has_customs and _wants_gradient(memory) else []
             if len(blocks) > 1:
                 results = self._run_blocks(
@@ -190,6 +193,11 @@ class Rollout:
                 results = program(launches, memory)
         shown = [results[place] if index is None else results[place][index] for place, index in self._shown]
         return shown[0] if len(shown) == 1 else self._results(*shown)
+
+    def _refuse_shared_memory(self, watch: MemoryWatch, calls: Calls) -> None:
+        if watch.reads or watch.writes:
+            sides = self._roles.filled, self._roles.outputs
+            refuse_shared_memory(self.name, self._forward, watch, self._launch(calls), len(self._begin), *sides)
 
     def _make_dry_run(self, memory: Sequence[torch.Tensor]) -> DryRun | None:
         if not is_plain():
