@@ -55,3 +55,22 @@ def test_attribute(lang):
     torch.testing.assert_close(layer(given), 3 * given)
     scaled.w.fill(5.0)
     torch.testing.assert_close(torch.autograd.grad(layer(given).sum(), given)[0], torch.full((4,), 5.0, dtype=D))
+
+
+def test_gradients_have_memory_of_their_own(lang):
+    x, gain, y = (lang.ndarray(lang.f64, 3, needs_grad=True) for _ in range(3))
+
+    @lang.kernel
+    def scale(x: lang.types.ndarray(), gain: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(3):
+            y[i] = gain[i] ** 2 * x[i]
+
+    layer = ts.EmptyTin().register_input_field(x).register_internal_field(gain).register_output_field(y)
+    layer.register_kernel(scale, x, gain, y).finish()
+    gain.fill(3.0)
+    given = torch.rand(3, dtype=D, requires_grad=True)
+    layer(given).sum().backward()
+    torch.testing.assert_close(torch.from_numpy(x.to_numpy()), given.detach())
+    torch.testing.assert_close(torch.from_numpy(gain.to_numpy()), torch.full((3,), 3.0, dtype=D))
+    torch.testing.assert_close(torch.from_numpy(x.grad.to_numpy()), torch.full((3,), 9.0, dtype=D))
+    torch.testing.assert_close(torch.from_numpy(gain.grad.to_numpy()), 6 * given.detach())

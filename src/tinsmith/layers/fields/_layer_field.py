@@ -91,6 +91,12 @@ class LayerField:
         """Whether an array in its place would have a gradient, unless it was registered without one."""
         return self.facts.dtype.is_floating_point and not self.is_silent
 
+    @property
+    def gradient_facts(self) -> FieldFacts:
+        """What its gradient is. The gradient of a field lies as the field does; that of an ndarray is other memory."""
+        gradient = gradient_field(self.field) if self.facts.address else None
+        return self.facts if gradient is None else self.engine.field_facts(gradient, f"{self.name}.grad")
+
     def with_manager(self, manager: Any, shape: tuple[int, ...], dtype: torch.dtype) -> LayerField:
         """The same field, filled and read by a manager from tensors of that shape and dtype as they are."""
         return replace(self, manager=manager, shape=shape, dtype=dtype)

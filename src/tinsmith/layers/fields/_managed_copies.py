@@ -314,9 +314,10 @@ def _transfers(
     fields: Sequence[LayerField], managers: Kind, ours: Kind, *, is_gradient: bool = False
 ) -> list[Transfer]:
     """The managers' copies of fields, and ours of the same: one fills a field and the other reads it."""
-    pairs = [(one, gradient_field(one.field) if is_gradient else one.field) for one in fields]
-    by_managers = [Copy(managers, field, one.facts, one.manager, is_gradient) for one, field in pairs]
-    by_us = [Copy(ours, field, one.facts) for one, field in pairs]
+    copied = [(gradient_field(o.field), o.gradient_facts) if is_gradient else (o.field, o.facts) for o in fields]
+    managed = zip(copied, fields, strict=True)
+    by_managers = [Copy(managers, *place, one.manager, is_gradient) for place, one in managed]
+    by_us = [Copy(ours, *place) for place in copied]
     engine: Any = fields[0].engine if fields else None  # which nothing is copied with
     return [Transfer(engine, by_managers), Transfer(engine, by_us)]
 

@@ -279,7 +279,7 @@ class ArrayProgram:
             write.run(ordered, is_serial=self._is_serial)
 
     def _gradient_transfer(self, kind: Any, fields: Sequence[LayerField]) -> Transfer:
-        return Transfer(self.engine, [Copy(kind, gradient_field(one.field), one.facts) for one in fields])
+        return Transfer(self.engine, [Copy(kind, gradient_field(one.field), one.gradient_facts) for one in fields])
 
     def _write_back(self, tensors: Sequence[torch.Tensor]) -> None:
         """Leave in the fields what the kernels left in the arrays."""

@@ -358,7 +358,7 @@ def _copies(kind: str, fields: Sequence[LayerField]) -> list[Copy]:
 
 
 def _gradients(kind: str, fields: Sequence[LayerField]) -> list[Copy]:
-    return [Copy(kind, gradient_field(one.field), one.facts, one.manager, True) for one in fields]  # type: ignore[arg-type]
+    return [Copy(kind, gradient_field(one.field), one.gradient_facts, one.manager, True) for one in fields]  # type: ignore[arg-type]
 
 
 def _memory(one: LayerField, device: torch.device) -> torch.Tensor:

@@ -187,7 +187,8 @@ class _Custom:
         places = [place for place, one in enumerate(self.floats) if one.facts.has_gradient]
         engine = self.floats[0].engine
         fields = [(one.field, one.facts) for one in (*self.floats, *self.others)]
-        fields += [(gradient_field(self.floats[place].field), self.floats[place].facts) for place in places]
+        graded = [self.floats[place] for place in places]
+        fields += [(gradient_field(one.field), one.gradient_facts) for one in graded]
         store, load = (Transfer(engine, [Copy(kind, *one) for one in fields]) for kind in ("store", "load"))
         given = [*values, *[cotangents[place] for place in places]]
         with FIELDS_LOCK, keep_order(given[0].device):

@@ -9,6 +9,8 @@ further call with numbers costs about a microsecond.
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -115,6 +117,8 @@ class Kernels:
         self._called: dict[Any, RecordedKernel] = {}
         self._writers: dict[Any, Any] = {}
         self._alive: list[Any] = []  # what is known by its identity
+        self._immutable: dict[int, Any] = {}
+        self._copied: dict[tuple[Any, ...], Any] = {}
         # In one recording: by their identity, arrays among the arguments, and copies of what they held last.
         self._array_copies: dict[int, tuple[Any, _Array]] = {}
 
@@ -131,6 +135,9 @@ class Kernels:
             words = f"kernel `{kernel.func.__name__}` of {self.name} was called with too many arguments"
             raise ArgumentError(refusal(words, [("at", place_of_user())]))
         values = {**known.defaults, **dict(zip(known.names, given, strict=False)), **named}
+        for name in known.templates:
+            if name in values:
+                values[name] = self._keep_members(values[name])
         # An engine's ndarray is memory that lasts, as a field is.
         objects = tuple([name for name in known.arrays if self.engine.is_ndarray(values.get(name))])
         key = (kernel, id(owner), objects, *[_identity(values.get(name)) for name in (*known.templates, *objects)])
@@ -202,6 +209,26 @@ class Kernels:
         if entries is not None:
             return entries
         return tuple(np.ravel(value).tolist()) if isinstance(value, (list, tuple)) else value
+
+    def _keep_members(self, value: Any) -> Any:
+        """Return a dataclass with the members that it has now; anything else, and a frozen one, as it is.
+
+        Kernels run later, and the function may change a number or a tensor of the struct for the next one.
+        """
+        if not dataclasses.is_dataclass(value) or isinstance(value, type) or id(value) in self._immutable:
+            return value
+        names = [one.name for one in dataclasses.fields(value) if hasattr(value, one.name)]
+        kept = {name: self._keep_members(getattr(value, name)) for name in names}
+        is_frozen = type(value).__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue]
+        if is_frozen and all(kept[name] is getattr(value, name) for name in names):
+            self._immutable[id(value)] = value
+            return value
+        key = (type(value), *[(name, _identity(one)) for name, one in kept.items()])
+        if key not in self._copied:
+            copied = self._copied[key] = copy.copy(value)
+            for name, one in kept.items():
+                object.__setattr__(copied, name, one)
+        return self._copied[key]
 
     def _copy_array(self, value: Any) -> _Array:
         """Return an array as it is now: kernels run later, and the function may fill it again for the next one."""
