@@ -116,6 +116,13 @@ def two_of_one_type(a: State, b: State):
         both(i, b, a)
 
 
+@qd.kernel
+def summed(state: State, out: qd.Tensor):
+    for i in range(3):
+        state.out[i] += state.q[i]
+        out[i] = state.out[i] ** 2
+
+
 @qd.data_oriented
 class Solver:
     def __init__(self, state):
@@ -172,6 +179,54 @@ def test_layer(backend, name):
         gradients = [torch.autograd.grad(one.sum(), q)[0] for one in (result, reference(q))]
         torch.testing.assert_close(*gradients)
     np.testing.assert_allclose(state.out.to_numpy(), result.detach().numpy())
+
+
+@each_backend
+@pytest.mark.parametrize("is_batched", [False, True])
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "two of one type"])
+def test_layer_on_tensors(backend, name, is_batched):
+    make, reference = KERNELS[name]
+    state = make_state(backend)
+    kernel, *arguments = make(state)
+    layer = ts.EmptyTin(on_tensors=True).register_input_field(state.q, batched=is_batched)
+    layer.register_output_field(state.out, clear=True).register_kernel(kernel, *arguments).finish()
+    q = torch.rand(*[4] * is_batched, 3, dtype=D, requires_grad=True)
+    torch.testing.assert_close(layer(q), reference(q))
+    torch.testing.assert_close(torch.compile(layer, backend="aot_eager")(q), reference(q))
+    gradients = [torch.autograd.grad(one.square().sum(), q, create_graph=True)[0] for one in (layer(q), reference(q))]
+    torch.testing.assert_close(*gradients)
+    torch.testing.assert_close(*(torch.autograd.grad(one.sum(), q)[0] for one in gradients))
+
+
+@each_backend
+def test_layer_on_tensors_gets_numbers_as_they_are(backend):
+    state, numbers = make_state(backend), Numbers(1.5, 2)
+    layer = ts.EmptyTin(on_tensors=True).register_input_field(state.q).register_output_field(state.out)
+    layer.register_kernel(with_numbers, state, numbers).finish()
+    q = torch.rand(3, dtype=D)
+    torch.testing.assert_close(layer(q), 3 * q)
+    numbers.gain = 2.5
+    torch.testing.assert_close(layer(q), 5 * q)
+
+
+def test_layer_on_tensors_refuses_the_content_of_an_ndarray():
+    state, other = (make_state(qd.Backend.NDARRAY) for _ in range(2))
+    layer = ts.EmptyTin(on_tensors=True).register_input_field(state.q, "q").register_output_field(state.out)
+    layer.register_kernel(two_of_one_type, state, other)
+    with pytest.raises(ts.KernelError, match=r"runs on tensors, .* what the ndarray `b.out` holds(.|\n)*as an input"):
+        layer.finish()
+
+
+@each_backend
+def test_check_leaves_state_alone(backend):
+    state = make_state(backend, needs_grad=True)
+    out = qd.tensor(qd.f64, (3,), backend=backend, needs_grad=True)
+    layer = ts.EmptyTin().register_input_field(state.q).register_internal_field(state.out, clear=False)
+    layer.register_output_field(out).register_kernel(summed, state, out).finish()
+    state.out.fill(2.0)
+    report = ts.check(layer, torch.rand(3, dtype=D, requires_grad=True))
+    assert report.ok, str(report)
+    np.testing.assert_array_equal(state.out.to_numpy(), np.full(3, 2.0))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .. import frontend
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import Engine, FieldFacts, Parameter, of_kernel
+from ..engines import Engine, FieldFacts, Parameter, copy_node, of_kernel
 from ..frontend import Source, find_lent_names, tree
 from ..frontend.tree import (
     begin_with_copies,
@@ -144,6 +144,7 @@ def link_kernel(
         objects = {links.names.get(name, name): value for name, value in links.objects.items()}
         objects |= {source.parameters[0]: owner} if is_method else {}
         source = tree.pass_fields(source, home, objects, keys)
+    source, declared = _hold_objects(source, declared, links, home)
     returned = tuple(zip(results, home.results(kernel), strict=False))
     parameters = [_link_parameter(parameter, links) for parameter in declared]
     parameters += [array.parameter() for array in links.fields.values()]
@@ -166,6 +167,29 @@ def link_kernel(
     linked = {**links.names, **{name: array.name for name, array in links.fields.items()}}
     own = {**updated, **{name: updated.get(new, new) for name, new in linked.items()}}
     return LinkedKernel(kernel, home, source, owner, is_method, by_name, names, returned, copies, own)
+
+
+def _hold_objects(
+    source: Source, declared: Sequence[Parameter], links: Links, engine: Engine
+) -> tuple[Source, Sequence[Parameter]]:
+    """Return the kernel of a layer with the objects that it is given as names that it uses, and its other parameters.
+
+    A graph has no arguments for objects. What is left of them are numbers, which are compared at each call.
+    """
+    structs = {name: value for name, value in links.objects.items() if _is_object(value, engine)}
+    if not structs:
+        return source, declared
+    names = {links.names.get(name, name): value for name, value in structs.items()}
+    own = copy_node(source.tree)
+    own.args.args = [one for one in own.args.args if one.arg not in names]
+    return replace(source, tree=own).with_objects(names), [one for one in declared if one.name not in structs]
+
+
+def _is_object(value: Any, engine: Engine) -> bool:
+    """Return True for an object of a user's class: a dataclass, or an object with kernels as methods."""
+    if not hasattr(value, "__dict__") or isinstance(value, type) or callable(value):
+        return False
+    return not engine.is_field(value) and engine.matrix_entries(value) is None
 
 
 def _store_results(source: Source, names: Sequence[str]) -> Source:

@@ -108,8 +108,8 @@ class Stage:
             begins=begins,
             splits_gradients=splits_gradients,
             drops_results=self.drops_results,
-            # The kernels of a layer get objects whose fields are known.
-            objects=objects if may_write_fields else None,
+            # The kernels of a layer get objects whose fields are known, also in an op that is made of them.
+            objects=objects if may_write_fields else None if links is None else links.objects,
             dims=dims,
         )
         self.kernel, self.home = kernel, linked.home

@@ -132,8 +132,9 @@ class Quadrants(CompiledEngine):
         self.hold_weakly(decorated)
         kernel = decorated._adjoint if options.adjoint else decorated._primal
         kernel.raise_on_templated_floats = False  # set by a call of the kernel, which we never make
+        known = {name: self.unwrap(value) for name, value in templates.items()}
         with _members_as_constants():
-            key = kernel.ensure_compiled(*_annotations.stand_ins(function, templates, self.lang, self._matrix_type))
+            key = kernel.ensure_compiled(*_annotations.stand_ins(function, known, self.lang, self._matrix_type))
         cpp = kernel.materialized_kernels[key]
         runtime = self.runtime()
         program = runtime.prog

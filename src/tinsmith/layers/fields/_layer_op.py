@@ -98,6 +98,8 @@ class LayerOp:
         links = self._link_launches(launches, labels, arrays.keys(), taken)
         self.arguments = [link.names for link in links]
         begun = self._find_initial_fields(launches, uses_of_launches, cleared) if runs else []
+        used = [use.one for uses in uses_of_launches for use in uses.values() if use.one.facts.key not in arrays]
+        self._refuse_ndarrays([*begun, *used] if runs else [])
         starts = [start_kernel(one, self.names[one.facts.key]) for one in begun]
         copies = [*(self._copy(one, is_taken=one.facts.key in changeable) for one in self.overwritten), *starts]
         moved = [link if link.again is None else link._replace(again=link.again + len(copies)) for link in links]
@@ -180,15 +182,17 @@ class LayerOp:
         return Links(names, elements, fields, launch.bound.templates)
 
     def _spec(self, arrays: Iterable[str]) -> str:
-        inputs = ", ".join([*(self._item(one, self.input_name(one)) for one in self._inputs), *arrays])
+        given = (self._item(one, self.input_name(one), is_batched=one.is_batched) for one in self._inputs)
+        inputs = ", ".join([*given, *arrays])
         return f"{inputs} -> {self._items(self._outputs)}"
 
     def _items(self, fields: Sequence[LayerField]) -> str:
-        return ", ".join(self._item(one, self.names[one.facts.key]) for one in fields)
+        """Arrays that a call makes, in the language of specs: of a batched call each one, also copies of weights."""
+        is_batched = any(one.is_batched for one in self._roles.filled)
+        return ", ".join(self._item(one, self.names[one.facts.key], is_batched=is_batched) for one in fields)
 
-    def _item(self, one: LayerField, name: str) -> str:
-        """A field in the language of specs. What a batched call makes is batched."""
-        is_batched = one.is_batched or (one not in self._roles.filled and any(i.is_batched for i in self._roles.filled))
+    def _item(self, one: LayerField, name: str, *, is_batched: bool) -> str:
+        """A field in the language of specs."""
         dims = [f"*{self._batch}"] * is_batched + [str(size) for size in one.memory_shape]
         return f"{name}[{', '.join(dims)}]: {NAMES[one.facts.dtype]}"
 
@@ -223,6 +227,17 @@ class LayerOp:
                 )
                 remedy = "Register it by register_weight_field, or with needs_grad=False."
                 raise GradientError(refusal(words, remedy=remedy))
+
+    def _refuse_ndarrays(self, fields: Sequence[LayerField]) -> None:
+        """Refuse an ndarray whose content a call begins with: an op cannot read it, as it reads a field."""
+        for one in fields:
+            if one.facts.address:
+                words = f"{self._layer} runs on tensors, and its kernels read what the ndarray `{one.name}` holds"
+                remedy = (
+                    "Register it as an input or a weight, or as cleared (`clear=True`) if a call needs nothing of what "
+                    "it holds; or leave out batched=True and on_tensors=True."
+                )
+                raise KernelError(refusal(words, [("ndarray", str(one))], remedy))
 
     def _check_followed(self, arrays: Container[int], starts: int) -> None:
         """Refuse a field that was reached in a way which is not seen through: it would be another memory there.
