@@ -546,7 +546,7 @@ def test_results_are_the_same_bits(case, lang, disk_cache, configure, monkeypatc
 
 # Processes --------------------------------------------------------------------------------------
 
-PROGRAM = """
+COUNTING = """
 import sys
 import torch
 import {engine} as lang
@@ -562,7 +562,8 @@ for module, name in ((_source_adjoint, "generate_adjoint"), (_source_adjoint, "c
                      (_from_ir, "print_kernel"), (_remember, "write_entry")):
     count(module, name)
 lang.init(arch=lang.cpu, offline_cache_file_path=sys.argv[1], log_level=lang.ERROR)
-
+"""
+PROGRAM = """
 @lang.kernel
 def walk(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):
     for i in x:
@@ -579,11 +580,84 @@ y.sum().backward()
 print("RESULT", y.tolist(), x.grad.tolist(), w.grad.tolist())
 print("CALLS", sorted(set(calls)))
 """
+ON_FIELDS = """
+import dataclasses
+import random
+
+N = 4
+x = torch.linspace(0.5, 1, N).requires_grad_()
+results = []
+# Objects and fields are elsewhere in each process.
+others = [lang.field(lang.f32, N) for _ in range(random.randrange(1, 5))]
+
+@lang.data_oriented
+class Spring:
+    def __init__(self, stiffness):
+        self.stiffness = stiffness
+        self.place, self.speed, self.out = (lang.field(lang.f32, N) for _ in range(3))
+
+    @lang.kernel
+    def start(self):
+        for i in range(N):
+            self.speed[i] = 0.0
+
+    @lang.kernel
+    def move(self, dt: lang.f32):
+        for i in range(N):
+            self.speed[i] = self.speed[i] - dt * self.stiffness * lang.sin(self.place[i])
+            self.place[i] = self.place[i] + dt * self.speed[i]
+
+    @lang.kernel
+    def measure(self):
+        for i in range(N):
+            self.out[i] = self.place[i] * self.place[i]
+
+spring = Spring(2.0)
+
+def forward():
+    spring.start()
+    for _ in range(2):
+        spring.move(0.1)
+    spring.measure()
+
+def note(result):
+    results.append((result.tolist(), *[one.tolist() for one in torch.autograd.grad(result.sum(), x)]))
+
+note(ts.rollout(forward, {"place": spring.place}, {"out": spring.out})(x))
+
+place, doubled = (lang.field(lang.f32, N, needs_grad=True) for _ in range(2))
+
+@lang.kernel
+def double():
+    for i in range(N):
+        doubled[i] = 2.0 * place[i] * place[i]
+
+tin = ts.EmptyTin("cpu").register_kernel(double).register_input_field(place).register_output_field(doubled)
+note(tin.finish()(x))
+
+if lang.__name__ == "quadrants":
+    @dataclasses.dataclass(frozen=True)
+    class State:
+        q: lang.Tensor
+        w: lang.Tensor
+
+    @lang.kernel
+    def bend(state: State, out: lang.Tensor):
+        for i in range(N):
+            state.w[i] = lang.exp(state.q[i])
+            out[i] = lang.sin(state.q[i]) * state.w[i]
+
+    for backend in (lang.Backend.FIELD, lang.Backend.NDARRAY):
+        q, w, out = (lang.tensor(lang.f32, (N,), backend=backend) for _ in range(3))
+        note(ts.rollout(lambda: bend(State(q, w), out), {"q": q}, {"out": out})(x))
+print("RESULT", results)
+print("CALLS", sorted(set(calls)))
+"""
 
 
-def start(tmp_path, engine, seed, **settings):
+def start(tmp_path, engine, seed, program=PROGRAM, **settings):
     path = tmp_path / "program.py"
-    path.write_text(PROGRAM.format(engine=engine))
+    path.write_text(COUNTING.format(engine=engine) + program)
     environment = {
         **os.environ,
         "XDG_CACHE_HOME": str(tmp_path),
@@ -615,3 +689,11 @@ def test_a_second_process_generates_nothing(engine, tmp_path):
     assert any("'generate_adjoint'" in calls and "'write_entry'" in calls for _, calls in first)
     assert third[1] == "[]"
     assert "'print_kernel'" in fourth[1] and "'write_entry'" not in fourth[1]
+
+
+@pytest.mark.each_engine
+@pytest.mark.compiled_engine
+def test_a_second_process_generates_nothing_for_rollouts_and_layers_on_fields(engine, tmp_path):
+    first, second = [finish(start(tmp_path, engine, seed, ON_FIELDS)) for seed in (1, 2)]
+    assert "'generate_adjoint'" in first[1] and "'write_entry'" in first[1]
+    assert second == (first[0], "[]")

@@ -25,10 +25,10 @@ def find_saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
 
 
 def select_nondifferentiable(call: Call, made: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Of outputs and scratch, those that have no gradient: integers, what is detached, and all scratch."""
+    """Of outputs and scratch, those that have no gradient: integers, what is detached or auxiliary, and scratch."""
     signature = call.core.signature
     names = signature.outputs + signature.scratch
-    without = signature.detached | frozenset(signature.scratch)
+    without = signature.detached | signature.auxiliary | frozenset(signature.scratch)
     pairs = zip(names, made, strict=True)
     return [tensor for name, tensor in pairs if name in without or not tensor.dtype.is_floating_point]
 

@@ -98,7 +98,8 @@ class Program:
         self.is_converted = not key.conversion.is_identity
         self.is_direct = key.is_ordered and not (self.is_converted or is_recorded)
         pairs = tuple(enumerate(signature.outputs))
-        self.steady_outputs = tuple(place for place, name in pairs if name not in key.floats)
+        moving = key.floats & frozenset(signature.differentiable_outputs)
+        self.steady_outputs = tuple(place for place, name in pairs if name not in moving)
         self.is_single = len(pairs) == 1 and not self.steady_outputs
         self.known_runners: dict[tuple[bool, ...], Runner] = {}
         self.solve = key.sizing.solve
@@ -107,7 +108,7 @@ class Program:
         # Set by the first call that may have a gradient.
         self._looks: tuple[Look, ...] | None = None
         self._is_capturing = False
-        self._moving = tuple((place, name) for place, name in pairs if name in key.floats)
+        self._moving = tuple((place, name) for place, name in pairs if name in moving)
         self._paces = paces
         self._routine = routine
         self._forward = Runner(lambda: routine, key, paces)

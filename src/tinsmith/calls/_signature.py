@@ -34,6 +34,7 @@ class Signature:
         arrays, scalars, templates: the same names by kind, each in call order.
         init: "zeros", "empty" or "workspace" of outputs, scratch and gradients (`grad_x`); of others "zeros".
         detached: outputs and scratch that get no gradient, and let none through.
+        auxiliary: outputs that nobody differentiates: gradients pass through them, as through scratch.
         trusts_engine: whether the engine's gradient is taken where it is known to go wrong.
         is_deterministic: whether each run gives the same bits.
         refuses_half: whether an array that a kernel annotates as float32 takes no half precision.
@@ -51,6 +52,7 @@ class Signature:
     templates: tuple[str, ...]
     init: dict[str, str]
     detached: frozenset[str] = frozenset()
+    auxiliary: frozenset[str] = frozenset()
     trusts_engine: bool = False
     is_deterministic: bool = False
     refuses_half: bool = False
@@ -70,6 +72,11 @@ class Signature:
     @lazy
     def outputs(self) -> tuple[str, ...]:
         return tuple(item.name for item in self.spec.outputs)
+
+    @lazy
+    def differentiable_outputs(self) -> tuple[str, ...]:
+        """The names of the outputs that a backward pass may get cotangents of."""
+        return tuple(name for name in self.outputs if name not in self.auxiliary)
 
     @lazy
     def scratch(self) -> tuple[str, ...]:

@@ -66,12 +66,20 @@ class BakedValues:
             return fingerprint
         known = self._surveyed.get(fingerprint)
         if known is None:
+            # Values that led elsewhere: it keeps what it finds.
             known = self.survey(templates)
             fingerprint = known.fingerprint(templates)
-            self._surveyed.keep(fingerprint, known)
         # One name may refer to two fields in turn.
         self._constants = known
         return fingerprint
+
+    def look_up(self, values: Mapping[str, Any]) -> Constants:
+        """Return every Python value that the kernel uses now. Raises KernelError if it writes a field.
+
+        The kernel is surveyed only for values that it was not surveyed for before.
+        """
+        self.fingerprint(values)
+        return self._constants or self.survey(self._linked.templates(values))
 
     @one_at_a_time
     def survey(self, templates: Mapping[str, Any]) -> Constants:
@@ -97,6 +105,10 @@ class BakedValues:
             raise KernelError(refusal(words, [("at", written.written_at)], remedy))
         for use in self._constants.uses:
             self._stamps.setdefault(id(use.field), (use.field, self._engine.runtime()))
+        if self._constants.paths and not self._lacks_templates:
+            # A call with these values needs no second survey, which takes seconds for a kernel that calls many
+            # functions. Not before the refusal above, which comes at each call.
+            self._surveyed.keep(self._constants.fingerprint(templates), self._constants)
         return self._constants
 
     def _refuse_statements(self, sources: Sequence[Source]) -> None:
@@ -146,6 +158,8 @@ class BakedValues:
     def list_uses_with_results(self, values: Mapping[str, Any]) -> Sequence[FieldUse]:
         """Fields that the kernel uses as its author wrote it: also those that only its results read."""
         linked = self._linked
+        if not linked.home.results(linked.kernel):
+            return self.look_up(values).uses
         source, _ = without_structs_of(linked.kernel, linked.home, linked.home.parameters(linked.kernel, ()), ())
         source = source.with_owner(linked.owner)
         return constants_of(source, linked.home, linked.templates(values), frozenset(linked.arrays)).uses

@@ -65,7 +65,12 @@ class Source:
 
     def with_objects(self, objects: Mapping[str, Any]) -> Source:
         """Return this source with parameters that stand for these Python objects."""
-        return replace(self, given={**self.given, **objects}) if objects else self
+        if not objects:
+            return self
+        made = replace(self, given={**self.given, **objects})
+        # Each call of a function makes such a source of it, and a kernel calls some functions hundreds of times.
+        vars(made).update({name: getattr(self, name) for name in _FOLLOW_FROM_TREE})
+        return made
 
     def with_owner(self, owner: Any) -> Source:
         """Return the source of a method of `owner`; for a plain function (None), this source."""
@@ -127,6 +132,26 @@ class Source:
         return tuple(node for statement in self.tree.body for node in walk(statement))
 
     @lazy
+    def names_read(self) -> Mapping[str, Sequence[ast.Name]]:
+        """All reads of each name in the body."""
+        reads: dict[str, list[ast.Name]] = {}
+        for node in self.nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                reads.setdefault(node.id, []).append(node)
+        return reads
+
+    @lazy
+    def attributes_taken(self) -> Mapping[ast.AST, str]:
+        """The attributes that the body takes, by the expressions that it takes them of."""
+        return {node.value: node.attr for node in self.nodes if isinstance(node, ast.Attribute)}
+
+    @lazy
+    def names_changed(self) -> frozenset[str]:
+        """The names of which the body stores to a member or an element."""
+        parts = (node for node in self.nodes if isinstance(node, ast.Attribute | ast.Subscript))
+        return frozenset([root(node) for node in parts if isinstance(node.ctx, ast.Store)])
+
+    @lazy
     def used_names(self) -> frozenset[str]:
         """Return all names in the body."""
         return frozenset([node.id for node in self.nodes if isinstance(node, ast.Name)])
@@ -185,6 +210,10 @@ class Source:
                 # Not assigned yet: the engine reports the name if the kernel uses it.
                 continue
         return {**names, **self.given}
+
+
+_FOLLOW_FROM_TREE = ("nodes", "calls", "assigned_names", "names_read", "attributes_taken", "names_changed")
+"""Properties that are those of the tree, whatever its parameters stand for."""
 
 
 @dataclass(frozen=True, eq=False)

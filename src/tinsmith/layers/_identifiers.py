@@ -6,7 +6,7 @@ import keyword
 import re
 from collections.abc import Iterable
 
-OURS = frozenset({"self", "_lang", "_batch"})
+OURS = frozenset({"self", "_lang", "_batch", "place"})
 """Names of arrays and arguments in rewritten kernels."""
 
 

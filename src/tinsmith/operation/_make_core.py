@@ -47,7 +47,7 @@ def content_of(signature: Signature, options: OpOptions, backward: Stage | None)
         repr(sorted(signature.init.items())),
     ]
     parts += [
-        repr(sorted(signature.detached)),
+        repr((sorted(signature.detached), sorted(signature.auxiliary))),
         repr((options.adjoint, options.trust_engine, options.half, options.deterministic, options.races)),
     ]
     firsts: dict[Stage, int] = {}
@@ -90,6 +90,7 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
     signature = match(name, spec, stages, init, options.detached, order=order, is_run=is_run, updates=after)
     signature = replace(
         signature,
+        auxiliary=frozenset(options.auxiliary),
         trusts_engine=options.trust_engine,
         is_deterministic=options.deterministic,
         refuses_half=options.half == "refuse",

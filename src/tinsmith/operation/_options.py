@@ -25,6 +25,7 @@ class OpOptions:
     Attributes:
         links: one for each kernel, where kernels do not share names.
         detached: outputs and scratch without a gradient.
+        auxiliary: outputs that nobody differentiates, and that gradients pass through.
         simd: on the CPU the kernel's vectors become machine vectors, which engines take apart otherwise (4 to 10 times
             as slow). Of whole vectors an engine then knows +, -, *, /, min, max, comparisons and select; another
             operation ends the process, so it is done by components. Arrays of vectors have 2, 4, 8 or 16 components.
@@ -57,6 +58,7 @@ class OpOptions:
 
     links: Sequence[Links] | None = None
     detached: Sequence[str] = ()
+    auxiliary: Sequence[str] = ()
     simd: bool = False
     steady: bool = False
     otherwise: str = ""

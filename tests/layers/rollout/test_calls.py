@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
+from tinsmith.calls.backward import _source_adjoint
 from tinsmith.compiling._stage import Stage
 from tinsmith.layers.rollout import _rollout
 
@@ -235,6 +236,35 @@ def test_a_kernel_is_looked_into_and_compiled_once_however_often_it_is_called(la
             check(run, python, drawn(N))
             assert len(compiled) == counts[-1][1]  # a second call compiles nothing
     assert counts[0] == counts[1]
+
+
+def test_the_adjoint_is_generated_once_also_where_fields_change_that_are_no_output(lang64, monkeypatch):
+    x, y, z = (lang64.field(lang64.f64, N) for _ in range(3))
+
+    @lang64.kernel
+    def square():
+        for i in range(N):
+            y[i] = x[i] * x[i]
+
+    @lang64.kernel
+    def add():
+        for i in range(N):
+            z[i] = y[i] * y[i] + 3.0 * x[i]
+
+    def forward():
+        square()
+        add()
+
+    calls = []
+    generate = _source_adjoint.generate_adjoint
+    monkeypatch.setattr(_source_adjoint, "generate_adjoint", lambda *given: calls.append(given) or generate(*given))
+    run = ts.rollout(forward, {"x": x}, {"z": z})
+    given = drawn(N)
+    for _ in range(2):
+        (gradient,) = torch.autograd.grad(run(given).sum(), given)
+        torch.testing.assert_close(gradient, 4.0 * given.detach() ** 3 + 3.0)
+    torch.testing.assert_close(torch.as_tensor(y.to_numpy()), given.detach() ** 2)
+    assert len(calls) == 1
 
 
 def test_the_engine_is_as_before_after_a_call_and_after_one_that_fails(lang64):

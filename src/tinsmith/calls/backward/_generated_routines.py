@@ -137,9 +137,9 @@ def backward_routine(
     cotangents = (
         Cotangent(gradients[name], name, number, name in program.spoils)
         for number, name in enumerate(signature.outputs)
-        if name in gradients
+        if name in gradients and name not in signature.auxiliary
     )
-    given = {gradients[name] for name in signature.outputs if name in gradients}
+    given = {gradients[name] for name in signature.differentiable_outputs if name in gradients}
     owned = {name: gradient for name, gradient in gradients.items() if gradient not in given}
     missing = {name: f"nothing for {name}" for name in signature.arrays if name in active and name not in gradients}
     shared = {name: gradient for name, gradient in owned.items() if name in key.names} | missing

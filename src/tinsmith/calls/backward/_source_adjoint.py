@@ -159,7 +159,7 @@ class SourceAt(ReverseAt):
             return self.programs[key]
         with COMPILING:
             if key not in self.programs:
-                whole = frozenset(self.key.signature.outputs)
+                whole = frozenset(self.key.signature.differentiable_outputs)
                 program = self.programs[key] = self._generate_adjoint(active, whole, has_checkpoints=has_checkpoints)
                 # A call saves what the one without checkpoints reads.
                 assert not has_checkpoints or program.reads <= self.program(active).reads, sorted(program.reads)
@@ -360,17 +360,18 @@ class SourceAt(ReverseAt):
         program = program if kept is None else kept.backward
         key = active, None if part is None else given, alone, has_checkpoints, kept is not None
         if key not in self._whole:
-            # Adjoints of scratch are this pass's own.
-            own = frozenset[str]() if self.key.is_looped else frozenset(self.key.signature.scratch)
+            signature = self.key.signature
+            # Adjoints that nobody gives are this pass's own.
+            own = frozenset[str]() if self.key.is_looped else signature.auxiliary.union(signature.scratch)
             options = CleanUpOptions(
                 alone=alone | own,
                 extent=self._extent,
-                outputs=None if self.key.is_looped else self.key.signature.outputs,
-                has_vectors=self.key.signature.firsts[0].engine.device_type() == "cpu",
+                outputs=None if self.key.is_looped else signature.differentiable_outputs,
+                has_vectors=signature.firsts[0].engine.device_type() == "cpu",
             )
-            outputs = self.key.signature.outputs if part is None or given is None else given
+            outputs = signature.differentiable_outputs if part is None or given is None else given
             self._whole[key] = remember(
-                self.key.signature.firsts[0].engine,
+                signature.firsts[0].engine,
                 "clean-up",
                 lambda: (
                     # What the program follows from stands for it: the program is longer.

@@ -240,6 +240,7 @@ def _signature(base: Signature, core: TangentCore) -> Signature:
         arrays=(*base.arrays, *dots),
         init={},
         detached=base.detached & frozenset(base.arrays),
+        auxiliary=frozenset(core.dots[name] for name in core.moving if name in base.auxiliary),
         hidden_sizes=base.size_names,
     )
     return compute_lazy_values(signature)

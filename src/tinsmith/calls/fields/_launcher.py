@@ -98,8 +98,7 @@ class Launcher:
 
     def fields(self, bound: BoundArguments) -> Sequence[FieldUse]:
         """Every field that a launch with these arguments uses."""
-        self.stage.baked_values.survey(self.stage.templates(bound.templates))
-        return self.stage.baked_values.field_uses()
+        return self.stage.baked_values.look_up(bound.templates).uses
 
     def find_read_fields(self, bound: BoundArguments) -> frozenset[int]:
         """Return the keys of the fields that the kernel reads, also those that only what it returns depends on."""
@@ -128,8 +127,8 @@ class Launcher:
 
     def gradients(self, bound: BoundArguments) -> tuple[frozenset[str], tuple[str, str] | None]:
         """Gradients that the kernel stores to, `x.grad`; and one that it uses otherwise, with the place."""
-        survey = self.stage.baked_values.survey(self.stage.templates(bound.templates))
-        return survey.gradients, survey.gradient_use
+        constants = self.stage.baked_values.look_up(bound.templates)
+        return constants.gradients, constants.gradient_use
 
     def versions(self, bound: BoundArguments) -> tuple[Any, ...]:
         """What tells each array from itself after a change: how often it was changed, or a digest of its contents."""

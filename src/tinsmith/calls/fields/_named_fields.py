@@ -43,7 +43,6 @@ def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[
             objects=stage.objects,
             allows_races=stage.allows_races,
         )
-    stage.baked_values.survey(stage.templates(bound.templates))
     variant = launcher.variant(bound, stage)
     lowered = stage.lower_variant(variant, bound.templates, in_blocks=True)
     check_races(stage, variant, bound.templates, launcher.signature.op)

@@ -7,12 +7,13 @@ so that the element `x[0]` and a field in a list are not confused.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...engines import Engine, copy_node, walk
-from .._nodes import replace_nodes
+from .._nodes import replace_nodes, root
 from .._read import Source
 from ._references import find_lent_names
 from ._role_walk import roles_of
@@ -108,12 +109,14 @@ def uses_in_body(
     """
 
     def rename(node: ast.AST) -> ast.AST | None:
-        is_chain = isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+        # Most nodes are no chains that begin like one of these, and the text of an expression takes long.
+        is_chain = isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and root(node) in roots
         name = names.get(ast.unparse(node)) if is_chain else None
         return None if name is None else ast.Name(name, ast.Load())
 
     if not names:
         return {}
+    roots = {re.split(r"[.\[]", text, maxsplit=1)[0] for text in names}
     plain = replace(source, tree=replace_nodes(copy_node(source.tree), rename), given={**source.given, **objects})
     # `roles_of` follows calls of functions with source; `lent` is what other calls get.
     lent = find_lent_names(plain, engine, to_known=False)

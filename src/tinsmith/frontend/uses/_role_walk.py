@@ -226,17 +226,12 @@ class _Walker(ast.NodeVisitor):
         """Return the members that a body uses of the copy `p = x[i]`; None if it uses more of it, or is no copy."""
         match node:
             case ast.Assign([ast.Name(name)], ast.Subscript() as value) if self._element(value) is value:
-                copies = [one for one in self.source.nodes if isinstance(one, ast.Name) and one.id == name]
-                members = {one.value: one.attr for one in self.source.nodes if isinstance(one, ast.Attribute)}
-                is_read = definitions(self.source.tree).single.get(name) is value
-                used = [members.get(one, "") for one in copies if isinstance(one.ctx, ast.Load)]
-                return list(dict.fromkeys(used)) if is_read and all(used) and not self._stores_to(name) else None
+                source = self.source
+                if definitions(source.tree).single.get(name) is not value or name in source.names_changed:
+                    return None
+                used = [source.attributes_taken.get(one, "") for one in source.names_read.get(name, ())]
+                return list(dict.fromkeys(used)) if all(used) else None
         return None
-
-    def _stores_to(self, name: str) -> bool:
-        """Return True if a body changes a member of a local."""
-        stored = (one for one in self.source.nodes if isinstance(one, ast.Attribute | ast.Subscript))
-        return any(root(one) == name for one in stored if isinstance(one.ctx, ast.Store))
 
     def _indices(self, node: ast.AST) -> None:
         """Visit the indices of a location, which may read arrays too."""

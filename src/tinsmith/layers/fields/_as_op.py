@@ -36,6 +36,7 @@ class OpProgram:
         cleared: fields that start each call at zero.
         changeable: filled fields whose memory is given away: kernels may change it in place.
         adjoint: where the gradient comes from, as for `tinsmith.op`.
+        auxiliary: outputs of which the caller passes no gradient on.
         begins_at_zero: whether indices of the kernels begin at 0, whatever the fields' offsets are (`name_fields`).
 
     Raises:
@@ -55,6 +56,7 @@ class OpProgram:
         changeable: Sequence[LayerField] = (),
         adjoint: Adjoint = "auto",
         begins_at_zero: bool = False,
+        auxiliary: Sequence[LayerField] = (),
     ) -> None:
         self._layer = layer
         self._roles = roles
@@ -71,6 +73,7 @@ class OpProgram:
             "changeable": by_key(changeable),
             "adjoint": adjoint,
             "begins_at_zero": begins_at_zero,
+            "auxiliary": by_key(auxiliary),
         }
         make = partial(LayerOp, layer, roles, launches, uses, self._stores, **options)
         self._use(make(), instead)

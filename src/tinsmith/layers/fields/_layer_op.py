@@ -34,7 +34,7 @@ class LayerOp:
         uses_of_launches: what each launch does with fields.
         stores: the gradients that kernels store to by the way.
         unwritten: fields that no kernel writes, though how they are used might be writing.
-        runs, adjoint, begins_at_zero: as in `OpProgram`; and so are `cleared` and `changeable`, by key.
+        runs, adjoint, begins_at_zero: as in `OpProgram`; and so are `cleared`, `changeable` and `auxiliary`, by key.
 
     Attributes:
         op: the op itself.
@@ -64,6 +64,7 @@ class LayerOp:
         changeable: Collection[int],
         adjoint: Adjoint,
         begins_at_zero: bool,
+        auxiliary: Collection[int],
     ) -> None:
         self._layer, self._roles, self._stores, self._begins_at_zero = layer, roles, stores, begins_at_zero
         written = [use.one for uses in uses_of_launches for use in uses.values() if use.is_written]
@@ -116,6 +117,7 @@ class LayerOp:
                 adjoint=adjoint,
                 races="allow" if any(one.launcher.stage.allows_races for one in launches) else "check",
                 detached=self._find_detached_outputs(),
+                auxiliary=tuple(self.names[one.facts.key] for one in self._outputs if one.facts.key in auxiliary),
                 unrun=not runs,
             ),
         )

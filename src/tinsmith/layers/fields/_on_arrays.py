@@ -92,7 +92,9 @@ class ArrayProgram:
         changed = tuple(one for key, one in self._used.items() if key in written and key not in shown)
         made = Roles(tuple(filled[place] for place in self._given), (*self._results, *changed), ())
         started = [one for key, one in cleared.items() if key not in by_key(filled)]
-        make = functools.partial(OpProgram, adjoint="source", begins_at_zero=True)
+        # What the kernels change besides is written into the fields, where torch does not see it: a backward pass from
+        # all of that would be generated, and never run.
+        make = functools.partial(OpProgram, adjoint="source", begins_at_zero=True, auxiliary=changed)
         self.op = make(layer, made, named, cleared=started, changeable=self.held)
         # What is filled, and left alone by the kernels, holds what it was filled with.
         managed = by_key([one for one in managed_roles.filled if one.manager is not None])

@@ -13,7 +13,7 @@ A local that one block alone uses is declared by its first assignment there.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...ir import Type, nodes, types, walk
 
@@ -52,6 +52,9 @@ class _Scoping:
     kinds: Mapping[str, Type]
     shared: frozenset[str]
     visible: set[str]
+    # By identity, of statements that live as long as this. Each level of a nest asks for all statements inside, and
+    # counting those again at each would take time quadratic in the depth.
+    _known: dict[int, dict[str, int]] = field(default_factory=dict)
 
     def block(self, body: nodes.Block) -> nodes.Block:
         mentions = [self.mentions(one) for one in body]
@@ -86,6 +89,15 @@ class _Scoping:
 
     def mentions(self, one: nodes.Stmt) -> dict[str, int]:
         """Return the locals that a statement mentions: 1 if one body inside it can declare it, otherwise 2 or more."""
+        if not walk.bodies(one):
+            # The order matters, which the order of new names follows.
+            return dict.fromkeys([*walk.find_assigned(one), *sorted(walk.locals_read(one))], 2)
+        counts = self._known.get(id(one))
+        if counts is None:
+            counts = self._known[id(one)] = self._count_mentions(one)
+        return counts
+
+    def _count_mentions(self, one: nodes.Stmt) -> dict[str, int]:
         counts = dict.fromkeys([*walk.find_assigned(one), *sorted(walk.locals_read(one))], 2)
         if isinstance(one, nodes.For):
             counts = {name: count for name, count in counts.items() if name not in one.names}
