@@ -363,3 +363,12 @@ def test_ndarray_of_an_engine_that_was_restarted():
     ts.init("cpu", engine="quadrants", default_fp=qd.f64)
     with pytest.raises(ts.KernelError, match="`x`.*started again"):
         ts.rollout(lambda: grouped(state), {"x": state.q}, {"out": state.out})
+
+
+@pytest.mark.parametrize("member", [None, np.ones(3), torch.ones(3), 2.0], ids=lambda one: type(one).__name__)
+def test_member_that_is_no_tensor_is_named(member):
+    state = make_state(qd.Backend.NDARRAY)
+    layer = ts.EmptyTin().register_input_field(state.q).register_output_field(state.out)
+    layer.register_kernel(two_of_one_type, state, State(member, state.q))
+    with pytest.raises(ts.TinsmithError, match=r"`b\.q`, a " + type(member).__name__):
+        layer.finish()(torch.ones(3, dtype=D, requires_grad=True))

@@ -1,6 +1,7 @@
 """Ops of kernels that take Python dataclasses, as kernels of Quadrants do: members are arguments of their own."""
 
 import dataclasses
+from typing import ClassVar
 
 import pytest
 import torch
@@ -208,13 +209,17 @@ def test_messages_name_members_by_their_paths(op, tensors):
     refused(ts.DtypeError, lambda: op(given(q, v, w, gain.long()), True), "`state.gain`")
     refused(ts.ArgumentError, lambda: op(given(q, v, None, gain), True), "`state.table.weight`", "None")
     refused(ts.ArgumentError, lambda: op(given(tensor, v, w, gain), True), "`state.q`")
-    refused(ts.SpecError, lambda: ts.op("state.p[n] -> state.total[]")(energy), "`state_p`", "state.q")
+    refused(ts.SpecError, lambda: ts.op("state.p[n] -> state.total[]")(energy), "`state.p`", "state.q")
+    twice = "state.q[n, m], state.q[n, m] -> state.total[]"
+    refused(ts.SpecError, lambda: ts.op(twice)(energy), "`state.q` is listed twice")
+    refused(ts.ArgumentError, lambda: op({**vars(given(q, v, w, gain)), "table": None}, True), "`state.table`")
     refused(ts.SpecError, lambda: ts.op("state.q[n, m] -> state.total[]")(energy), "`state.v`")
 
 
 def test_changed_and_whole_structs_are_refused():
     @dataclasses.dataclass
     class Counted:
+        kind: ClassVar[int] = 3
         x: qd.Tensor
         count: qd.i32
         y: qd.Tensor
@@ -235,7 +240,13 @@ def test_changed_and_whole_structs_are_refused():
         for i in range(3):
             through_an_alias(state, i)
 
+    @qd.kernel
+    def class_variable(state: Counted):
+        for i in range(3):
+            state.y[i] = state.x[i] * state.kind
+
     spec = "state.x[n] -> state.y[n]"
+    refused(ts.KernelError, lambda: ts.op(spec)(class_variable), "`state.kind` is neither a number nor an array")
     refused(ts.KernelError, lambda: ts.op(spec)(count), "`count`", "`state.count` is assigned to")
     refused(ts.KernelError, lambda: ts.op(spec)(alias), "`alias`", "`state` is used as a whole")
 
@@ -259,3 +270,21 @@ def test_member_of_a_kind_that_cannot_be_passed():
         return ts.op("-> state.y[3]")(run)
 
     refused(ts.KernelError, make, "`state.links.flags`")
+
+
+def test_dict_of_all_members():
+    @dataclasses.dataclass
+    class Pair:
+        x: qd.Tensor
+        unused: qd.Tensor
+        y: qd.Tensor
+
+    @qd.kernel
+    def double(pair: Pair):
+        for i in range(3):
+            pair.y[i] = 2 * pair.x[i]
+
+    op = ts.op("pair.x[3] -> pair.y[3]")(double)
+    x = torch.rand(3, dtype=torch.float64)
+    torch.testing.assert_close(op({"x": x, "unused": None, "y": None}), 2 * x)
+    refused(ts.ArgumentError, lambda: op({"x": x, "z": None}), "`pair`", "`z`")

@@ -64,8 +64,11 @@ class Structs:
         order: names of a call's arguments, structs whole. A call may give the members of all structs instead, in order.
     """
 
-    def __init__(self, op: str, arguments: Sequence[Parameter]) -> None:
+    def __init__(self, op: str, arguments: Sequence[Parameter], declared: Iterable[Parameter] = ()) -> None:
+        """Find them among the `arguments` of a call; `declared` are all parameters of the kernels, used or not."""
         self._op = op
+        # A dict of all members of a dataclass fits a kernel that uses some of them.
+        self._declared = {one.path[:2] for one in (*declared, *arguments) if one.path}
         self._paths: dict[str, dict[str, tuple[str, ...]]] = {}
         order: list[str] = []
         for one in arguments:
@@ -106,25 +109,26 @@ class Structs:
         return self._members_in_order if is_apart else self.order
 
     def _members(self, name: str, value: Any) -> dict[str, Any]:
-        first = [path[0] for path in self._paths[name].values()]
         for key in value if isinstance(value, Mapping) else ():
-            if key not in first:
+            if (name, key) not in self._declared:
+                first = dict.fromkeys(path[0] for path in self._paths[name].values())
                 words = f"argument `{name}` of op `{self._op}` has no field `{key}`"
-                raise ArgumentError(refusal(words, [("members", ", ".join(dict.fromkeys(first)))], "Leave it out."))
+                raise ArgumentError(refusal(words, [("members", ", ".join(first))], "Leave it out."))
         values = {}
         for part, path in self._paths[name].items():
             one = value
-            for step in path:
-                one = self._member(name, one, step)
+            for place, step in enumerate(path):
+                one = self._member((name, *path[:place]), one, step)
             values[part] = one
         return values
 
-    def _member(self, name: str, value: Any, step: str) -> Any:
+    def _member(self, path: tuple[str, ...], value: Any, step: str) -> Any:
         if isinstance(value, Mapping) and step in value:
             return value[step]
         if not isinstance(value, Mapping) and hasattr(value, step):
             return getattr(value, step)
-        words = f"argument `{name}` of op `{self._op}` has no `{step}`"
-        members = ", ".join(".".join(path) for path in self._paths[name].values())
+        words = f"argument `{'.'.join(path)}` of op `{self._op}` has no `{step}`"
+        whole = [(path[0], *one) for one in self._paths[path[0]].values()]
+        members = ", ".join(".".join(one[len(path) :]) for one in whole if one[: len(path)] == path)
         rows = [("expected", members), ("got", f"{type(value).__name__} {value!r:.60}")]
         raise ArgumentError(refusal(words, rows, "Pass an object with these attributes, or a dict with these keys."))

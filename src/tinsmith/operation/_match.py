@@ -91,13 +91,13 @@ def _unknown(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], 
         rows.append(("returned", ", ".join(f"`{name}`" for name in returned) or "nothing"))
     close = nearest(item.name, list(parameters))
     ways = f"Did you mean `{close}`?" if close else "Use the names of the kernel's parameters."
-    if is_output:
+    if is_output and not item.label:
         ways += f" What a kernel returns is an output too: `return {item.name}`, with its type after `->`."
     fields = [name for stage in stages for name in stage.baked_values.list_fields()]
     if item.name in [name.rpartition(".")[2] for name in fields]:
         rows.append(("fields", ", ".join(fields)))
         ways = f"`{item.name}` is a field: make a layer of the kernel (`ts.EmptyTin`, or `ts.Tin` for an object)."
-    words = f"the spec of op `{op}` names `{item.name}`, which is not a parameter of the kernel"
+    words = f"the spec of op `{op}` names `{item.label or item.name}`, which is not a parameter of the kernel"
     return refusal(f"{words}, and not returned" if is_output else words, rows, ways)
 
 

@@ -106,7 +106,8 @@ class Op(OpDescription, Generic[Result]):
             raise
         self._seeded = cast("SeededCore", self._core) if self._core.is_seeded else None
         signature = self._signature
-        self._structs = Structs(self.name, [signature.parameters(name)[0] for name in signature.order])
+        declared = [part for one in kernels for part in of_kernel(one).parameters(one)] if options.links is None else []
+        self._structs = Structs(self.name, [signature.parameters(name)[0] for name in signature.order], declared)
         self._count = len(signature.order) if not self._structs else -1
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
         self._is_simple = self._takes_tensors_only and self._seeded is None and self._updates is None

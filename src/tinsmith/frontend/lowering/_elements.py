@@ -51,7 +51,7 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
     if not isinstance(value, Matrix) and any(low.ops.is_run_time(index) for index in indices):
         rows = low.language.rows_of(value)
         if rows is None:
-            raise Misfit(f"{UNKNOWN_SIZE} into a {type(value).__name__}")
+            raise Misfit(f"{UNKNOWN_SIZE} into `{ast.unparse(node)}`, a {type(value).__name__}")
         value = low.ops.matrix(rows)
     if isinstance(value, Matrix):
         return _of_matrix(low, value, indices)

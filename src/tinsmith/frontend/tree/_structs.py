@@ -172,5 +172,10 @@ def _used_arguments(one: ast.arg, members: Members, used: set[str]) -> Iterator[
 def _refuse_whole(tree: ast.FunctionDef, structs: Collection[str]) -> None:
     """Refuse a use of a struct that is neither one of a member nor an argument of a function that can be rebuilt."""
     for node in walk(tree):
+        # What has members was replaced: this is a class variable, a property, a method, or a struct in the struct.
+        if isinstance(node, ast.Attribute) and (path := _path(node)) and path[0] in structs:
+            words = f"`{'.'.join(path)}` is neither a number nor an array, and only these can be passed"
+            raise NotRewritable(words, node)
+    for node in walk(tree):
         if isinstance(node, ast.Name) and node.id in structs:
             raise NotRewritable(f"`{node.id}` is used as a whole, and only its members can be passed", node)
