@@ -267,6 +267,9 @@ class ArrayProgram:
 
     def _put_gradients(self, places: tuple[int, ...], gradients: Sequence[torch.Tensor]) -> None:
         """Put gradients into the fields' own; those of internal fields may add up there."""
+        # Written to after a restart, the memory that they had would end the process.
+        for place in places:
+            self._fields[place].check_alive(self.layer)
         if places not in self._puts:
             fields = [self._fields[place] for place in places]
             self._puts[places] = (self._gradient_transfer("store", fields), self._gradient_transfer("load", fields))

@@ -198,6 +198,7 @@ class OnFields:
 
     def examine(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Examination:
         """Examine a call, for checks."""
+        self.roles.filled[0].check_alive(self.layer)
         choice = self._choose(launches, self._all_active())
         arrays = choice if isinstance(choice, ArrayProgram) else None
         refused = refuse_generated(self.layer, choice, launches) if _is_race(choice) else None
