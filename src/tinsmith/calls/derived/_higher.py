@@ -41,7 +41,8 @@ def push_forward(
         return [None] * len(made)
     step = _Step(call, active, dict(zip(signature.arrays, inputs, strict=True)), given, state)
     moved = step.outputs()
-    return [moved.get(name) for name in made]
+    # torch refuses a tangent of an output without a gradient.
+    return [None if name in signature.auxiliary else moved.get(name) for name in made]
 
 
 class SecondOrder:
