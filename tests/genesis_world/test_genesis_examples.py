@@ -1,4 +1,4 @@
-"""The examples with Genesis run at reduced size."""
+"""The examples with Genesis run at reduced size; the page about them shows their code."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "genesis"
+PAGE = ROOT / "docs" / "how-to" / "genesis.md"
 
 with_genesis = pytest.mark.skipif(util.find_spec("genesis") is None, reason="needs Genesis: pip install genesis-world")
 
@@ -75,3 +76,14 @@ def test_an_example_is_a_program_of_cells(example):
     assert text.startswith('"""')
     assert text.count("\n# %% ") >= 4
     assert f"python examples/genesis/{example.name}" in text
+
+
+def test_the_page_shows_code_of_the_examples():
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    programs = [path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.py")]
+    shown = ["\n".join(map(str.strip, text.splitlines())) for text in programs]
+    assert blocks
+    for block in blocks:
+        # The page leaves out `if __name__ == "__main__":`, and with it one level of indentation.
+        parts = ["\n".join(map(str.strip, part.splitlines())) for part in block.strip().split("\n\n\n")]
+        assert all(any(part in text for text in shown) for part in parts), block
