@@ -92,9 +92,9 @@ if __name__ == "__main__":
 
 def run_in_genesis(positions, speeds, torques):
     """The same without tinsmith: only Genesis' own kernels."""
-    qpos.from_torch(positions)
-    dofs.vel.from_torch(speeds)
-    dofs.ctrl_force.from_torch(torques)
+    qpos.from_torch(positions.detach())
+    dofs.vel.from_torch(speeds.detach())
+    dofs.ctrl_force.from_torch(torques.detach())
     run_period()
     return qpos.to_torch().clone(), dofs.vel.to_torch().clone()
 
@@ -122,6 +122,8 @@ def run(policy, function):
     positions = torch.zeros(options.joints, 1, dtype=torch.float64)
     positions[0] = torch.pi
     speeds = torch.zeros_like(positions)
+    # Gradients are prepared for each set of inputs that require one: so it is the same set in all periods.
+    positions.requires_grad_(), speeds.requires_grad_()
     path, loss = [positions], 0.0
     for number in range(options.periods):
         positions, speeds = function(positions, speeds, policy(positions, speeds))
