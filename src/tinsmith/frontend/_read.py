@@ -54,7 +54,7 @@ class Source:
     def name(self) -> str:
         return self.tree.name
 
-    @property
+    @lazy
     def parameters(self) -> tuple[str, ...]:
         return tuple(argument.arg for argument in self.tree.args.args)
 

@@ -285,10 +285,6 @@ def writes_a_member_of_an_element(scene):
     scene.part[0].pos = 1.0
 
 
-def fills_an_ndarray(scene):
-    scene.lang.ndarray(scene.lang.f64, N).fill(1.0)
-
-
 def writes_a_tensor_with_a_gradient(scene):
     scene.z.from_torch(whole(1.0).requires_grad_())
 
@@ -301,7 +297,6 @@ REFUSED = {
     updates_an_element: "reads a field from Python",
     writes_an_entry: "reads a field from Python",
     writes_a_member_of_an_element: "by `part.pos[i] = ...`",
-    fills_an_ndarray: "before or after the rollout; kernels of a rollout take tensors",
     writes_a_tensor_with_a_gradient: "Name the field among the rollout's inputs",
 }
 

@@ -1,5 +1,7 @@
 """What a launch costs is counted in the IR: as a formula of sizes and arguments."""
 
+import sys
+
 import pytest
 import torch
 
@@ -110,6 +112,16 @@ def test_atomics_that_cost_more_than_threads_save(lang, name):
     assert quicker == [*range(1, most + 1)]
 
 
+@pytest.fixture
+def _deep_recursion():
+    """Lowering a branch takes several calls inside those of the branch around it."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(4 * limit)
+    yield
+    sys.setrecursionlimit(limit)
+
+
+@pytest.mark.usefixtures("_deep_recursion")
 def test_the_formula_of_a_long_chain_of_branches_is_no_deeper(lang):
     branches = "".join(f"        elif x[i] > {-place}:\n            y[i] = x[i]\n" for place in range(1, 210))
     source = f"{HEAD}    for i in x:\n        if x[i] > 0:\n            y[i] = x[i]\n{branches}"

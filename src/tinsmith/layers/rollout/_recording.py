@@ -178,8 +178,6 @@ class Kernels:
         if engine.owns(kernel.func) and name not in COPIES:
             words = f"{self.name} calls `{name}`, a kernel of {engine.name}'s own"
             remedy = f"Leave out {tape} and what else clears or computes gradients: a rollout does so itself."
-            if "ndarray" in name:
-                remedy = "Fill and read ndarrays before or after the rollout; kernels of a rollout take tensors."
             raise KernelError(refusal(words, [("at", place_of_user())], remedy))
         decorated = engine.free_kernel(kernel)
         returns = bool(engine.results(decorated))
