@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from types import CellType
 from typing import Any, Literal
 
-from .._lazy import lazy
 from ..frontend import Source, Unrun, find_called_function
 
 INTEGER_TYPES = frozenset({"int", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "bool"})
@@ -70,10 +69,6 @@ class UnrunSource(Source):
     """A kernel that stands in a file: its names mean what the file says they do."""
 
     names: Mapping[str, Any] = field(default_factory=dict)
-
-    @lazy
-    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]  # computed once: rules ask for each name
-        return tuple(argument.arg for argument in self.tree.args.args)
 
     def lookup(self, name: str) -> Any:
         value = self.names[name]
