@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 DELAY = 2.0
-"""Seconds after which the line appears."""
+"""Seconds that a preparation takes before its progress is shown."""
 _INTERVAL = 0.25
 _WIDTH = 20
 _LONGEST = 76

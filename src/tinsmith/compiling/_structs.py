@@ -103,7 +103,7 @@ class Structs:
         return values
 
     def _order_for(self, arguments: Sequence[Any]) -> tuple[str, ...]:
-        """Return the names of arguments that are given by position: members one by one where one is a tensor."""
+        """Return the names of positional arguments: those of members if a tensor is given instead of a struct."""
         pairs = zip(self.order, arguments, strict=False)
         is_apart = any(isinstance(value, torch.Tensor) for name, value in pairs if name in self._paths)
         return self._members_in_order if is_apart else self.order

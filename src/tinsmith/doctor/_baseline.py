@@ -1,4 +1,4 @@
-"""Baseline: a file with the findings that a project has decided to live with, so that a check fails for new ones alone.
+"""Baseline: a file with the known findings of a project. A check with a baseline fails only if it finds new ones.
 
 A finding is known again by its rule, its file, and what its line says: lines above may be added or removed.
 """

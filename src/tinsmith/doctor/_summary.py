@@ -32,7 +32,7 @@ class Cause:
 
     @property
     def subjects(self) -> list[tuple[str, int]]:
-        """The code that differs between the messages, as far as each names it first, the most frequent first."""
+        """Return the names that the messages begin with, each with how many do, the most frequent first; [] for one."""
         names = [
             next((part.strip("`") for part in _VARYING.findall(one.message) if part[0] == "`"), "")
             for one in self.findings

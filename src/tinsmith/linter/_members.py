@@ -48,7 +48,7 @@ def is_member_element(node: ast.AST) -> bool:
 
 
 def _find_members(body: ast.AST) -> Iterator[tuple[str, list[str]]]:
-    """Yield the text of a field, and the names of members, for each element with an attribute in a function."""
+    """Yield the field's text `p` and the members [`a`, `b`] for each `p[i].a.b` in a function."""
     nodes = walk(body)
     inner = {node.value for node in nodes if isinstance(node, ast.Attribute)}
     called = {node.func for node in nodes if isinstance(node, ast.Call)}

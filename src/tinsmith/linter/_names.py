@@ -256,7 +256,7 @@ class StructName:
     names: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def of(cls, node: ast.ClassDef, names: Mapping[str, Any]) -> StructName:
+    def read(cls, node: ast.ClassDef, names: Mapping[str, Any]) -> StructName:
         """Read the annotations in a class."""
         notes = (one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name))
         return cls({one.target.id: one.annotation for one in notes}, names)  # type: ignore[union-attr]  # names
@@ -312,7 +312,7 @@ class ModuleName:
 
     def _look_up(self, name: str) -> Any:
         if name in self._classes:
-            return StructName.of(self._classes[name], self)  # type: ignore[arg-type]  # has `get`
+            return StructName.read(self._classes[name], self)  # type: ignore[arg-type]  # has `get`
         if name in self._given_values:
             return _join_meanings([resolve_engine_value(one, self) for one in self._given_values[name]])  # type: ignore[arg-type]
         if name in self._functions:

@@ -103,7 +103,7 @@ def _definitions(body: ast.AST, outer: _Place) -> Iterator[tuple[ast.FunctionDef
     statements = [node for node in ast.iter_child_nodes(body) if isinstance(node, ast.stmt)]
     names |= _constant_values(statements)
     names |= _other_engines(body, names) if isinstance(body, ast.Module) else {}
-    names |= {one.name: StructName.of(one, names) for one in statements if isinstance(one, ast.ClassDef)}
+    names |= {one.name: StructName.read(one, names) for one in statements if isinstance(one, ast.ClassDef)}
     names |= _aliases(statements, names)
     memory = {**outer.memory, **dict(find_memory(body, names))}
     inside = replace(outer, names=names, memory=memory, methods=None)

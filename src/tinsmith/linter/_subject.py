@@ -195,7 +195,7 @@ class Subject:
         return frozenset(item.name for item in self.spec.outputs) if self.spec else frozenset()
 
     def find_declared_element(self, array: str) -> Literal["int", "float", ""] | None:
-        """Return what the source declares the numbers of an array to be; "" if they are open; None without a word."""
+        """Return the kind of numbers that an array is declared with: "" for any kind, None if it is not declared."""
         first, *path = self.label(array).split(".")
         if first in self.objects:
             return self.memory.get("." + ".".join(path))
