@@ -31,6 +31,7 @@ KNOWN = [
     "  TINSMITH_ENGINE              python, for debugging (default unset)",
     "  TINSMITH_RAISE_ON_NAN        0 or 1, on the Python engine (default 0)",
     "  TINSMITH_RAISE_ON_UNWRITTEN  0 or 1, on the Python engine (default 0)",
+    "  TINSMITH_TRACEBACK           short or full (default short)",
     "  TINSMITH_VERIFY              0 or 1, for developers (default 0)",
     "  TINSMITH_CACHE               0 keeps nothing on disk (default 1)",
     "  TINSMITH_PLAN_CACHE          plans kept by an op (default 1024)",

@@ -15,7 +15,7 @@ A subpackage is loaded when one of its names is first used, so that `import tins
 
 import lazy_loader
 
-from . import _offers, _suggestions
+from . import _offers, _suggestions, _tracebacks
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __getattr__ = _suggestions.attach_suggestions(__name__, __getattr__, __all__)
@@ -23,3 +23,4 @@ _offers.checking.load_by(lambda: __getattr__("check"))
 _offers.checking_scan.load_by(lambda: __getattr__("check"))
 _offers.describing_origin.load_by(lambda: __getattr__("check"))
 _offers.leaving_programs.load_by(lambda: __getattr__("init"))
+_tracebacks.install()

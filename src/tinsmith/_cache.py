@@ -7,6 +7,7 @@ Which lock guards which table is stated in docs/about/locks.md.
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import weakref
 from collections.abc import Callable
@@ -123,3 +124,16 @@ def _list_caches() -> list[Cache[Any, Any]]:
     # In one step: other threads make caches, and drop some.
     references = _CACHES.valuerefs()
     return [cache for reference in references if (cache := reference()) is not None]
+
+
+DIGITS = 12
+"""Hexadecimal digits of a digest: two kernels have the same ones by accident once in 10^14."""
+
+
+def digest_of(*parts: str) -> str:
+    """Return a digest of texts, in order, by which processes recognize the same content.
+
+    By blake2b, which is Python's own code. SHA-256 is OpenSSL's, which waits forever in a forked process if another
+    thread was in it at the fork: Taichi 1.7.4 asks for its newest version over TLS, in a thread, when it is imported.
+    """
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=DIGITS // 2).hexdigest()

@@ -37,6 +37,7 @@ class Config:
         raise_on_nan: the Python engine raises FloatingPointError at the first operation that makes NaN.
         raise_on_unwritten: the Python engine raises ValueError where a kernel reads an element that starts
             uninitialized and that no kernel has written.
+        traceback: "full" keeps all frames of tinsmith, torch and the engine in tracebacks (`_tracebacks.py` reads it).
         verify: check the IR after every pass, and raise where one left a kernel that breaks its rules.
         cache: keep generated programs and kernels on disk, for later processes.
         plan_cache: number of plans (one per combination of ranks and dtypes) that an op keeps.
@@ -51,6 +52,7 @@ class Config:
     engine: str = dataclasses.field(default="", metadata={"choices": ("python",), "about": "python, for debugging"})
     raise_on_nan: bool = dataclasses.field(default=False, metadata={"about": "0 or 1, on the Python engine"})
     raise_on_unwritten: bool = dataclasses.field(default=False, metadata={"about": "0 or 1, on the Python engine"})
+    traceback: str = dataclasses.field(default="short", metadata={"choices": ("full",), "about": "short or full"})
     verify: bool = dataclasses.field(default=False, metadata={"about": "0 or 1, for developers"})
     cache: bool = dataclasses.field(default=True, metadata={"about": "0 keeps nothing on disk"})
     plan_cache: int = dataclasses.field(default=1024, metadata={"least": 1, "about": "plans kept by an op"})

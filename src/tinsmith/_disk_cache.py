@@ -121,5 +121,5 @@ def _drop_oldest(folder: Path) -> None:
 
 
 def _digest(content: bytes, name: str = "") -> bytes:
-    # By Python's own code: OpenSSL may hang in a forked process (compiling/_digest.py).
+    # By Python's own code: OpenSSL may hang in a forked process (`_cache.digest_of`).
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES, key=name.encode()).digest()

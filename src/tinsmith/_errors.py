@@ -111,6 +111,11 @@ class CheckpointError(TinsmithError, ValueError):
     """A checkpoint is broken, or does not belong to what is being restored."""
 
 
+for _error in (TinsmithError, *TinsmithError.__subclasses__()):
+    # What a traceback prints is what a caller catches: `tinsmith.ShapeError`.
+    _error.__module__ = "tinsmith"
+
+
 def refusal(headline: str, rows: Iterable[tuple[str, ...]] = (), remedy: str = "") -> str:
     """Format an error message: what does not fit, the facts in aligned columns, the remedy.
 

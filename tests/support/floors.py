@@ -27,6 +27,7 @@ FLOORS = {
     "_output": 0,
     "_preparation": 0,
     "_suggestions": 0,
+    "_tracebacks": 0,
     "_user_warnings": 0,
     "reference": 0,
     "_untrusted": 1,
@@ -60,8 +61,8 @@ LATE = "__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file
 SUGGESTING = "__getattr__ = _suggestions.attach_suggestions(__name__, __getattr__, __all__)"
 """What the public face may say: its stub, which keeps the same rules, tells which names come from where."""
 GROUND = frozenset(
-    {"_version", "_errors", "_cache", "_config", "_extras", "_suggestions"}
-)  # one room in six files: they may know each other
+    {"_version", "_errors", "_cache", "_config", "_extras", "_suggestions", "_tracebacks"}
+)  # one room in seven files: they may know each other
 
 ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})
@@ -169,7 +170,7 @@ def _only_hands_on(tree: ast.Module) -> _Found:
     for node in tree.body:
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         names_all = isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__all__"]
-        says_how = ast.unparse(node).startswith("_offers.")  # how a room is loaded that another one asks for
+        says_how = ast.unparse(node).startswith(("_offers.", "_tracebacks.install"))
         is_late = ast.unparse(node) in (LATE, SUGGESTING)
         if not (docstring or names_all or is_late or says_how or isinstance(node, ast.Import | ast.ImportFrom)):
             yield node.lineno, "the public face hands names on and defines nothing"

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .._cache import BoundedDict, Cache
-from ..compiling import Stage, changed_between, digest_of, value_changed_between
+from .._cache import BoundedDict, Cache, digest_of
+from ..compiling import Stage, changed_between, value_changed_between
 from ..frontend import Change, find_changed_value, number_of
 from ..tracing import is_in_backward
 from ._signature import Signature

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import linecache
 import weakref
 from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
+from .._cache import digest_of
 from ..engines import keep_lines, parse_statement
 
 
@@ -90,9 +90,7 @@ def unparse(tree: ast.FunctionDef) -> str:
 
 
 def _name_file(text: str, label: str) -> str:
-    # Not by OpenSSL, which may hang in a forked process (compiling/_digest.py).
-    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-    return f"<tinsmith {label} {digest}>"
+    return f"<tinsmith {label} {digest_of(text)}>"
 
 
 def map_lines(tree: ast.FunctionDef, text: str) -> dict[int, int]:

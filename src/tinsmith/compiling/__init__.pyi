@@ -19,8 +19,6 @@ from ._compile_errors import reverse_remedy as reverse_remedy
 from ._compile_errors import telling as telling
 from ._determinism import fix_order as fix_order
 from ._determinism import is_order_fixed_serially as is_order_fixed_serially
-from ._digest import DIGITS as DIGITS
-from ._digest import digest_of as digest_of
 from ._elements import check_element as check_element
 from ._elements import element_of as element_of
 from ._from_ir import build_kernel as build_kernel

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from .. import compiling
+from .._cache import digest_of
 from .._errors import GradientError, KernelError, TinsmithError, refusal
 from ..codegen import build
 from ..engines import COMPILING, Compiled, CompileOptions
 from ..frontend import multiplies_atomically, prints, runs_in_blocks
 from ..ir import NotCovered
-from ._digest import digest_of
 from ._from_ir import (
     compile_batched,
     compile_misread,

@@ -13,9 +13,9 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from .._cache import digest_of
 from ..engines import Compiled, Engine, bind_scalars, one_at_a_time
 from ..ir import Operator, Type, nodes, walk
-from ._digest import digest_of
 
 MOST_ALONE = 4
 """How many kernels of a family are compiled with their numbers in them."""

@@ -7,7 +7,6 @@ from ._annotations import SPEC_DTYPES as SPEC_DTYPES
 from ._annotations import array_text as array_text
 from ._annotations import read_annotations as read_annotations
 from ._common import bind_scalars as bind_scalars
-from ._common import hide_frames as hide_frames
 from ._common import hold as hold
 from ._compiling import COMPILING as COMPILING
 from ._compiling import one_at_a_time as one_at_a_time

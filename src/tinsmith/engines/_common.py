@@ -13,7 +13,7 @@ import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from types import CodeType, ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from .._errors import EngineError, refusal
@@ -28,9 +28,6 @@ _HOLD = "_tinsmith_hold"
 _SHARED = "_tinsmith_kernels"
 """The attribute of an engine's state with the kernels that were compiled in it, by their content."""
 _CACHE_VARIABLES = ("HOME", "XDG_CACHE_HOME")
-PYTHON_LAUNCHES: set[CodeType] = set()
-"""Where the Python engine, once it is loaded, calls a kernel."""
-_PACKAGE = __name__.partition(".")[0]
 PLACES = ("global_vars", "grad_vars", "unfinalized_fields_builder")
 """What an engine's state keeps of fields until they are placed."""
 
@@ -289,28 +286,3 @@ def require_home(name: str) -> None:
     rows = [(one, "not set") for one in _CACHE_VARIABLES]
     remedy = "Set HOME to a folder that can be written, as in `export HOME=/tmp`."
     raise EngineError(refusal(f"engine {name!r} has no place for its cache", rows, remedy))
-
-
-def hide_frames(error: BaseException) -> None:
-    """Drop this library's frames from the traceback of what a kernel raised, but for the caller's own.
-
-    What was raised elsewhere is left as it is.
-    """
-    first = error.__traceback__
-    frames = [] if first is None else list(_frames(first.tb_next))
-    launches = [place for place, one in enumerate(frames) if one.tb_frame.f_code in PYTHON_LAUNCHES]
-    if first is None or not launches:
-        return
-    traceback: TracebackType | None = None
-    for one in reversed(frames[launches[-1] :]):
-        if not str(one.tb_frame.f_globals.get("__name__", "")).startswith(_PACKAGE + "."):
-            traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    # Without a frame of the kernel's, the fault is this library's own.
-    if traceback is not None:
-        first.tb_next = traceback
-
-
-def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next

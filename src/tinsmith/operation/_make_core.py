@@ -10,11 +10,12 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from .. import torch_side
+from .._cache import digest_of
 from .._config import config
 from .._errors import ArgumentError, SpecError, refusal
 from .._version import __version__
 from ..calls import Core, GradientSource, Signature, backward, compute_lazy_values, derived
-from ..compiling import Stage, digest_of
+from ..compiling import Stage
 from ..engines import is_kernel, of_kernel, one_at_a_time
 from ..frontend import read
 from ..spec import functional, parse

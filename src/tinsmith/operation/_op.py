@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 from .. import operation, torch_side
 from .._errors import ArgumentError, DtypeError, ShapeError, TinsmithError, refusal
 from .._offers import scan_operators
+from .._tracebacks import hide_frames
 from ..calls import (
     WATCHES,
     BoundArguments,
@@ -32,7 +33,7 @@ from ..calls import (
     solve_numbers,
 )
 from ..compiling import Structs, name_members
-from ..engines import hide_frames, of_kernel
+from ..engines import of_kernel
 from ..spec import Numbers, parse
 from ..torch_side import make_eager_function
 from ..tracing import (

@@ -14,8 +14,8 @@ import torch
 
 from .. import calls
 from .._cache import cache_results
+from .._tracebacks import hide_frames
 from ..calls import BackwardCall, BoundArguments, Call, CapturedValues, Core, Program
-from ..engines import hide_frames
 from ..spec import Numbers
 from ..tracing import has_older_batch, is_tracing, is_transformed, plain_apply
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from .._errors import ArgumentError, refusal
-from ..engines import hide_frames
+from .._tracebacks import hide_frames
 from ..tracing import is_tracing
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])

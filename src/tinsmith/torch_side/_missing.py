@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .._cache import DIGITS
 from .._errors import GraphError, refusal
-from ..compiling import DIGITS
 from ._cores import Cores
 from ._schema import identifier
 

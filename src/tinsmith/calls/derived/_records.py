@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...compiling import digest_of
+from ..._cache import digest_of
 from ...engines import COMPILING, DTYPES
 from ...frontend import returns_from_atomics
 from ...frontend.lowering import LoweredKernel

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..._cache import digest_of
 from ..._errors import GradientError, refusal
-from ...compiling import digest_of, remember
+from ...compiling import remember
 from ...engines import COMPILING
 from ...frontend.lowering import LoweredKernel
 from ...ir import NotCovered, nodes, walk

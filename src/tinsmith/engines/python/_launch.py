@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._tracebacks import PYTHON_LAUNCHES
 from .._annotations import NAMES
-from .._common import PYTHON_LAUNCHES
 from .._contract import ArrayArgument, HeldLaunch, Parameter, ScalarArgument
 from ._interpreter import Interpreter
 from ._memory import ArrayView, find_written

@@ -18,8 +18,9 @@ import torch
 
 from ..._errors import ArgumentError, GradientError, RegistrationError, refusal
 from ..._preparation import show_preparation
+from ..._tracebacks import hide_frames
 from ..._user_warnings import warn
-from ...engines import Engine, hide_frames
+from ...engines import Engine
 from ...ir import NotCovered
 from ...operation import OpOptions, Races
 from ...tracing import is_plain, is_transformed
