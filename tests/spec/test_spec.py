@@ -186,12 +186,12 @@ def test_an_empty_spec_has_nothing_to_point_at(text):
 NO_STRINGS = [
     (
         (len,),
-        "A spec is a string, and this is of type `builtin_function_or_method`.",
+        "A spec must be a string, and got a function or kernel.",
         'Write the spec first: `@ts.op("x[n], k[m] -> y[n - m + 1]")`.',
     ),
     (
         ("x[n] -> y[n]", ["t[n]"]),
-        "`scratch` is a string, and this is of type `list`.",
+        "`scratch` must be a string, and got a `list`.",
         'Write a list of items: `scratch="t[n], u[n, 3]: f32"`.',
     ),
 ]

@@ -213,7 +213,7 @@ def _refusal(
     rows = [*places, (stage.engine.name, compiling.telling(cause))]
     if not variant.adjoint:
         misfits = _find_misfits(stage, variant, values, cause)
-        remedies = [one.remedy for one in misfits] or compiling.known_remedies(cause)
+        remedies = [one.remedy for one in misfits] or compiling.known_remedies(cause, stage.module_name)
         words = f"the kernel of op `{op}` does not compile"
         remedy = " ".join([*remedies, compiling.WHERE_THE_REPORT_IS])
         return KernelError(refusal(words, [kernel, *(one.row for one in misfits), *rows], remedy))

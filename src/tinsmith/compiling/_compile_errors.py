@@ -24,12 +24,13 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARRAY_AS_NUMBER = "any_array.AnyArray"
 _REMEDIES = {
     _ARRAY_AS_NUMBER: "A function takes an array as a template: annotate that parameter, `a: template()`.",
-    "must be Tensor, not": "A kernel has numbers, no tensors: write the engine's function, `ti.exp` for `torch.exp`.",
+    "must be Tensor, not": "A kernel has numbers, no tensors: call the engine's function, `{lang}.exp` for `torch.exp`.",
+    "indices must be integers": "Convert the index: `int(...)` rounds toward zero, `{lang}.floor(..., {lang}.i32)` down.",
     "Negative indices are not supported": "The last element is `x[x.shape[0] - 1]`.",
     "Range should have 1 or 2 arguments": "Loops count up by one: `for k in range(n)` with `i = n - 1 - k` runs down.",
     "accessed with indices of dim": "Give one index for each dim that the spec says, and `y[None]` for an array `y[]`.",
 }
-"""What to write instead, by a part of the engine's message."""
+"""What to write instead, by a part of the engine's message. `{lang}` is the engine's module in the user's file."""
 WHERE_THE_REPORT_IS = "The engine's full report is this error's cause (`__cause__`)."
 """The end of a remedy."""
 
@@ -98,10 +99,15 @@ def telling(cause: Exception) -> str:
     return (compiled or words or [repr(cause)])[-1]
 
 
-def known_remedies(cause: Exception) -> list[str]:
-    """Remedies that follow from the engine's message alone."""
+def known_remedies(cause: Exception, lang: str) -> list[str]:
+    """Return the remedy that follows from the engine's message alone, if there is one.
+
+    Args:
+        cause: what the engine raised.
+        lang: what the user's file calls the engine's module, `ti` or `qd`.
+    """
     words = str(cause)
-    return [remedy for fragment, remedy in _REMEDIES.items() if fragment in words][:1]
+    return [remedy.replace("{lang}", lang) for fragment, remedy in _REMEDIES.items() if fragment in words][:1]
 
 
 class Misfit(NamedTuple):

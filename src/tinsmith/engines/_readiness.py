@@ -76,7 +76,8 @@ def require_started(engine: Engine, op: str = "") -> Any:
         raise EngineError(
             refusal(
                 f"engine {engine.name!r} has not been started{where}",
-                remedy="Call ts.init() once at the start of the program (or the engine's own init).",
+                remedy=f"Call `ts.init()` once, at the start of the program and below `import {engine.name}`: it starts "
+                f"each engine that is imported. `{module_name(engine.name)}.init()` starts {engine.name} alone.",
             )
         )
     return runtime

@@ -121,7 +121,7 @@ def _device(arch: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     if arch not in ("cpu", "cuda"):
         is_cpu = getattr(arch, "name", "") in ("x64", "arm64")  # `ti.cpu`
-        guess = nearest(str(arch), ["auto", "cpu", "cuda"])
+        guess = "cuda" if "gpu" in str(arch).lower() else nearest(str(arch), ["auto", "cpu", "cuda"])
         remedy = "Write ts.init('cpu')." if is_cpu else "Use 'auto', 'cpu' or 'cuda'."
         remedy = f"Did you mean {guess!r}? {remedy}" if guess and not is_cpu else remedy
         raise EngineError(refusal("ts.init got an unknown `arch`", [("got", repr(arch))], remedy))

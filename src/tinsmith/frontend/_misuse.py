@@ -104,6 +104,16 @@ def find_array_slice(source: Source, arrays: Collection[str]) -> ArrayMisuse | N
     return None
 
 
+def find_whole_assignment(source: Source, array: str) -> ArrayMisuse | None:
+    """Return the first assignment to an array's name, `y = x * 2`, which binds the name and writes no element."""
+    for node in source.nodes:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        is_assignment = isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        if is_assignment and any(isinstance(one, ast.Name) and one.id == array for one in targets):
+            return ArrayMisuse(ast.unparse(node), source.place(node))
+    return None
+
+
 def find_method_call(source: Source, array: str) -> ArrayMisuse | None:
     """Return the first call of a method of an array; its text is `x.method()`."""
     for node in source.calls:

@@ -14,7 +14,7 @@ from .._errors import KernelError, SpecError, nearest, refusal
 from ..calls import WHOLE_DTYPES, Signature, compute_lazy_values
 from ..compiling import Stage
 from ..engines import HALVES, SPEC_DTYPES, Parameter
-from ..frontend import find_method_call
+from ..frontend import find_method_call, find_whole_assignment
 from ..spec import Fixed, Item, Spec
 
 
@@ -224,9 +224,13 @@ def _check_written(signature: Signature) -> None:
                 remedy = "Leave out `inout`: an array that is only read is an input."
                 raise KernelError(refusal(words, [("spec", signature.spec.text)], remedy))
             words = f"no kernel of op `{signature.op}` writes its output `{name}`"
-            raise KernelError(
-                refusal(words, [("spec", str(signature.spec))], f"Move `{name}` to the left of `->` if it is an input.")
-            )
+            rows, remedy = [("spec", str(signature.spec))], f"Move `{name}` to the left of `->` if it is an input."
+            wholes = [find_whole_assignment(stage.source, name) for stage in signature.firsts]
+            whole = next(filter(None, wholes), None)
+            if whole is not None:
+                rows.append((f"`{whole.text}`", f"at {whole.place}", f"gives the name `{name}` to another value"))
+                remedy = f"Write the elements, in a loop: `for i in {name}: {name}[i] = ...`."
+            raise KernelError(refusal(words, rows, remedy))
 
 
 def _changes(stage: Stage, name: str) -> bool:

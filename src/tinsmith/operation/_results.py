@@ -6,6 +6,7 @@ says what its fields are.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -45,10 +46,23 @@ def _named_tuple(label: str, fields: tuple[str, ...]) -> Any:
         return known
     typed: Any = [(field, torch.Tensor) for field in fields]
     made: Any = NamedTuple(f"{label}_outputs", typed)
+    made.__getattr__ = functools.partialmethod(_refuse_attribute, label)
     made.__module__ = __name__
     made.__qualname__ = _PREFIX + "_".join(f"{len(word)}_{word}" for word in (label, *fields))
     # Another thread may have been faster.
     return _TYPES.setdefault((label, *fields), made)
+
+
+def _refuse_attribute(outputs: Any, label: str, name: str) -> Any:
+    """Raise an AttributeError that says what a result has instead of the methods of a tensor."""
+    words = f"{type(outputs).__name__!r} object has no attribute {name!r}"
+    if hasattr(torch.Tensor, name):
+        names = ", ".join(f"`.{field}`" for field in outputs._fields)
+        words += f": op `{label}` returns a named tuple of {len(outputs)} tensors, {names}"
+        if name == "backward":
+            total = " + ".join(f"out.{field}.sum()" for field in outputs._fields)
+            words += f". Gradients are those of one number: `({total}).backward()`"
+    raise AttributeError(words)
 
 
 def __getattr__(name: str) -> Any:

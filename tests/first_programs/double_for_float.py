@@ -1,0 +1,26 @@
+"""A float64 tensor is passed where the kernel is annotated for float32."""
+
+import taichi as ti
+import tinsmith as ts
+import torch
+
+ts.init("cpu")
+
+
+@ts.op("x[n] -> y[n]")
+@ti.kernel
+def double(x: ti.types.ndarray(dtype=ti.f32, ndim=1), y: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    for i in x:
+        y[i] = 2.0 * x[i]
+
+
+print(double(torch.ones(4, dtype=torch.float64)))
+
+# Message:
+# tinsmith.DtypeError: tensor `x` of op `double` has a dtype that does not fit
+#   expected  float32      <- annotated types.ndarray(dtype=f32, ndim=1)
+#   got       float64
+# Pass `x.to(torch.float32)`; or leave the dtype out of the annotation, which then takes any.
+# Fix:
+# - torch.ones(4, dtype=torch.float64)
+# + torch.ones(4, dtype=torch.float64).to(torch.float32)

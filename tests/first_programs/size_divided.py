@@ -1,0 +1,26 @@
+"""A size of the spec is divided as a float."""
+
+import taichi as ti
+import tinsmith as ts
+import torch
+
+ts.init("cpu")
+
+
+@ts.op("x[n] -> y[n / 0.5]")
+@ti.kernel
+def double(x: ti.types.ndarray(), y: ti.types.ndarray()):
+    for i in x:
+        y[i] = 2.0 * x[i]
+
+
+print(double(torch.ones(4)))
+
+# Message:
+# tinsmith.SpecError: `/` has no meaning in a spec.
+#   x[n] -> y[n / 0.5]
+#               ^
+# Write `//`: sizes are divided as whole numbers.
+# Fix:
+# - n / 0.5
+# + n // 2
