@@ -1,8 +1,7 @@
-"""The engines that run kernels, behind one contract.
+"""The engines that run kernels, behind one abstract class, `Engine`.
 
-This folder is the only place that knows Taichi's or Quadrants' private ways. Everybody else
-asks for an `Engine` by name, or by handing over a kernel, and never imports an engine: a
-user of one engine does not need the other.
+Only this folder uses private names of Taichi and Quadrants. Other packages ask for an `Engine` by its name or by one
+of its kernels, and never import an engine: a user of one engine does not need the other.
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
-"""Annotations of kernels' parameters, which have one form in both engines: read, and written as source.
+"""Annotations of kernel parameters, which Taichi and Quadrants share: reading them, and writing them as source.
 
-The functions are handed the engine's own types and import no engine.
+The functions get the engine's module and types as arguments and import no engine.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ DTYPES: dict[str, torch.dtype] = {
     "u64": torch.uint64,
 }
 SPEC_DTYPES: dict[str, torch.dtype] = {**DTYPES, "bf16": torch.bfloat16}
-"""What a spec may say; no engine has bfloat16, which is computed in float32."""
+"""Dtypes that a spec may name. No engine has bfloat16, so kernels compute such arrays in float32."""
 NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
 FLOATS = (torch.float16, torch.float32, torch.float64)
 HALVES = (torch.float16, torch.bfloat16)
 INTEGERS = tuple(dtype for name, dtype in DTYPES.items() if name[0] in "iu" and name != "u1")
 _PYTHON_TYPES = (float, int, bool)
-"""What an annotation may say instead of an engine's dtype."""
+"""Python types that an annotation may have instead of an engine's dtype."""
 _BOUNDARIES = {0: "unsafe", 1: "clamp"}
 
 
 def read_annotations(function: object) -> Mapping[str, Any]:
-    """Return a function's annotations as values: texts are evaluated, and `T | None` is `T`.
+    """Return a function's annotations as values: evaluate those that are text, and reduce `T | None` to `T`.
 
-    Under `from __future__ import annotations` all of them are texts, which Quadrants 1.3.3 evaluates in the same way.
-    Where one has no value yet they stay texts.
+    Under `from __future__ import annotations` all of them are text. Quadrants 1.3.3 evaluates them in the same way.
+    If one cannot be evaluated, return all of them as they are.
     """
     annotations: dict[str, Any] = getattr(function, "__annotations__", None) or {}
     if any(isinstance(one, str) for one in annotations.values()):
@@ -58,7 +58,7 @@ def read_annotations(function: object) -> Mapping[str, Any]:
 
 
 def _without_none(annotation: Any) -> Any:
-    """Return the `T` of `T | None`; other annotations unchanged."""
+    """Return the `T` of an annotation `T | None`; return any other annotation unchanged."""
     if type(annotation).__name__ == "_OptionalNdarray":
         # What Quadrants 1.3.3 makes of `NDArray[...] | None`.
         return annotation.inner
@@ -69,7 +69,10 @@ def _without_none(annotation: Any) -> Any:
 
 
 def dtypes_of(declared: Any) -> tuple[torch.dtype, ...] | None:
-    """Torch dtypes that fit an annotation's dtype: Python's `float` stands for any float."""
+    """Return the torch dtypes that a declared dtype accepts, None for any.
+
+    Python's `float` accepts every float dtype.
+    """
     if declared is None:
         return None
     if declared is float:
@@ -82,23 +85,23 @@ def dtypes_of(declared: Any) -> tuple[torch.dtype, ...] | None:
 
 
 def dtype_text(declared: Any) -> str:
-    """An annotation's dtype as source."""
+    """Return the source text of a declared dtype, such as `_lang.f32`."""
     return declared.__name__ if declared in _PYTHON_TYPES else f"_lang.{declared.to_string()}"
 
 
 def setter_of(declared: Any) -> str:
-    """Which of an argument buffer's setters takes a scalar of this dtype."""
+    """Return which setter of a launch context takes a scalar of this dtype: "float", "int" or "uint"."""
     letter = declared.__name__[0] if declared in _PYTHON_TYPES else declared.to_string()[0]
     return {"f": "float", "i": "int", "u": "uint", "b": "uint"}[letter]
 
 
 def element_of(matrix: Any) -> tuple[int, ...]:
-    """Dims of a vector or matrix type."""
+    """Return the dims of a vector or matrix type: (n,) or (n, m)."""
     return (matrix.n,) if matrix.ndim == 1 else (matrix.n, matrix.m)
 
 
 def matrix_text(matrix: Any) -> str:
-    """A vector or matrix type as source."""
+    """Return the source text of a vector or matrix type, such as `_lang.types.vector(3, _lang.f32)`."""
     dims = ", ".join(str(size) for size in element_of(matrix))
     maker = "vector" if matrix.ndim == 1 else "matrix"
     return f"_lang.types.{maker}({dims}, {dtype_text(matrix.dtype)})"
@@ -107,7 +110,7 @@ def matrix_text(matrix: Any) -> str:
 def describe(
     name: str, annotation: Any, lang: ModuleType, matrix_type: type, is_scalar: Callable[[Any], bool]
 ) -> Parameter | None:
-    """A parameter from its annotation; None where the kind is one that we cannot pass."""
+    """Return the parameter that an annotation declares, or None if parameters of its kind cannot be passed."""
     if isinstance(annotation, lang.template) or annotation is lang.template:
         return Parameter(name, "template", text="_lang.template()")
     if isinstance(annotation, lang.types.ndarray):
@@ -140,7 +143,7 @@ def _array(name: str, annotation: Any, matrix_type: type) -> Parameter:
 
 
 def array_text(dtype: torch.dtype, ndim: int, element: tuple[int, ...], boundary: str, needs_grad: bool) -> str:
-    """The annotation of an array, as source in which the engine's module is called `_lang`."""
+    """Return the source text of an array's annotation, in which `_lang` is the engine's module."""
     scalar = f"_lang.{NAMES[dtype]}"
     if len(element) == 1:
         scalar = f"_lang.types.vector({element[0]}, {scalar})"
@@ -153,7 +156,9 @@ def array_text(dtype: torch.dtype, ndim: int, element: tuple[int, ...], boundary
 def stand_ins(
     function: Callable[..., Any], templates: dict[str, Any], lang: ModuleType, matrix_type: type
 ) -> list[Any]:
-    """Arguments that make an engine compile `function`: what it specialises on, and no memory."""
+    """Return placeholder arguments with which an engine compiles `function`: they fix dtypes and ranks, and hold no
+    memory.
+    """
     values = []
     for name, parameter in inspect.signature(function).parameters.items():
         annotation = parameter.annotation
@@ -176,7 +181,10 @@ def _stand_in_array(annotation: Any, matrix_type: type) -> torch.Tensor:
 
 
 def places(metas: list[Any], lang: ModuleType, matrix_type: type, place: Callable[[int], Any]) -> dict[str, Any]:
-    """Where each run-time argument goes, by name; templates take no place, matrices bring their type along."""
+    """Return the slot of each run-time argument in a launch context, by parameter name.
+
+    Templates have no slot. The slot of a vector or matrix includes its type.
+    """
     runtime = [meta for meta in metas if not isinstance(meta.annotation, lang.template)]
     slots = {}
     for index, meta in enumerate(runtime):

@@ -1,6 +1,6 @@
-"""What both engines have in common, because one is a fork of the other.
+"""Compiling and launching kernels, as far as Taichi and Quadrants do it alike: Quadrants is a fork of Taichi.
 
-How kernels are compiled and launched. The functions are handed the engine's own objects and import no engine.
+The functions get the engine's own objects as arguments and import no engine.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ._contract import ArrayArgument, Compiled, HeldLaunch, Launch, ScalarArgume
 from ._forks import remember_program
 
 CONTEXT = ("set_arg_external_array_with_shape", "set_arg_float", "set_arg_int", "set_arg_uint")
-"""What both engines' launch contexts are filled with."""
+"""Methods of both engines' launch contexts that set arguments."""
 _HOLD = "_tinsmith_hold"
-"""The attribute of a launch that makes a `HeldLaunch` of it."""
+"""The attribute of a launch function that holds the function which makes a `HeldLaunch` of it."""
 _SHARED = "_tinsmith_kernels"
-"""The attribute of an engine's state with the kernels that were compiled in it, by their content."""
+"""The attribute of an engine's state that holds the kernels compiled in it, by their content."""
 _CACHE_VARIABLES = ("HOME", "XDG_CACHE_HOME")
 PLACES = ("global_vars", "grad_vars", "unfinalized_fields_builder")
-"""What an engine's state keeps of fields until they are placed."""
+"""Attributes of an engine's state that list the fields, gradients and builders that are not placed yet."""
 
 
 def belongs_to(value: object, package: str) -> bool:
-    """Whether a module, function or object was defined inside `package`."""
+    """Return True if a module, function or object was defined inside the package called `package`."""
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     if not isinstance(home, str):
         home = type(value).__module__
@@ -41,7 +41,7 @@ def belongs_to(value: object, package: str) -> bool:
 
 
 def entries(matrix: Any) -> tuple[float, ...]:
-    """The numbers of a Python-scope vector or matrix, row by row."""
+    """Return the numbers of a Python-scope vector or matrix as a tuple, row by row."""
     flat: list[Any] = []
     for row in matrix.to_list():
         flat.extend(row if isinstance(row, list) else [row])
@@ -49,24 +49,24 @@ def entries(matrix: Any) -> tuple[float, ...]:
 
 
 def options_of(config: Any) -> tuple[Any, ...]:
-    """The values of all options of an engine's configuration."""
+    """Return the values of all options of an engine's configuration."""
     values = (getattr(config, name) for name in dir(config) if not name.startswith("_"))
     return tuple(value for value in values if isinstance(value, bool | int | float | str))
 
 
 class SharedKernel(NamedTuple):
-    """A compiled kernel, and the warnings that the engine gave when it compiled it."""
+    """A compiled kernel, and the warnings that the engine issued when it compiled it."""
 
     compiled: Compiled
     warnings: Sequence[warnings.WarningMessage]
 
 
 def share(runtime: Any, key: Hashable, compile_kernel: Callable[[], Compiled]) -> Compiled:
-    """Return the kernel that was compiled for this key, or compile it. A `key` of None is not shared.
+    """Return the kernel that was compiled for this key, or compile it. With a `key` of None, always compile.
 
-    Engines (Taichi 1.7.4, Quadrants 1.3.3) free a compiled kernel, 0.1 to 1 MiB, only when they are started again. So a
-    loop that makes the same op again and again must not compile it again. The kernels belong to the engine's state,
-    and go with it.
+    Engines (Taichi 1.7.4, Quadrants 1.3.3) free a compiled kernel, 0.1 to 1 MiB, only when they are started again. So
+    a loop that makes the same op again and again must not compile it again. The kernels are stored in the engine's
+    state, and are freed with it.
     """
     if key is None:
         return _name_recursion(compile_kernel)
@@ -83,7 +83,10 @@ def share(runtime: Any, key: Hashable, compile_kernel: Callable[[], Compiled]) -
 
 
 def _name_recursion(compile_kernel: Callable[[], Compiled]) -> Compiled:
-    """Compile a kernel. Raise EngineError if the recursion that the caller is in left too few calls for it."""
+    """Compile a kernel.
+
+    Raise EngineError if Python's recursion limit is reached because the caller is deep in a recursion.
+    """
     try:
         return compile_kernel()
     except Exception as error:
@@ -91,7 +94,7 @@ def _name_recursion(compile_kernel: Callable[[], Compiled]) -> Compiled:
         while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
             causes.append(cause)  # type: ignore[arg-type]
         limit, depth = sys.getrecursionlimit(), sum(1 for _ in traceback.walk_stack(None))
-        # With more room than this, a kernel that calls itself without an end is the reason.
+        # With more room than this, the reason is a kernel that calls itself without end.
         if not any(isinstance(one, RecursionError) for one in causes) or limit - depth >= LEAST_ROOM:
             raise
         words = "the recursion that this call is in leaves too few calls to compile a kernel"
@@ -101,9 +104,10 @@ def _name_recursion(compile_kernel: Callable[[], Compiled]) -> Compiled:
 
 
 class WeakKernel:
-    """Stands for a kernel in the list of kernels of an engine's state, which would keep it forever.
+    """Replaces a kernel in the engine state's list of kernels by a weak reference, so that the list does not keep it
+    alive.
 
-    The engine walks over the list when it is started again or its compiled kernels are counted.
+    The engine iterates over the list when it is started again or its compiled kernels are counted.
     """
 
     def __init__(self, kernel: Any) -> None:
@@ -115,19 +119,23 @@ class WeakKernel:
         return self._kernel() is not None
 
     def reset(self) -> None:
-        """Forget what was compiled, as the engine asks of each kernel after a restart."""
+        """Discard the kernel's compiled forms, if it still exists. The engine calls this after a restart."""
         kernel = self._kernel()
         if kernel is not None:
             kernel.reset()
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the kernel: its table of compiled kernels."""
+        """Return an attribute of the kernel, or an empty dict, standing for its table of compiled kernels, if it was
+        freed.
+        """
         kernel = self._kernel()
         return {} if kernel is None else getattr(kernel, name)
 
 
 def hold_weakly(runtime: Any, kernels: Iterable[Any]) -> None:
-    """Let an engine's state no longer keep these kernels alive. With them go the objects in their closures."""
+    """Replace kernels in an engine state's list by weak references, so that the list does not keep them and their
+    closures alive.
+    """
     held = runtime.kernels
     # From the end, and in place: another thread may decorate a kernel meanwhile, which the engine appends.
     for place in reversed(range(len(held))):
@@ -141,10 +149,10 @@ def hold_weakly(runtime: Any, kernels: Iterable[Any]) -> None:
 
 @contextlib.contextmanager
 def without(config: Any, **unwanted: bool) -> Iterator[None]:
-    """Compile without some optimisations: those that are True.
+    """Enter a context that compiles without the optimizations passed as True.
 
-    `cfg_optimization` keeps an element's old value although it was written under another index, in both engines (Taichi
-    1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`.
+    `cfg_optimization` keeps an element's old value although it was written under another index, in both engines
+    (Taichi 1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`.
     """
     before = {name: getattr(config, name) for name in unwanted}
     for name, is_unwanted in unwanted.items():
@@ -158,7 +166,8 @@ def without(config: Any, **unwanted: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def scalarize_matrices(config: Any, *, is_wanted: bool) -> Iterator[None]:
-    """Compile with vectors and matrices taken apart into numbers before anything else, where that is wanted.
+    """Enter a context in which kernels are compiled with vectors and matrices split into scalars first, if
+    `is_wanted`.
 
     Engines take them apart after they have made the reverse kernel, which is wrong then. Taichi 1.7.4 finds too little
     room for a local that a branch changes beside a vector: its gradient is wrong, zero or NaN
@@ -179,22 +188,23 @@ def scalarize_matrices(config: Any, *, is_wanted: bool) -> Iterator[None]:
 
 
 def launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
-    """Fill a launch context by hand and launch it.
+    """Return a function that launches a compiled kernel through a launch context that tinsmith fills itself.
 
-    Measured on a CPU: 4 us in Taichi where a call of the kernel takes 85 us, 1 us in Quadrants
-    where a call takes 35 us. There a context `is_reused`, for filling a new one takes twice as long; threads that
-    launch at once have one each. On CUDA a launch leaves memory in the context that is gone after it.
+    Measured on a CPU: 4 us in Taichi where a call of the kernel takes 85 us, 1 us in Quadrants where a call takes 35
+    us. Filling a new context takes twice as long, so with `is_reused` contexts are kept for the next launch; threads
+    that launch at once have one each. On CUDA a launch leaves memory in the context that is no longer valid after it,
+    so a new one is made each time.
 
-    The program is not kept alive: one that lives on after the engine was started again frees memory of the next one
-    when it goes, that of ndarrays (Quadrants 1.3.3). Nobody launches then.
+    The program is referenced weakly: one that lives on after the engine was started again frees memory of the next
+    program, that of ndarrays, when it is destroyed (Quadrants 1.3.3). Nothing is launched once it is gone.
     """
     remember_program(program)
     make_context, find_program = cpp.make_launch_context, weakref.ref(program)
     free: list[Any] = []
 
     def launch(arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument] = ()) -> None:
-        # One step under the interpreter's lock: of threads that launch at once, two never get one context, and none
-        # finds the list empty that it has just seen filled.
+        # `pop` is atomic under the interpreter's lock, so that threads which launch at once never share a context.
+        # Asking for the length first would not be: another thread may take the last one in between.
         try:
             context = free.pop() if is_reused else make_context()
         except IndexError:
@@ -244,19 +254,19 @@ def _set_matrix(context: Any, slot: Any, value: Any) -> None:
 
 
 def _setter(context: Any, setter: str) -> Callable[[Any, Any], None]:
-    """What sets scalars of one kind, as a function of slot and value."""
+    """Return a function (slot, value) that sets a scalar, vector or matrix argument in a launch context."""
     return functools.partial(_set_matrix, context) if setter == "matrix" else getattr(context, f"set_arg_{setter}")
 
 
 def make_holdable(
     launch: Launch, hold_arguments: Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], HeldLaunch]
 ) -> None:
-    """Say how a launch keeps its arguments for many times (`hold`)."""
+    """Attach the function by which `hold` makes a `HeldLaunch` of this launch function."""
     setattr(launch, _HOLD, hold_arguments)
 
 
 def hold(launch: Launch, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> HeldLaunch | None:
-    """A launch with its arguments filled in, for many times; None where each time needs a context of its own.
+    """Return a launch with its arguments filled in once, to be run many times; None if each run needs a new context.
 
     Measured on a CPU with five arrays: 3.2 us in Taichi instead of 7.7, 0.6 us in Quadrants instead of 1.4.
     """
@@ -265,7 +275,7 @@ def hold(launch: Launch, arrays: Sequence[ArrayArgument], scalars: Sequence[Scal
 
 
 def bind_scalars(launch: Launch, scalars: Sequence[ScalarArgument]) -> Launch:
-    """A launch that gives the kernel these scalars besides the caller's."""
+    """Return a launch function that passes these scalars to the kernel in addition to those of each call."""
 
     def launch_bound(arrays: Sequence[ArrayArgument], others: Sequence[ScalarArgument] = ()) -> None:
         launch(arrays, (*others, *scalars))
@@ -277,9 +287,11 @@ def bind_scalars(launch: Launch, scalars: Sequence[ScalarArgument]) -> Launch:
 
 
 def require_home(name: str) -> None:
-    """Raise EngineError if neither HOME nor XDG_CACHE_HOME is set.
+    """Raise EngineError if the environment variables HOME and XDG_CACHE_HOME are both missing and `name` is not
+    imported yet.
 
-    Taichi 1.7 and Quadrants 1.0 look for the folder of their cache when they are imported, and abort the process then.
+    Taichi 1.7 and Quadrants 1.0 look for the folder of their cache when they are imported, and abort the process if
+    there is none.
     """
     if name in sys.modules or sys.platform == "win32" or any(one in os.environ for one in _CACHE_VARIABLES):
         return

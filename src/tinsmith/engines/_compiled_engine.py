@@ -1,4 +1,4 @@
-"""What Taichi and Quadrants answer in the same way, since one is a fork of the other."""
+"""The part of the engine contract that Taichi and Quadrants implement alike, since one is a fork of the other."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ._contract import Compiled, CompileOptions, Engine, FieldFacts, Parameter
 
 
 class CompiledEngine(Engine):
-    """An engine that compiles kernels of Taichi's language: what it answers in its own way is left abstract."""
+    """An engine that compiles kernels of Taichi's language. Subclasses implement what differs between the engines."""
 
     @property
     @abstractmethod
     def _struct_type(self) -> type:
-        """Return the class whose instances the engine's struct types are."""
+        """Return the class of the engine's struct types."""
 
     @abstractmethod
     def _metas(self, kernel: Any) -> list[Any]:
-        """Return the engine's own descriptions of a kernel's parameters, without its object."""
+        """Return the engine's own descriptions of a kernel's parameters, without `self`."""
 
     def _takes_object(self, annotation: Any) -> bool:
         """Return True for the annotation of a parameter that takes a Python dataclass or a `qd.Tensor`."""
@@ -35,7 +35,10 @@ class CompiledEngine(Engine):
     def _compile_alone(
         self, function: Callable[..., Any], templates: dict[str, Any], options: CompileOptions
     ) -> Compiled:
-        """Compile a function of which no other has the text: see `compile`."""
+        """Compile a function without looking for an equal kernel that is compiled already.
+
+        Arguments as in `compile`.
+        """
 
     def parameters(self, kernel: Any, objects: Collection[str] | None = None) -> tuple[Parameter, ...]:
         annotations = {meta.name: meta.annotation for meta in self._metas(kernel)}
@@ -108,7 +111,7 @@ def _parameters(
     describe_one: Callable[[str, Any], Parameter | None],
     struct_type: type,
 ) -> tuple[Parameter, ...]:
-    """Return all parameters of a kernel, from its own annotations; members in place of structs."""
+    """Return all parameters of a kernel from its annotations, with a struct replaced by its members."""
     names = set(annotations)
     all_parameters: list[Parameter] = []
     for own_name, own_annotation in annotations.items():
@@ -131,7 +134,10 @@ def _parameters(
 
 
 def _members(path: tuple[str, ...], annotation: Any, struct_type: type) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield a parameter itself, or all that a struct consists of, with the names on the way."""
+    """Yield (path, annotation) of a parameter, or of all members of a struct, recursively.
+
+    A path is the names that lead there.
+    """
     members = _annotations_of_members(annotation, struct_type)
     if members is None:
         yield path, annotation
@@ -153,7 +159,7 @@ def _annotations_of_members(annotation: Any, struct_type: type) -> Mapping[str, 
 
 
 def _structs(annotations: Mapping[str, Any], struct_type: type) -> dict[tuple[str, ...], Any]:
-    """Return the engine's struct types of parameters, and of structs in them, by the names that lead there."""
+    """Return the struct types of parameters, and of structs inside them, by path: the names that lead there."""
     by_path: dict[tuple[str, ...], Any] = {}
     left = [((name,), annotation) for name, annotation in annotations.items()]
     for path, annotation in left:
@@ -166,7 +172,7 @@ def _structs(annotations: Mapping[str, Any], struct_type: type) -> dict[tuple[st
 def _results(
     annotations: Sequence[Any] | None, describe_one: Callable[[str, Any], Parameter | None]
 ) -> tuple[Parameter, ...]:
-    """What a kernel returns, from its return annotations; a `template` is of a kind that no array can hold."""
+    """Return a kernel's results from its return annotations. One that no array can hold has the kind "template"."""
     pairs = [(annotation, describe_one("", annotation)) for annotation in annotations or () if annotation is not None]
     return tuple(
         Parameter("", "template", (), text=repr(one)) if parameter is None else parameter for one, parameter in pairs

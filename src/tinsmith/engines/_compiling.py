@@ -1,8 +1,8 @@
-"""The lock around everything that is parsed, lowered, generated or compiled.
+"""The lock that is held while anything is parsed, lowered, generated or compiled.
 
-It also delays the handlers of signals, Ctrl-C among them. An exception that a handler raises in the middle would be
-taken for one of the engine's, which reports whatever is raised in a kernel as a mistake there; and it would leave an op
-with some of its parts. And it raises Python's recursion limit: passes and engines go through an expression recursively.
+While the lock is held, handlers of signals (Ctrl-C among them) are delayed. An exception that a handler raises in the
+middle of a compilation would be taken for a mistake in the kernel, and would leave an op half made. The lock also
+raises Python's recursion limit, since passes and engines walk expressions recursively.
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 _RECURSION_LIMIT = 5000
-"""An expression of 500 operations inside each other takes up to 8 calls a level. Before Python 3.11 a call takes some
-hundred bytes of the thread's stack, which usually has 8 MB."""
+"""Python's recursion limit while the lock is held.
+
+An expression of 500 nested operations takes up to 8 calls a level. Before Python 3.11 a call takes some hundred bytes
+of the thread's stack, which usually has 8 MB.
+"""
 LEAST_ROOM = 4000
-"""Calls that may come below one that compiles. Only where the user raised the limit may there be fewer."""
+"""Nested calls that must be left for a compilation. There can be fewer only if the user raised the recursion limit."""
 
 
 class _DelayedSignals:
-    """Signals that came while the main thread held the lock, and the handlers that they are for."""
+    """Signals that arrived while the main thread held the lock, and the handlers to call for them afterwards."""
 
     def __init__(self) -> None:
         self._handlers: dict[int, Handler] = {}
         self._pending: list[int] = []
 
     def begin(self) -> None:
-        """Replace all handlers of signals by one that records the signal.
+        """Replace all signal handlers by one that only records the signal.
 
-        If an original handler raises meanwhile, put all of them back and raise its exception.
+        If an original handler raises meanwhile, restore all of them and raise its exception.
         """
         try:
             for number in _NUMBERS:
@@ -50,7 +53,7 @@ class _DelayedSignals:
             raise
 
     def end(self) -> None:
-        """Handle the signals that came, once all handlers are back. Raises what one of these raises."""
+        """Restore the signal handlers and call those of the recorded signals. Raise what a handler raises."""
         raised = self._restore()
         if raised is not None:
             raise raised
@@ -58,7 +61,7 @@ class _DelayedSignals:
             self._handlers[number](number, sys._getframe(1))
 
     def _restore(self) -> BaseException | None:
-        """Put handlers back; return what one of them raised meanwhile."""
+        """Restore the signal handlers. Return the exception that one of them raised meanwhile, or None."""
         raised: BaseException | None = None
         for number, handler in self._handlers.items():
             for _attempt in range(2):
@@ -78,9 +81,10 @@ class _DelayedSignals:
 
 
 class CompilingLock:
-    """A reentrant lock. The main thread handles no signal while it holds the lock; they are handled after the release.
+    """A reentrant lock. The main thread handles signals only after it has released the lock.
 
-    A signal that comes a second time meanwhile is handled at once: whoever presses Ctrl-C twice does not want to wait.
+    A signal that arrives a second time meanwhile is handled at once: a user who presses Ctrl-C twice does not want to
+    wait.
     """
 
     def __init__(self) -> None:
@@ -91,11 +95,11 @@ class CompilingLock:
         self._signals = _DelayedSignals()
 
     def acquire(self) -> None:
-        """Take the lock, without delaying signals."""
+        """Acquire the lock without delaying signals."""
         self._lock.acquire()
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._lock.release()
 
     def __enter__(self) -> None:
@@ -132,15 +136,18 @@ class CompilingLock:
 _NUMBERS = tuple(signal.valid_signals())
 
 COMPILING = CompilingLock()
-"""Held while anything is parsed, lowered, generated or compiled: neither the engines nor `ast` do two at a time.
+"""Held while anything is parsed, lowered, generated or compiled: neither the engines nor `ast` are thread-safe.
 
-Who makes a part of an op that all its calls share holds it too, and looks again whether another thread was faster. A
-call whose parts are made never takes it. Nothing that may wait for another thread is done meanwhile: no launch, and
-no backward pass."""
+A thread that makes a part shared by all calls of an op holds it too, and checks again, once it has the lock, whether
+another thread made the part meanwhile. A call whose parts exist never takes the lock. Nothing that may wait for
+another thread is done while it is held: no launch, and no backward pass.
+"""
 
 
 def one_at_a_time(function: Callable[Options, Made]) -> Callable[Options, Made]:
-    """A function that one thread runs at a time, and no other compiles or parses meanwhile."""
+    """Decorate a function to hold the compilation lock while it runs, so that no other thread compiles or parses
+    meanwhile.
+    """
 
     @functools.wraps(function)
     def call_locked(*positional: Options.args, **named: Options.kwargs) -> Made:

@@ -1,7 +1,7 @@
-"""What the rest of the library may ask of an engine.
+"""The abstract class `Engine`: everything that the rest of the library may ask of an engine.
 
-An engine turns a Python function into a compiled kernel and launches it on raw memory. It
-says nothing about tensors, gradients' ownership or shapes: those are for `calls` to know.
+An engine turns a Python function into a compiled kernel and launches it on raw memory. It knows nothing of tensors,
+shapes, or who owns gradient memory: `calls` does.
 """
 
 from __future__ import annotations
@@ -19,25 +19,28 @@ import torch
 from .. import engines
 
 ArrayArgument = tuple[Any, int, int, Sequence[int], int]
-"""(slot, address, bytes, shape without element dims, address of the gradient or 0)."""
+"""(slot, address, size in bytes, shape without element dims, address of the gradient or 0)."""
 
 ScalarArgument = tuple[str, Any, Any]
 """(setter: "float", "int", "uint" or "matrix", slot, value)."""
 
 MOST_ELEMENTS = 2**31 - 1
-"""Elements that an array may have: an index has 32 bits (Taichi 1.7.4, Quadrants 1.3.3, which end the process)."""
+"""The largest number of elements of an array.
+
+An index has 32 bits. Beyond that, Taichi 1.7.4 and Quadrants 1.3.3 end the process.
+"""
 
 Launch = Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], None]
 
 
 class HeldLaunch(NamedTuple):
-    """A launch whose arguments stay where they are, for a kernel that is launched many times.
+    """A launch whose arguments are kept, for a kernel that is launched many times.
 
     Attributes:
-        put: give an array argument other memory; takes the parts of an `ArrayArgument`.
-        run: launch the kernel.
-        setter: what gives scalar arguments other values, by the first part of a `ScalarArgument`: a function of the
-            others.
+        put: function that gives an array argument other memory; takes the parts of an `ArrayArgument`.
+        run: function that launches the kernel.
+        setter: function that returns, for a kind of scalar ("float", "int", "uint", "matrix"), a function (slot,
+            value) that changes a scalar argument.
     """
 
     put: Callable[..., None]
@@ -49,12 +52,11 @@ class HeldLaunch(NamedTuple):
 class Parameter:
     """One parameter of a kernel, as its annotation declares it.
 
-    `dtypes` are the torch dtypes that fit (None: any). `element` holds the dims of a vector
-    or matrix element, () for plain numbers. `text` is the annotation as source in which the
-    engine's module is called `_lang`; a variant's arrays are annotated again, by `array_text`. A member of a
-    parameter that is a struct has a `path`: the kernel's own name for the struct, and the members that lead to it.
-    `open_dims` counts the dims of an element whose sizes the annotation leaves to the memory, as
-    `ndarray(element_dim=1)` does: `element` is () then.
+    `dtypes` are the torch dtypes that fit (None: any). `element` holds the dims of a vector or matrix element, () for
+    plain numbers. `text` is the annotation's source, in which `_lang` is the engine's module; arrays of a variant get
+    a new annotation from `array_text`. A member of a struct has a `path`: the kernel's name for the struct, followed
+    by the names of the members that lead to it. `open_dims` counts the dims of an element whose sizes the annotation
+    does not fix, as `ndarray(element_dim=1)`: `element` is () then.
     """
 
     name: str
@@ -75,37 +77,37 @@ class Parameter:
 
     @property
     def noun(self) -> str:
-        """What a parameter that is not an array is called."""
+        """The word for this kind of parameter in messages: "vector", or its kind."""
         return "vector" if self.kind == "matrix" and len(self.element) == 1 else self.kind
 
     @property
     def spec_item(self) -> str:
-        """How a spec lists a number, vector or matrix that a tensor is to be given for."""
+        """How a spec lists this number, vector or matrix, so that a tensor can be passed for it."""
         return f"{self.name}[{', '.join([f'{size}' for size in self.element])}]"
 
     @property
     def conversion(self) -> str:
-        """The method of a tensor that gives what such a parameter takes."""
+        """The tensor method that returns what such a parameter takes: "item" or "tolist"."""
         return "tolist" if self.element else "item"
 
     @property
     def element_rank(self) -> int:
-        """How many dims an element has, whether or not their sizes are known."""
+        """The number of dims of an element, whether or not their sizes are known."""
         return len(self.element) or self.open_dims
 
     @property
     def entries(self) -> int:
-        """How many numbers one element holds."""
+        """The number of scalars in one element."""
         return math.prod(self.element)
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel compiled for one set of annotations: how to launch it, and where arguments go.
+    """A kernel compiled for one set of annotations, with the function that launches it.
 
-    `slots` maps a parameter's name to the engine's own name for its place. `runtime` is the
-    engine's state that it was compiled in; once that is gone the launch must not be used. One that `is_flat` has arrays
-    of numbers where its author wrote vectors or matrices.
+    `slots` maps a parameter's name to the engine's own name for its place. `runtime` is the state of the engine in
+    which it was compiled; after a restart the launch must not be used. If `is_flat`, its arrays hold scalars where
+    the author of the kernel wrote vectors or matrices.
     """
 
     launch: Launch
@@ -116,18 +118,19 @@ class Compiled:
 
 @dataclass(frozen=True)
 class FieldFacts:
-    """What a placed field is.
+    """The properties of a field that has been placed, or of an ndarray.
 
     Attributes:
-        key: the same for two objects that stand for the same memory.
-        shape: of the field; `offset` is its first index in each dim.
+        key: equal for two objects that stand for the same memory.
+        shape: of the field.
+        offset: the field's first index in each dim.
         element: dims of its vector or matrix elements, () for plain numbers.
-        is_matrix: whether an element takes two indices, even where it has one column.
+        is_matrix: whether an element takes two indices, even if it has one column.
         dtype: of the numbers.
         has_gradient: whether its gradient field is placed.
-        is_dense: whether every element is always there: no pointer, bitmasked, hash or dynamic node above it.
-        address: where its memory begins if it is an ndarray, which the engine knows by its address; 0 for a field.
-        layout: the dims of an ndarray from the outermost in memory to the innermost; () is their own order.
+        is_dense: whether every element always exists: there is no pointer, bitmasked, hash or dynamic node above it.
+        address: the address of an ndarray's memory; 0 for a field.
+        layout: the dims of an ndarray from the outermost in memory to the innermost; () means in order.
     """
 
     key: int
@@ -143,18 +146,18 @@ class FieldFacts:
 
     @property
     def count(self) -> int:
-        """How many numbers it holds."""
+        """The number of scalars in the field."""
         return math.prod(self.shape + self.element)
 
     @property
     def memory_shape(self) -> tuple[int, ...]:
-        """Dims of the numbers of an ndarray, from the outermost in memory to the innermost."""
+        """The shape of an ndarray's memory in scalars, from the outermost dim in memory to the innermost."""
         return (tuple(self.shape[axis] for axis in self.layout) or self.shape) + self.element
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One private fact that we lean on, and whether it still holds."""
+    """The result of checking one private name or behavior of an engine that tinsmith relies on."""
 
     name: str
     package: str
@@ -164,9 +167,9 @@ class Probe:
 
 @dataclass(frozen=True)
 class Facts:
-    """Where an engine's file leans on private names: objects by name, and attribute paths from them.
+    """The private names that an engine's file relies on: objects by name, and attribute paths that start from them.
 
-    The path's root `kernel` is a freshly decorated kernel.
+    The root `kernel` of a path is a freshly decorated kernel.
     """
 
     roots: dict[str, Any]
@@ -177,13 +180,13 @@ class CompileOptions(NamedTuple):
     """Options of a compilation that do not follow from the kernel's text.
 
     Attributes:
-        adjoint: whether the engine's own reverse of the kernel is compiled.
-        stack: the depth that the gradient stack needs; 0 leaves it to the engine.
-        is_careful: whether an element may be read and written under two names, which engines' optimizers do not look
-            for.
-        is_aliased: whether it may be changed under two names, of which an inner loop moves only one.
-        is_simd: whether vectors are kept whole: machine vectors on the CPU, which count on memory that begins at a
-            multiple of an element's size.
+        adjoint: whether to compile the engine's own reverse-mode kernel.
+        stack: the required depth of the gradient stack; 0 leaves it to the engine.
+        is_careful: whether an element may be read and written under two indices, which the engines' optimizers do not
+            consider.
+        is_aliased: whether an element may be changed under two indices of which an inner loop changes only one.
+        is_simd: whether vectors are kept whole, as machine vectors on the CPU, which require memory aligned to an
+            element's size.
     """
 
     adjoint: bool = False
@@ -194,11 +197,11 @@ class CompileOptions(NamedTuple):
 
 
 class Checks(NamedTuple):
-    """What is an error on the Python engine although no compiled engine says so.
+    """Extra errors that only the Python engine can raise.
 
     Attributes:
-        nan: an operation that makes NaN, of operands that are not.
-        unwritten: a read of an element that no kernel has written, in memory that starts uninitialized.
+        nan: raise if an operation returns NaN although no operand is NaN.
+        unwritten: raise if a kernel reads an element of uninitialized memory that no kernel has written.
     """
 
     nan: bool = False
@@ -206,15 +209,15 @@ class Checks(NamedTuple):
 
 
 class Engine(ABC):
-    """One engine. Stateless: everything that changes lives in the engine itself."""
+    """An engine. Its objects are stateless: all state lives in the engine's own runtime."""
 
     name: str
     runs_source: bool = False
     """Whether Python runs the kernel's own source, so that no form for compilers is needed."""
     ends_on_nested_powers: bool = False
-    """Whether a power of a power ends the process where a kernel `is_aliased` (`passes.separate_powers`)."""
+    """Whether compiling a power of a power with `is_aliased` ends the process (`passes.separate_powers` avoids it)."""
     has_fast_vectors: bool = False
-    """Whether vectors of float64 are wide enough to pay, on all CPUs: its compiler must know those of today."""
+    """Whether machine vectors of float64 are faster than scalars on all CPUs, which needs a recent compiler."""
 
     @property
     def checks_unwritten(self) -> bool:
@@ -223,34 +226,34 @@ class Engine(ABC):
 
     @property
     def home(self) -> Engine:
-        """The engine whose kernels it runs: itself, but for one that `runs_source`."""
+        """The engine that kernels were written for: the engine itself, unless it `runs_source`."""
         return self
 
-    # Recognising what the user hands us -------------------------------------------------
+    # Recognizing what the user passes -------------------------------------------------
     @property
     @abstractmethod
     def lang(self) -> ModuleType:
-        """The engine's module, which kernel source calls `ti` or `qd`."""
+        """Return the engine's module, which kernel source calls `ti` or `qd`."""
 
     @abstractmethod
     def is_kernel(self, candidate: object) -> bool:
-        """Whether `candidate` is one of this engine's kernels, free or bound to an object."""
+        """Return True if `candidate` is one of this engine's kernels, free or bound to an object."""
 
     @abstractmethod
     def function_of(self, kernel: Any) -> Callable[..., Any]:
-        """The Python function under a kernel's decorator."""
+        """Return the Python function under a kernel's decorator."""
 
     @abstractmethod
     def owner_of(self, kernel: Any) -> object | None:
-        """The data-oriented object that a bound kernel belongs to, or None."""
+        """Return the data-oriented object that a bound kernel belongs to, or None."""
 
     @abstractmethod
     def bind(self, kernel: Any, owner: object) -> Any:
-        """A kernel of a data-oriented class, free or bound, bound to `owner`."""
+        """Return a kernel of a data-oriented class, free or bound, bound to `owner`."""
 
     @abstractmethod
     def is_method(self, kernel: Any) -> bool:
-        """Whether the kernel's first parameter is its object (`self`)."""
+        """Return True if the kernel's first parameter is its object (`self`)."""
 
     @abstractmethod
     def parameters(self, kernel: Any, objects: Collection[str] | None = None) -> tuple[Parameter, ...]:
@@ -258,37 +261,37 @@ class Engine(ABC):
 
         Args:
             kernel: the kernel.
-            objects: None puts the members of structs in their places. Otherwise, objects are known: these parameters,
-                and those that are declared as a Python dataclass or a `qd.Tensor`, are templates.
+            objects: None replaces structs by their members. Otherwise the structs' values are known: the parameters
+                named here, and those declared as a Python dataclass or a `qd.Tensor`, become templates.
         """
 
     @abstractmethod
     def describe(self, name: str, annotation: Any) -> Parameter | None:
-        """What an annotation declares a parameter to be; None for a kind that we cannot pass."""
+        """Return the parameter that an annotation declares, or None if parameters of its kind cannot be passed."""
 
     @abstractmethod
     def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
-        """Return the engine's struct types of parameters, and of structs in them, by the names that lead there."""
+        """Return the struct types of parameters, and of structs inside them, by path: the names that lead there."""
 
     @abstractmethod
     def results(self, kernel: Any) -> tuple[Parameter, ...]:
-        """What the kernel returns, as its return annotation says, without names."""
+        """Return what the kernel returns according to its return annotation, as parameters without names."""
 
     @abstractmethod
     def inner_function(self, candidate: object) -> Callable[..., Any] | None:
-        """The Python function of a `ti.func` written by a user, None for anything else."""
+        """Return the Python function of a `ti.func` written by a user; None for anything else."""
 
     @abstractmethod
     def hold_weakly(self, kernel: Any) -> None:
-        """Let a decorated kernel be freed once nobody uses it: the engine would keep it as long as the process."""
+        """Let a decorated kernel be freed once it is unused; the engine would keep it until the process ends."""
 
     @abstractmethod
     def is_bound(self, function: object) -> bool:
-        """Whether an engine function was reached through an object, which is then its first argument."""
+        """Return True if an engine function was accessed through an object, which is then its first argument."""
 
     @abstractmethod
     def owns(self, value: object) -> bool:
-        """Whether a value (module, function, dtype) is part of the engine's own package."""
+        """Return True if a value (module, function, dtype) is part of the engine's own package."""
 
     @abstractmethod
     def is_field(self, value: object) -> bool:
@@ -300,77 +303,88 @@ class Engine(ABC):
 
     @abstractmethod
     def is_ndarray(self, value: object) -> bool:
-        """Return True for an engine's ndarray, by itself or inside a `qd.Tensor`. It is a field to `is_field`, too."""
+        """Return True for an engine's ndarray, by itself or inside a `qd.Tensor`.
+
+        For an ndarray, `is_field` is True too.
+        """
 
     @abstractmethod
     def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:
-        """The fields of numbers that a field consists of, by name: itself, or the members of a field of structs."""
+        """Return the scalar, vector and matrix fields of a field, with names: itself, or the members of a field of
+        structs.
+        """
 
     @abstractmethod
     def field_facts(self, field: Any, name: str) -> FieldFacts:
-        """Describe a field; `name` is for messages. Raises KernelError for what a tensor cannot fill."""
+        """Return the properties of a field; `name` is for messages. Raise KernelError if no tensor can fill it."""
 
     def share_memory(self, field: Any) -> torch.Tensor | None:
-        """Return a tensor that shares a field's memory; None where the engine gives nobody one."""
+        """Return a tensor that shares a field's memory, or None if the engine does not support it."""
         return None
 
     @abstractmethod
     def is_awaited(self, field: Any) -> bool:
-        """Whether a field, or a gradient that `needs_grad=True` asked for, was declared and is not placed."""
+        """Return True if a field, or the gradient requested by `needs_grad=True`, is declared but not placed."""
 
     @abstractmethod
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
-        """The numbers of a Python-scope vector or matrix, None for anything else."""
+        """Return the numbers of a Python-scope vector or matrix, row by row; None for anything else."""
 
     # Running ------------------------------------------------------------------------------
     @abstractmethod
     def runtime(self) -> Any:
-        """A token for the engine's present state: another object after every init or reset. None if not started.
+        """Return an object that identifies the engine's current state, or None if it is not started.
 
-        In a process that was forked from one in which the engine ran, it is started again first. Raises EngineError
-        where it cannot be.
+        Every init or reset makes a new object. In a process forked from one in which the engine ran, the engine is
+        started again first. Raises EngineError if that fails.
         """
 
     @abstractmethod
     def is_current(self, runtime: Any) -> bool:
-        """Return True if `runtime` is the engine's present state. Starts nothing."""
+        """Return True if `runtime` is the engine's current state. Do not start the engine."""
 
     @abstractmethod
     def detach_program(self) -> Any:
-        """Take the program, with all memory and compiled kernels, off the engine, and return it; None if there is none.
+        """Remove the program, with all its memory and kernels, from the engine and return it; None if there is none.
 
-        Afterwards the engine is not started.
+        Afterwards the engine counts as not started.
         """
 
     @abstractmethod
     def options(self) -> tuple[Any, ...]:
-        """The options that the started engine compiles with, as they are now. Kernels depend on them and their text."""
+        """Return the current compiler options of the started engine, on which compiled kernels depend."""
 
     @property
     def default_types(self) -> tuple[str, str]:
-        """Types of Python's floats and integers. Raises EngineError if the engine is not started."""
+        """The engine's types for Python's floats and integers, such as ("f32", "i32").
+
+        Raises EngineError if the engine is not started.
+        """
         runtime = self.runtime()
         return runtime.default_fp.to_string(), runtime.default_ip.to_string()
 
     @abstractmethod
     def device_type(self) -> str:
-        """Where the started engine runs: "cpu" or "cuda". Raises EngineError if it is not started."""
+        """Return the device on which the started engine runs: "cpu" or "cuda".
+
+        Raise EngineError if it is not started.
+        """
 
     @abstractmethod
     def is_debugging(self) -> bool:
-        """Whether the started engine runs the `assert` statements of kernels."""
+        """Return True if the started engine runs the `assert` statements of kernels."""
 
     @abstractmethod
     def thread_count(self) -> int:
-        """How many threads share a parallel loop out, on CPUs."""
+        """Return the number of CPU threads that a parallel loop is divided among."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Make later first launches from other threads safe, if that can be done now."""
+        """Allocate the engine's memory on the main thread, if possible now, so that other threads may launch first."""
 
     @abstractmethod
     def require_ready(self, op: str) -> None:
-        """Raise EngineError unless a kernel may be launched from this thread now."""
+        """Raise EngineError unless a kernel may be launched from this thread now. `op` is named in the message."""
 
     @abstractmethod
     def compile(
@@ -380,37 +394,43 @@ class Engine(ABC):
         options: CompileOptions = CompileOptions(),  # noqa: B008  # a tuple, which nothing changes
         content: Hashable | None = None,
     ) -> Compiled:
-        """Compile a function whose annotations fix everything but its template values.
+        """Compile a function whose annotations fix everything except the values of its templates.
 
-        Functions of the same file name, which depends on their text (`codegen.build`), and of equal `content` share a
-        compiled kernel: `content` is everything else that the function depends on. None is not shared.
+        Functions with the same file name, which depends on their text (`codegen.build`), and equal `content` share a
+        compiled kernel: `content` is everything else that the function depends on. With None, nothing is shared.
         """
 
     @property
     @abstractmethod
     def needs_stack_depth(self) -> bool:
-        """Whether a gradient stack that is too shallow kills the process, so that `ts.init` must set its depth."""
+        """Return True if a gradient stack that is too shallow ends the process, so that `ts.init` must
+        set its depth.
+        """
 
     def reverse_option(self) -> str:
-        """An option of `ts.init` that the engine's reverse mode lacks as it runs now: "name=value", or ""."""
+        """Return the `ts.init` option that the engine's reverse mode needs and that is not set, as "name=value", or
+        "".
+        """
         return ""
 
     @abstractmethod
     def free_kernel(self, called: Any) -> Any:
-        """The decorated kernel behind what a listener gets; a method without its object."""
+        """Return the decorated kernel of the object passed to a listener; for a method, without its object."""
 
     @abstractmethod
     def is_gradient(self, called: Any) -> bool:
-        """Whether what a listener gets is the engine's gradient of a kernel, and not the kernel."""
+        """Return True if the object passed to a listener is the engine's gradient of a kernel, not the
+        kernel itself.
+        """
 
     @abstractmethod
     def tell(self, listener: engines.Listener) -> AbstractContextManager[None]:
-        """Within, this thread's calls of kernels, and reads and writes of fields, go to a listener instead."""
+        """Enter a context that redirects this thread's calls of kernels and accesses to fields to a listener."""
 
     @abstractmethod
     def start(self, device_type: str, **options: Any) -> None:
-        """Start the engine."""
+        """Start the engine on a device, "cpu" or "cuda", with options of its own `init`."""
 
     @abstractmethod
     def facts(self) -> Facts:
-        """The private names that this engine's file leans on."""
+        """Return the private names that this engine's file relies on."""

@@ -1,7 +1,7 @@
-"""Functions of Python whose gradient their author wrote: `grad_replaced` and `grad_for` of both engines.
+"""Python functions with a gradient written by their author: the engines' decorators `grad_replaced` and `grad_for`.
 
-The engines run them on a tape. What is under the decorators stands in closures alone, and is recognized by the
-decorators' code: tests/bridge/test_grad_replaced.py holds both engines to it.
+The engines run them on a tape. The decorated functions are only reachable through closures, and are recognized by the
+decorators' code objects: tests/bridge/test_grad_replaced.py checks this for both engines.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ._contract import Engine
 
 
 class Replaced(NamedTuple):
-    """What is under `grad_replaced`, and what is under its `grad_for`; None where there is none yet.
+    """The function that `grad_replaced` decorates, and the gradient that its `grad_for` decorates, or None.
 
-    `owner` is the object of a bound method, None of a function.
+    `owner` is the object of a bound method, None for a function.
     """
 
     function: Callable[..., Any]
@@ -25,7 +25,7 @@ class Replaced(NamedTuple):
 
 
 def unwrap_replaced(engine: Engine, candidate: object) -> Replaced | None:
-    """What a function or bound method of `grad_replaced` consists of; None for anything else."""
+    """Return the function, gradient and object of a function decorated by `grad_replaced`; None for anything else."""
     function = candidate.__func__ if isinstance(candidate, MethodType) else candidate
     if not isinstance(function, FunctionType) or function.__code__ not in _inner(engine.lang.ad.grad_replaced):
         return None
@@ -35,17 +35,19 @@ def unwrap_replaced(engine: Engine, candidate: object) -> Replaced | None:
 
 
 def find_gradient(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return the gradient of a function of `no_grad` or `grad_replaced`; None before `grad_for` defines one."""
+    """Return the gradient of a function decorated by `no_grad` or `grad_replaced`; None before
+    `grad_for` defines one.
+    """
     gradient: Callable[..., Any] | None = getattr(function, "grad", None)
     return gradient
 
 
 def _inner(decorator: FunctionType) -> list[CodeType]:
-    """The code of what a decorator returns."""
+    """Return the code objects of the functions that a decorator defines inside itself."""
     return [one for one in decorator.__code__.co_consts if isinstance(one, CodeType)]
 
 
 def _unwrap(decorated: FunctionType) -> Any:
-    """The function that a decorated one calls."""
+    """Return the function that a decorated function calls."""
     cells = dict(zip(decorated.__code__.co_freevars, decorated.__closure__ or (), strict=True))
     return cells["func"].cell_contents

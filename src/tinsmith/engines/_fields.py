@@ -1,4 +1,4 @@
-"""Fields: what both engines let us read off one, once it has been placed."""
+"""Properties of fields and ndarrays, read from the engine's own objects once they have been placed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PATHS = (
     "ndarray.element_shape",
     "program.get_ndarray_data_ptr_as_int",
 )
-"""Private names leaned on here, for the probes."""
+"""Private names used here, for the probes."""
 ALWAYS_THERE = ("dense", "root")
 
 
 def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
-    """What a field is, read off the engine's own object."""
+    """Return the properties of a field or ndarray. Raise KernelError if it is not placed or no tensor can fill it."""
     field = engine.unwrap(field)
     kind = f"{type(field).__name__} of {type(field).__module__.partition('.')[0]}"
     if not engine.is_field(field):
@@ -95,7 +95,7 @@ def _facts_of_ndarray(array: Any, name: str, engine: Engine) -> FieldFacts:
 
 
 def is_awaited(field: Any, runtime: Any) -> bool:
-    """Whether an engine will run nothing before this field, or gradient, is placed."""
+    """Return True if this field or gradient is declared but not placed; until then the engine runs no kernel."""
     if not hasattr(field, "vars"):
         return False
     declared = (*runtime.global_vars, *runtime.grad_vars)
@@ -104,7 +104,9 @@ def is_awaited(field: Any, runtime: Any) -> bool:
 
 
 def leaves(field: Any, name: str) -> list[tuple[str, Any]]:
-    """Fields of numbers: `field` itself, the members of a field of structs, none for a bare node of the layout."""
+    """Return named fields of numbers: `field` itself, or the members of a field of structs, or none for a bare layout
+    node.
+    """
     if hasattr(field, "vars") or hasattr(field, "arr"):
         return [(name, field)]
     members = getattr(field, "keys", ())
@@ -112,7 +114,10 @@ def leaves(field: Any, name: str) -> list[tuple[str, Any]]:
 
 
 def _nodes(field: Any) -> list[tuple[str, int]]:
-    """The nodes that a field lies under, up to the root: kind ("dense", "pointer", ...), and cells in all."""
+    """Return the layout nodes above a field, up to the root, as (kind, total cells).
+
+    A kind is "dense", "pointer" etc.
+    """
     nodes: list[tuple[str, int]] = []
     node = field.parent()
     while node is not None:
@@ -123,11 +128,11 @@ def _nodes(field: Any) -> list[tuple[str, int]]:
 
 
 def _check_divisions(nodes: list[tuple[str, int]], name: str) -> None:
-    """Refuse a sparse field over which a loop visits wrong elements.
+    """Raise KernelError for a sparse field over which a loop visits wrong elements.
 
-    Both engines find the indices of a sparse field's elements by shifting bits, below its first
-    division: of `pointer(i, 2).dense(i, 3)` a loop over the field visits 0, 1, 3, 4 and
-    no more. Seen in Taichi 1.7.4 and Quadrants 1.3.3, which warn of speed alone.
+    Both engines find the indices of a sparse field's elements by shifting bits, below its first division: with
+    `pointer(i, 2).dense(i, 3)` a loop over the field visits only 0, 1, 3 and 4. Taichi 1.7.4 and Quadrants 1.3.3 only
+    warn that this is slow.
     """
     below_first = itertools.pairwise(nodes[:-1])
     sizes = [(kind, cells // above) for (kind, cells), (_, above) in below_first]

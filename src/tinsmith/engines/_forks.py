@@ -1,9 +1,9 @@
-"""Forks: engines in a process that `os.fork` made, such as a worker of a DataLoader.
+"""Engines in a process that `os.fork` made, such as a worker of a DataLoader.
 
-A fork copies an engine's memory and none of its threads: the child would wait for them forever, at its first parallel
-launch or when it compiles a kernel. So the child takes the program off each running engine and never touches it again.
-The engine looks as if it was not started, and is started again, with the same settings, when it is asked for its
-runtime: kernels are compiled again then. Fields are gone, as after any restart.
+A fork copies an engine's memory but none of its threads: the child would wait for them forever, at its first parallel
+launch or when it compiles a kernel. So the child removes the program from each running engine and never uses it
+again. The engine then looks as if it was not started. It is started again, with the same settings, when its runtime
+is asked for; kernels are compiled again then. Fields are lost, as after any restart.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORK_REMEDY = (
     'Start the process by `multiprocessing_context="spawn"` (an option of a DataLoader too), and make fields and '
     "layers in it."
 )
-"""The remedy for what an engine cannot do in a forked process."""
+"""The advice in errors about what an engine cannot do in a forked process."""
 _SETTINGS = (
     "ad_stack_experimental_enabled",
     "ad_stack_size",
@@ -42,31 +42,33 @@ _SETTINGS = (
     "random_seed",
     "real_matrix_scalarize",
 )
-"""Options that a kernel or its gradient depends on, and where compiled kernels are kept."""
+"""Options that affect a kernel or its gradient, or say where compiled kernels are cached."""
 _forked: set[str] = set()
-"""Names of engines that ran when this process, or one before it, was forked."""
+"""Names of engines that were running when this process, or an ancestor of it, was forked."""
 _waiting: dict[str, dict[str, Any]] = {}
-"""How to start the engines that ran when this process was forked and were not started since, by name."""
+"""Settings of the engines that ran when this process was forked and have not been started since, by name."""
 
 
 _programs: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Programs for which kernels were compiled, of earlier starts of an engine too, while anything refers to them."""
+"""All programs, also of earlier starts of an engine, for which kernels were compiled and which still exist."""
 
 
 def remember_program(program: Any) -> None:
-    """Register a program whose destructor must not run in a forked process: it joins threads that are only here."""
+    """Register a program whose destructor must not run in a forked process, where the threads that it joins do not
+    exist.
+    """
     _programs.add(program)
 
 
 def survive_forks(lock: Any) -> Any:
-    """Let a lock that another thread holds delay a fork, so that the child finds it free. Returns the lock."""
+    """Make `os.fork` wait until a lock is free, so that the child never inherits it locked. Return the lock."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
 
 
 def watch_forks(list_loaded: Callable[[], Iterable[Engine]]) -> None:
-    """Take the programs off the engines in each process that is forked from this one."""
+    """Register a handler that removes the programs from the engines in each process forked from this one."""
 
     def detach_programs() -> None:
         running = [(engine, engine.detach_program()) for engine in list_loaded()]
@@ -86,7 +88,7 @@ def watch_forks(list_loaded: Callable[[], Iterable[Engine]]) -> None:
 
 
 def _find_settings(engine: Engine, config: Any) -> dict[str, Any]:
-    """The options of `Engine.start`, its device included, that a program was started with."""
+    """Return the arguments of `Engine.start`, including the device, with which a program was started."""
     settings = {name: getattr(config, name) for name in _SETTINGS if hasattr(config, name)}
     for kind in ("default_fp", "default_ip"):
         settings[kind] = getattr(engine.lang, getattr(config, kind).to_string())
@@ -94,12 +96,12 @@ def _find_settings(engine: Engine, config: Any) -> dict[str, Any]:
 
 
 def remedy_for_lost_field(engine: Engine, remedy: str) -> str:
-    """Return the remedy for a field that a restart of the engine destroyed: `remedy`, except where a fork was why."""
+    """Return advice about a field that a restart destroyed: `remedy`, or other advice if the process was forked."""
     return f"This process was forked, which no field survives. {FORK_REMEDY}" if engine.name in _forked else remedy
 
 
 def restart_after_fork(engine: Engine) -> Any:
-    """Start an engine again that was running when this process was forked, and return its runtime; None if none was.
+    """Start an engine again that ran when this process was forked. Return its runtime, or None if it did not run.
 
     Raises:
         EngineError: it ran on a GPU, which no forked process can use, or it cannot be started.

@@ -1,7 +1,7 @@
-"""Listening: what a Python function asks an engine to do is passed to a listener instead of being executed.
+"""Passing what Python asks an engine to do to a listener, instead of doing it.
 
-A kernel's call ends in the call of a `Kernel` object; a field's elements, `fill`, `from_numpy` and `to_torch` end in a
-few methods. While somebody listens these are other functions, for one thread.
+Calling a kernel calls a `Kernel` object; accessing a field's elements, `fill`, `from_numpy` and `to_torch` call a few
+methods. While a listener is active these methods are replaced, for one thread.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 READS = ("__getitem__", "to_numpy", "to_torch", "to_dlpack")
-"""Methods of a field or an ndarray that give what it holds."""
+"""Methods of a field or an ndarray that return its contents."""
 LOADS = ("from_numpy", "from_torch")
-"""Methods that fill one from an array. Those of a field check the array and end in `_FIELD_LOAD`."""
+"""Methods that fill a field or an ndarray from an array. Those of a field check the array and call `_FIELD_LOAD`."""
 _FIELD_LOAD = "_from_external_arr"
 
 
 class Listener(ABC):
-    """What calls are passed to.
+    """Receives calls of kernels and accesses to fields.
 
     Attributes:
-        is_paused: whether calls are executed now, as if nobody listened.
+        is_paused: whether calls are currently executed as if there were no listener.
     """
 
     is_paused = False
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
-        """Within, calls are executed."""
+        """Enter a context in which calls are executed instead of passed to the listener."""
         self.is_paused = True
         try:
             yield
@@ -40,30 +40,37 @@ class Listener(ABC):
 
     @abstractmethod
     def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any], *, is_taped: bool) -> Any:
-        """A kernel is called; of a method the object is its first argument. Returns what it returns.
+        """Handle the call of a kernel and return what the call returns. A method's first argument is its object.
 
-        `is_taped` says whether the engine's tape would record it, as it does outside of `no_grad` and `grad_replaced`.
+        `is_taped` tells whether the engine's tape would record the call, as it does outside `no_grad` and
+        `grad_replaced`.
         """
 
     @abstractmethod
     def enter_replaced(self, gradient: Callable[..., Any] | None, arguments: tuple[Any, ...]) -> None:
-        """Begin a function of `no_grad` or `grad_replaced`; its gradient is None before `grad_for` defines one."""
+        """Handle the start of a function decorated by `no_grad` or `grad_replaced`.
+
+        Its gradient is None before `grad_for` defines one.
+        """
 
     @abstractmethod
     def read_field(self, field: Any, execute: Callable[[], Any]) -> Any:
-        """Python asks what a field holds. Returns that, as `execute` does while this listener is paused."""
+        """Handle Python reading a field's contents, and return them.
+
+        `execute` reads them while this listener is paused.
+        """
 
     @abstractmethod
     def write_element(self, field: Any, index: Any, value: Any) -> None:
-        """`field[index] = value`."""
+        """Handle `field[index] = value`."""
 
     @abstractmethod
     def fill_field(self, field: Any, value: Any) -> None:
-        """`field.fill(value)`."""
+        """Handle `field.fill(value)`."""
 
     @abstractmethod
     def load_field(self, field: Any, array: Any) -> None:
-        """`field.from_numpy(array)`, `field.from_torch(array)`."""
+        """Handle `field.from_numpy(array)` or `field.from_torch(array)`."""
 
 
 @contextlib.contextmanager
@@ -74,15 +81,15 @@ def redirect_to_listener(
     runtime: Any,
     find_gradient: Callable[[Callable[..., Any]], Callable[..., Any] | None],
 ) -> Iterator[None]:
-    """Within, calls of this thread go to the listener. Only one thread at a time may do this.
+    """Enter a context that passes this thread's calls to a listener. Only one thread at a time may do this.
 
     Args:
-        listener: what the calls are passed to.
+        listener: receives the calls.
         kernel: the engine's class of kernels.
         fields: its classes of fields and ndarrays that hold numbers.
-        runtime: the engine's state. Functions of `no_grad` and `grad_replaced` insert themselves into `target_tape`,
-            and set `grad_replaced` while they run.
-        find_gradient: gives the gradient of such a function.
+        runtime: the engine's state. Functions decorated by `no_grad` and `grad_replaced` insert themselves into its
+            `target_tape`, and set its `grad_replaced` while they run.
+        find_gradient: returns the gradient of such a function.
     """
     thread = threading.get_ident()
     writes: dict[str, Callable[..., None]] = {
@@ -117,7 +124,7 @@ def redirect_to_listener(
 def _replace_method(
     owner: type, name: str, replacement: Callable[..., Any], thread: int, listener: Listener
 ) -> Iterator[None]:
-    """Within, a method is another function in one thread."""
+    """Enter a context in which a class's method is replaced for one thread, except while the listener is paused."""
     method = vars(owner)[name]
 
     def dispatch(one: Any, *given: Any, **named: Any) -> Any:
@@ -133,7 +140,7 @@ def _replace_method(
 
 
 class _Tape:
-    """What stands for an engine's tape: tells a listener of functions with another gradient."""
+    """Replaces an engine's tape: notifies a listener of functions with a custom gradient."""
 
     grad_checker = None  # of which Quadrants asks
 
@@ -148,7 +155,7 @@ class _Tape:
         self._find_gradient = find_gradient
 
     def insert(self, function: Any, arguments: tuple[Any, ...]) -> None:
-        """Called by the engine when such a function begins, and by kernels of other threads."""
+        """Notify the listener that a function with a custom gradient begins. Ignore calls from other threads."""
         if threading.get_ident() == self._thread and not self._listener.is_paused:
             self._listener.enter_replaced(self._find_gradient(function), arguments)
 

@@ -1,4 +1,4 @@
-"""What a user's file calls an engine's module, for messages that say what to write."""
+"""The name under which a user's file imports an engine, for code in messages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ USUAL_NAMES = {"taichi": "ti", "quadrants": "qd"}
 
 
 def module_name(engine: str, function: Callable[..., Any] | None = None) -> str:
-    """The name under which the file of a kernel's Python function imports an engine.
+    """Return the name under which the file of a kernel's Python function imports an engine.
 
-    The usual one, `ti` or `qd`, where no function is given, or where it does not see the module.
+    Return the usual one, `ti` or `qd`, if no function is given or the function cannot see the module.
 
     Example:
         >>> module_name("quadrants")
@@ -27,7 +27,7 @@ def module_name(engine: str, function: Callable[..., Any] | None = None) -> str:
 
 
 def preferred_name(engine: str, names: Collection[str], used: Collection[str]) -> str:
-    """Of the names of an engine's module one that is `used`, else the usual one; that too where there is none."""
+    """Choose one of several names of an engine's module: one in `used` if possible, else the usual one (`ti`, `qd`)."""
     usual = USUAL_NAMES.get(engine, "ti")
     return min(names, key=lambda name: (name not in used, name != usual), default=usual)
 

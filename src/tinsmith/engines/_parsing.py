@@ -1,7 +1,7 @@
-"""Parsing, one thread at a time.
+"""Parsing of Python source, in one thread at a time.
 
-`ast` of CPython 3.11 keeps the depth of its recursion for the whole process: of two threads that parse at once, one now
-and then gets a SystemError. So no other file of the package calls `ast.parse`, or compiles a tree.
+CPython 3.11's `ast` keeps its recursion depth in a global variable: if two threads parse at once, one of them now and
+then gets a SystemError. So no other file of the package calls `ast.parse` or compiles a tree.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ def _parsing() -> Iterator[None]:
         try:
             yield
         except MemoryError as cause:
-            # Python's parser raises it, without a word, at some thousand levels; no memory is short.
+            # Python's parser raises it, without a message, at some thousand levels of nesting; no memory is short.
             raise MemoryError("the source is nested too deeply for Python's parser") from cause
 
 
 def parse_module(text: str, path: str = "<unknown>") -> ast.Module:
-    """The tree of a file's text. Raises SyntaxError."""
+    """Parse a file's text into a syntax tree. Raise SyntaxError."""
     with _parsing():
         return ast.parse(text, path)
 
 
 def parse_lines(lines: Iterable[str]) -> ast.Module:
-    """The tree of a file's lines; an empty one of what Python does not read, as a notebook's cell with magics."""
+    """Parse a file's lines into a syntax tree; return an empty one on a SyntaxError, as from a notebook cell with
+    magics.
+    """
     try:
         return parse_module("".join(lines))
     except SyntaxError:
@@ -44,18 +46,18 @@ def parse_lines(lines: Iterable[str]) -> ast.Module:
 
 
 def parse_statement(text: str) -> ast.stmt:
-    """The tree of a text's first statement. Raises SyntaxError."""
+    """Parse a text and return its first statement. Raise SyntaxError."""
     return parse_module(text).body[0]
 
 
 def parse_expression(text: str) -> ast.expr:
-    """The tree of an expression. Raises SyntaxError."""
+    """Parse an expression. Raise SyntaxError."""
     with _parsing():
         return ast.parse(text, mode="eval").body
 
 
 def compile_expression(node: ast.expr, label: str) -> CodeType:
-    """What `eval` takes, from the tree of an expression."""
+    """Compile an expression's syntax tree to code that `eval` takes. `label` is its file name in tracebacks."""
     with COMPILING:
         return compile(ast.fix_missing_locations(ast.Expression(node)), label, "eval", dont_inherit=True)
 
@@ -66,9 +68,9 @@ _LINES: WeakKeyDictionary[Callable[..., Any], tuple[list[str], int]] = WeakKeyDi
 
 
 def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
-    """The lines of a function's source, and the number of the first. Raises OSError where there is none.
+    """Return a function's source lines and the number of the first. Raise OSError if there is no source.
 
-    `linecache`, which they come from, empties a file's entry before it reads the file again.
+    The lock is held because `linecache`, which provides them, empties a file's entry before it reads the file again.
     """
     with COMPILING:
         known = _LINES.get(function)
@@ -78,35 +80,40 @@ def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
 
 
 def keep_lines(function: Callable[..., Any], lines: list[str]) -> None:
-    """Note the lines of a function that is all that its file has, so that nobody needs to find them."""
+    """Store the source lines of a function that is its file's only content, so that `source_lines` need not search for
+    them.
+    """
     with COMPILING:
         _LINES[function] = lines, 1
 
 
 def file_lines(path: str) -> list[str]:
-    """Return a file's lines, also those of a notebook's cell; none where it cannot be read."""
+    """Return a file's lines, also those of a notebook cell; an empty list if it cannot be read."""
     if os.path.exists(path) and not os.path.isfile(path):
         # Opening a named pipe would wait forever.
         return []
     try:
         return linecache.getlines(path)
     except (LookupError, UnicodeError):
-        # `linecache` lets these escape for an encoding that is no text (`# coding: rot13`).
+        # `linecache` does not catch these for an encoding that is not one of text (`# coding: rot13`).
         return []
 
 
 def column_of(path: str, line: int, offset: int) -> int:
-    """The column of a node, in characters from 1: the parser counts bytes from 0."""
+    """Return the column of a node in a file, in characters from 1. `offset` is the parser's, in bytes from 0."""
     return count_column(linecache.getline(path, line), offset)
 
 
 def count_column(text: str, offset: int) -> int:
-    """The column in a line of text, in characters from 1, at an offset of bytes from 0."""
+    """Convert an offset in a line of text, in bytes from 0, to a column, in characters from 1."""
     return len(text.encode()[:offset].decode(errors="replace")) + 1
 
 
 def parse_definition(function: Callable[..., Any]) -> ast.FunctionDef:
-    """The tree of a function's `def`, without decorators, on the lines of its file. Raises OSError, TypeError."""
+    """Return the tree of a function's `def`, without decorators, with its file's line numbers.
+
+    Raise OSError, TypeError.
+    """
     lines, first = source_lines(function)
     tree = parse_indented(lines, first)
     if not isinstance(tree, ast.FunctionDef):
@@ -116,7 +123,10 @@ def parse_definition(function: Callable[..., Any]) -> ast.FunctionDef:
 
 
 def parse_indented(lines: list[str], first: int) -> ast.stmt:
-    """The statement that stands in `lines`, at its own indentation: texts and comments may stick out to the left."""
+    """Parse one indented statement from `lines`, the first of which has number `first` in its file.
+
+    Strings and comments may be indented less than the statement.
+    """
     if not lines[0][:1].isspace():
         tree = parse_statement("".join(lines))
         return tree if first == 1 else ast.increment_lineno(tree, first - 1)

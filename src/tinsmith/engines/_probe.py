@@ -1,8 +1,7 @@
-"""The private facts that we lean on, each a named yes or no.
+"""Checks that the private names and behavior of the engines that tinsmith relies on still exist.
 
-An engine's file says where its facts live; here they are checked, against the engines that
-are installed. The facts about a reverse kernel are checked by running one, where the engine
-is started.
+An engine's file lists the names; here they are looked up in the engines that are installed. The behavior of
+reverse-mode kernels is checked by running one, if the engine is started.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ._registry import get, list_installed
 
 
 def probes() -> tuple[Probe, ...]:
-    """Check every private fact of every installed engine. Imports them.
+    """Check every private name and behavior of every installed engine that tinsmith relies on. Import the engines.
 
     Example:
         >>> [probe.name for probe in probes() if not probe.ok]
@@ -36,7 +35,7 @@ def _probes(engine: Engine) -> list[Probe]:
 
 
 def _has(engine: Engine, facts: Facts, kernel: Any, path: str) -> Probe:
-    """Whether attribute after attribute of `path` is there, from one of the engine's own objects."""
+    """Check that an object of the engine has the attributes of a dotted path, one inside another."""
     root, *attributes = path.split(".")
     value: Any = kernel if root == "kernel" else facts.roots[root]
     for attribute in attributes:
@@ -47,7 +46,7 @@ def _has(engine: Engine, facts: Facts, kernel: Any, path: str) -> Probe:
 
 
 def _behaviour(engine: Engine) -> list[Probe]:
-    """What a reverse kernel does to its memory."""
+    """Run a reverse-mode kernel and check what it does to memory."""
     compiled = engine.compile(doubling(engine.lang), {}, CompileOptions(adjoint=True))
     x, y, gradient, adjoint = torch.ones(4), torch.full((4,), 7.0), torch.ones(4), torch.full((4,), 3.0)
     slots = compiled.slots

@@ -1,9 +1,8 @@
 """Quadrants 1.3: the only file that imports it.
 
-Private facts leaned on (each has a probe below): a decorated kernel carries `_primal` and
-`_adjoint`, each with `func`, `arg_metas`, `ensure_compiled` and `materialized_kernels`; a
-program compiles a kernel to data that is launched with a hand-filled context;
-`impl.pyquadrants` is another object after every init and reset.
+It relies on private names (each has a probe below): a decorated kernel has `_primal` and `_adjoint`, each with
+`func`, `arg_metas`, `ensure_compiled` and `materialized_kernels`; a program compiles a kernel to data that is
+launched with a launch context filled by hand; `impl.pyquadrants` is another object after every init and reset.
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ from ._custom_gradients import find_gradient
 
 @contextmanager
 def _members_as_constants() -> Generator[None]:
-    """Within, what this thread compiles has numbers of objects as constants, whatever their class says.
+    """Enter a context in which this thread compiles numeric members of objects as constants, whatever their class
+    declares.
 
-    Those of a class that is `data_oriented(template_primitives=False)` would be further arguments of the kernel. An op
-    compares the values of constants at each call, and its gradient is made for them.
+    Members of a class that is `data_oriented(template_primitives=False)` would become further arguments of the
+    kernel. An op compares the values of constants at each call, and its gradient is made for them.
     """
     from quadrants.lang.ast.ast_transformers import struct_primitive_predeclarer as lifter
 
@@ -46,7 +46,7 @@ def _members_as_constants() -> Generator[None]:
 
 
 class Quadrants(CompiledEngine):
-    """Quadrants, behind the contract."""
+    """The Quadrants engine."""
 
     name = "quadrants"
     has_fast_vectors = True
@@ -131,14 +131,14 @@ class Quadrants(CompiledEngine):
         decorated = self.lang.kernel(function)
         self.hold_weakly(decorated)
         kernel = decorated._adjoint if options.adjoint else decorated._primal
-        kernel.raise_on_templated_floats = False  # set by a call of the kernel, which we never make
+        kernel.raise_on_templated_floats = False  # a call of the kernel would set it, but the kernel is never called
         known = {name: self.unwrap(value) for name, value in templates.items()}
         with _members_as_constants():
             key = kernel.ensure_compiled(*_annotations.stand_ins(function, known, self.lang, self._matrix_type))
         cpp = kernel.materialized_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
-        # `is_aliased` means nothing here: the loops that it is about are right, and wrong without that optimisation.
+        # `is_aliased` is ignored: such loops are right in Quadrants, and wrong without that optimization.
         config = program.config()
         in_numbers = options.adjoint or not options.is_simd
         off = _common.without(config, cfg_optimization=options.is_careful, real_matrix_scalarize=options.is_simd)
@@ -162,7 +162,7 @@ class Quadrants(CompiledEngine):
 
         try:
             return from_dlpack(field.to_dlpack())
-        # Of a layout that no strided tensor has, or in a version that shares no memory.
+        # The layout is not that of a strided tensor, or this version does not share memory.
         except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
             return None
 
@@ -235,7 +235,7 @@ class Quadrants(CompiledEngine):
         def is_scalar(candidate: Any) -> bool:
             return id(candidate) in primitive_types.type_ids
 
-        # To an op, which has memory of its own, what may be a field or an ndarray is an array. `Final` is a constant.
+        # An op passes its own memory, so a parameter that takes a field or an ndarray is an array. `Final` is constant.
         if annotation is self.lang.Tensor:
             annotation = self.lang.types.ndarray()
         elif get_origin(annotation) is Final:

@@ -1,4 +1,4 @@
-"""Whether an engine is ready: started, its fields placed, its memory set up on the right thread."""
+"""Checks that an engine is ready: started, its fields placed, its memory allocated on the right thread."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from ._module_name import module_name
 
 
 def settle(engine: Engine) -> None:
-    """Set up an engine's memory on this thread, so that a first launch may come from any other.
+    """Allocate an engine's memory on the main thread, so that the first launch may come from any other thread.
 
-    Without it the first launch from a thread other than the one that started the engine dies
-    in an assertion (taichi #2022), and so does the first after new fields were placed. Fields
-    declared but not yet placed, themselves or their gradients, forbid it for now, and another thread
-    cannot do it: then the first launch raises an EngineError (`require_settled`).
+    Otherwise the first launch from a thread other than the one that started the engine fails an assertion (taichi
+    #2022), and so does the first after new fields were placed. While fields or gradients are declared and not placed,
+    and in other threads, do nothing: then the first launch raises an EngineError (`require_settled`).
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -29,18 +28,22 @@ def settle(engine: Engine) -> None:
 
 
 def _open_builders(engine: Engine, runtime: Any) -> list[Any]:
-    """Builders that nobody finalized, but for the root's own, which the engine finalizes when it must."""
+    """Return the FieldsBuilders that are not finalized, except the root's own, which the engine
+    finalizes when needed.
+    """
     root = engine.lang.root.ptr
     return [one for one in runtime.unfinalized_fields_builder if one.ptr is not root]
 
 
 def _waiting(runtime: Any) -> list[Any]:
-    """Fields, and gradients asked for by `needs_grad=True`, that were declared and not placed."""
+    """Return the fields, and the gradients requested by `needs_grad=True`, that are declared but not placed."""
     return [one for one in (*runtime.global_vars, *runtime.grad_vars) if one.ptr.snode() is None]
 
 
 def require_placed(engine: Engine) -> None:
-    """Refuse to compile while a field of the program, any, has no place: the engine would run nothing at all."""
+    """Raise EngineError if any field of the program is declared but not placed: the engine would run no
+    kernel at all.
+    """
     runtime = require_started(engine)
     if _open_builders(engine, runtime):
         words = f"{engine.name} runs no kernel while a FieldsBuilder is not finalized"
@@ -61,7 +64,7 @@ def require_placed(engine: Engine) -> None:
 
 
 def _declared_at(variable: Any, engine: Engine) -> str:
-    """The user's line that declared a field: the engine keeps the stack, its own frames last."""
+    """Return the user's source line that declared a field, from the stack that the engine recorded."""
     lines = str(getattr(variable, "declaration_tb", "")).splitlines()
     frames = [line.strip() for line in lines if line.strip().startswith("File ")]
     users = [line for line in frames if f"/{engine.name}/" not in line]
@@ -69,7 +72,7 @@ def _declared_at(variable: Any, engine: Engine) -> str:
 
 
 def require_started(engine: Engine, op: str = "") -> Any:
-    """The engine's runtime. Raises EngineError if it has not been started."""
+    """Return the engine's runtime. Raise EngineError if it has not been started."""
     runtime = engine.runtime()
     if runtime is None:
         where = f" for op `{op}`" if op else ""
@@ -84,7 +87,9 @@ def require_started(engine: Engine, op: str = "") -> Any:
 
 
 def require_settled(engine: Engine, runtime: Any, op: str) -> None:
-    """Refuse a first launch that the engine would die of."""
+    """Raise EngineError if the first launch comes from another thread than the main one, which would
+    crash the engine.
+    """
     if runtime.materialized or threading.current_thread() is threading.main_thread():
         return
     raise EngineError(
@@ -98,14 +103,14 @@ def require_settled(engine: Engine, runtime: Any, op: str) -> None:
 
 
 def defaults(lang: ModuleType, device_type: str) -> dict[str, Any]:
-    """Options that make an engine behave as torch does now: its default float, its thread count."""
+    """Return the engine options that match torch's current settings: the default float and the number of threads."""
     is_double = torch.get_default_dtype() == torch.float64
     options = {"log_level": lang.WARN, "default_fp": lang.f64 if is_double else lang.f32}
     return options | ({"cpu_max_num_threads": torch.get_num_threads()} if device_type == "cpu" else {})
 
 
 def device_type(arch: Any) -> str:
-    """Torch's name of the device that an engine runs on."""
+    """Return torch's name ("cpu" or "cuda") for the engine's device. Raise EngineError for other devices."""
     name = arch.name
     if name == "cuda":
         return "cuda"

@@ -1,4 +1,4 @@
-"""Which engines are here: installed, loaded by the user, started."""
+"""The registry of engines: which are installed, imported and running, and which one runs a kernel."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from .python import Python
 
 ENGINE_NAMES = ("taichi", "quadrants")
-"""The engines that compile, in the order in which they are chosen."""
+"""The engines that compile, in order of preference."""
 
 
 class _Engines(dict[str, Engine]):
-    """The engines that compile, by name. One is made, and its file loaded, when it is asked for."""
+    """The engines that compile, by name. Each is made, and its file imported, on first use."""
 
     def __missing__(self, name: str) -> Engine:
         with COMPILING:
@@ -39,7 +39,7 @@ class _Engines(dict[str, Engine]):
 
 
 class _PythonEngines(dict[str, "Python"]):
-    """The Python engine, by the name of the engine that the kernels were written for."""
+    """The Python engines, by the name of the engine whose kernels they run."""
 
     def __missing__(self, name: str) -> Python:
         with COMPILING:
@@ -53,22 +53,22 @@ _PYTHON = _PythonEngines()
 
 
 def list_installed() -> tuple[str, ...]:
-    """Names of the engines that could be imported."""
+    """Return the names of the engines that can be imported."""
     return tuple(name for name in ENGINE_NAMES if importlib.util.find_spec(name) is not None)
 
 
 def list_loaded() -> tuple[str, ...]:
-    """Names of the engines that somebody has imported already."""
+    """Return the names of the engines that have been imported already."""
     return tuple(name for name in ENGINE_NAMES if name in sys.modules)
 
 
 def list_running() -> tuple[str, ...]:
-    """Names of the engines that are running."""
+    """Return the names of the engines that are started."""
     return tuple(name for name in list_loaded() if _ENGINES[name].runtime() is not None)
 
 
 def choose_default() -> str:
-    """Return the engine that is used where nobody names one: Taichi if it is installed, else Quadrants.
+    """Return the engine to use if the user names none: Taichi if it is installed, else Quadrants.
 
     Taichi has no wheel for Linux on ARM, where tinsmith depends on Quadrants.
 
@@ -83,14 +83,15 @@ def choose_default() -> str:
 
 
 class _Choice:
-    """The engine of ops that name none: "python", or None for the engine that the kernel was written for."""
+    """The engine of ops that do not name one: "python", or None for the engine that the kernel was written for."""
 
     engine: str | None = None
     checks = Checks()
 
 
 def run_on(engine: str | None, checks: Checks = Checks()) -> None:  # noqa: B008  # a tuple, which nothing changes
-    """Let kernels of ops that name no engine run on this one from now on: "python", or None for their own.
+    """Set the engine that runs the kernels of ops which do not name one: "python", or None for the kernels' own
+    engine.
 
     `checks` are those of the Python engine.
     """
@@ -100,12 +101,12 @@ def run_on(engine: str | None, checks: Checks = Checks()) -> None:  # noqa: B008
 
 
 def runner_of(home: Engine, name: str | None = None) -> Engine:
-    """The engine that runs kernels written for `home`.
+    """Return the engine that runs kernels written for `home`.
 
     Args:
         home: the engine that they were written for.
-        name: what the user asked for; None for the process's choice: `ts.init(engine="python")`, the environment
-            variable TINSMITH_ENGINE, else `home`.
+        name: the engine that the user chose; None for the process-wide choice: `ts.init(engine="python")`, the
+            environment variable TINSMITH_ENGINE, else `home`.
     """
     name = name or _Choice.engine or config().engine or None
     if name == "python":
@@ -114,7 +115,7 @@ def runner_of(home: Engine, name: str | None = None) -> Engine:
 
 
 def get(name: str) -> Engine:
-    """The engine called `name`. Raises EngineError for an unknown or missing one."""
+    """Return the engine called `name`. Raise EngineError if it is unknown or not installed."""
     if name == "python":
         return _PYTHON[choose_default()]
     if name not in ENGINE_NAMES:
@@ -128,7 +129,7 @@ def get(name: str) -> Engine:
 
 
 def _explain_missing(name: str) -> str:
-    """What to do about an engine that is not installed. Taichi is a dependency of tinsmith itself: it has no extra."""
+    """Return advice for an engine that is not installed. Taichi is a dependency of tinsmith, so it has no extra."""
     others = " or ".join(f"engine={one!r}" for one in list_installed())
     if name == "taichi" and not _has_taichi_wheel():
         command = "" if others else f" Run {install_command('quadrants')}."
@@ -138,32 +139,32 @@ def _explain_missing(name: str) -> str:
 
 
 def _has_taichi_wheel() -> bool:
-    """Return False on Linux on ARM, where pyproject.toml asks for Quadrants in place of Taichi."""
+    """Return False on Linux on ARM, where pyproject.toml requires Quadrants instead of Taichi."""
     return not (sys.platform == "linux" and platform.machine() == "aarch64")
 
 
 watch_forks(lambda: [_ENGINES[name] for name in list_loaded()])
-# After `COMPILING`, which a kernel that Python runs may need: a fork takes last what was registered first. And before
-# the locks of layers, so the locks are here before the engines.
+# Registered after `COMPILING`, which a kernel that Python runs may need: a fork acquires locks in the reverse order of
+# their registration. And before the locks of layers, so the locks are made before the engines.
 PYTHON_LOCKS = {name: survive_forks(threading.RLock()) for name in ENGINE_NAMES}
-"""The locks of the Python engines, by the names of the engines that the kernels were written for."""
+"""The locks of the Python engines, by the names of the engines whose kernels they run."""
 
 
 def is_kernel(candidate: object) -> bool:
-    """Whether an engine made `candidate` as a kernel."""
+    """Return True if `candidate` is a kernel of an imported engine."""
     return any(_ENGINES[name].is_kernel(candidate) for name in list_loaded())
 
 
 def find_replaced(candidate: object) -> Replaced | None:
-    """What a function of an engine's `grad_replaced` consists of; None for anything else."""
+    """Return the parts of a function decorated by an engine's `grad_replaced`; None for anything else."""
     matches = (unwrap_replaced(_ENGINES[name], candidate) for name in list_loaded())
     return next((one for one in matches if one is not None), None)
 
 
 def public_name(value: Any) -> str | None:
-    """What an engine calls a function or type of its own: `static`, `f32`; "Vector" and "Matrix" for such types.
+    """Return the public name of an engine's function or type, such as "static" or "f32".
 
-    "" for a function of a user's, None for anything else.
+    Return "Vector" or "Matrix" for vector and matrix types, "" for a user's function, and None for anything else.
     """
     if not any(belongs_to(value, package) for package in ENGINE_NAMES):
         is_compiled = any(getattr(value, f"_is_{name}_function", False) for name in ENGINE_NAMES)
@@ -176,7 +177,7 @@ def public_name(value: Any) -> str | None:
 
 
 def of_field(field: object) -> Engine | None:
-    """The engine that `field` belongs to, None for what is not a field."""
+    """Return the engine that `field` belongs to; None if it is not a field."""
     return next((_ENGINES[name] for name in list_loaded() if _ENGINES[name].is_field(field)), None)
 
 
@@ -188,7 +189,7 @@ def unwrap(value: Any) -> Any:
 
 
 def of_kernel(kernel: object) -> Engine:
-    """The engine that made `kernel`. Raises ArgumentError if none did."""
+    """Return the engine that made `kernel`. Raise ArgumentError if none did."""
     for name in list_loaded():
         if _ENGINES[name].is_kernel(kernel):
             return _ENGINES[name]

@@ -1,4 +1,4 @@
-"""Starts an engine with settings that match torch."""
+"""`ts.init`: starting an engine with settings that match torch."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def init(
 
 
 def _list_options(engine: Engine) -> list[str]:
-    """Options of an engine's `init`, except those that it keeps outside its configuration."""
+    """Return the names of the options of an engine's `init`, its compiler configuration included."""
     own = [name for name in inspect.signature(engine.lang.init).parameters if not name.startswith("_")]
     return [*own, *(name for name in dir(engine.lang.lang.impl.default_cfg()) if not name.startswith("_"))]
 
@@ -87,7 +87,7 @@ def _unknown_option(engine: Engine, name: str) -> str:
 
 
 def _of_engine(engine: Engine, option: str, value: Any) -> Any:
-    """Convert an option's value of another engine to this engine's value of the same name."""
+    """Convert an option's value that belongs to another engine to this engine's value of the same name."""
     if option in ("default_fp", "default_ip") and (isinstance(value, str | torch.dtype) or value in (int, float)):
         words = f"ts.init wants a dtype of {engine.name} for `{option}`"
         name = getattr(value, "__name__", str(value)).removeprefix("torch.")
@@ -109,9 +109,9 @@ def _of_engine(engine: Engine, option: str, value: Any) -> Any:
 
 
 def init_quietly(arch: str, engine: str) -> None:
-    """Start an engine without its greetings, since tinsmith starts it and not the user."""
+    """Start an engine without printing its banner, for when tinsmith and not the user starts it."""
     os.environ.setdefault(f"ENABLE_{engine.upper()}_HEADER_PRINT", "False")
-    _ = get(engine).lang  # imported with the real stdout: Taichi logs a complaint when it finds another
+    _ = get(engine).lang  # imported before stdout is redirected: otherwise Taichi logs a warning
     with contextlib.redirect_stdout(io.StringIO()):
         init(arch, engine)
 

@@ -1,9 +1,8 @@
 """Taichi 1.7.4: the only file that imports it.
 
-Private facts leaned on (each has a probe below): a decorated kernel carries `_primal` and
-`_adjoint`, each with `func`, `arguments`, `ensure_compiled` and `compiled_kernels`; a
-program compiles a kernel to data that is launched with a hand-filled context;
-`impl.pytaichi` is another object after every init and reset.
+It relies on private names (each has a probe below): a decorated kernel has `_primal` and `_adjoint`, each with
+`func`, `arguments`, `ensure_compiled` and `compiled_kernels`; a program compiles a kernel to data that is launched
+with a launch context filled by hand; `impl.pytaichi` is another object after every init and reset.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ._module_name import module_name
 
 
 class Taichi(CompiledEngine):
-    """Taichi, behind the contract."""
+    """The Taichi engine."""
 
     name = "taichi"
     ends_on_nested_powers = True
@@ -227,7 +226,7 @@ class Taichi(CompiledEngine):
 
 @contextlib.contextmanager
 def _stack_depth(config: Any, depth: int) -> Iterator[None]:
-    """Compile with a gradient stack of that depth; 0 leaves the user's own setting."""
+    """Enter a context that compiles with a gradient stack of this depth; 0 keeps the user's setting."""
     before = config.ad_stack_size
     config.ad_stack_size = depth or before
     try:
@@ -237,7 +236,7 @@ def _stack_depth(config: Any, depth: int) -> Iterator[None]:
 
 
 class _Unbound:
-    """What Taichi's own binding reads off a kernel."""
+    """An object with the attributes of a kernel that Taichi reads when it binds one."""
 
     _is_staticmethod = False
 

@@ -1,4 +1,4 @@
-"""Arithmetic of the Python engine: which rule an operation on two numbers follows."""
+"""Arithmetic of the Python engine: result types, and the NumPy functions that compute an operation on scalars."""
 
 from __future__ import annotations
 
@@ -25,22 +25,25 @@ from ._numbers import (
 )
 
 _WIDENING = frozenset({"sqrt", "rsqrt", "exp", "log"})
-"""Functions that make an integer a float of the default type."""
+"""Functions that convert an integer operand to the default float type first."""
 _OF_FLOATS = frozenset({"sin", "cos", "tan", "asin", "acos", "tanh", "floor", "ceil", "round"})
 _OF_INTEGERS = frozenset({"~", "popcnt", "clz", "ffs"})
 
 
 class Arithmetic:
-    """Operations on single numbers, with these default types.
+    """Operations on scalars, with given default types for Python's numbers.
 
-    A rule for two types is built when they first meet, and kept.
+    The function that computes an operation on two types (its rule) is built when the two first meet, and cached.
     """
 
     plain_casts: Mapping[str, Rule] = CASTS
-    """Conversions of numbers that are not the kernel's own, such as arguments, by the type that they give."""
+    """Conversions of numbers from outside the kernel, such as arguments, by the name of the target type."""
 
     casts: Mapping[str, Rule]
-    """Conversions in a kernel: a float that it holds as Python's has the default type first, `0.1` in `x * 0.1`."""
+    """Conversions inside a kernel, by the name of the target type.
+
+    A Python float, such as the `0.1` of `x * 0.1`, is rounded to the default type first.
+    """
 
     def __init__(self, defaults: Defaults) -> None:
         self.defaults = defaults
@@ -55,7 +58,7 @@ class Arithmetic:
         return lambda value: cast(default(value) if type(value) is float else value)
 
     def kind_of(self, value: Any) -> str:
-        """Return the type of a number. Raises TypeError for anything else."""
+        """Return the type name of a number, such as "f32". Raise TypeError for anything else."""
         kind = type(value)
         name = KINDS.get(kind)
         if name is None:
@@ -70,11 +73,11 @@ class Arithmetic:
         return self.defaults.fp if issubclass(kind, float) else self.defaults.ip
 
     def give_type(self, value: Any) -> Any:
-        """Return a number as one of the run: Python's own gets the default type."""
+        """Convert a Python number to a NumPy scalar of the default type; return NumPy scalars unchanged."""
         return value if type(value) in KINDS else self.casts[self.kind_of(value)](value)
 
     def unary(self, name: str, value: Any) -> Any:
-        """Return the result of an operation on one number."""
+        """Compute a unary operation on a number."""
         kind = self.kind_of(value)
         if kind not in FLOATS and name in _WIDENING:
             kind = self.defaults.fp
@@ -87,11 +90,14 @@ class Arithmetic:
         return rule(number)
 
     def find_unary(self, name: str, kind: str) -> Rule:  # other arithmetic depends on the type
-        """Return the rule of an operation on one number of a type."""
+        """Return the function that computes a unary operation on a number of type `kind`."""
         return UNARY_RULES[name]
 
     def rule_for(self, name: str, one: type, other: type) -> Rule:
-        """Return the function that does an operation on numbers of two Python types."""
+        """Return the function that computes a binary operation on numbers of two Python types.
+
+        Build it on first use.
+        """
         rules = self._binary.setdefault(name, {})
         rule = rules.get((one, other))
         if rule is None:
@@ -99,7 +105,7 @@ class Arithmetic:
         return rule
 
     def rules_for(self, name: str) -> dict[tuple[type, type], Rule]:
-        """Return the rules of an operation that have been built so far, by the types of both numbers."""
+        """Return the table of functions built so far for a binary operation, by the types of both operands."""
         return self._binary.setdefault(name, {})
 
     def _build(self, name: str, one: type, other: type) -> Rule:
@@ -124,7 +130,10 @@ class Arithmetic:
         return _adapt(rule, *(None if KINDS.get(kind) == common else convert for kind in (one, other)))
 
     def find_binary(self, name: str, common: str) -> Rule:
-        """Return the rule of an operation on two numbers of one type. Raises TypeError if there is none."""
+        """Return the function that computes a binary operation on two numbers of one type.
+
+        Raise TypeError if there is none.
+        """
         if name in COMPARISONS:
             return COMPARISONS[name]
         rules = FLOAT_RULES if common in FLOATS else INTEGER_RULES
@@ -135,11 +144,11 @@ class Arithmetic:
         return rules[name]
 
     def find_shift(self, name: str, kind: str) -> Rule:  # other arithmetic depends on the type
-        """Return the rule of a shift of an integer of one type."""
+        """Return the function that shifts an integer of type `kind`."""
         return SHIFTS[name]
 
     def reinterpret(self, value: Any, kind: str) -> Any:
-        """Return the number of another type that has the same bits."""
+        """Return the number of type `kind` that has the same bits as `value`."""
         return value.view(TYPES[kind])
 
     def _refuse_floats(self, name: str, *kinds: str) -> None:
@@ -148,7 +157,7 @@ class Arithmetic:
 
 
 def _adapt(rule: Rule, left: Rule | None, right: Rule | None) -> Rule:
-    """A rule for numbers of which some must be converted first."""
+    """Return `rule` with its operands converted first by `left` and `right`; None leaves an operand as it is."""
     if left is not None and right is not None:
         return lambda one, other: rule(left(one), right(other))
     if left is not None:
@@ -159,7 +168,7 @@ def _adapt(rule: Rule, left: Rule | None, right: Rule | None) -> Rule:
 
 
 class NanArithmetic(Arithmetic):
-    """Arithmetic that raises FloatingPointError where a result is NaN and no operand is."""
+    """Arithmetic that raises FloatingPointError if a result is NaN although no operand is."""
 
     def find_unary(self, name: str, kind: str) -> Rule:
         rule = super().find_unary(name, kind)
@@ -173,7 +182,7 @@ class NanArithmetic(Arithmetic):
 def _raise_on_nan(name: str, rule: Rule) -> Rule:
     def compute_and_check(*operands: Any) -> Any:
         result = rule(*operands)
-        # NaN alone differs from itself.
+        # Only NaN differs from itself.
         if result != result and all(one == one for one in operands):
             shown = [f"{one}" for one in operands]
             is_infix = len(shown) == 2 and not name.isidentifier()

@@ -1,4 +1,4 @@
-"""Assignments: what locals, elements and members are after them."""
+"""Assignments to locals, elements and members, as a rewritten kernel calls them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ._values import Matrix, Struct, list_numbers
 
 
 class Assignments(Run):
-    """Assignments with one kind of arithmetic."""
+    """Assignment methods of an interpreter, with one kind of arithmetic."""
 
     casts: Mapping[str, Rule]
     _by_operator: Mapping[str, Callable[[Any, Any], Any]]
 
     @abstractmethod
     def convert(self, value: Any, annotation: Any) -> Any:
-        """Return a value in the type that an annotation names."""
+        """Convert a value to the type that an annotation names."""
 
     def let(self, value: Any) -> Any:
-        """Return the first value of a local: vectors and structs are copied, Python's numbers get a type."""
+        """Return the value that a new local gets: copy vectors and structs, and give Python numbers a type."""
         if type(value) in KINDS:
             return value
         if isinstance(value, Matrix | Struct):
@@ -35,11 +35,11 @@ class Assignments(Run):
         return self.capture(value)
 
     def let_as(self, value: Any, annotation: Any) -> Any:
-        """Return the value of a local that is declared with a type."""
+        """Return the value that a new local with a type annotation gets."""
         return self.let(self.convert(value, annotation))
 
     def keep(self, old: Any, value: Any) -> Any:
-        """Return what a local is after an assignment: it keeps the type of its first value."""
+        """Assign `value` to a local whose value is `old`, and return the new value. The local keeps its type."""
         kind = type(old)
         if kind is type(value) and kind in KINDS:
             return value
@@ -66,7 +66,10 @@ class Assignments(Run):
         return value
 
     def set_member(self, owner: Any, name: str, value: Any) -> None:
-        """Store to a member of a struct, or to entries of a vector by their letters; nothing if it is not set."""
+        """Store to a member of a struct, or to a vector's entries by letters (`v.xy`).
+
+        Do nothing if the value is UNSET.
+        """
         if value is UNSET:
             return
         if isinstance(owner, Struct):
@@ -86,13 +89,16 @@ class Assignments(Run):
             owner[place] = one
 
     def change(self, name: str, old: Any, value: Any) -> Any:
-        """Return a local after `+=` and its kin that the engines do in the local's own type."""
+        """Return a local's value after `+=`, `-=`, `&=`, `|=` or `^=`, or an atomic operation.
+
+        The operand is converted to the local's type first, as the engines do.
+        """
         if isinstance(old, Matrix):
             value = self.operations.tensor(value)
             value = self.operations.each(self.casts[old.kind], value)
         else:
             if type(old) not in KINDS:
-                # A debugger gave the local a number of Python's.
+                # The user assigned a Python number to the local in a debugger.
                 old = self.let(old)
             value = self.casts[KINDS[type(old)]](self._number(value))
         return self.keep(old, self._by_operator[name](old, value))
@@ -111,40 +117,43 @@ class Assignments(Run):
         return old
 
     def replace_element(self, owner: Any, index: Any, name: str, value: Any) -> None:
-        """Do `*=` and its kin on an element: the result is converted to the element's type."""
+        """Apply `*=`, `/=` etc.
+
+        to an element: compute in the common type, and convert the result to the element's type.
+        """
         owner[index] = getattr(self, name)(owner[index], value)
 
     def replace_member(self, owner: Any, member: str, name: str, value: Any) -> None:
-        """Do `*=` and its kin on a member, or on entries by their letters."""
+        """Apply `*=`, `/=` etc. to a member of a struct, or to a vector's entries by letters (`v.xy`)."""
         self.set_member(owner, member, getattr(self, name)(getattr(owner, member), value))
 
     def unpack(self, value: Any, olds: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the values of several targets.
+        """Return the values that the targets of `a, b = value` get.
 
         Args:
             value: what is unpacked.
-            olds: the locals among the targets as they are, UNSET for a new one, None for a target in memory.
+            olds: for each target: a local's current value, UNSET for a new local, None for a target in memory.
         """
         items = list(value)
         if len(items) != len(olds):
             raise ValueError(f"{len(items)} values for {len(olds)} targets")
-        # Copied first: a store to one target must not change what the next one is given.
+        # Copied first: a store to one target must not change the value of the next one.
         items = [self.let(item) for item in items]
         pairs = zip(items, olds, strict=True)
         return tuple([item if old is None or old is UNSET else self.keep(old, item) for item, old in pairs])
 
     def members_of(self, owner: Any) -> Members:
-        """Return what an assignment to several targets stores a member to."""
+        """Return an object whose items are the members of `owner`, as a target for unpacking: `a.x, b = value`."""
         return Members(self, owner)
 
     def set_element(self, owner: Any, index: Any, value: Any) -> None:
-        """Store to an element, inside an expression; nothing if the value is not set."""
+        """Store to an element inside an expression. Do nothing if the value is UNSET."""
         if value is not UNSET:
             owner[index] = value
 
 
 class Members:
-    """A target of an assignment to several targets: storing to a key stores to that member of a struct or vector."""
+    """The members of a struct or vector as items, so that an assignment to several targets can store to one."""
 
     def __init__(self, run: Assignments, owner: Any) -> None:
         self._run, self._owner = run, owner

@@ -1,4 +1,4 @@
-"""Constructors: what the engine's types make of their arguments, `Vector([...])`, `vec3(...)`, `Ray(...)`."""
+"""Constructors of vectors, matrices and structs: `Vector([...])`, `vec3(...)`, `Ray(...)`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Constructors:
     """The constructors of one engine's types.
 
     Args:
-        run: what converts numbers, and takes over what Python holds.
+        run: the interpreter, which converts numbers and Python's objects.
     """
 
     def __init__(self, run: Run) -> None:
@@ -22,7 +22,9 @@ class Constructors:
         self._language, self._operations, self._defaults = run.language, run.operations, run.defaults
 
     def build_matrix(self, arr: Any, dt: Any = None) -> Matrix:
-        """Return what `Vector(...)` and `Matrix(...)` make of lists, or of a matrix and a dtype."""
+        """Build the result of `Vector(arr, dt)` or `Matrix(arr, dt)` in a kernel; `arr` is a list, an array or a
+        matrix.
+        """
         kind = self._run.dtype_name(dt)
         if isinstance(arr, Matrix):
             return self._operations.cast(arr, kind) if kind else arr
@@ -31,13 +33,13 @@ class Constructors:
         return self._operations.tensor(arr)
 
     def matrix_type(self, value: Any) -> tuple[tuple[int, ...], str | None] | None:
-        """Return dims and dtype of a vector or matrix type; None for anything else."""
+        """Return the dims and dtype name of a vector or matrix type; None for anything else."""
         matrix = self._language.matrix_type(value)
         default = None if matrix is None else self._language.default_of(value)
         return matrix if matrix is None or default is None else (matrix[0], getattr(self._defaults, default))
 
     def build_struct(self, *positional: Any, **named: Any) -> Struct:
-        """Return what `Struct(...)` makes of its members."""
+        """Build the result of `Struct(...)` in a kernel from a dict or keyword arguments."""
         members = positional[0] if positional else named
         return Struct({name: self._member(value) for name, value in members.items()}, {})
 
@@ -45,7 +47,7 @@ class Constructors:
         return self.build_struct(value) if isinstance(value, dict) else self._run.let(value)
 
     def build_typed_struct(self, facts: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> Struct:
-        """Return what a struct type makes of its arguments. Raises TypeError for members that it lacks."""
+        """Build a struct of a declared struct type from constructor arguments. Raise TypeError for unknown members."""
         members = {name: self._as_member(kind, value) for name, kind, value in facts.bind(positional, named)}
         return Struct(members, dict(facts.methods))
 

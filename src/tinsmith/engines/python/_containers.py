@@ -1,4 +1,4 @@
-"""What a kernel loops over: `ndrange`. And the value of a local that is not set."""
+"""The result of `ndrange`, and UNSET, the value of a local that has none."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from ._operations import Operations
 from ._values import Matrix
 
 UNSET = type("Unset", (), {"__repr__": lambda _: "not set"})()
-"""The value of a local that only a branch of `ti.static` may have set."""
+"""The value of a local that is assigned only in the branch of a `ti.static` condition that was not chosen."""
 
 
 class Ranges:
-    """What `ndrange` gives: first value and end of each dim; `order` are the dims from the outermost loop inwards."""
+    """The result of `ndrange`: the first value and end of each dim.
+
+    `order` lists the dims from the outermost loop to the innermost.
+    """
 
     def __init__(self, bounds: list[tuple[Any, Any]], order: tuple[int, ...], operations: Operations) -> None:
         self.bounds, self.order, self._operations = bounds, order, operations
         self.is_grouped = False
 
     def __iter__(self) -> Iterator[Any]:
-        """Run over Python's integers, as `ti.static` does."""
+        """Yield Python integers, as a loop over `ti.static` does."""
         return self._walk(lambda _dim, value: value)
 
     def run(self) -> Iterator[Any]:
-        """Run over numbers of the run."""
+        """Yield NumPy integers, as a loop of a kernel does."""
         plain = self._operations.binary("+")
         kinds = [type(plain(np.int32(0), first)) for first, _ in self.bounds]
         return self._walk(lambda dim, value: np.int32(value) if self.is_grouped else kinds[dim](value))
@@ -44,9 +47,9 @@ class Ranges:
 
 
 def walk_ranges(ranges: list[range]) -> Iterator[tuple[int, ...]]:
-    """Run over every combination, the last range fastest.
+    """Yield every combination of values, with the last range varying fastest.
 
-    `itertools.product` would make a list of each range, which may have billions of numbers.
+    `itertools.product` would make a list of each range, which may have billions of values.
     """
     if not ranges:
         yield ()

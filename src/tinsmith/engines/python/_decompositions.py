@@ -1,7 +1,8 @@
-"""Decompositions of matrices by torch, with first derivatives that are finite where torch's own are not.
+"""Matrix decompositions by torch, with first derivatives that are finite where torch's own are not.
 
-Order and determinants are the engines'. Columns may have other signs: the engines choose them by how they calculate.
-Nothing of what makes gradient kernels is used here.
+The order of the results and the signs of determinants are those of the engines. Columns may have other signs, since
+the engines' choice depends on how they compute. The code is independent of the one that generates gradient kernels,
+since it is used to test it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from torch import Tensor
 
 
 def evaluate_decomposition(function: str, matrix: Tensor, *, is_descending: bool = False) -> list[Tensor]:
-    """Return the parts that a decomposition gives, connected with the matrix: `svd` U, the singular values, V.
+    """Return the factors of a decomposition as differentiable functions of the matrix, such as U, S, V for `svd`.
 
     Args:
-        function: the engines' name of it.
+        function: the engines' name of the decomposition.
         matrix: a square matrix.
-        is_descending: whether the greatest eigenvalue comes first.
+        is_descending: whether eigenvalues are sorted from the largest to the smallest.
     """
     with torch.no_grad():
         given = matrix.detach()
@@ -45,7 +46,11 @@ def _values(function: str, matrix: Tensor, is_descending: bool) -> list[Tensor]:
 
 
 def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """In two dims V is a rotation and U takes the reflection; in three both are rotations, and S has its sign."""
+    """Return U, S, V with the engines' signs.
+
+    In two dims V is a rotation, and U has the reflection if there is one. In three dims both are rotations, and the
+    last singular value has the sign of the determinant.
+    """
     u, s, vh = torch.linalg.svd(matrix)
     v = vh.mT.contiguous()
     u, s = u.clone(), s.clone()
@@ -89,7 +94,10 @@ def _of_eigen(parts: list[Tensor], change: Tensor, _given: Tensor) -> tuple[Tens
 
 
 def _of_positive(_parts: list[Tensor], change: Tensor, given: Tensor) -> tuple[Tensor, ...]:
-    """Between two eigenvectors stays the share that the positive ones have of both eigenvalues."""
+    """Differentiate `make_spd`, the projection to positive semidefinite matrices.
+
+    In the basis of eigenvectors, an entry of the change is scaled by (max(w_i, 0) + max(w_j, 0)) / (|w_i| + |w_j|).
+    """
     if not given.isfinite().all():
         return (change,)
     w, q = torch.linalg.eigh((given + given.mT) / 2)
@@ -98,7 +106,7 @@ def _of_positive(_parts: list[Tensor], change: Tensor, given: Tensor) -> tuple[T
 
 
 def _quotient(upper: Tensor, lower: Tensor, values: Tensor) -> Tensor:
-    """A quotient, 0 where the denominator is to rounding."""
+    """Return upper / lower, or 0 where the denominator is zero up to rounding errors relative to `values`."""
     is_zero = lower.abs() <= 4 * torch.finfo(values.dtype).eps * values.abs().max()
     return torch.where(is_zero, 0.0, upper / torch.where(is_zero, 1.0, lower))
 

@@ -1,4 +1,4 @@
-"""Reads a function's syntax tree, and compiles a rewritten tree to a Python function."""
+"""Parsing of a function's source to a syntax tree, and compilation of a rewritten tree to a Python function."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from .._parsing import parse_definition
 from .._trees import complete_places, list_children
 
 ENGINE = "__engine__"
-"""What a rewritten function calls its interpreter."""
+"""The name by which a rewritten function refers to its interpreter."""
 _INNER = "__rewritten__"
-"""A rewritten function's temporary name during compilation: a call of itself by name finds the original."""
+"""A rewritten function's temporary name during compilation, so that a recursive call by name finds the original."""
 MISSING = object()
-"""The value of a name that has none before the run."""
+"""The value of a name that has none before the kernel runs."""
 
 
 class Definition(NamedTuple):
     """A function to rewrite.
 
     Attributes:
-        tree: its syntax tree, on the lines of its file.
+        tree: its syntax tree, with the line numbers of its file.
         path: its file.
-        function: the Python function, whose globals and closure the tree's names are looked up in.
+        function: the Python function, in whose globals and closure names are looked up.
     """
 
     tree: ast.FunctionDef
@@ -35,7 +35,7 @@ class Definition(NamedTuple):
 
 
 def read_definition(function: Callable[..., Any]) -> Definition:
-    """Return the definition of a Python function, on the lines of its file."""
+    """Return the syntax tree and file of a Python function. Parse it on first use."""
     made = getattr(function, "tinsmith_source", None)
     if made is not None:
         return Definition(made.tree, made.path, made.function)
@@ -46,11 +46,15 @@ def read_definition(function: Callable[..., Any]) -> Definition:
 
 
 _TREES: WeakKeyDictionary[Callable[..., Any], ast.FunctionDef] = WeakKeyDictionary()
-"""Trees of functions that were read."""
+"""Syntax trees of the functions that were parsed."""
 
 
 def build_function(definition: Definition, run: Any, body: list[ast.stmt], names: Mapping[str, Any]) -> FunctionType:
-    """Return the function of a rewritten body, which finds its names where the old one does."""
+    """Compile a rewritten body to a Python function.
+
+    Its names are looked up in `names`, then as in the original function: in its closure and globals. `run` is its
+    interpreter.
+    """
     tree, old = definition.tree, definition.function
     code: CodeType | None = getattr(old, "__code__", None)
     cells = dict(zip(code.co_freevars, getattr(old, "__closure__", None) or (), strict=True)) if code else {}
@@ -65,7 +69,7 @@ def build_function(definition: Definition, run: Any, body: list[ast.stmt], names
         None if tree.args.kwarg is None else ast.copy_location(ast.arg(tree.args.kwarg.arg), tree.args.kwarg),
         [],
     )
-    # Under another name: a function that calls itself finds itself where the old one does.
+    # Under a temporary name: a function that calls itself finds itself where the original function does.
     made = ast.copy_location(ast.FunctionDef(_INNER, arguments, body, []), tree)
     inputs = ast.arguments([], [ast.arg(name) for name in cells], None, [], [], None, [])
     around = ast.copy_location(ast.FunctionDef("around", inputs, [made], []), tree)
@@ -73,7 +77,7 @@ def build_function(definition: Definition, run: Any, body: list[ast.stmt], names
         if "type_params" in ast.FunctionDef._fields:
             one.type_params = []  # type: ignore[attr-defined]
     module = ast.Module([around], [])
-    # Statements that were written into the kernel have lines of their own.
+    # Statements that were inserted into the kernel have no line yet.
     complete_places(module)
     outer = _code(compile(module, definition.path, "exec", dont_inherit=True), "around")
     names_shown: Any = {"co_name": tree.name}
@@ -92,7 +96,7 @@ def _code(outer: CodeType, name: str) -> CodeType:
 
 
 def look_up(function: Callable[..., Any], name: str) -> Any:
-    """Return the value of a name in a function's closure, its globals or the builtins."""
+    """Return the value of a name in a function's closure, its globals or the builtins; MISSING if it has none."""
     code: CodeType | None = getattr(function, "__code__", None)
     if code is not None and name in code.co_freevars:
         cell = (getattr(function, "__closure__", None) or ())[code.co_freevars.index(name)]
@@ -105,12 +109,12 @@ def look_up(function: Callable[..., Any], name: str) -> Any:
 
 
 def give_place(node: ast.AST, around: ast.AST) -> None:
-    """Give nodes without a place that of the node around them; of one on several lines, its first line.
+    """Give nodes without a position that of the node around them; if that spans several lines, its first line.
 
-    Python takes the last line of a method call for the line of its method: a debugger would stop there first.
+    For a method call over several lines, Python uses the line of the method: a debugger would stop there first.
     """
     if isinstance(node, ast.stmt) and hasattr(node, "lineno"):
-        # A statement of an inner block has its place, and so has what is in it: not once more for each block around.
+        # A statement of an inner block, and all that is in it, has got its position already.
         return
     if "lineno" in node._attributes and not hasattr(node, "lineno"):
         ast.copy_location(node, around)

@@ -1,4 +1,4 @@
-"""The Python engine: runs a kernel's own source as Python, with the arithmetic of the engine it was written for."""
+"""The Python engine: runs a kernel's source as Python, with the arithmetic of the engine it was written for."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from ._rewrite import rewrite
 
 
 class _Runtime:
-    """What stands for the engine's state: it is started once, and never ends."""
+    """Identifies the state of the Python engine when the engine whose kernels it runs is not started. It never ends."""
 
 
 class Python(Engine):
     """The Python engine for kernels that were written for one of the compiled engines.
 
-    What kernels and fields are is that engine's business; only compiling and launching are done here.
+    That engine decides what kernels and fields are; only compiling and launching are implemented here.
 
     Args:
         home: the engine that the kernels were written for.
-        checks: what is an error although that engine does not say so.
-        lock: held while a kernel runs: the interpreter keeps the contents of fields for one launch.
+        checks: additional errors to raise, which that engine does not.
+        lock: held while a kernel runs, since the interpreter holds the contents of fields of one launch.
     """
 
     name = "python"
@@ -64,7 +64,7 @@ class Python(Engine):
     def home(self) -> Engine:
         return self._home
 
-    # Recognising ---------------------------------------------------------------------------
+    # Recognizing ---------------------------------------------------------------------------
     @property
     def lang(self) -> ModuleType:
         return self._home.lang
@@ -177,13 +177,13 @@ class Python(Engine):
 
     @property
     def defaults(self) -> Defaults:
-        """The types of Python's numbers: those of the engine that the kernels are from, where it is started."""
+        """The types of Python's numbers: those of the compiled engine if it is started, else those that match torch."""
         if self._home.runtime() is not None:
             return Defaults(*self._home.default_types)
         return Defaults("f64" if torch.get_default_dtype() == torch.float64 else "f32", "i32")
 
     def start(self, device_type: str, **options: Any) -> None:
-        # The home engine holds fields, and knows the default types; it compiles nothing for this one.
+        # The home engine stores fields and defines the default types; it compiles nothing here.
         self._home.start("cpu", **options)
 
     def facts(self) -> Facts:
@@ -196,7 +196,7 @@ class Python(Engine):
         options: CompileOptions = CompileOptions(),  # noqa: B008  # a tuple, which nothing changes
         content: Hashable | None = None,
     ) -> Compiled:
-        # The other options are for compilers that optimize, and change nothing here.
+        # The other options are for optimizing compilers and have no effect here.
         del content
         if options.adjoint:
             words = "the Python engine has no reverse mode of its own"
@@ -214,16 +214,16 @@ class Python(Engine):
         labels: Mapping[str, str] | None = None,
         names: Mapping[str, Any] | None = None,
     ) -> Compiled:
-        """Return a kernel that Python runs.
+        """Return a compiled kernel whose source Python runs.
 
         Args:
             function: the kernel's function, with an annotation for each parameter.
             templates: values of template parameters.
-            fields: fields that the kernel names, in whose places it is given arrays, by the arrays' names.
-            copies: of these arrays, those that are copied into them first.
+            fields: fields that the kernel names and that are replaced by array arguments, by the arguments' names.
+            copies: for some of these arrays, the array whose contents are copied into them before the run.
             batched: arrays whose first dim is a batch: the kernel runs once for each sample.
-            labels: arrays with their dims' names, for messages.
-            names: values of names that the function does not see by itself.
+            labels: arrays with the names of their dims, for messages.
+            names: values of names that the function cannot look up itself.
         """
         described = {name: self._home.describe(name, one) for name, one in function.__annotations__.items()}
         fields = fields or {}
@@ -260,11 +260,11 @@ class Python(Engine):
 
     @property
     def checks_unwritten(self) -> bool:
-        """Whether a read of memory that no kernel has written is an error."""
+        """Whether reading memory that no kernel has written is an error."""
         return self.checks.unwritten or config().raise_on_unwritten
 
     def warn_of_size(self, name: str, count: int) -> None:
-        """Warn once that an array is large for an engine that runs Python."""
+        """Warn, once, that an array is large for an engine that runs Python."""
         if not self._has_warned:
             self._has_warned = True
             words = f"array `{name}` has {count:,} elements; the Python engine runs about 100,000 statements a second"
@@ -274,7 +274,10 @@ class Python(Engine):
 def _translate(
     function: Callable[..., Any], run: Interpreter, is_method: bool, owner: object | None
 ) -> Callable[..., Any]:
-    """The Python function of one that is written in the language."""
+    """Rewrite an engine function (`ti.func`) to a Python function for an interpreter.
+
+    `owner` is the object of a method.
+    """
     definition = read_definition(function)
     objects = {} if owner is None else {definition.tree.args.args[0].arg: owner}
     return rewrite(definition, run, objects=objects, is_method=is_method)

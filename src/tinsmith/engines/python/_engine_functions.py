@@ -1,7 +1,7 @@
-"""Functions that are an engine's own instructions, by the name that its package has for them.
+"""Python implementations of the engines' built-in functions, by their names in the engine's package.
 
-Functions that the engines' authors wrote in the language itself (`ti.math.mix`, `v.normalized()`) are not here: they
-run from their source, like a user's.
+Functions that the engines' authors wrote in the language itself (`ti.math.mix`, `v.normalized()`) are not here: their
+source is run, like that of a user's function.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _binary(name: str) -> Callable[[Run], Callable[..., Any]]:
 
 
 def _number(run: Run, value: Any) -> Any:
-    """An operand; of the engine's functions, unlike its operators, Python's numbers are numbers of the run."""
+    """Convert an operand: built-in functions, unlike operators, treat Python numbers as numbers of the kernel."""
     return value if type(value) in KINDS or isinstance(value, Matrix) else run.let(run.capture(value))
 
 
@@ -169,11 +169,11 @@ TABLE: dict[str, dict[str, Callable[[Any], Callable[..., Any]]]] = {
         "fill": lambda run: _fill,
     },
 }
-"""Builders of instructions, by module and name in the engine's package."""
+"""Builders of the built-in functions of arithmetic, by module and name in the engine's package."""
 
 
 def _fill(mat: Any, val: Any) -> Any:
-    """Give all entries of a local vector or matrix one value."""
+    """Set all entries of a local vector or matrix, or of a field, to one value."""
     if isinstance(mat, ArrayView):
         mat.fill(val)
     else:
@@ -218,9 +218,9 @@ def _build_group(run: Run) -> Callable[..., Any]:
 
 
 def read_ranges(run: Run, value: Any) -> Any:
-    """Return what Python has made of `ndrange`, as if the kernel had called it."""
+    """Convert an `ndrange` object that was made in Python to `Ranges`, as if the kernel had called `ndrange`."""
     bounds = [(int(first), int(end)) for first, end in value.bounds]
-    # Quadrants has `axes`: the bounds are then in the order of the loops, which is another than that of the indices.
+    # With Quadrants' `axes`, the bounds are in the order of the loops, which differs from the order of the indices.
     order = tuple(getattr(value, "axes", None) or range(len(bounds)))
     return Ranges([bounds[order.index(dim)] for dim in range(len(bounds))], order, run.operations)
 
@@ -230,7 +230,7 @@ def _nothing(_run: Run) -> Callable[..., Any]:
 
 
 def _build_svd(run: Run) -> Callable[..., Any]:
-    """Return `svd` of a 3x3 matrix: U and V are rotations; the last singular value has the sign of the determinant."""
+    """Build the 3x3 `svd`: U and V are rotations; the last singular value has the sign of the determinant."""
 
     def decompose(A: Any, dt: Any, iters: int | None = None) -> tuple[Matrix, Matrix, Matrix]:  # noqa: ARG001
         kind = _dtype(run, dt)
@@ -265,14 +265,16 @@ SPECIAL: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "types.compound_types.vector": lambda run: run.engine.lang.types.vector,
     "types.compound_types.matrix": lambda run: run.engine.lang.types.matrix,
 }
-"""Functions that are not arithmetic, such as `static` and `ndrange`.
+"""Builders of functions that are not arithmetic, such as `static` and `ndrange`, by name in the engine's package.
 
-For each name in the engine's package, a function that builds it for an interpreter.
+A builder takes the interpreter and returns the function.
 """
 
 
 def fill_matrix(run: Run, name: str) -> Callable[..., Any]:
-    """Return `ti.Vector.zero(dt, n)`, `one`, `unit(n, i, dt)`, `ti.Matrix.identity(dt, n)`, `diag(dim, val)`."""
+    """Return the constructor of a special matrix: `ti.Vector.zero`, `one`, `unit`, `ti.Matrix.identity`, `diag`,
+    `rows`, `cols`.
+    """
     make = run.operations.build_matrix
 
     def fill(dt: Any, n: int, m: int | None = None) -> Matrix:

@@ -1,7 +1,7 @@
-"""Exact runs: a kernel whose floats torch's autograd follows, and whose accesses and results may be observed.
+"""Exact runs: runs of a kernel that torch's autograd differentiates, and whose accesses and results can be observed.
 
-The tree of such a kernel calls functions by the names of `ExactInterpreter.names`: conversions and operations with
-their types, and what tells where the run is.
+The kernel's tree calls functions by the names of `ExactInterpreter.names`: typed conversions and operations, and
+notifications of where the run is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ._values import Matrix
 
 
 class _NoLanguage(Language):
-    """The language of trees that call no engine: none of their names is one of its objects."""
+    """The language of trees that call no engine: none of their names is an engine's object."""
 
     def __init__(self) -> None:
         self.engine: Any = None
@@ -46,15 +46,15 @@ class _NoLanguage(Language):
 
 
 class ExactInterpreter(Interpreter):
-    """The interpreter with exact arithmetic.
+    """An interpreter whose floats torch's autograd differentiates.
 
     Attributes:
         exact: the arithmetic.
-        record: is told of each access, if it is not None.
-        watch: is told of what happens, if it is not None.
+        record: notified of each access, if it is not None.
+        watch: notified of statements, results and errors, if it is not None.
     """
 
-    # Those of the IR belong to an iteration: both branches of an `if` may give one its value.
+    # Locals of the IR end with an iteration: both branches of an `if` may assign one.
     ends_locals_with_blocks = False
 
     def __init__(self, exact: ExactArithmetic) -> None:
@@ -69,7 +69,7 @@ class ExactInterpreter(Interpreter):
         self._was_parallel = False
 
     def begin(self, views: Mapping[str, ExactView], seed: int, record: Recorder | None, watch: Watch | None) -> None:
-        """Begin a run on arrays."""
+        """Prepare a run on arrays. `seed` is that of random numbers."""
         self._views, self.record, self.watch = views, record, watch
         self._generator, self._was_parallel, self._held = random.Random(seed), False, {}
         if watch is not None:
@@ -80,10 +80,10 @@ class ExactInterpreter(Interpreter):
         return owner.element_at(index) if isinstance(owner, ExactView) else super().place(owner, index)
 
     def combine(self, operator: str, old: Any, value: Any) -> Any:
-        """Return what an atomic operation makes of two numbers of one type."""
+        """Return the result of an atomic operation on two numbers of one type."""
         return self._by_operator[ATOMIC[operator]](old, value)
 
-    # What trees call -------------------------------------------------------------------------------
+    # Functions that trees call -------------------------------------------------------------------------------
 
     def names(self) -> dict[str, Callable[..., Any]]:
         """Return the functions that trees call, by name."""
@@ -114,40 +114,40 @@ class ExactInterpreter(Interpreter):
         return {f"__{name}__": function for name, function in made.items()}
 
     def _begin_statement(self, operations: int, line: int) -> None:
-        """Note the line of the next statement, and tell the watch how many operations it takes."""
+        """Note the line of the next statement, and notify the watch of the line and the number of operations."""
         self.exact.line = line
         if self.watch is not None:
             self.watch.on_statement(operations, line)
 
     def _begin_task(self, is_parallel: bool) -> None:
-        """Start a top-level statement. Forget ties of atomic maxima and minima before and after a parallel loop."""
+        """Begin a top-level statement. Before and after a parallel loop, forget ties of atomic maxima and minima."""
         if is_parallel or self._was_parallel:
             for view in self._views.values():
                 view.forget_ties()
         self._was_parallel = is_parallel
 
     def _enter(self, task: int, *iteration: Any) -> None:
-        """Tell the recorder that an iteration starts: the number of its top-level loop, and the loop variables."""
+        """Notify the recorder that an iteration starts: the number of its top-level loop, and its loop variables."""
         if self.record is not None:
             self.record.enter(task, tuple([int(one) for one in iteration]))
 
     def _begin_turn(self, names: str, *values: Any) -> None:
-        """Note the values of a loop's variables, whose names are separated by spaces."""
+        """Note the values of a loop's variables, whose names are separated by spaces, for the watch."""
         self._held.update(zip(names.split(), map(int, values), strict=True))
 
     def _begin_while(self, line: int) -> None:
-        """Count the turns of a `while` from 0."""
+        """Reset the count of iterations of the `while` loop on this line."""
         self._turns[line] = 0
 
     def _goes_on(self, line: int) -> bool:
-        """Tell the watch that another turn of a `while` begins, and return True."""
+        """Notify the watch that another iteration of a `while` loop begins, and return True."""
         if self.watch is not None:
             self.watch.on_while_turn(line, self._turns[line])
             self._turns[line] += 1
         return True
 
     def _join_ranges(self, *bounds: Any) -> Ranges:
-        """Return several ranges, given by their bounds, as one: the last runs fastest."""
+        """Return one loop range over several dims, given (start, end) of each in turn; the last varies fastest."""
         ends = iter(bounds)
         return Ranges(list(zip(ends, ends, strict=True)), (), self.operations)
 
@@ -155,7 +155,7 @@ class ExactInterpreter(Interpreter):
         return lambda value: self.exact.reinterpret(self.let(value), kind)
 
     def _build_draw(self, kind: str) -> Callable[[], Any]:
-        # Through the interpreter, whose generator begins again with each run.
+        # The generator is looked up at each call, since each run begins with a new one.
         if kind in FLOATS:
             return lambda: self.exact.plain_casts[kind](self._generator.random())
         return lambda: np.array(self._generator.getrandbits(bits_of(kind)), np.uint64).astype(TYPES[kind])[()]
@@ -165,7 +165,10 @@ class ExactInterpreter(Interpreter):
 
 
 def _build_decomposition(function: str, *, is_descending: bool = False) -> Callable[..., tuple[Any, ...]]:
-    """Build the function from a matrix's entries to those of its factors, of a diagonal one to the diagonal alone."""
+    """Build a function from a matrix's entries to the entries of its factors.
+
+    Of a diagonal factor, return only the diagonal.
+    """
 
     def decompose(*entries: Any) -> tuple[Any, ...]:
         side = round(len(entries) ** 0.5)
@@ -177,24 +180,24 @@ def _build_decomposition(function: str, *, is_descending: bool = False) -> Calla
 
 
 def _do_nothing() -> None:
-    """Stand for the function of a tree that was never one."""
+    """Do nothing: stands for the Python function of a tree that was not parsed from one."""
 
 
 _find_nothing = FunctionType(_do_nothing.__code__, {})
-"""A function in whose globals nothing is found."""
+"""A function without globals, in which no name is found."""
 
 
 class ExactKernel:
-    """A kernel that is run exactly, on tensors.
+    """A kernel for exact runs on tensors.
 
     Args:
         tree: the kernel; its parameters are the arrays and arguments.
-        path: the file of its lines.
-        arrays: what it knows of its arrays, by name.
+        path: the file that its line numbers refer to.
+        arrays: types and dims of its arrays, by name.
         arguments: the types and dims of its other arguments, by name.
-        cells: arrays that are its own, and start at zero.
+        cells: names of its internal arrays of one number, which start at zero.
         is_faithful: whether a float is rounded to its own type after each operation; otherwise all are float64.
-        is_watched: whether runs are watched: they go on after a wrong index and a division by zero.
+        is_watched: whether runs are watched: they continue after an index out of range and a division by zero.
     """
 
     def __init__(
@@ -223,14 +226,14 @@ class ExactKernel:
         record: Recorder | None = None,
         watch: Watch | None = None,
     ) -> dict[str, torch.Tensor]:
-        """Run the kernel, and return its arrays, connected with those before and with arguments.
+        """Run the kernel, and return its arrays as differentiable functions of the given arrays and arguments.
 
         Args:
             arrays: by name, (index dims, element dims). They are not changed.
             arguments: by name, numbers; for a vector or matrix, a tensor.
-            seed: of random numbers. They cannot agree with an engine's.
-            record: is told of every access to an element.
-            watch: is told of what happens, if the kernel is watched.
+            seed: of random numbers, which differ from an engine's.
+            record: notified of every access to an element.
+            watch: notified of statements, results and errors, if the kernel is watched.
 
         Raises:
             KernelError: an index is outside its array, or an integer is divided by zero.

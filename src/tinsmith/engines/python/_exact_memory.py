@@ -1,7 +1,7 @@
-"""Exact memory: an array as a list of numbers, one an element's entry, in the order in which they lie.
+"""Arrays of exact runs: a list of scalars, one for each entry of each element, in the order of memory.
 
-A tensor is taken apart once and put together once; in between, torch's autograd sees only numbers. The tensor that
-comes back is connected with the one that went in.
+A tensor is split into scalars once and joined once; in between, torch's autograd sees only scalars. The resulting
+tensor is a differentiable function of the original one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ._observers import How, Number, Recorder, Watch
 
 
 class ExactArray(Protocol):
-    """What a kernel knows of an array."""
+    """The properties of an array of a kernel."""
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class ExactArray(Protocol):
 
     @property
     def label(self) -> str:
-        """Return its name in messages; "" if that is its name in the kernel."""
+        """Return the array's name in messages; "" if it is the same as in the kernel."""
         ...
 
     @property
@@ -55,7 +55,7 @@ class ExactArray(Protocol):
 
 
 class ExactRun(Protocol):
-    """What computes, and knows who observes: an `ExactInterpreter`."""
+    """The members of `ExactInterpreter` that arrays use."""
 
     casts: Mapping[str, Rule]
     exact: ExactArithmetic
@@ -63,13 +63,13 @@ class ExactRun(Protocol):
     watch: Watch | None
 
     def combine(self, operator: str, old: Any, value: Any) -> Any:
-        """Return what an atomic operation makes of an old number and a value."""
+        """Return the result of an atomic operation on an old number and a value."""
         ...
 
 
 @dataclass
 class _Ties:
-    """Candidates of equal value for one element's maximum or minimum, and the number that stands for them."""
+    """Equal candidates for the maximum or minimum of one element, and the number that represents them."""
 
     operator: str
     candidates: list[torch.Tensor]
@@ -80,9 +80,9 @@ class ExactView:
     """One array while a kernel runs.
 
     Args:
-        array: what the kernel knows of it.
+        array: its properties.
         tensor: its content; the last dims are those of the elements.
-        run: what computes, and knows who observes.
+        run: the interpreter.
     """
 
     def __init__(self, array: ExactArray, tensor: torch.Tensor, run: ExactRun) -> None:
@@ -101,7 +101,7 @@ class ExactView:
             self._cells = [self._cast(one) for one in flat.detach().tolist()]
 
     def read_back(self) -> torch.Tensor:
-        """Return the array as a tensor, in the shape of the one that was given."""
+        """Return the array as a tensor of its original shape."""
         if not self._cells:
             return self._tensor
         if self.array.type in FLOATS:
@@ -123,29 +123,29 @@ class ExactView:
         self.store(self._locate(index, is_read=False), value)
 
     def element_at(self, index: Any) -> ExactElement:
-        """Return the element to store parts of."""
+        """Return the element at an index as an object whose entries can be stored to."""
         return ExactElement(self, self._locate(index, is_read=False))
 
     def change(self, operator: str, index: Any, value: Any) -> Any:
-        """Apply an atomic operation, and return the old number."""
+        """Apply an atomic operation to an element, and return its old value."""
         return self.change_at(operator, self._locate(index, is_read=False), value)
 
     def load(self, at: int | None) -> Any:
-        """Return the number at a position; 0 where there is none."""
+        """Return the number at a flat position; 0 if the position is None, for an index out of range."""
         if at is None:
             return self._cast(0)
         self._note("read", at)
         return self._cells[at]
 
     def store(self, at: int | None, value: Any) -> None:
-        """Replace the number at a position; nothing where there is none."""
+        """Replace the number at a flat position; do nothing if it is None, for an index out of range."""
         value = self._cast(value)
         if at is not None:
             self._note("write", at, value=value)
             self._cells[at] = value
 
     def change_at(self, operator: str, at: int | None, value: Any) -> Any:
-        """Apply an atomic operation at a position, and return the old number; 0 where there is none."""
+        """Apply an atomic operation at a flat position and return the old number; 0 if it is None (out of range)."""
         value = self._cast(value)
         if at is None:
             return self._cast(0)
@@ -160,10 +160,10 @@ class ExactView:
         return self._cast(self._run.combine(operator, self._cells[at], value))
 
     def _choose(self, operator: str, at: int, value: Tracked) -> Tracked:
-        """The greatest ("max") or least ("min") of an element and a value.
+        """Return the larger ("max") or smaller ("min") of an element and a value.
 
-        All candidates that are equal share the derivative, as `torch.amax` over all of them does; taking
-        them two by two would give the last one half, whatever came before.
+        The derivative is divided equally among all equal candidates, as by `torch.amax` over all of them; comparing
+        pairs would give half of it to the last one, regardless of how many came before.
         """
         old = self._cells[at]
         before, now = float(old), float(value)
@@ -184,7 +184,10 @@ class ExactView:
             record.add(how, self.array.name, at, self._run.exact.line, operator, to_observer(value))
 
     def _locate(self, index: Any, *, is_read: bool) -> int | None:
-        """The position of an element's first entry. None if it is outside and somebody watches, else an error."""
+        """Return the flat position of an element's first entry.
+
+        If the index is out of range, notify the watch and return None, or raise KernelError if there is no watch.
+        """
         parts = index if isinstance(index, tuple) else () if index is None else (index,)
         flat = 0
         for part, size, start in zip(parts, self._sizes, self._first, strict=True):
@@ -206,7 +209,7 @@ class ExactView:
 
 
 class ExactElement:
-    """A vector or matrix in an array, whose entries are read and stored one by one."""
+    """A vector or matrix in an array, whose entries are read and stored individually."""
 
     def __init__(self, view: ExactView, at: int | None) -> None:
         self._view, self._at = view, at
@@ -218,7 +221,7 @@ class ExactElement:
         self._view.store(self._place(entry), value)
 
     def change(self, operator: str, entry: Any, value: Any) -> Any:
-        """Apply an atomic operation to an entry, and return its old number."""
+        """Apply an atomic operation to an entry, and return its old value."""
         return self._view.change_at(operator, self._place(entry), value)
 
     def _place(self, entry: Any) -> int | None:
@@ -231,7 +234,7 @@ class ExactElement:
 
 
 def to_observer(value: Any) -> Number | None:
-    """Return a number as observers see it."""
+    """Convert a number to the form that observers get: a tensor for a float, else a Python integer."""
     if isinstance(value, Tracked):
         return value.tensor
     return None if value is None else int(value)

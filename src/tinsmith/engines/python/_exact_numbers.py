@@ -1,7 +1,7 @@
-"""Exact numbers: floats as 0-d tensors, so that torch's autograd follows every operation.
+"""Exact numbers: floats as 0-d tensors, so that torch's autograd differentiates every operation.
 
-Each rule is torch's own function, so torch's value and torch's derivative hold at kinks and singular points too, but
-where the engines have another value: those are written out here. Integers are NumPy's, as in every run.
+The operations are torch's own functions, so torch's value and derivative apply at kinks and singular points too.
+Where the engines have another value, the operation is defined here. Integers are NumPy's, as in every run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ._observers import Number, Watch
 
 
 class NoRule(KernelError):
-    """An operation that exact numbers have no rule for."""
+    """The error for an operation that is not defined for exact numbers."""
 
     def __init__(self, operator: str, kind: str, line: int) -> None:
         super().__init__(refusal(f"The interpreter has no rule for `{operator}` on {kind}, in line {line}."))
@@ -69,16 +69,16 @@ class _Double(Tracked):
 
 
 _CLASSES: dict[str, type[Tracked]] = {"f16": _Half, "f32": _Single, "f64": _Double}
-"""Python's type of a tracked number, by the engines' name for its type: operations find their rules by it."""
+"""The class of a tracked number, by the engines' name for its type. Operations are looked up by class."""
 KINDS.update({python: kind for kind, python in _CLASSES.items()})
 _OWN = {"f16": torch.float16, "f32": torch.float32, "f64": torch.float64}
 _DIVISIONS = frozenset({"//", "%", "raw_div", "raw_mod"})
 
 
 def keep_zero_cotangents(rule: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A rule that passes a cotangent of 0 on as 0, also where its derivative is infinite or not a number.
+    """Wrap an operation so that a cotangent of 0 yields a gradient of 0, even if the derivative is infinite or NaN.
 
-    torch multiplies them, and gets NaN. Generated gradients do not (docs/reference/conventions.md).
+    torch multiplies the two and gets NaN. Generated gradients do not (docs/reference/conventions.md).
     """
 
     def apply(*operands: torch.Tensor) -> torch.Tensor:
@@ -95,34 +95,40 @@ def _drop_slopes_of_zero(
 ) -> tuple[torch.Tensor | None, ...]:
     if any(one is not None and one.item() != 0.0 for one in cotangents):  # NaN is not 0
         return gradients
-    # What is finite stays: where the graph goes on, it depends on the cotangent, whatever that is now.
+    # Finite gradients are kept: in a graph for higher derivatives they depend on the cotangent, even if it is 0 now.
     return tuple([one if one is None or one.isfinite() else torch.zeros_like(one) for one in gradients])
 
 
 def _round(value: torch.Tensor) -> torch.Tensor:
-    """To the nearest integer, halves away from zero (torch: to the even one). Derivative 0."""
+    """Round to the nearest integer, halves away from zero (torch rounds them to even). The derivative is 0."""
     value = value.detach()
     whole = value.trunc()
     return whole + value.sign() if (value - whole).abs().item() >= 0.5 else whole
 
 
 def _norm(square: torch.Tensor) -> torch.Tensor:
-    """The length whose square is given. Derivative 0 at 0, as that of `torch.linalg.vector_norm`."""
+    """Return the square root of a squared length. At 0 the derivative is 0, as that of `torch.linalg.vector_norm`."""
     return square.sqrt() if square.item() else square * 0.0
 
 
 def _floor_quotient(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """`floor(left / right)`, derivative 0. torch's own is taken from the remainder, so `1.0 // 0.1` is 9 there."""
+    """Return `floor(left / right)`, with derivative 0.
+
+    torch computes it from the remainder, so its `1.0 // 0.1` is 9.
+    """
     return (left.detach() / right.detach()).floor()
 
 
 def _modulo(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The remainder, with the sign of `right`. Derivatives 1 and `-(left // right)`, as `torch.remainder`'s."""
+    """Return the remainder with the sign of `right`.
+
+    Its derivatives are 1 and `-(left // right)`, as `torch.remainder`'s.
+    """
     return left - right * _floor_quotient(left, right)
 
 
 def _straight_through(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The value of `left` with the derivative of `right`, which is finite where it has one."""
+    """Return the value of `left` with the derivative of `right`. If either is not finite, the derivative is 0."""
     value = left.detach()
     return value + (right - right.detach()) if value.isfinite() and right.isfinite() else value
 
@@ -162,7 +168,7 @@ FLOAT_BINARY: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 SINGULAR = frozenset({"sqrt", "rsqrt", "exp", "log", "asin", "acos", "/", "pow"})
-"""Operations whose derivative may be infinite or NaN."""
+"""Operations whose derivative can be infinite or NaN."""
 
 RECTIFIERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "max": torch.relu,
@@ -171,20 +177,20 @@ RECTIFIERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 """`max(x, 0)` and `min(x, 0)` with a literal zero: the derivative at x = 0 is 0, not 1/2."""
 
 EXACT_OPERATIONS = frozenset({*UNARY_RULES, *INTEGER_RULES, *SHIFTS, *COMPARISONS, *FLOAT_UNARY, *FLOAT_BINARY})
-"""Names of the operations that exact runs have a rule for, of integers or of floats."""
+"""Names of the operations that are defined for exact runs, on integers or on floats."""
 
 
 class ExactArithmetic(Arithmetic):
-    """Arithmetic whose floats are tracked, and whose operations an observer may see.
+    """Arithmetic whose floats are tracked by autograd, and whose operations can be watched.
 
     Args:
         defaults: the types of Python's numbers.
         is_faithful: whether a float is rounded to its own type after each operation; otherwise all are float64.
-        is_watched: whether `watch` is told of each result.
+        is_watched: whether `watch` is notified of each result.
 
     Attributes:
-        line: of the statement that runs.
-        watch: what is told of results, and of integers that are divided by zero.
+        line: of the statement that is running.
+        watch: notified of results, and of integer divisions by zero.
     """
 
     def __init__(self, defaults: Defaults, *, is_faithful: bool, is_watched: bool) -> None:
@@ -197,11 +203,11 @@ class ExactArithmetic(Arithmetic):
         super().__init__(defaults)
 
     def dtype(self, kind: str) -> torch.dtype:
-        """Return the dtype of the tensors that stand for floats of a type."""
+        """Return the torch dtype in which floats of a type are computed."""
         return self._dtypes[kind]
 
     def track(self, kind: str, tensor: torch.Tensor) -> Tracked:
-        """Return a 0-d tensor as a number of a type."""
+        """Wrap a 0-d tensor as a number of a type."""
         return _CLASSES[kind](tensor.to(self._dtypes[kind]))
 
     # Conversions ---------------------------------------------------------------------------------
@@ -250,7 +256,7 @@ class ExactArithmetic(Arithmetic):
         return held.view(TYPES[kind])[()]
 
     def _own(self, value: Tracked) -> np.ndarray:
-        """A tracked number in its own type."""
+        """Convert a tracked number to a NumPy array of its own type."""
         return value.tensor.detach().to(_OWN[KINDS[type(value)]]).numpy()
 
     # Operations ----------------------------------------------------------------------------------
@@ -276,16 +282,16 @@ class ExactArithmetic(Arithmetic):
         return self._of_integers(name, kind, super().find_shift(name, kind))
 
     def rectify(self, name: str, kind: str) -> Rule:
-        """Return the rule of `max` or `min` of a number and 0: its derivative is 0 where they are equal, not half."""
+        """Return `max(x, 0)` or `min(x, 0)` as a function of x and 0. Its derivative at x = 0 is 0, not 1/2."""
         return self._of_floats(name, kind, RECTIFIERS[name])
 
     def _of_floats(self, name: str, kind: str, rule: Callable[..., torch.Tensor] | None) -> Rule:
-        """The rule for tracked numbers of torch's rule for tensors."""
+        """Convert a function of tensors to one of tracked numbers of type `kind`. Raise NoRule if there is none."""
         if rule is None:
             raise NoRule(name, kind, self.line)
         python = _CLASSES[kind]
         if not self._is_watched:
-            # A watch looks for what an engine's reverse mode makes too, so it sees 0 times infinity.
+            # A watch looks for NaN that an engine's reverse mode would produce, so 0 times infinity stays NaN for it.
             compute = keep_zero_cotangents(rule) if name in SINGULAR else rule
             return lambda *operands: python(compute(*[one.tensor for one in operands]))
 
@@ -309,7 +315,9 @@ class ExactArithmetic(Arithmetic):
         return compute_and_report
 
     def _guard(self, name: str, rule: Rule) -> Rule:
-        """A division of integers by zero: an error that names the line, or 0 where somebody watches."""
+        """Wrap an integer division: for a divisor of 0, raise KernelError with the line, or return 0 if the run is
+        watched.
+        """
 
         def divide(left: Any, right: Any) -> Any:
             if right:

@@ -1,4 +1,4 @@
-"""Expressions of a kernel, rewritten as calls of an `Interpreter`."""
+"""Rewriting of a kernel's expressions to calls of an `Interpreter`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
 }
 _UNARY: dict[type[ast.unaryop], str] = {ast.USub: "negate", ast.Not: "reverse", ast.Invert: "invert"}
 ATOMIC = {"add": "+", "sub": "-", "mul": "*", "min": "min", "max": "max", "and": "&", "or": "|", "xor": "^"}
-"""Operators of the engines' `atomic_` functions."""
+"""The operator of each `atomic_` function of the engines, by the rest of its name."""
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
 
 
@@ -56,7 +56,7 @@ class ExpressionWriter(Names):
     ) -> None:
         super().__init__(definition, run, names, objects)
         self._arrays = arrays
-        # Statements that come before the present one, since engines run calls before they read what is around them.
+        # Statements to insert before the current one, since engines evaluate calls before the operands around them.
         self._before: list[ast.stmt] | None = None
         self._count = 0
         self._is_static = self._is_sample = False
@@ -78,7 +78,9 @@ class ExpressionWriter(Names):
         }
 
     def _hoist(self, value: ast.expr) -> ast.expr:
-        """Put a call before the statement, where its statement needs that; the value is then a local."""
+        """Move a call to a new local before the statement, if hoisting is active, and return the local; else return
+        the call.
+        """
         if self._before is None:
             return value
         self._count += 1
@@ -92,13 +94,15 @@ class ExpressionWriter(Names):
         return ast.Assign([ast.Name(name, ast.Store())], value)
 
     def _give_type(self, name: str, value: ast.expr) -> ast.expr:
-        """What a local is after an assignment."""
+        """Return the value that a local gets by an assignment, as a call: converted to its type if it
+        exists already.
+        """
         if self._is_local(name):
             return self._ask("keep", ast.Name(name, ast.Load()), value)
         return self._ask("let", value)
 
     def _expr(self, node: ast.expr) -> ast.expr:
-        """An expression, rewritten."""
+        """Rewrite an expression, and give the result its position."""
         return ast.copy_location(self._expression(node), node)
 
     def _expression(self, node: ast.expr) -> ast.expr:
@@ -113,7 +117,9 @@ class ExpressionWriter(Names):
         return self._find_number(node) or node
 
     def _find_number(self, node: ast.expr) -> ast.expr | None:
-        """A Python number that is not the function's own, as it is now: engines write it into the kernel."""
+        """Return a constant for a Python number from outside the function, as engines bake it into the kernel; else
+        None.
+        """
         value = self._find(node)
         if isinstance(value, bool | int | float):
             plain = value if isinstance(value, bool) else int(value) if isinstance(value, int) else float(value)
@@ -153,7 +159,7 @@ class ExpressionWriter(Names):
         return ast.Name(name, ast.Load())
 
     def _parts(self, node: Any) -> Any:
-        """A node with its own expressions rewritten."""
+        """Copy a node with its child expressions rewritten."""
         made = type(node)()
         for name, value in ast.iter_fields(node):
             if isinstance(value, list):
@@ -167,7 +173,7 @@ class ExpressionWriter(Names):
         names = {one.id for part in node.generators for one in walk(part.target) if isinstance(one, ast.Name)}
         self._scopes.append(names)
         first = self._expr(node.generators[0].iter)
-        # Nothing can be put before what is evaluated many times.
+        # Nothing can be hoisted out of an expression that is evaluated many times.
         outer, self._before = self._before, None
         try:
             iterables = [first, *(self._expr(one.iter) for one in node.generators[1:])]
@@ -206,7 +212,9 @@ class ExpressionWriter(Names):
         return ast.IfExp(self._expr(node.test), one, other)
 
     def _sample(self, node: ast.expr) -> ast.expr:
-        """A value of an expression's type, computed without reading memory; `unset` where that takes a user's call."""
+        """Write an expression that has the type of `node` and reads no memory; `unset` if that requires
+        a user's call.
+        """
         if isinstance(node, ast.Constant | ast.Name):
             return node
         if any(isinstance(one, ast.NamedExpr) or self._may_change(one) for one in walk(node)):
@@ -218,14 +226,16 @@ class ExpressionWriter(Names):
             self._is_sample = outer
 
     def _may_change(self, node: ast.AST) -> bool:
-        """Whether a node is a call that may do more than give a value."""
+        """Return True if a node is a call that may have side effects."""
         if not isinstance(node, ast.Call) or self._find(node.func) in (int, float, bool, abs, min, max):
             return False
         name = self._name_of(node.func)
         return "atomic" in name or "random" in name or not name.startswith(("lang.ops.", "lang.matrix"))
 
     def _base(self, node: ast.expr) -> ast.expr:
-        """What is indexed, or has the attribute."""
+        """Rewrite the expression that is indexed or whose attribute is read; convert Python's objects to values of the
+        run.
+        """
         is_own = isinstance(node, ast.Name) and (
             node.id in self._arrays or (self._is_local(node.id) and node.id not in self._parameters)
         )
@@ -236,7 +246,7 @@ class ExpressionWriter(Names):
         return self._ask("capture", self._expr(node), ast.Constant(ast.unparse(node)))
 
     def _owner(self, node: ast.expr) -> ast.expr:
-        """What holds a part that is stored to."""
+        """Rewrite the object of an assignment's target, so that storing to its parts changes the memory."""
         match node:
             case ast.Subscript(value=owner, slice=index):
                 return ast.copy_location(self._ask("place", self._owner(owner), self._expr(index)), node)
@@ -270,19 +280,19 @@ class ExpressionWriter(Names):
             return call
         templates = () if written is None else self._find_templates(written)
         for place, name in enumerate(templates[-len(node.args) :] if node.args else ()):
-            # The very element, so that the function can store to its parts.
+            # The element itself, not a copy, so that the function can store to its parts.
             if name and isinstance(node.args[place], ast.Subscript):
                 call.args[place + 1] = self._owner(node.args[place])
         return self._hoist_call(written, call, node)
 
     def _find_templates(self, written: Callable[..., Any]) -> tuple[bool, ...]:
-        """Which parameters of a function stand for the very thing that they are given."""
+        """Return, for each parameter of a function, whether it is passed by reference."""
         names = written.__code__.co_varnames[: written.__code__.co_argcount]
         annotations = read_annotations(written)
         return tuple(self._run.is_template(annotations.get(name)) for name in names)
 
     def _atomic(self, operator: str, place: ast.expr, value: ast.expr) -> ast.expr:
-        """An atomic function: the place is changed, and what it held is the value."""
+        """Rewrite an atomic function: the place is changed, and the value is what it held before."""
         match place:
             case ast.Name(id=name):
                 old = ast.Name(name, ast.Load())
@@ -300,12 +310,12 @@ class ExpressionWriter(Names):
         )
 
     def _hoist_call(self, written: Callable[..., Any] | None, call: ast.Call, node: ast.Call) -> ast.expr:
-        """A call of a function of the language, which may change numbers of the caller's: they get their new values.
+        """Rewrite the call of an engine function: assign new values to the numbers that it changes by reference.
 
         Args:
-            written: the function; None where the call does not tell.
+            written: the function; None if it is not known before the run.
             call: the rewritten call.
-            node: the call as it was.
+            node: the original call.
         """
         names = None if written is None else find_references(read_definition(written), self._run)
         if names == ():
@@ -329,7 +339,7 @@ class ExpressionWriter(Names):
         value = self._hoist(ast.Subscript(whole, ast.Constant(0), ast.Load()))
         if written is None or self._before is None:
             return value
-        # A function that returns what it was given returns that variable, not its value of now.
+        # A function that returns a parameter returns the caller's variable, not its current value.
         returned = find_returned_name(read_definition(written).tree)
         parameters = written.__code__.co_varnames[: written.__code__.co_argcount][-len(node.args) or None :]
         given = dict(zip(parameters, node.args, strict=False))
@@ -340,12 +350,12 @@ class ExpressionWriter(Names):
         return ast.Attribute(ast.Name(ENGINE, ast.Load()), name, ast.Load())
 
     def _ask(self, name: str, *arguments: ast.expr) -> ast.expr:
-        """A call of the interpreter."""
+        """Build a call of a method of the interpreter."""
         return ast.Call(self._ask_value(name), list(arguments), [])
 
 
 def _is_native(value: Any, run: Interpreter) -> bool:
-    """Whether a call is left to Python: a stranger's function, which may look at the frame that called it."""
+    """Return True if a call is left to Python: the function is not an engine's, and may inspect its caller's frame."""
     if value in (builtins.print, builtins.breakpoint):
         return True
     is_plain = isinstance(value, FunctionType | MethodType)

@@ -1,6 +1,6 @@
-"""What a rewritten kernel asks while it runs: assignments, operators, calls, loops.
+"""The methods that a rewritten kernel calls while it runs: assignments, operators, calls, loops.
 
-`rewrite` puts calls of an `Interpreter` in place of the kernel's operators. It knows one engine's language, and the
+`rewrite` replaces the kernel's operators by calls of an `Interpreter`, which knows one engine's language and its
 default types.
 """
 
@@ -48,7 +48,7 @@ _OPERATORS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-"""Binary operators by the method that a rewritten kernel calls for them."""
+"""Binary operators, by the method that a rewritten kernel calls for them."""
 _MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
 _NATIVE = frozenset({builtins.tuple, builtins.list, builtins.zip, builtins.enumerate, builtins.print, builtins.range})
 
@@ -58,8 +58,9 @@ class Interpreter(Assignments):
 
     Args:
         language: that of the engine that the kernels are written for.
-        arithmetic: the rules for single numbers, with the types of Python's.
-        translate: makes the Python function of a function of the language, given this interpreter.
+        arithmetic: operations on scalars, with the types of Python's numbers.
+        translate: rewrites an engine function to a Python function, given the function, this interpreter, whether it
+            is a method, and its object.
     """
 
     bit_and: Callable[[Any, Any], Any]
@@ -98,22 +99,22 @@ class Interpreter(Assignments):
         self.matmul = self.operations.matmul
 
     def for_kernel(self) -> Interpreter:
-        """Return an interpreter for one compiled kernel: functions keep the Python numbers that they were read with."""
+        """Return a copy for one compiled kernel, so that functions keep the Python numbers that they were read with."""
         made = copy.copy(self)
         made._known, made._written, made._fields = dict(self._known), {}, {}
         return made
 
     def _on_known(self, name: str, python: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a unary operator that Python applies to its own numbers, and the engine's rule to all others."""
+        """Return a unary operator: Python's on Python numbers, and the engine's on all other values."""
         rule = self.operations.unary(name)
         return lambda value: python(value) if type(value) in (bool, int, float) else rule(value)
 
     # Values --------------------------------------------------------------------------------------
 
     def capture(self, value: Any, name: str = "a field") -> Any:
-        """Return a vector, matrix, struct or field that Python holds as a value of the run; others as they are.
+        """Convert a Python-scope vector, matrix, struct or field to a value of the run; return others unchanged.
 
-        `name` is what the kernel calls it.
+        `name` is the kernel's expression for it.
         """
         kind = type(value)
         if kind in KINDS or kind in (ArrayView, FieldView, Matrix, Struct, bool, int, float, str, type(None)):
@@ -129,13 +130,13 @@ class Interpreter(Assignments):
         return value
 
     def alias(self, value: Any) -> Any:
-        """Return what a local stands for that is assigned in `static`: of a field its view, else the very value."""
+        """Return the value of a local assigned by `ti.static`: a field's view, or the same object without a copy."""
         if isinstance(value, list | tuple):
             return type(value)([self.alias(one) for one in value])
         return self.view(value, "a field") if self.engine.is_field(value) else value
 
     def view(self, field: Any, name: str) -> Any:
-        """Return the view of a field, whose content is copied from the engine once a launch."""
+        """Return the view of a field, whose content is copied from the engine once per launch."""
         known = self._replaced.get(id(field)) or self._fields.get(id(field))
         if known is not None:
             return known[1]
@@ -157,9 +158,10 @@ class Interpreter(Assignments):
         return view
 
     def replace_fields(self, pairs: Iterable[tuple[Any, str, ArrayView | None]]) -> None:
-        """Let arrays stand for fields in the next run, whose own content is left alone.
+        """Replace fields by arrays in the next run. The fields' own content is not changed.
 
-        Each comes with what the kernel calls it. Of one without an array, the kernel uses the shape alone.
+        `pairs` holds for each the field, the kernel's name for it, and the array. If that is None, the kernel uses
+        only the field's shape.
         """
         self._replaced = {}
         for field, name, array in pairs:
@@ -171,19 +173,19 @@ class Interpreter(Assignments):
             self._replaced[id(field)] = (field, view)
 
     def _forget_gradient(self, view: ArrayView) -> ArrayView:
-        """An array for the gradient of a field in whose place an array is. What is stored there is left out."""
+        """Return a zero array for the gradient of a replaced field. Values stored to it are discarded."""
         element = view.data.shape[len(view.shape) :]
         return FieldView("a gradient", np.zeros_like(view.data), element, self.operations, first=view.first)
 
     def write_fields(self) -> None:
-        """Give the engine's fields what a launch stored, and forget them."""
+        """Copy the contents of fields that the launch changed back to the engine, and drop the views."""
         for field, view in self._fields.values():
             if isinstance(view, ArrayView) and view.is_changed:
                 field.from_numpy(view.data)
         self._fields.clear()
 
     def forget_fields(self) -> None:
-        """Drop the copies of fields."""
+        """Drop the views of fields without writing them back."""
         self._fields.clear()
 
     def place(self, owner: Any, index: Any) -> Any:
@@ -193,7 +195,7 @@ class Interpreter(Assignments):
         return owner[index] if isinstance(owner, Matrix) else self.capture(owner[index])
 
     def sample(self, owner: Any, index: Any) -> Any:
-        """Return some value with the type of an element; the index may be out of range."""
+        """Return some value that has the type of an element. The index may be out of range."""
         if isinstance(owner, ArrayView):
             return owner.sample
         if isinstance(owner, Matrix) and not isinstance(index, tuple | slice):
@@ -201,20 +203,20 @@ class Interpreter(Assignments):
         return owner[index]
 
     def sample_of(self, compute: Callable[[], Any]) -> Any:
-        """Return a value of an expression's type; UNSET where it cannot be computed."""
+        """Evaluate an expression for the type of its value. Return UNSET if it raises."""
         try:
             return compute()
-        except Exception:  # noqa: BLE001  # whatever is wrong shows when the expression itself is evaluated
+        except Exception:  # noqa: BLE001  # an error shows when the expression itself is evaluated
             return UNSET
 
     def truth(self, value: Any) -> Any:
-        """Return whether a number is not zero."""
+        """Return True if a number is not zero. Raise TypeError for a vector or matrix."""
         if isinstance(value, Matrix):
             raise TypeError("a vector or matrix where a condition is wanted; use `any()` or `all()`")
         return np.bool_(value) if type(value) in KINDS else bool(value)
 
     def compare(self, names: tuple[str, ...], *values: Any) -> Any:
-        """Return whether all comparisons of a chain hold, `a < b <= c`."""
+        """Evaluate a chain of comparisons, such as `a < b <= c`."""
         result: Any = True
         for name, left, right in zip(names, values, values[1:], strict=False):
             holds = getattr(self, name)(left, right)
@@ -222,16 +224,16 @@ class Interpreter(Assignments):
         return result
 
     def first(self, value: Any, _then: Any) -> Any:
-        """Return the first of two values, of which both are computed."""
+        """Return the first of two values. Both were computed by the caller."""
         return value
 
     def in_common_type(self, value: Any, other: Any) -> Any:
-        """Return a value in its common type with one of which only the type is used; unknown if UNSET."""
+        """Convert `value` to the common type of both arguments; return it unchanged if `other` is UNSET."""
         is_plain = other is UNSET or isinstance(value, Struct | str) or value is None
         return value if is_plain else self.operations.common(value, other)
 
     def convert(self, value: Any, annotation: Any) -> Any:
-        """Return a value in the type that an annotation names; as it is if that is no type of numbers."""
+        """Convert a value to the type that an annotation names; return it unchanged if that is not a number type."""
         kind = self.dtype_name(annotation)
         if kind is not None and not isinstance(value, ArrayView | Struct | tuple | list):
             return self.operations.cast(value, kind)
@@ -248,11 +250,13 @@ class Interpreter(Assignments):
     # Loops ---------------------------------------------------------------------------------------
 
     def range(self, *bounds: Any) -> Iterable[Any]:
-        """Run over a range of i32."""
+        """Return an iterator over a range of i32 numbers: `range` in a kernel."""
         return map(np.int32, builtins.range(*(int(bound) for bound in bounds)))
 
     def iterate(self, value: Any) -> Iterable[Any]:
-        """Run over what a loop names: an array's or a field's indices, an `ndrange`, or a list of Python's."""
+        """Return what a kernel's `for` iterates over: an array's or field's indices, an `ndrange`'s, or a list's
+        items.
+        """
         if isinstance(value, builtins.range):
             return map(np.int32, value)
         if isinstance(value, Ranges):
@@ -268,14 +272,14 @@ class Interpreter(Assignments):
     # Calls ---------------------------------------------------------------------------------------
 
     def call(self, function: Any, /, *positional: Any, **named: Any) -> Any:
-        """Call a function of the engine's, of Python's, or one written in the language."""
+        """Call a function of the engine or of Python, or a `ti.func`."""
         if type(function) is BoundFunction:
             return self.call(function.function, function.owner, *positional, **named)
         try:
             known = self._known.get(function)
             if known is None:
                 known = self._find(function)
-                # Of a function of an object, Quadrants makes another one each time that it is named.
+                # Quadrants makes a new object each time that a bound function is accessed.
                 if not self.engine.is_bound(function):
                     self._known[function] = known
         except TypeError:
@@ -285,14 +289,14 @@ class Interpreter(Assignments):
         return known(*positional, **named)
 
     def _find(self, function: Any) -> Callable[..., Any]:
-        """Return the Python function that runs in place of a function that the kernel calls."""
+        """Return the Python function that implements a function called by the kernel."""
         if function in _NATIVE:
             return function
         if function in BUILTINS:
             return BUILTINS[function](self)
         kind = self.language.scalar_type(function)
         if kind is not None:
-            # A typed number of Python's, `ti.f64(0.1)`, is not rounded to the default type.
+            # In `ti.f64(0.1)` the Python number is not rounded to the default type.
             plain = self.operations.arithmetic.plain_casts[kind]
             return lambda value: plain(value) if type(value) is float else self.operations.cast(value, kind)
         name = self.language.name_of(function)
@@ -336,12 +340,15 @@ class Interpreter(Assignments):
         return function
 
     def written_for(self, function: Any, written: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the Python function of an engine's function, `written` in the language."""
+        """Return the rewritten Python function of an engine function (`ti.func`), whose source is that of `written`."""
         owner = self.language.owner_of(function)
         return self.translate(written, is_method=self.language.is_method(function), owner=owner)
 
     def read_early(self, function: Any, written: Callable[..., Any]) -> None:
-        """Read a function that a kernel calls, with the Python numbers of now; one that calls itself is read once."""
+        """Rewrite a `ti.func` when its caller is rewritten, so that it has the Python numbers of that time.
+
+        Do nothing if it is being rewritten already: it calls itself.
+        """
         if written not in self._being_written:
             self._being_written.add(written)
             try:
@@ -352,46 +359,48 @@ class Interpreter(Assignments):
     def translate(
         self, function: Callable[..., Any], *, is_method: bool = False, owner: object | None = None
     ) -> Callable[..., Any]:
-        """Return the Python function of one written in the language.
+        """Return the rewritten Python function of a `ti.func`. Rewrite it on first use.
 
         Args:
-            function: the function.
+            function: the Python function under the decorator.
             is_method: whether its first parameter is its object.
-            owner: that object, if it has one. Its numbers are written into the result.
+            owner: that object, if it has one. Its numbers are baked into the result.
         """
         if self._base is not self and self.engine.owns(function):
-            # The engine's own functions read no numbers of the user's: they are shared by all kernels.
+            # The engine's own functions do not depend on the user's numbers, so all kernels share them.
             return self._base.translate(function, is_method=is_method, owner=owner)
         key = (function, id(owner))
         known = self._written.get(key)
         if known is None:
-            # Beside its owner, whose identity nothing else gets as long as it is kept.
+            # Stored with its owner: while the owner exists, no other object gets its `id`.
             known = self._written[key] = (self._translate(function, self, is_method, owner), owner)
         return known[0]
 
     def is_template(self, annotation: Any) -> bool:
-        """Whether a parameter stands for the very thing that it is given."""
+        """Return True if a parameter with this annotation is passed by reference."""
         return self.language.is_template(annotation) or self.language.is_array(annotation)
 
     def find_written(self, function: Any) -> Callable[..., Any] | None:
-        """Return the Python function of one written in the language; None for anything else."""
+        """Return the Python function of a `ti.func`; None for anything else."""
         return self.language.function_of(function)
 
     def argument(self, value: Any) -> Any:
-        """Return what a parameter is inside a function: a copy, unless it is an array or a field."""
+        """Return the value of a parameter without a dtype inside a function: a copy, unless it is an
+        array or a field.
+        """
         return value if type(value) in (bool, int, float) else self.let(value)
 
     def argument_of(self, value: Any, kind: str) -> Any:
-        """Return what a parameter of a type is inside a function."""
+        """Return the value of a parameter with a dtype inside a function: converted to the type `kind`."""
         if isinstance(value, ArrayView | Struct) or self.engine.is_field(value):
             return self.let(value)
         return self.operations.cast(value, kind)
 
     def call_with_references(self, function: Any, /, *positional: Any, **named: Any) -> tuple[Any, dict[Any, Any]]:
-        """Call a function that may change numbers of its caller's.
+        """Call a function that may change numbers of its caller by reference.
 
         Returns:
-            Its result, and the numbers by position or name.
+            Its result, and the new values of changed arguments by position or name.
         """
         if type(function) is BoundFunction:
             result, changed = self.call_with_references(function.function, function.owner, *positional, **named)
@@ -412,5 +421,5 @@ class Interpreter(Assignments):
         return result, changed
 
     def changed_to(self, called: tuple[Any, dict[Any, Any]], key: Any, old: Any = UNSET) -> Any:
-        """Return what a call made of an argument, or `old` if it left it."""
+        """Return an argument's new value after `call_with_references`, or `old` if it was not changed."""
         return called[1].get(key, old)

@@ -1,4 +1,4 @@
-"""Launches of the Python engine: a rewritten kernel runs on memory, and what it raises is shown without our frames."""
+"""Launches of the Python engine: a rewritten kernel runs on raw memory."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from ._numbers import TYPES
 from ._values import Matrix
 
 MANY_ELEMENTS = 100_000
-"""Elements of an array above which the engine warns that it is slow."""
+"""The number of elements of an array above which the engine warns that it is slow."""
 
 
 def run_kernel(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Call a rewritten kernel with its arguments by name.
 
-    In a debugger, a breakpoint here and `step` enter any kernel, also a generated gradient, which is in no file.
+    A breakpoint here, followed by `step` in a debugger, enters any kernel, even a generated gradient, which is not in
+    a file.
     """
     function(**arguments)
 
 
 class Launch:
-    """Runs a rewritten kernel on memory."""
+    """A callable that runs a rewritten kernel on raw memory."""
 
     def __init__(
         self,
@@ -54,14 +55,14 @@ class Launch:
 
     def __call__(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument] = ()) -> None:
         if torch.compiler.is_compiling():
-            # torch's compiler would trace the kernel with its own arrays in place of NumPy's.
+            # torch's compiler would trace the kernel with its own arrays instead of NumPy's.
             outside: Any = torch.compiler.disable(self._launch)
             outside(arrays, scalars)
         else:
             self._launch(arrays, scalars)
 
     def hold(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> HeldLaunch:
-        """Return a launch that keeps these arguments until it is given others."""
+        """Return a launch that keeps these arguments until they are replaced."""
         held_arrays = {array[0]: array for array in arrays}
         held_scalars = {scalar[1]: scalar for scalar in scalars}
 
@@ -110,7 +111,7 @@ class Launch:
         self._run.write_fields()
 
     def _memory(self, name: str, address: int, size: int, shape: Sequence[int]) -> np.ndarray:
-        """The memory of an array as NumPy's."""
+        """Return an array's memory as a NumPy array."""
         parameter = self._parameters[name]
         assert parameter.dtypes is not None
         dtype = TYPES[NAMES[parameter.dtypes[0]]]
@@ -136,7 +137,7 @@ class Launch:
     def _scalar(self, name: str, value: Any) -> Any:
         parameter = self._parameters[name]
         assert parameter.dtypes is not None
-        # Of Python's `int` any dtype of integers fits: it is the engine's default.
+        # A parameter of Python's `int` accepts any integer dtype, and has the engine's default type.
         default = {"int": self._run.defaults.ip, "float": self._run.defaults.fp}.get(parameter.text)
         cast = self._run.operations.arithmetic.plain_casts[default or NAMES[parameter.dtypes[0]]]
         if not parameter.element:

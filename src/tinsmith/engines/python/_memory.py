@@ -1,4 +1,4 @@
-"""Memory as kernels see it: arrays and fields, of which each access is checked."""
+"""Arrays and fields as kernels see them. Each access is checked."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _INDICES = frozenset({int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.u
 
 
 class ArrayView:
-    """An array argument or a field: numbers, vectors or matrices in memory, each access checked.
+    """An array argument or a field: numbers, vectors or matrices in memory. Each access is checked.
 
     Args:
-        name: what the kernel calls it.
+        name: the kernel's name for it.
         data: the memory, with the dims of an element last.
         element: the dims of an element.
-        operations: convert its numbers.
-        label: the array with its dims' names, for messages: "x[n, m]".
+        operations: used to convert its numbers.
+        label: the array with the names of its dims, for messages: "x[n, m]".
         first: the first index of each dim.
-        is_clamped: whether an index outside stands for the nearest one inside.
-        written: whether each of its numbers was written, in the shape of the memory; None where that is not tracked.
+        is_clamped: whether an index out of range is clamped to the nearest one inside.
+        written: whether each of its numbers was written, in the shape of the memory; None if that is not tracked.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class ArrayView:
 
     @property
     def dtype_name(self) -> str:
-        """The type of its numbers."""
+        """The name of the numbers' type, such as "f32"."""
         return self._kind
 
     @property
     def data(self) -> np.ndarray:
-        """The memory."""
+        """The memory as a NumPy array."""
         return self._data
 
     @property
@@ -84,7 +84,7 @@ class ArrayView:
 
     @property
     def sample(self) -> Any:
-        """A zero of the type of its elements."""
+        """A zero of the type of the elements."""
         zero = self._cast(0)
         return Matrix(self._element, [zero] * math.prod(self._element), self._operations) if self._element else zero
 
@@ -114,14 +114,14 @@ class ArrayView:
         self._data[at] = numbers.reshape(self._element)
 
     def element_at(self, index: Any) -> Any:
-        """Return the element to store parts of: a vector or matrix that stands for its memory."""
+        """Return the element at an index; storing to parts of a vector or matrix changes the array."""
         at = self._locate(index)
         self.is_changed = True
         written = None if self._written is None else self._written[at]
         return Element(self._data[at], self._operations, written) if self._element else self._data[at]
 
     def _locate(self, index: Any) -> tuple[Any, ...]:
-        """Return the place of an element in the memory. Raises IndexError if it is outside."""
+        """Return the index of an element in the memory. Raise IndexError if it is out of range."""
         parts: Any = index if type(index) is tuple else (index,)
         if not all(type(part) in _INDICES for part in parts):
             parts = tuple(_flatten_index(parts, self._name))
@@ -139,17 +139,17 @@ class ArrayView:
         if self._is_clamped:
             return tuple(min(max(int(part), 0), size - 1) for part, size in zip(parts, self._sizes, strict=True))
         shown = self._show(parts)
-        # A label has the dims of an element, too.
+        # A label includes the dims of an element.
         whole = self._sizes if self._label == self._name else self._data.shape
         sizes = str(whole) if len(whole) != 1 else f"{whole[0]}"
         raise IndexError(f"{self._name}[{shown}] is out of range for {self._label} = {sizes}")
 
     def _show(self, parts: tuple[Any, ...]) -> str:
-        """Format the index of an element as the kernel writes it: `x[3, 5]`."""
+        """Format the index of an element as the kernel writes it: "3, 5"."""
         return ", ".join(str(int(part) + start) for part, start in zip(parts, self.first, strict=True))
 
     def indices(self) -> Iterator[tuple[int, ...]]:
-        """Run over the indices of all elements, the last dim fastest."""
+        """Yield the indices of all elements, with the last dim varying fastest."""
         return itertools.product(
             *(range(start, start + size) for start, size in zip(self.first, self._sizes, strict=True))
         )
@@ -164,19 +164,22 @@ class ArrayView:
 
 
 class FieldView(ArrayView):
-    """A field's content. `find_gradient` gives the view of its gradient field, `dtype` is the engine's."""
+    """A view of a field's content.
+
+    `find_gradient` returns the view of its gradient field; `dtype` is the engine's object.
+    """
 
     find_gradient: Callable[[], ArrayView]
     dtype: Any = None
 
     @property
     def grad(self) -> ArrayView:
-        """Its gradient field."""
+        """The view of the gradient field."""
         return self.find_gradient()
 
 
 class StructField:
-    """A field whose elements are structs: one field for each member, under the member's name."""
+    """A field whose elements are structs: a view of one field for each member, by the member's name."""
 
     def __init__(self, views: dict[str, Any], methods: Any) -> None:
         self.views, self._methods = views, methods
@@ -191,12 +194,12 @@ class StructField:
         return self.views[name]
 
     def find_gradient(self) -> StructField:
-        """Return the field of its members' gradients."""
+        """Return the gradients of the members as a field of structs."""
         return StructField({name: view.find_gradient() for name, view in self.views.items()}, {})
 
     @property
     def grad(self) -> StructField:
-        """The gradients of its members."""
+        """The gradients of the members, as a field of structs."""
         return self.find_gradient()
 
     def __getitem__(self, index: Any) -> Struct:
@@ -208,12 +211,12 @@ class StructField:
             view[index] = members[name]
 
     def element_at(self, index: Any) -> StructElement:
-        """Return the struct to store parts of."""
+        """Return the struct at an index; storing to its members changes the fields."""
         return StructElement(self.views, index, dict(self._methods))
 
 
 def _flatten_index(index: Any, name: str) -> Iterator[Any]:
-    """Yield the integers of an index: all those of a vector or tuple, none for None."""
+    """Yield the integers of an index: those of a vector or tuple in order, none for None."""
     if index is None:
         return
     if isinstance(index, Matrix):
@@ -230,13 +233,16 @@ def _flatten_index(index: Any, name: str) -> Iterator[Any]:
 
 
 _MASKS: dict[int, tuple[weakref.ref[torch.Tensor], np.ndarray]] = {}
-"""By address: a tensor, and whether each of its numbers was written."""
+"""A tensor and a mask of its elements that were written, by the tensor's address."""
 
 
 def track_writes(memory: torch.Tensor) -> torch.Tensor:
-    """Register a tensor as uninitialized, and return it: a read of an element is an error until a kernel writes it."""
+    """Register a tensor as uninitialized, and return it.
+
+    Reading one of its elements is an error until a kernel has written it.
+    """
     address = memory.data_ptr()
-    # Another tensor may have its address as soon as it is gone.
+    # Another tensor may get its address as soon as it is freed.
     _MASKS[address] = (weakref.ref(memory, lambda gone: _forget(address, gone)), np.zeros(memory.numel(), np.bool_))
     return memory
 
@@ -247,6 +253,6 @@ def _forget(address: int, gone: weakref.ref[torch.Tensor]) -> None:
 
 
 def find_written(address: int, count: int) -> np.ndarray | None:
-    """Return the mask of the elements that kernels have written, flat; None if writes to the array are not tracked."""
+    """Return the flat mask of the elements that kernels have written; None if writes to the array are not tracked."""
     known = _MASKS.get(address)
     return known[1] if known is not None and len(known[1]) == count else None

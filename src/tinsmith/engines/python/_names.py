@@ -1,4 +1,4 @@
-"""Names: what the names of a kernel stand for before it runs, and what its calls change."""
+"""Names in a kernel: which values they have before it runs, and which of them its calls change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Names:
-    """The names of one function. `scopes` are those that are locals so far, block by block."""
+    """The names of one function. `scopes` holds the locals defined so far, block by block."""
 
     def __init__(
         self, definition: Definition, run: Interpreter, names: Mapping[str, Any], objects: Mapping[str, Any]
@@ -36,12 +36,12 @@ class Names:
         return any(name in scope for scope in self._scopes)
 
     def _refuse(self, node: ast.AST, words: str, remedy: str = "Write it in other words.") -> KernelError:
-        """An error about a statement or expression that compiled engines do not take either."""
+        """Return an error about a statement or expression that compiled engines do not accept either."""
         place = f"{self._definition.path}:{getattr(node, 'lineno', self._definition.tree.lineno)}"
         return KernelError(refusal(f"`{self._definition.tree.name}` {words}", [("at", place)], remedy))
 
     def _check_defined(self, node: ast.Name) -> None:
-        """Raise KernelError for a local whose block has ended: Python would use what another iteration left in it."""
+        """Raise KernelError for a local whose block has ended: Python would use its value from another iteration."""
         name = node.id
         if not self._run.ends_locals_with_blocks or name not in self._stored:
             return
@@ -53,7 +53,7 @@ class Names:
             raise self._refuse(node, f"uses `{name}` where it is not defined", remedy)
 
     def _find(self, node: ast.expr) -> Any:
-        """The Python value of a name or attribute that is none of the function's own; `MISSING` for others."""
+        """Return the Python value of a name, attribute or item from outside the function; MISSING for anything else."""
         if isinstance(node, ast.Name):
             if node.id in self._names:
                 return self._names[node.id]
@@ -61,7 +61,7 @@ class Names:
                 return self._objects[node.id]
             if node.id in self._aliases:
                 return self._aliases[node.id]
-            # Where a local of this name is not yet defined, the name is still that of a global.
+            # Before a local of this name is defined, the name refers to a global.
             if node.id in self._parameters or self._is_local(node.id):
                 return MISSING
             return look_up(self._definition.function, node.id)
@@ -78,7 +78,7 @@ class Names:
         return MISSING
 
     def _name_of(self, node: ast.expr) -> str:
-        """What the engine calls a function of its own; "" for others."""
+        """Return the engine's name of a built-in function, such as "lang.ops.sin"; "" for others."""
         value = self._find(node) if isinstance(node, ast.Name | ast.Attribute) else MISSING
         return "" if value is MISSING else self._run.language.name_of(value)
 
@@ -86,7 +86,7 @@ class Names:
         return isinstance(node, ast.Call) and self._name_of(node.func) == "lang.impl.static"
 
     def changes(self, node: ast.Call) -> bool:
-        """Return whether a call changes what its caller sees."""
+        """Return True if a call changes memory or a variable of its caller."""
         if self._name_of(node.func).startswith("lang.ops.atomic_"):
             return True
         value = self._find(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else MISSING
@@ -95,7 +95,7 @@ class Names:
 
 
 def find_references(definition: Definition, run: Interpreter) -> tuple[str, ...]:
-    """Return the template parameters that a function may give new values: in its body, or by a call of another one."""
+    """Return the by-reference parameters that a function may assign, itself or by a call of another function."""
     known = _REFERENCES.get(definition.tree)
     if known is None:
         annotations = read_annotations(definition.function)
@@ -113,7 +113,7 @@ _REFERENCES: WeakKeyDictionary[ast.FunctionDef, tuple[str, ...]] = WeakKeyDictio
 
 
 def find_returned_name(tree: ast.FunctionDef) -> str | None:
-    """Return the name that a function returns in its last statement."""
+    """Return the name that a function's last statement returns; None if it returns something else."""
     match tree.body[-1]:
         case ast.Return(value=ast.Name(id=name)):
             return name
@@ -121,15 +121,15 @@ def find_returned_name(tree: ast.FunctionDef) -> str | None:
 
 
 _CHANGING: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary()
-"""Whether functions of the language change what their callers see."""
+"""Whether a `ti.func` changes memory or variables of its caller, for the functions examined so far."""
 
 
 def _changes_anything(function: Callable[..., Any], run: Interpreter) -> bool:
-    """Whether a function of the language changes memory, or a variable of its caller's."""
+    """Return True if a `ti.func` changes memory, or a variable of its caller."""
     known = _CHANGING.get(function)
     if known is not None:
         return known
-    # A recursive call tells nothing new.
+    # A recursive call adds nothing new.
     _CHANGING[function] = False
     definition = read_definition(function)
     annotations = read_annotations(function)
@@ -146,7 +146,7 @@ def _changes_anything(function: Callable[..., Any], run: Interpreter) -> bool:
 
 
 def find_root(node: ast.expr) -> str:
-    """Return the name that an element or member belongs to; "" if there is none."""
+    """Return the name at the root of an element or member: "x" for `x[i].y`. Return "" if there is none."""
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -157,7 +157,7 @@ def _find_stored(tree: ast.FunctionDef) -> frozenset[str]:
 
 
 def _find_assigned(tree: ast.FunctionDef) -> frozenset[str]:
-    """Names that are given values themselves, not parts of what they hold; by an atomic function too."""
+    """Return the names that are assigned as a whole, not just in parts, also by an atomic function."""
     atomics = (
         one.args[0]
         for one in walk(tree)

@@ -1,8 +1,8 @@
 """Numbers of the Python engine: NumPy scalars that follow the compiled engines' rules.
 
-A number that only the run knows is a NumPy scalar, so it rounds and wraps around after every operation. A number that
-the kernel's text or its closure holds is Python's own, and operations on two such numbers are Python's, as in the
-engines' compilers; next to a number of the run it gets a default type.
+A number that is known only during the run is a NumPy scalar, so it is rounded or wraps around after every operation.
+A number in the kernel's text or closure is a Python number, and operations on two of them are Python's, as in the
+engines' compilers; combined with a number of the run it gets a default type.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TYPES: dict[str, type[np.generic]] = {
     "u32": np.uint32,
     "u64": np.uint64,
 }
-"""NumPy's type of a number, by the engines' name for it."""
+"""The NumPy type of a number, by the engines' name for it."""
 KINDS: dict[type, str] = {kind: name for name, kind in TYPES.items()}
 FLOATS = frozenset({"f16", "f32", "f64"})
 LITERALS = (bool, int, float)
@@ -44,12 +44,12 @@ class Defaults(NamedTuple):
 
 
 def bits_of(kind: str) -> int:
-    """Return how many bits a type has; a truth takes a byte."""
+    """Return the number of bits of a type. A bool takes a byte."""
     return max(8, int(kind[1:]))
 
 
 def promote(one: str, other: str) -> str:
-    """Return the type of an operation on two numbers: the float, else the wider, else the unsigned one."""
+    """Return the result type of an operation on two types: the float, else the wider, else the unsigned one."""
     if (one in FLOATS) != (other in FLOATS):
         return one if one in FLOATS else other
     if bits_of(one) != bits_of(other):
@@ -60,7 +60,8 @@ def promote(one: str, other: str) -> str:
 def build_cast(target: str) -> Rule:
     """Return the function that converts any number to a type.
 
-    A float that does not fit an integer type gives what x86 gives: the lowest value of 32 or 64 bits, cut to the type.
+    A float out of the range of an integer type becomes what x86 yields: the lowest value of 32 or 64 bits, truncated
+    to the type.
     """
     made = TYPES[target]
     if target in FLOATS:
@@ -86,18 +87,18 @@ def build_cast(target: str) -> Rule:
 
 
 CASTS = {kind: build_cast(kind) for kind in TYPES}
-"""Conversions by the type that they give."""
+"""Conversions, by the name of the target type."""
 
 
 def _divide_down(left: Any, right: Any) -> Any:
-    """The quotient of two integers, rounded down."""
+    """Return the quotient of two integers, rounded down."""
     if not right:
         raise ZeroDivisionError("integer division by zero")
     return left // right
 
 
 def _rest(left: Any, right: Any) -> Any:
-    """What is left of an integer after a division that is rounded down: it has the sign of the divisor."""
+    """Return the remainder of an integer division that rounds down. It has the sign of the divisor."""
     if not right:
         raise ZeroDivisionError("integer modulo by zero")
     return left % right
@@ -116,7 +117,7 @@ def _rest_toward_zero(left: Any, right: Any) -> Any:
 
 
 def _integer_power(left: Any, right: Any) -> Any:
-    """A power of integers. The engines define no negative exponent: the quotient, truncated, here."""
+    """Return a power of integers. For a negative exponent, undefined in the engines, return 1 / power truncated."""
     base, exponent, kind = int(left), int(right), KINDS[type(left)]
     if exponent < 0:
         return CASTS[kind](base ** (exponent % 2) if abs(base) == 1 else 0)
@@ -124,7 +125,7 @@ def _integer_power(left: Any, right: Any) -> Any:
 
 
 def _wrap(value: int, kind: str) -> int:
-    """An integer with the bits above those of its type dropped."""
+    """Truncate an integer to the bits of its type."""
     value &= (1 << bits_of(kind)) - 1
     return value - (1 << bits_of(kind)) if kind[0] == "i" and value >> (bits_of(kind) - 1) else value
 
@@ -146,7 +147,7 @@ def _shift_right_filling_zeros(left: Any, right: Any) -> Any:
 
 
 def _count(right: Any, kind: str) -> int:
-    """Bits to shift by; of a count beyond the width, which is undefined, the low bits."""
+    """Return the number of bits to shift by. For a count beyond the width, which is undefined, use its low bits."""
     return int(right) & (bits_of(kind) - 1)
 
 
@@ -175,12 +176,12 @@ INTEGER_RULES: dict[str, Rule] = {
 }
 """Operations on two integers of one type."""
 TRUTH_RULES: dict[str, Rule] = {
-    # As on the compiled engines, whose truths have one bit.
+    # As in the compiled engines, whose bools have one bit.
     "+": operator.xor,
     "-": operator.xor,
     "*": operator.and_,
 }
-"""Operations on two truths that NumPy does otherwise."""
+"""Operations on two bools that NumPy defines differently."""
 FLOAT_RULES: dict[str, Rule] = {
     "+": operator.add,
     "-": operator.sub,
@@ -226,7 +227,7 @@ PYTHON: dict[str, Rule] = {
 
 
 def _round(value: Any) -> Any:
-    """The nearest integer; of two, the one away from zero."""
+    """Round to the nearest integer, halves away from zero."""
     whole = np.trunc(value)
     return whole + np.sign(value) if abs(value - whole) >= 0.5 else whole
 

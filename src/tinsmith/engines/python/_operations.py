@@ -1,4 +1,4 @@
-"""Operations on values of any kind: on numbers by the rules of `_numbers`, on vectors and matrices entry by entry."""
+"""Operations on values of any kind: scalars by the rules of an `Arithmetic`, vectors and matrices entry by entry."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Operations:
     """Operations with one kind of arithmetic.
 
     Args:
-        arithmetic: the rules for single numbers.
-        rows_of: the numbers of an engine's vector or matrix that Python holds; None for anything else.
-        method_of: the engine's function behind a method of vectors and matrices.
+        arithmetic: operations on scalars.
+        rows_of: returns the numbers of an engine's Python-scope vector or matrix; None for anything else.
+        method_of: returns the engine's function that implements a method of vectors and matrices.
     """
 
     call: Callable[..., Any]
-    """Calls a method of vectors and matrices, given the vector or matrix and the method's arguments."""
+    """Calls a method of vectors and matrices, given the engine's function, the vector or matrix and the arguments."""
 
     def __init__(
         self, arithmetic: Arithmetic, rows_of: Callable[[Any], list[Any] | None], method_of: Callable[[str], Any]
@@ -38,7 +38,7 @@ class Operations:
     # Vectors and matrices ----------------------------------------------------------------------
 
     def tensor(self, value: Any) -> Any:
-        """Return a value as a number or a matrix: lists and the engine's own matrices become one."""
+        """Convert a list, array or engine's matrix to a matrix; return numbers and matrices unchanged."""
         if type(value) in KINDS or isinstance(value, Matrix | bool | int | float):
             return value
         rows = self.rows_of(value)
@@ -51,7 +51,7 @@ class Operations:
         return self.matrix(rows)
 
     def matrix(self, rows: Any, kind: str | None = None) -> Matrix:
-        """Return what `Vector([...])` and `Matrix([[...]])` make of their entries."""
+        """Build a vector from a list, or a matrix from nested lists, of one type."""
         rows = rows.rows if isinstance(rows, Matrix) else rows
         rows = [row.rows if isinstance(row, Matrix) else row for row in rows]
         is_nested = bool(rows) and isinstance(rows[0], list | tuple)
@@ -59,7 +59,7 @@ class Operations:
         return self.build_matrix([entry for row in rows for entry in row] if is_nested else rows, shape, kind)
 
     def build_matrix(self, entries: Sequence[Any], shape: tuple[int, ...], kind: str | None = None) -> Matrix:
-        """Return a matrix of one type: the given one, or the common type of its entries."""
+        """Build a matrix from its entries, converted to a type: the given one, or their common type."""
         size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
         if size != len(entries) or not entries:
             raise ValueError(f"{len(entries)} numbers for a matrix of shape {shape}")
@@ -68,7 +68,7 @@ class Operations:
         return Matrix(shape, [cast(one) for one in entries], self)
 
     def each(self, change: Callable[..., Any], *values: Any) -> Any:
-        """Do an operation entry by entry; numbers go with every entry."""
+        """Apply a function entry by entry; a number is combined with every entry."""
         shapes = {one.shape for one in values if isinstance(one, Matrix)}
         if not shapes:
             return change(*values)
@@ -80,18 +80,18 @@ class Operations:
     # Operations --------------------------------------------------------------------------------
 
     def binary(self, name: str) -> Rule:
-        """Return the function of a binary operation."""
+        """Return the function that computes a binary operation on values of any kind."""
         rules, build = self.arithmetic.rules_for(name), self.arithmetic.rule_for
 
         def of_any(left: Any, right: Any) -> Any:
             if name in PYTHON and not (_is_of_run(left) or _is_of_run(right)):
-                # Lists, texts, dtypes and None are known before the run.
+                # Lists, strings, dtypes and None are known before the run.
                 return PYTHON[name](left, right)
             left, right = self.tensor(left), self.tensor(right)
             if not isinstance(left, Matrix) and not isinstance(right, Matrix):
                 return build(name, type(left), type(right))(left, right)
             if name == "atan2":
-                # Of vectors both engines make f32, even of f64.
+                # Both engines compute it in f32 for vectors, even of f64.
                 left, right = self.cast(left, "f32"), self.cast(right, "f32")
             return self.each(lambda one, other: build(name, type(one), type(other))(one, other), left, right)
 
@@ -102,7 +102,7 @@ class Operations:
         return operate
 
     def unary(self, name: str) -> Rule:
-        """Return the function of an operation on one value."""
+        """Return the function that computes a unary operation on a number, vector or matrix."""
         one = self.arithmetic.unary
 
         def operate(value: Any) -> Any:
@@ -113,18 +113,18 @@ class Operations:
         return operate
 
     def cast(self, value: Any, kind: str) -> Any:
-        """Return a value converted to a type, entry by entry."""
+        """Convert a value to a type, entry by entry."""
         return self.each(self.casts[kind], self.tensor(value))
 
     def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
-        """Return one of two values, entry by entry, in their common type."""
+        """Choose between two values, entry by entry, in their common type."""
         return self.each(
             lambda test, one, other: self.common(one if test else other, other if test else one),
             *(self.tensor(value) for value in (condition, then, otherwise)),
         )
 
     def common(self, value: Any, other: Any) -> Any:
-        """Return a value in the common type of it and another one, which is not used otherwise."""
+        """Convert a value to the common type of it and `other`."""
         if isinstance(value, Matrix) or isinstance(other, Matrix):
             return self.each(self.common, self.tensor(value), self.tensor(other))
         kinds = self.arithmetic.kind_of(value), self.arithmetic.kind_of(other)
@@ -133,18 +133,18 @@ class Operations:
     # Functions of vectors and matrices -----------------------------------------------------------
 
     def of_rank(self, value: Any, rank: int = 0) -> Matrix:
-        """Return a value as a matrix of so many dims (0: any)."""
+        """Return a value as a matrix. Raise TypeError for a number, or if it does not have `rank` dims (0: any)."""
         matrix = self.tensor(value)
         if not isinstance(matrix, Matrix) or (rank and len(matrix.shape) != rank):
             raise TypeError("a number where a vector or matrix is wanted, or one of the wrong rank")
         return matrix
 
     def fold(self, name: str, value: Any) -> Any:
-        """Combine the entries, from the first to the last."""
+        """Combine the entries by a binary operation, from the first to the last."""
         return reduce(self.binary(name), self.of_rank(value).entries)
 
     def dot(self, left: Any, right: Any) -> Any:
-        """Return the sum of the products of two vectors' entries."""
+        """Return the dot product of two vectors."""
         return self.fold("+", self.binary("*")(self.of_rank(left, 1), self.of_rank(right, 1)))
 
     def norm_sqr(self, value: Any) -> Any:
@@ -153,11 +153,11 @@ class Operations:
         return self.fold("+", self.binary("*")(matrix, matrix))
 
     def norm(self, value: Any, eps: Any = 0.0) -> Any:
-        """Return the root of the sum of the squares, with `eps` added below it."""
+        """Return the square root of the sum of squares plus `eps`."""
         return self.unary("sqrt")(self.binary("+")(self.norm_sqr(value), eps))
 
     def truths(self, name: str, value: Any) -> Any:
-        """Return whether any or all entries are not zero."""
+        """Return True if any or all entries are nonzero; `name` is "any" or "all"."""
         return np.bool_((any if name == "any" else all)(bool(one) for one in self.of_rank(value).entries))
 
     def trace(self, value: Any) -> Any:
@@ -180,12 +180,12 @@ class Operations:
         return Matrix((*one.shape, *other.shape), entries, self)
 
     def matmul(self, left: Any, right: Any) -> Any:
-        """Return the product of two matrices, or of a matrix and a vector; of two vectors their dot product."""
+        """Return the matrix product of two matrices, or of a matrix and a vector; for two vectors, the dot product."""
         one, other = self.of_rank(left), self.of_rank(right)
         if len(one.shape) == len(other.shape) == 1:
             return self.dot(one, other)
         if len(one.shape) == 1:
-            # The engines turn the product round.
+            # The engines compute a vector times a matrix as the transposed matrix times the vector.
             one, other = self.transpose(other), one
         if one.shape[1] != other.shape[0]:
             raise ValueError(f"a product of shapes {one.shape} and {other.shape}")
@@ -201,7 +201,7 @@ class Operations:
     # Constructors --------------------------------------------------------------------------------
 
     def typed_matrix(self, shape: tuple[int, ...], kind: str | None, values: Sequence[Any]) -> Matrix:
-        """Return what `vec3(1.0)`, `vec3(a, b, c)`, `vec4(v.xyz, 1.0)` and `mat2(...)` make of their arguments."""
+        """Build a matrix of a type: implements `vec3(1.0)`, `vec3(a, b, c)`, `vec4(v.xyz, 1.0)` and `mat2(...)`."""
         size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
         if len(values) == 1:
             value = values[0]

@@ -1,4 +1,4 @@
-"""Python's own functions, which the engines know: `int`, `min`, `len` and the like."""
+"""Python's built-in functions that kernels may call: `int`, `min`, `len` and the like."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _absolute(run: Run) -> Callable[..., Any]:
 
 
 def build_extreme(name: str) -> Callable[[Run], Callable[..., Any]]:
-    """Return the builder of `max` ("max") or `min` ("min") of any number of values."""
+    """Return the builder of `max` ("max") or `min` ("min") for any number of values."""
 
     def build(run: Run) -> Callable[..., Any]:
         rule = run.operations.binary(name)
@@ -40,7 +40,7 @@ def build_extreme(name: str) -> Callable[[Run], Callable[..., Any]]:
         def extreme(*values: Any) -> Any:
             if len(values) == 1:
                 return values[0]
-            # Of the first one, and the extreme of the others.
+            # Evaluated from the right: the first value, and the extreme of the others.
             return rule(values[0], extreme(*values[1:]))
 
         return extreme

@@ -1,8 +1,7 @@
-"""Rewrites a kernel's tree so that Python runs it with the engine's arithmetic, on the lines of the user's file.
+"""Rewriting of a kernel's tree, so that Python runs it with the engine's arithmetic.
 
-Operators, assignments, loops and calls become calls of an `Interpreter`; whatever else stands there stays. The
-rewritten function has the user's file name and line numbers, so debuggers, coverage tools and tracebacks show the
-user's lines.
+Operators, assignments, loops and calls become calls of an `Interpreter`; everything else stays. The rewritten
+function has the user's file name and line numbers, so debuggers, coverage tools and tracebacks show the user's lines.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _ATOMIC_AUGMENTED: dict[type[ast.operator], str] = {
     ast.BitOr: "|",
     ast.BitXor: "^",
 }
-"""Augmented assignments whose operand becomes the target's type first."""
+"""Augmented assignments whose operand is converted to the target's type first."""
 _PLAIN = (ast.Pass, ast.Break, ast.Continue, ast.Import, ast.ImportFrom, ast.Raise)
 _CONCURRENT = ("stream_parallel", "graph_parallel_context", "graph_parallel")
 
@@ -43,15 +42,15 @@ def rewrite(
     is_kernel: bool = False,
     is_method: bool = False,
 ) -> Callable[..., Any]:
-    """Return the Python function of a kernel or of a function of the language.
+    """Return the rewritten Python function of a kernel or of a `ti.func`.
 
     Args:
         definition: the function.
         run: the interpreter that it calls.
         arrays: parameters that are arrays.
-        names: values of names that the function does not see by itself.
-        objects: objects that parameters stand for, of which it calls functions.
-        is_kernel: whether its caller gives the arguments their types.
+        names: values of names that the function cannot look up itself.
+        objects: values of parameters that are Python objects, whose functions the kernel calls.
+        is_kernel: whether it is a kernel: its arguments have their types already.
         is_method: whether its first parameter is its object.
     """
     with COMPILING:
@@ -78,10 +77,10 @@ class _Writer(ExpressionWriter):
     references: tuple[str, ...] = ()
     _is_kernel = False
     _depth = 0
-    """How many blocks there are around a statement that are not static."""
+    """The number of blocks around the current statement, not counting static ones."""
 
     def body(self, statements: list[ast.stmt], *, is_kernel: bool, is_method: bool) -> list[ast.stmt]:
-        """Rewrite a function's body; copies of its arguments come first."""
+        """Rewrite a function's body, preceded by copies of its arguments."""
         self._is_kernel = is_kernel
         first: list[ast.stmt] = []
         if not is_kernel:
@@ -107,13 +106,13 @@ class _Writer(ExpressionWriter):
         return ast.Tuple([value, *(ast.Name(name, ast.Load()) for name in self.references)], ast.Load())
 
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """Statements of one block."""
+        """Rewrite the statements of one block."""
         return [new for one in statements for new in self._statement(one)]
 
     def _inside(
         self, statements: list[ast.stmt], names: set[str] | None = None, *, is_static: bool = False
     ) -> list[ast.stmt]:
-        """Statements of an inner block, whose locals end with it."""
+        """Rewrite the statements of an inner block, whose locals end with it."""
         self._scopes.append(names or set())
         self._depth += not is_static
         try:
@@ -133,10 +132,13 @@ class _Writer(ExpressionWriter):
             self._before = outer
 
     def _has_effects(self, node: ast.stmt) -> bool:
-        """Whether an expression of a statement itself changes a local or memory: engines do so before anything else."""
+        """Return True if an expression in a statement changes a local or memory.
+
+        Engines apply that before anything else.
+        """
         expressions = [one for one in list_children(node) if isinstance(one, ast.expr)]
         inner = [one for expression in expressions for one in walk(expression)]
-        # Python allows no assignment in what a comprehension runs over.
+        # Python does not allow an assignment in the iterable of a comprehension.
         iterables = [one.iter for one in inner if isinstance(one, ast.comprehension)]
         if any(isinstance(one, ast.Call) for iterable in iterables for one in walk(iterable)):
             return True
@@ -176,7 +178,7 @@ class _Writer(ExpressionWriter):
         return [self._check_plain(node)]
 
     def _check_compound(self, node: ast.stmt) -> None:
-        """Raise KernelError for a loop with an `else` clause, and for `return` in an `if` or a loop of a kernel."""
+        """Raise KernelError for a loop with an `else` clause, and for `return` inside an `if` or a loop of a kernel."""
         if isinstance(node, ast.For | ast.While) and node.orelse:
             raise self._refuse(node, "has a loop with `else`")
         if isinstance(node, ast.Return) and self._is_kernel and self._depth:
@@ -184,9 +186,9 @@ class _Writer(ExpressionWriter):
             raise self._refuse(node, "is a kernel that returns inside an `if` or a loop", remedy)
 
     def _check_plain(self, node: ast.stmt) -> ast.stmt:
-        """Return a statement unchanged. Raises KernelError for a kind of statement that compiled engines refuse.
+        """Return a statement unchanged. Raise KernelError for a kind of statement that compiled engines refuse.
 
-        Imports and `raise` stay for debugging: `import pdb; pdb.set_trace()`.
+        Imports and `raise` are allowed for debugging: `import pdb; pdb.set_trace()`.
         """
         if not isinstance(node, _PLAIN):
             raise self._refuse(node, f"contains `{ast.unparse(node).split(maxsplit=1)[0]}`, which no engine runs")
@@ -212,7 +214,7 @@ class _Writer(ExpressionWriter):
                 yield self._assign_one(target, value)
 
     def _note_alias(self, target: ast.expr, value: ast.expr) -> None:
-        """Remember which function a local stands for, `f = ti.static(g)`."""
+        """Note which function a local stands for after `f = ti.static(g)`."""
         if isinstance(target, ast.Name) and isinstance(value, ast.Call) and len(value.args) == 1:
             function = self._find(value.args[0])
             is_only_one = callable(function) and target.id not in self._aliases
@@ -282,7 +284,7 @@ class _Writer(ExpressionWriter):
         test = self._expr(node.test)
         if not is_static:
             return [self._put_at(node, ast.If(test, self._inside(node.body), self._inside(node.orelse)))]
-        # The branch that is chosen belongs to the block around it.
+        # The chosen branch belongs to the block around it.
         before = set(self._scopes[-1])
         body = self._block(node.body)
         after_body = self._scopes[-1]
@@ -312,7 +314,7 @@ class _Writer(ExpressionWriter):
         return isinstance(node, ast.Call) and self._find(node.func) is builtins.range
 
     def _put_at(self, node: ast.AST, made: ast.stmt) -> ast.stmt:
-        """A statement at the place of the one that it stands for."""
+        """Give a statement and its nodes the position of the original statement, and return it."""
         ast.copy_location(made, node)
         for child in list_children(made):
             give_place(child, made)

@@ -1,4 +1,4 @@
-"""A run, as the builders of its functions and constructors see it."""
+"""The interface of an interpreter for the functions and constructors that it calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._operations import Operations
 
 
 class Run(ABC):
-    """What an interpreter offers to the functions and constructors that it calls."""
+    """The members of an interpreter that built-in functions and constructors use."""
 
     engine: Engine
     language: Language
@@ -27,11 +27,11 @@ class Run(ABC):
 
     @abstractmethod
     def capture(self, value: Any, name: str = "a field") -> Any:
-        """Return a value that Python holds as one of the run."""
+        """Convert a Python-scope vector, matrix, struct or field to a value of the run."""
 
     @abstractmethod
     def let(self, value: Any) -> Any:
-        """Return the first value of a local: vectors and structs are copied, Python's numbers get a type."""
+        """Return the value that a new local gets: copy vectors and structs, and give Python numbers a type."""
 
     @abstractmethod
     def dtype_name(self, value: Any) -> str | None:

@@ -14,32 +14,32 @@ SWIZZLES = ("xyzw", "rgba", "stpq")
 
 
 class EntryOperations(Protocol):
-    """What a vector or matrix asks of the `Operations` that made it."""
+    """The members of `Operations` that a vector or matrix uses."""
 
     @property
     def call(self) -> Callable[..., Any]:
-        """Calls a method, given the vector or matrix and the method's arguments."""
+        """Calls a method, given the engine's function, the vector or matrix and the arguments."""
         ...
 
     @property
     def casts(self) -> Mapping[str, Rule]:
-        """What converts a number, by the type that it is converted to."""
+        """Conversions of numbers, by the name of the target type."""
         ...
 
     @property
     def method_of(self) -> Callable[[str], Any]:
-        """The engine's function behind a method."""
+        """Returns the engine's function that implements a method, by its name."""
         ...
 
 
 class BoundFunction(NamedTuple):
-    """A function with its first argument: `v.norm`, `ray.at`."""
+    """A function with its first argument bound: `v.norm`, `ray.at`."""
 
     function: Any
     owner: Any
 
     def __call__(self, *positional: Any, **named: Any) -> Any:
-        # Kernels call an interpreter instead; this is what a debugger's prompt does.
+        # Kernels call an interpreter instead; this is for a debugger's prompt.
         if not isinstance(self.owner, Matrix):
             raise TypeError("only kernels call functions of structs: assign the result to a local, and print that")
         return self.owner.operations.call(self.function, self.owner, *positional, **named)
@@ -48,11 +48,11 @@ class BoundFunction(NamedTuple):
 class Matrix:
     """A vector or matrix: numbers of one type, row by row.
 
-    A local variable holds one of its own. `operations` convert its numbers, and know its methods.
+    Each local variable has its own. `operations` convert its numbers and find its methods.
     """
 
     __slots__ = ("entries", "operations", "shape")
-    # NumPy's numbers leave an operation with a matrix to the matrix.
+    # Makes NumPy scalars leave an operation with a matrix to the matrix.
     __array_ufunc__ = None
 
     def __init__(self, shape: tuple[int, ...], entries: list[Any], operations: EntryOperations) -> None:
@@ -77,22 +77,22 @@ class Matrix:
 
     @property
     def rows(self) -> list[Any]:
-        """The numbers of a vector, or one list for each row of a matrix."""
+        """The numbers of a vector, or a list of rows of a matrix."""
         if len(self.shape) == 1:
             return list(self.entries)
         width = self.shape[1]
         return [self.entries[row * width : (row + 1) * width] for row in range(self.shape[0])]
 
     def copy(self) -> Matrix:
-        """Return a vector or matrix of its own with these numbers."""
+        """Return an independent copy."""
         return Matrix(self.shape, self.entries.copy(), self.operations)
 
     def get_shape(self) -> tuple[int, ...]:
-        """Return the number of rows, and of columns."""
+        """Return the dims: (n,) of a vector, (n, m) of a matrix."""
         return self.shape
 
     def store(self, values: Sequence[Any]) -> None:
-        """Replace the entries; each number is converted to the type of these."""
+        """Replace the entries; each number is converted to the matrix's type."""
         cast = self.operations.casts[self.kind]
         for place, value in enumerate(values):
             self._put(place, cast(value))
@@ -128,7 +128,7 @@ class Matrix:
         self._put(self._place(index), cast(value))
 
     def _ranges(self, index: tuple[Any, ...]) -> list[Any]:
-        """The indices in each dim that slices and numbers stand for."""
+        """Return the selected indices in each dim, from an index of slices and numbers."""
         return [
             range(*one.indices(size)) if isinstance(one, slice) else [int(one)]
             for one, size in zip(index, self.shape, strict=True)
@@ -152,7 +152,7 @@ class Matrix:
         raise TypeError("a vector or matrix where a condition is wanted; use `any()` or `all()`")
 
     def places_of(self, name: str) -> tuple[int, ...] | None:
-        """Return which entries a name such as `x` or `zyx` stands for; None if it is no such name."""
+        """Return the entries that a swizzle such as `x` or `zyx` selects; None if the name is not a swizzle."""
         if len(self.shape) != 1 or not 1 <= len(name) <= 4:
             return None
         for letters in SWIZZLES:
@@ -180,7 +180,7 @@ class Matrix:
 
 
 def _add_operators() -> None:
-    """Let Python's operators work on vectors and matrices, as at a debugger's prompt. Kernels call an interpreter."""
+    """Define Python's operators on vectors and matrices, for a debugger's prompt. Kernels call an interpreter."""
     names = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "pow"}
     comparisons = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
     for word, name in (names | comparisons).items():
@@ -196,7 +196,7 @@ _add_operators()
 
 
 class Element(Matrix):
-    """A vector or matrix in an array: what is stored here is stored there."""
+    """A vector or matrix in an array: storing to an entry changes the array."""
 
     __slots__ = ("memory", "written")
 
@@ -213,7 +213,7 @@ class Element(Matrix):
 
 
 class Struct:
-    """A struct: its members by name, and the functions that may be called on it."""
+    """A struct: its members by name, and the functions that can be called on it."""
 
     __slots__ = ("members", "methods")
 
@@ -222,7 +222,7 @@ class Struct:
         self.methods = methods
 
     def copy(self) -> Struct:
-        """Return a struct of its own with these members."""
+        """Return an independent copy."""
         members = {n: one.copy() if isinstance(one, Matrix | Struct) else one for n, one in self.members.items()}
         return Struct(members, self.methods)
 
@@ -249,7 +249,7 @@ class Struct:
 
 
 class StructElement(Struct):
-    """A struct in a field: what is stored here is stored there."""
+    """A struct in a field: storing to a member changes the field."""
 
     __slots__ = ("_index", "_views")
 
