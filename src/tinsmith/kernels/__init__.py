@@ -1,7 +1,7 @@
-"""Our own kernels.
+"""tinsmith's own kernels.
 
-Each is a factory `build(lang, **static)`: `lang` is the module of an engine, so that one text serves
-both, and what is static is fixed when the kernel is built. The factories import no engine.
+Each is made by a factory `build(lang, **options)`. `lang` is the module of an engine, so that one source serves both;
+the options are compile-time constants of the kernel. The factories import no engine.
 """
 
 import lazy_loader

@@ -1,24 +1,25 @@
-"""Activations of the small networks: what each does to a vector of neurons, and its slope there.
+"""Activation functions of the small networks, and their derivatives, for vectors of neurons.
 
-They are tiny-cuda-nn's, with its constants. Who has only sums, products and maxima works on whole vectors, which are
-machine vectors in kernels that ask for them; the others go by components, since engines know no others of those.
+They are tiny-cuda-nn's, with its constants. Activations that need only sums, products and maxima are computed on
+whole vectors, which become machine vectors in kernels that request them. The others are computed component by
+component, since the engines have no vector form of their functions.
 """
 
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-# Numbers that a kernel writes are float32 where that is the engine's default: these are exact in it.
+# Literals in a kernel are float32 if that is the engine's default: these are exact in it.
 STEEP = 100.0
-"""LeakyReLU divides by it what is negative."""
+"""LeakyReLU divides negative inputs by it."""
 SHARPNESS = 10.0
-"""How fast Squareplus and Softplus become ReLU."""
+"""The sharpness of Squareplus and Softplus: they approach ReLU as it grows."""
 
 Pair = tuple[Any, Any]
 
 
 def activation(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
-    """Functions of a kernel for an activation by its name: values and slopes at a vector of `lanes` numbers."""
+    """Build an activation function and its derivative by name, for vectors of `lanes` numbers of this dtype."""
     if name in _OF_WHOLE_VECTORS:
         return _OF_WHOLE_VECTORS[name](lang, lang.types.vector(lanes, getattr(lang, dtype)))
     value, slope = _MAKERS[name](lang)
@@ -26,7 +27,7 @@ def activation(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
 
 
 def of_numbers(lang: ModuleType, name: str, dtype: str) -> Pair:
-    """The same of one number."""
+    """Build an activation function and its derivative by name, for single numbers of this dtype."""
     if name in _OF_WHOLE_VECTORS:
         return _OF_WHOLE_VECTORS[name](lang, getattr(lang, dtype))
     return _MAKERS[name](lang)
@@ -43,7 +44,7 @@ def _by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
     return apply_each
 
 
-# Of whole vectors: `of` makes one (or a number) of the right dtype, since literals would be float32.
+# Activations of whole vectors: `of` makes a vector or number of the right dtype, since literals would be float32.
 def _none(lang: ModuleType, of: Any) -> Pair:
     @lang.func
     def value(x):
@@ -57,7 +58,7 @@ def _none(lang: ModuleType, of: Any) -> Pair:
 
 
 def _relu(lang: ModuleType, of: Any) -> Pair:
-    """Not by `max`, which makes zero of NaN: a training that has gone wrong would look as if it had not."""
+    """Build ReLU. It does not use `max`, which turns NaN into zero and so would hide a training run that diverged."""
 
     @lang.func
     def value(x):

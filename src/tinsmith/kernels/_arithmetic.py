@@ -1,7 +1,8 @@
-"""Functions of numbers by arithmetic alone, for loops that machine vectors run.
+"""Elementary functions from arithmetic only, for loops that are vectorized.
 
-Both engines call the C library for them, one number at a time (Taichi 1.7.4, Quadrants 1.3.3), and a loop with such a
-call is never vectorised. In a loop that is not vectorised anyway these take longer than the library's.
+Both engines call the C library for `exp` and the like, one number at a time (Taichi 1.7.4, Quadrants 1.3.3), and a
+loop with such a call is never vectorized. In a loop that is not vectorized anyway, the functions here are slower than
+the library's.
 """
 
 from types import ModuleType
@@ -9,10 +10,10 @@ from typing import Any
 
 
 def _casts(lang: ModuleType, width: int) -> tuple[Any, Any, Any]:
-    """Build the functions that give the bits of a float32, the float32 of bits, and a whole number as a float32.
+    """Build three conversions: a float32 to its bits, bits to a float32, and an integer to a float32.
 
-    Of vectors, where there is a width. Engines cast those only number by number, in a static loop (Taichi 1.7.4,
-    Quadrants 1.3.3), and LLVM makes one machine instruction of it.
+    With a `width` they convert vectors. Engines cast those only number by number, in a static loop (Taichi 1.7.4,
+    Quadrants 1.3.3), which LLVM turns into one machine instruction.
     """
     f32, i32 = lang.f32, lang.i32
 
@@ -42,7 +43,7 @@ def _casts(lang: ModuleType, width: int) -> tuple[Any, Any, Any]:
 
 
 def _build_exp(lang: ModuleType, width: int = 0) -> Any:
-    """Build the function `exp(x)` for float32, which at infinities and NaN is what the library's is.
+    """Build the function `exp(x)` for float32. At infinities and NaN it equals the library's.
 
     With a width it is a function of vectors.
 
@@ -58,16 +59,17 @@ def _build_exp(lang: ModuleType, width: int = 0) -> Any:
 
     @lang.func
     def exp(x):
-        # By comparisons, which let NaN through: `min` and `max` do not.
+        # Comparisons preserve NaN; `min` and `max` do not.
         low = lang.select(x < f32(-104.0), f32(-104.0), x)
         c = lang.select(low > f32(89.0), f32(89.0), low)
-        # Beside 1.5 * 2^23 the last bit counts ones, so that addition rounds. No `- 12582912.0`: by their fast
-        # arithmetic the engines would leave out both.
+        # Added to 1.5 * 2^23, a number is rounded to an integer. It is not subtracted again as a float, since the
+        # engines' fast arithmetic would cancel both operations.
         shifted = c * f32(1.44269504) + f32(12582912.0)
         n = bits_of(shifted) - 1262485504
         whole = float_of(n)
         first = c - whole * f32(0.693359375)
-        # It is never below -1. What is a choice cannot be reordered, which would lose the digits of the second part.
+        # `first` is never below -1: fast arithmetic cannot reorder across a `select`, which would lose digits of the
+        # second part.
         r = lang.select(first < f32(-1.0), f32(-1.0), first) + whole * f32(2.12194440e-4)
         p = r * f32(1.9875691500e-4) + f32(1.3981999507e-3)
         p = p * r + f32(8.3334519073e-3)
@@ -75,7 +77,7 @@ def _build_exp(lang: ModuleType, width: int = 0) -> Any:
         p = p * r + f32(1.6666665459e-1)
         p = p * r + f32(5.0000001201e-1)
         y = p * (r * r) + r + f32(1.0)
-        # Two factors would be multiplied with each other first, and overflow: most of 2^n goes to the exponent's bits.
+        # Most of 2^n is added to the exponent's bits: two factors might be multiplied with each other, and overflow.
         most = lang.min(lang.max(n, -100), 127)
         scaled = of_bits(bits_of(y) + (most << 23))
         result = scaled * of_bits((n - most + 127) << 23)
@@ -85,7 +87,7 @@ def _build_exp(lang: ModuleType, width: int = 0) -> Any:
 
 
 def _build_log(lang: ModuleType) -> Any:
-    """Build the function `log(x)` for float32: at 0, below it, at infinity and NaN what the library's is.
+    """Build the function `log(x)` for float32. At 0, below it, at infinity and NaN it equals the library's.
 
     It is within 2 units in the last place.
 
@@ -112,9 +114,9 @@ def _build_log(lang: ModuleType) -> Any:
         z = f * f
         whole = lang.cast(e, f32)
         part = f + (f * z * p - f32(0.5) * z)
-        # It is never below -1: a choice, so that the greatest number is added last, whatever fast arithmetic reorders.
+        # `part` is never below -1: fast arithmetic cannot reorder across a `select`, so the largest term is added last.
         result = lang.select(part < f32(-1.0), f32(-1.0), part) + whole * f32(0.69314718)
-        # Numbers below 2^-126 are 0 to both engines, of the library's logarithm too.
+        # Both engines treat numbers below 2^-126 as 0, also in the library's logarithm.
         least = f32(1.17549435e-38)
         outside = lang.select(lang.abs(x) < least, -lang.math.inf, lang.math.nan)
         return lang.select(x >= least, lang.select(x > f32(3.4028234e38), x, result), outside)
@@ -147,7 +149,7 @@ def _build_tanh(lang: ModuleType) -> Any:
 
 
 def _build_sin(lang: ModuleType) -> Any:
-    """Build the function `sin(x)` for float32, within 2 units in the last place where x is less than 2^20 in size."""
+    """Build the function `sin(x)` for float32, within 2 units in the last place for |x| < 2^20."""
     of_quarter = _of_quarter(lang)
 
     @lang.func
@@ -158,7 +160,7 @@ def _build_sin(lang: ModuleType) -> Any:
 
 
 def _build_cos(lang: ModuleType) -> Any:
-    """Build the function `cos(x)` for float32, within 2 units in the last place where x is less than 2^20 in size."""
+    """Build the function `cos(x)` for float32, within 2 units in the last place for |x| < 2^20."""
     of_quarter = _of_quarter(lang)
 
     @lang.func
@@ -169,7 +171,7 @@ def _build_cos(lang: ModuleType) -> Any:
 
 
 def _of_quarter(lang: ModuleType) -> Any:
-    """Build the sine of x plus so many quarters of a turn.
+    """Build the function `sin(x + quarters * pi / 2)`, for x of type float32 and an integer number of quarter turns.
 
     With n = round(x / (pi / 2)) and r = x - n pi / 2, it is sin(r), cos(r) or one of them negated, by n. In float64,
     and with pi / 2 in two parts of which the first times n is exact, r has all digits of a float32 even where x is
@@ -182,7 +184,8 @@ def _of_quarter(lang: ModuleType) -> Any:
         wide = lang.cast(x, f64)
         whole = lang.floor(wide * f64(0.6366197723675814) + f64(0.5))
         first = wide - whole * f64(1.5707963267341256)
-        # It is never below -1. What is a choice cannot be reordered, which would lose the digits of the second part.
+        # `first` is never below -1: fast arithmetic cannot reorder across a `select`, which would lose digits of the
+        # second part.
         r = lang.cast(lang.select(first < f64(-1.0), f64(-1.0), first) - whole * f64(6.077100506506192e-11), f32)
         n = lang.cast(whole, i32) + quarters
         z = r * r
@@ -201,7 +204,7 @@ def _of_quarter(lang: ModuleType) -> Any:
 
 
 def _build_pow(lang: ModuleType) -> Any:
-    """Build the function `pow(x, y)` for float32: at 0, 1, infinity and NaN, and below 0, what the library's is.
+    """Build the function `pow(x, y)` for float32. At 0, 1, infinity and NaN, and below 0, it equals the library's.
 
     It is within 2 units in the last place (0.51 was the most that was found). With x = 2^e m, and m from sqrt(1/2) to
     sqrt(2):   pow(x, y) = 2^(y log2(x))   and   log2(x) = e + 2 artanh((m - 1) / (m + 1)) / log 2
@@ -226,10 +229,10 @@ def _build_pow(lang: ModuleType) -> Any:
         p = p * z + f64(0.96179669392597561)
         logarithm = lang.cast(e, f64) + (f * f64(2.8853900817779268) + f * (z * p))
         t = lang.cast(y, f64) * logarithm
-        # By comparisons, which let NaN through: `min` and `max` do not.
+        # Comparisons preserve NaN; `min` and `max` do not.
         low = lang.select(t < f64(-151.0), f64(-151.0), t)
         c = lang.select(low > f64(129.0), f64(129.0), low)
-        # Beside 1.5 * 2^52 the last bit counts ones. No `floor`, which without AVX is a call of the library.
+        # Added to 1.5 * 2^52, a number is rounded to an integer. Without AVX, `floor` is a call of the library.
         n = lang.cast(lang.bit_cast(c + f64(6755399441055744.0), lang.i64), i32)
         r = c - lang.cast(n, f64)
         q = f64(1.3215486790144307e-6)  # log(2)^8 / 8!, and so on
@@ -244,7 +247,7 @@ def _build_pow(lang: ModuleType) -> Any:
         most = lang.min(lang.max(n, -100), 127)  # in two steps, as `exp` does it
         scaled = lang.bit_cast(lang.bit_cast(raised, i32) + (most << 23), f32)
         result = scaled * lang.bit_cast((n - most + 127) << 23, f32)
-        # What has no logarithm, or an exponent without an end.
+        # Bases without a logarithm, and infinite exponents.
         no_less, endless = lang.math.inf, f32(3.4028234e38)
         none = lang.select(y > f32(0.0), f32(0.0), no_less)
         all_of = lang.select(y > f32(0.0), no_less, f32(0.0))
@@ -260,7 +263,7 @@ def _build_pow(lang: ModuleType) -> Any:
         result = lang.select(is_below == 1, below_zero, result)
         is_ordinary = lang.select(size < f32(1.17549435e-38), 0, lang.select(size > endless, 0, 1))
         result = lang.select((is_below & is_ordinary & (1 - is_whole)) == 1, lang.math.nan, result)
-        # By bits: fast arithmetic takes `x == x` for true.
+        # Compare bits: fast arithmetic assumes that `x == x` is true.
         is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
         result = lang.select(is_nan, lang.math.nan, result)
         is_nan = (lang.bit_cast(y, i32) & 0x7FFFFFFF) > 0x7F800000
@@ -271,9 +274,9 @@ def _build_pow(lang: ModuleType) -> Any:
 
 
 VECTOR_ARITHMETIC = {"exp": _build_exp}
-"""What builds functions of vectors, by the engines' names, from the engine's module and their width."""
+"""Builders of functions of vectors, by the engines' names. They take the engine's module and the width."""
 VECTOR_WIDTHS = (2, 4, 16)
-"""Widths that they are there for; tests run narrow vectors."""
+"""Widths for which vector functions are built. Tests use the narrow ones."""
 
 ARITHMETIC = {
     "cos": _build_cos,
@@ -283,4 +286,4 @@ ARITHMETIC = {
     "sin": _build_sin,
     "tanh": _build_tanh,
 }
-"""What builds each function, by the engines' names."""
+"""Builders of functions of numbers, by the engines' names."""

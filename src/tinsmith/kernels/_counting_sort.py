@@ -1,18 +1,18 @@
-"""Counting sort: where samples go that are sorted by the small number that each has; and their rows there."""
+"""Counting sort of samples by a small integer key, and the permutation of their rows."""
 
 from types import ModuleType
 from typing import Any
 
 
 def counting_sort(lang: ModuleType, *, cells_dtype: str = "i64") -> Any:
-    """Build the kernel for an engine. Its parameters, int32 unless said; no gradient:
+    """Build the kernel that computes a counting sort's permutation. Its parameters, int32 unless noted; no gradient:
 
-        cells  [n] `cells_dtype`, a number below `count` for each
-        place  [n]          where each goes: those of one number beside each other, in the order that they come
-        start  [count + 1]  where those of a number begin
+        cells  [n] `cells_dtype`, the key of each sample, below `count`
+        place  [n]          the sorted position of each sample; the sort is stable
+        start  [count + 1]  the position of the first sample with each key
         tally  [count]      starts at zero
 
-    Passes over memory in one thread: 200 000 samples take a millisecond, where `torch.argsort` takes ten.
+    It runs in one thread: 200,000 samples take a millisecond, where `torch.argsort` takes ten.
     """
     array, cell_array = lang.types.ndarray(lang.i32, ndim=1), lang.types.ndarray(getattr(lang, cells_dtype), ndim=1)
 
@@ -34,7 +34,7 @@ def counting_sort(lang: ModuleType, *, cells_dtype: str = "i64") -> Any:
 
 
 def move_rows(lang: ModuleType, *, fp: str, channels: int) -> Any:
-    """Build the kernel for an engine: row i of `rows` becomes row `place[i]` of `moved`.
+    """Build the kernel that permutes rows: row i of `rows` becomes row `place[i]` of `moved`.
 
     Its parameters: rows [n, channels], place [n] int32, moved [n, channels]. Written in turn behind each other's last,
     the rows of one number stay in the cache, where to gather them, each read from anywhere, takes twice as long.

@@ -1,7 +1,8 @@
-"""Losses of a number against its target, for kernels that learn in one go: each one's value and slope.
+"""Losses of a number against its target, and their derivatives, for kernels that compute a loss and its gradient at
+once.
 
-They are tiny-cuda-nn's (`nn.losses` has the definitions): the prediction in a denominator counts as a constant.
-As with activations (`_activations`), who has only sums, products and maxima works on whole vectors too.
+They are tiny-cuda-nn's (`nn.losses` has the definitions): a prediction in a denominator counts as a constant. As with
+activations (`_activations`), losses that need only sums, products and maxima are also computed on whole vectors.
 """
 
 from collections.abc import Callable
@@ -9,17 +10,19 @@ from types import ModuleType
 from typing import Any
 
 Pair = tuple[Any, Any]
-# Its 0.01 as a whole number, which kernels have exactly in every dtype: (p - t)^2 / (p^2 + 1 / SMALL), and so on.
+# The inverse of tiny-cuda-nn's 0.01, which is exact in every dtype: (p - t)^2 / (p^2 + 1 / SMALL), and so on.
 SMALL = 100.0
 
 
 def element_loss(lang: ModuleType, name: str, dtype: str) -> Pair:
-    """Functions of a kernel for a loss by its name: (prediction, target) to the value, and to its slope."""
+    """Build a loss and its derivative in the prediction, by name: functions of (prediction, target) for single
+    numbers.
+    """
     return _MAKERS[name](lang, getattr(lang, dtype))
 
 
 def vector_loss(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
-    """The same for vectors of `lanes` predictions and targets."""
+    """Build a loss and its derivative in the prediction, by name, for vectors of `lanes` predictions and targets."""
     if name != "CrossEntropy":
         return _MAKERS[name](lang, lang.types.vector(lanes, getattr(lang, dtype)))
     value, slope = element_loss(lang, name, dtype)
@@ -63,7 +66,7 @@ def _relative_l2(lang: ModuleType, of: Any) -> Pair:
 
 
 def _absolute(weight: Callable[[ModuleType, Any, Any], Any]) -> Callable[[ModuleType, Any], Pair]:
-    """|p - t| times a weight that counts as a constant."""
+    """Return the builder of the loss |p - t| times a weight. The derivative treats the weight as a constant."""
 
     def maker(lang: ModuleType, of: Any) -> Pair:
         @lang.func
@@ -140,4 +143,4 @@ _MAKERS: dict[str, Callable[[ModuleType, Any], Pair]] = {
     "CrossEntropy": _cross_entropy,
 }
 ELEMENT_LOSSES = tuple(_MAKERS)
-"""Names of the losses that look at one number at a time."""
+"""Names of the losses that are computed for each number separately."""

@@ -1,4 +1,4 @@
-"""Encodings of a position, number by number: the kernels. Their gradients are generated from them.
+"""Kernels of encodings of a position, coordinate by coordinate. Their gradients are generated.
 
     frequency            sin and cos of 2^k pi x
     triangle_wave        triangle waves of period 2^(2 - k), each shifted by a quarter more
@@ -6,10 +6,10 @@
     spherical_harmonics  a direction's real spherical harmonics
 
 The references are those of `reference`. All of these have derivatives of any order, forward mode and batches,
-since nothing is written by hand. All constants have the type `fp` of the arrays ("f32" or "f64"): what a plain
-literal is depends on how the engine was started.
+since no gradient is written by hand. All constants have the type `fp` of the arrays ("f32" or "f64"): the type of
+a plain literal depends on how the engine was started.
 
-The columns of `y` are tiny-cuda-nn's: dims outside, then frequencies, then sin before cos.
+The columns of `y` are ordered as tiny-cuda-nn's: by dim, then by frequency, then sin before cos.
 """
 
 import math
@@ -17,11 +17,17 @@ from types import ModuleType
 from typing import Any
 
 OCTAVES = 4
-"""Frequencies from one sin and cos that are computed to the next: doubling angles doubles the error."""
+"""Sine and cosine are evaluated for one in this many frequencies.
+
+The others are double angles, and each doubling doubles the error.
+"""
 
 
 TERMS = {"f32": 5, "f64": 9}
-"""Of the series of sin and cos up to a quarter of a half turn, beyond which the type's last digit does not change."""
+"""The number of terms of the series of sine and cosine, after which the last digit no longer changes.
+
+It is for arguments up to a quarter of a half turn.
+"""
 
 
 def frequency(lang: ModuleType, *, fp: str, n_frequencies: int) -> Any:
@@ -40,7 +46,7 @@ def frequency(lang: ModuleType, *, fp: str, n_frequencies: int) -> Any:
 
     @lang.func
     def sin_and_cos(turns):
-        """Of so many half turns."""
+        """Return the sine and cosine of an angle in half turns."""
         quarters = lang.floor(turns * real(2.0) + real(0.5))
         left = turns - quarters * real(0.5)
         square = left * left
@@ -94,7 +100,7 @@ def one_blob(lang: ModuleType, *, fp: str, n_bins: int) -> Any:
 
     @lang.func
     def below(distance):
-        """The share of the bump that lies below a boundary at this distance from its centre."""
+        """Return the fraction of the bump that lies below a boundary at this distance from its center."""
         u = distance * real(1.0 * n_bins)
         u = lang.select(u > real(1.0), real(1.0), lang.select(u < real(-1.0), real(-1.0), u))  # min loses NaN
         uu = u * u
@@ -102,7 +108,7 @@ def one_blob(lang: ModuleType, *, fp: str, n_bins: int) -> Any:
 
     @lang.func
     def wrap(distance):
-        """The same on a circle of length 1."""
+        """Return the same fraction on a circle of length 1."""
         return below(distance) + below(distance - real(1.0)) + below(distance + real(1.0))
 
     @lang.kernel
@@ -151,7 +157,10 @@ def spherical_harmonics(lang: ModuleType, *, fp: str, degree: int) -> Any:
 
 
 def harmonic_factor(n: int, m: int) -> float:
-    """What makes order m of degree n orthonormal, with tiny-cuda-nn's signs, where its polynomial begins with 1."""
+    """Return the factor that makes order m of degree n orthonormal, with tiny-cuda-nn's signs.
+
+    It applies to polynomials normalized to start with 1.
+    """
     start = math.prod(range(2 * m - 1, 0, -2))
     norm = math.sqrt((2 * n + 1) / (4 * math.pi) * math.factorial(n - m) / math.factorial(n + m))
     return (-1) ** m * start * norm * (math.sqrt(2) if m else 1.0)

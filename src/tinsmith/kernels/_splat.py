@@ -1,24 +1,24 @@
-"""Splat anisotropic 2-D Gaussians into an image: the kernel. Its gradient is generated from it.
+"""The kernel that splats anisotropic 2-D Gaussians into an image. Its gradient is generated.
 
-The model, in the letters used below (its reference is `reference.splat`):
+The model (its reference is `reference.splat`):
 
-    a = ( cos(angle) dx + sin(angle) dy) / scale_x        dx, dy: from pos to the pixel's centre
+    a = ( cos(angle) dx + sin(angle) dy) / scale_x        dx, dy: from pos to the pixel's center
     b = (-sin(angle) dx + cos(angle) dy) / scale_y
     alpha = opacity exp(-(a^2 + b^2) / 2)                 left out where alpha < 1 / 255
-    image[y, x] = sum over all Gaussians of alpha colour
+    image[y, x] = sum over all Gaussians of alpha color
 
 A Gaussian visits the rows of its own bounding box, and in each row the pixels of its ellipse: at
 the edge alpha is 1/255, so `reach` = sqrt(2 log(255 opacity)) standard deviations. Against a scan
 of the whole box with a test in each pixel this halves the time.
 
-Colours add up, in no order, so nothing needs sorting, and the gradient needs no tape: what a pixel
-gets is computed again where the gradient is taken.
+Colors are added in any order, so nothing needs sorting, and the gradient needs no tape: alpha is recomputed in the
+backward pass.
 
 Measured on 2 cores, 2000 Gaussians, 256 x 218 pixels: with atomic additions into the image two
 threads take 6 to 7 ms, more than twice the time of one thread without them (2.4 ms), since an
 atomic addition costs more than the `exp` beside it. So on the CPU the image is painted by one
-thread (`serial`), in the Gaussians' order: the same bits every time. The gradient only gathers,
-each Gaussian from its own rows, without atomics, and is as repeatable.
+thread (`serial`), in the Gaussians' order, so results are deterministic. The gradient only gathers, each
+Gaussian from its own rows, without atomics, and is deterministic too.
 """
 
 from types import ModuleType
@@ -30,10 +30,10 @@ INVERSE_FAINTEST = 255.0  # exact in float32: a literal 1/255 would spoil float6
 def splat(lang: ModuleType, *, serial: bool) -> Any:
     """Build the splatting kernel for an engine.
 
-    Its parameters, all float32 or all float64, lengths in pixels; the centre of
+    Its parameters, all float32 or all float64, lengths in pixels; the center of
     the pixel in row y, column x is at (x + 0.5, y + 0.5):
 
-        pos      [n, 2]     centre (x, y). Differentiable, as all the inputs are.
+        pos      [n, 2]     center (x, y). Differentiable, as all the inputs are.
         scale    [n, 2]     standard deviations along the two axes, positive
         angle    [n]        from the image's x axis to the first of them, radians, towards +y
         colour   [n, 3]     any sign
@@ -73,30 +73,32 @@ def splat(lang: ModuleType, *, serial: bool) -> Any:
 
 
 def geometry(lang: ModuleType) -> tuple[Any, Any, Any]:
-    """The functions of a Gaussian's shape: `frame`, and the `rows` and `columns` that it visits."""
+    """Build the functions of a Gaussian's footprint: `frame` (its axes), and the `rows` and `columns`
+    that it covers.
+    """
 
     @lang.func
     def frame(scale_x, scale_y, angle):
-        """(ax, ay, bx, by) with a = ax dx + ay dy and b = bx dx + by dy."""
+        """Return (ax, ay, bx, by) such that a = ax dx + ay dy and b = bx dx + by dy."""
         c, s = lang.cos(angle), lang.sin(angle)
         return c / scale_x, s / scale_x, -s / scale_y, c / scale_y
 
     @lang.func
     def first_pixel(edge, size):
-        """Index of the first pixel whose centre is not before `edge`, and `size` if there is none."""
+        """Return the index of the first pixel whose center is not before `edge`, or `size` if there is none."""
         # Clamped as a float, since a huge one has no integer, and as an integer, since a NaN may pass the first.
         clamped = lang.min(lang.max(edge - 0.5, 0.0), size)
         return lang.max(0, lang.min(size, lang.cast(lang.ceil(clamped), lang.i32)))
 
     @lang.func
     def rows(y, ax, ay, bx, by, reach2, height):
-        """First row of the bounding box, and the one after its last."""
+        """Return the first row of the bounding box, and the one after its last."""
         half = lang.sqrt(reach2 * (ax * ax + bx * bx)) / lang.abs(ax * by - ay * bx)
         return first_pixel(y - half, height), first_pixel(y + half, height)
 
     @lang.func
     def columns(x, dy, ax, ay, bx, by, reach2, width):
-        """First pixel of the ellipse in the row at `dy`, and the one after its last."""
+        """Return the first pixel of the ellipse in the row at `dy`, and the one after its last."""
         # a^2 + b^2 = xx dx^2 + 2 xy dx dy + yy dy^2 = reach2, solved for dx; xx yy - xy^2 = area^2.
         xx, xy, area = ax * ax + bx * bx, ax * ay + bx * by, ax * by - ay * bx
         middle = x - xy * dy / xx

@@ -1,12 +1,12 @@
-"""Direct volume rendering: the kernel that looks along rays, and what it shares with its gradient.
+"""The kernel of direct volume rendering along rays, and constants that it shares with its gradient.
 
-The model and its letters stand with the reference, `reference.volume_render`. Here a ray is a thread, or a turn of
-one; it walks its samples in order and keeps what is left of its light:
+The model and its symbols are defined in `reference.volume_render`. Here each ray is one iteration of a parallel
+loop. It visits its samples in order and tracks the remaining transmittance, `left`:
 
     left = 1;  for each sample:  keep = exp(-density length),  weight = left (1 - keep),  left = left keep
 
-A ray ends where `left` is below the threshold, or below FAINTEST, where nothing can be seen any more and the
-gradient could not divide by it. Surfaces are shaded where there is something to see.
+A ray ends where `left` is below the threshold, or below FAINTEST, where nothing is visible and the gradient could
+not divide by it. Only visible surfaces are shaded.
 
 `settings` holds the numbers of a call, of the type of the arrays:
 
@@ -19,7 +19,7 @@ from typing import Any
 from ._volume_samples import lighting, transfer, walking
 
 FAINTEST = 1e-30
-"""What a ray ends at, whatever its threshold."""
+"""The transmittance at which a ray ends, whatever its threshold."""
 
 
 def volume_render(lang: ModuleType, *, fp: str, shaded: bool) -> Any:
@@ -27,18 +27,18 @@ def volume_render(lang: ModuleType, *, fp: str, shaded: bool) -> Any:
 
     Its parameters, all of the type `fp`:
 
-        volume      [x, y, z]  values in the middles of the box's cells. Differentiable.
+        volume      [x, y, z]  values at the centers of the box's cells. Differentiable.
         table       [k, 4]     red, green, blue, density for values 0 to 1. Differentiable.
         origins     [n, 3]     Differentiable.
         directions  [n, 3]     Differentiable.
         box         [6]        min x, y, z, max x, y, z
-        offsets     [n]        where in its samples a ray looks
+        offsets     [n]        the position of a sample in its interval, for each ray
         settings    [10]       see the head of the file
         colour      [n, 3]     without a background
         opacity     [n]
         depth       [n]
-        before      [n]        what was left before a ray's last sample: the gradient walks back from there
-        used        [n] int32  samples that it looked at
+        before      [n]        transmittance before a ray's last sample: the gradient goes back from there
+        used        [n] int32  number of samples evaluated
 
     Args:
         lang: the engine's module.

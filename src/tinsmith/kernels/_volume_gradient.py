@@ -1,21 +1,22 @@
-"""The gradient of direct volume rendering, by hand.
+"""The handwritten gradient of direct volume rendering.
 
-A ray is walked back from its last sample. What is left before a sample is what is left after it, divided by what the
-sample keeps, and what lies behind is summed up on the way: nothing was stored for a sample, and no sum is taken from
-a total, so that the gradient of what hides behind something is as small as it should be, not as small as rounding (an
-optimizer like Adam makes steps of noise). With the cotangents c, o and d of colour, opacity and depth:
+A ray is traversed backward from its last sample. The transmittance before a sample is that after it divided by the
+fraction that the sample lets through, and the contributions behind are summed on the way. So nothing is stored per
+sample, and no sum is subtracted from a total: the gradient of hidden samples is as small as it should be, not as small
+as rounding errors (which an optimizer like Adam turns into steps). With the cotangents c, o and d of color, opacity
+and depth:
 
     gain = c.colour + o + d t                                           the gradient in a sample's weight
     (left after it) gain - (sum of weight gain of those behind it)      the gradient in its density times its length
 
-The gradient in the volume and the table is a sum over rays. On a CPU a worker takes a turn of them, with a copy of
-the table, and of the volume where that is not `shared`: plain additions, in the same order every time. On a GPU a ray
-is a thread, and all add atomically, to one volume and a few tables.
+The gradient in the volume and the table is a sum over rays. On a CPU each worker takes every w-th ray, with its own
+copy of the table, and of the volume unless that is `shared`: plain additions, in the same order every time. On a GPU
+each ray is a thread, and all add atomically, to one volume and a few tables.
 
 Measured on 2 cores, 220,000 samples in a volume of 32^3, both passes, in milliseconds of CPU time on Taichi and on
 Quadrants: 43 and 36, with the generated gradient 70 and 65, with one volume for all 45 and 42; shaded 140 and 112, 196
-and 168, 161 and 120. Looking at the same middles 56 times to shade a sample, where 32 would do, takes a third longer
-than those written out, and compiles in a third of the time.
+and 168, 161 and 120. Reading the same cells 56 times to shade a sample, where
+32 reads would do, takes a third longer than code that is written out, and compiles in a third of the time.
 """
 
 from types import ModuleType
@@ -43,10 +44,10 @@ def volume_gradient(
         c              [n, 3]        cotangents of colour,
         o              [n]           of opacity
         d              [n]           and of depth
-        last           [n]           what was left before each ray's last sample,
-        used           [n] int32     and which sample that was
-        volumes        [v, x, y, z]  zeros: copies to add to; one where they are `shared`
-        tables         [w, k, 4]     zeros: copies to add to, a worker each, or by turns
+        last           [n]           transmittance before each ray's last sample,
+        used           [n] int32     and the index of that sample plus 1
+        volumes        [v, x, y, z]  zeros: copies to add to; one if `shared`
+        tables         [w, k, 4]     zeros: copies to add to, one for each worker, or used in turns
         by_volume      [x, y, z]     the gradients
         by_table       [k, 4]
         by_origin      [n, 3]
@@ -56,11 +57,11 @@ def volume_gradient(
         lang: the engine's module.
         fp: "f32" or "f64".
         shaded: whether surfaces are lit.
-        apart: workers, as many as there are tables, not a thread a ray: right for a CPU.
+        apart: whether as many workers as there are tables share the rays, as suits a CPU; else each ray is a thread.
         shared: add to one volume from all rays at once, atomically.
-        for_volume: whether the gradient in the volume is wanted; those that are not are left as they are.
-        for_table: in the table.
-        for_rays: in origins and directions.
+        for_volume: whether to compute the gradient in the volume. Gradients not computed are left unchanged.
+        for_table: whether to compute the gradient in the table.
+        for_rays: whether to compute the gradient in origins and directions.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
@@ -112,7 +113,7 @@ def volume_gradient(
             keep = lang.exp(-density * length)
             if back > 0:
                 before = after / keep
-            else:  # which may keep nothing, and then would not tell what was there before
+            else:  # the last sample may let nothing through, so no division by `keep`
                 after = before * keep
             weight = before * (real(1.0) - keep)
             by_colour = weight * incoming
@@ -227,12 +228,14 @@ def volume_gradient(
 
 
 def unlighting(lang: ModuleType, *, fp: str) -> Any:
-    """The function that takes the gradient in what is seen of a shaded sample to what it is made of."""
+    """Build the function that differentiates the shading of a sample."""
     real = getattr(lang, fp)
 
     @lang.func
     def unlit(colour, by_seen, settings: lang.template(), normal, soft, light, half):
-        """What is seen, and the gradients in colour, in the volume's slope (a length), and in light and half."""
+        """Return the shaded color, and the gradients in the color, the volume's slope (per length), and light and
+        half.
+        """
         facing, mirroring = normal.dot(light), normal.dot(half)
         bright = settings[2] + settings[3] * lang.abs(facing)
         glance = lang.abs(mirroring)
@@ -255,7 +258,7 @@ def unlighting(lang: ModuleType, *, fp: str) -> Any:
 
 
 def spreading(lang: ModuleType, *, fp: str, shaded: bool, shared: bool, for_volume: bool) -> Any:
-    """The function that adds a sample's gradient to the volume."""
+    """Build the function that adds a sample's gradient to the volume."""
     real = getattr(lang, fp)
     _, _, _, look = walking(lang, fp=fp)
     _, _, _, shift = lighting(lang, fp=fp)
@@ -263,10 +266,10 @@ def spreading(lang: ModuleType, *, fp: str, shaded: bool, shared: bool, for_volu
 
     @lang.func
     def scatter_gradient(volume: lang.template(), volumes: lang.template(), worker, cell, part, by_value, by_steep):
-        """Add to the middles around a sample; and the gradient in its place, in cells.
+        """Add a sample's gradient to the cells around it; return its gradient in its position, in cells.
 
-        It looked seven times if it is shaded, a cell to either side along each axis and where it is: the gradients
-        there are `by_value` and half of `by_steep`, of either sign.
+        A shaded sample reads the volume seven times: one cell to either side along each axis, and at its position.
+        The gradients there are `by_value` and half of `by_steep`, with either sign.
         """
         by_place = lang.Vector([0.0, 0.0, 0.0], dt=real)
         copy = worker % volumes.shape[0]
@@ -305,12 +308,14 @@ def spreading(lang: ModuleType, *, fp: str, shaded: bool, shared: bool, for_volu
 
 
 def from_ends(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
-    """The functions of what all of a ray's samples have in common: the faces of the box, and the eye."""
+    """Build the functions that take gradients common to all of a ray's samples to the ray: `onto_faces` and
+    `onto_eye`.
+    """
     real = getattr(lang, fp)
 
     @lang.func
     def onto_faces(directions: lang.template(), face, by_t, ray):
-        """The gradient in the position where a ray meets a face, of the t at which it does."""
+        """Return the gradient in the ray's position at a face of the box, given the gradient in t there."""
         gradient = lang.Vector([0.0, 0.0, 0.0], dt=real)
         for axis in lang.static(range(3)):
             if face == axis:
@@ -319,7 +324,7 @@ def from_ends(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
 
     @lang.func
     def onto_eye(directions: lang.template(), settings: lang.template(), by_light, by_half, by_speed, ray):
-        """The gradient in the direction, of its length, and of light and half."""
+        """Return the gradient in a ray's direction, given those in its length and in the light and half vectors."""
         towards = lang.Vector([directions[ray, 0], directions[ray, 1], directions[ray, 2]], dt=real)
         speed = lang.sqrt(towards.dot(towards))
         eye = -towards / speed

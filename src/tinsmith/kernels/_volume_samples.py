@@ -1,29 +1,31 @@
-"""A sample of a ray through a volume: the functions that direct volume rendering and its gradient share.
+"""Functions of a sample of a ray through a volume, which direct volume rendering and its gradient share.
 
-Of the ray, `walking`; of the table, `transfer`; of shading, `lighting`. The model and
-its letters stand with the reference, `reference.volume_render`, the layout of `settings` in `_volume`. Where a number
-is clamped its derivative is 0 outside, and that of the inside on the border, as `torch.clamp` has it.
+`walking` has those of the ray, `transfer` those of the table, `lighting` those of shading. The model and its symbols
+are defined in `reference.volume_render`, the layout of `settings` in `_volume`. A clamped number has derivative 0
+outside the range and 1 on its border, as with `torch.clamp`.
 """
 
 from types import ModuleType
 from typing import Any
 
 MOST_SAMPLES = 65536.0
-"""Of a ray, as the twin's."""
+"""The maximum number of samples of a ray, the same as the reference's."""
 FARTHEST = 1e37
-"""Rays that leave the box later than that, in t, go nowhere: their direction is 0."""
+"""Rays that leave the box at a larger t are treated as if they missed it: their direction is 0."""
 
 
 def walking(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
-    """The functions of a ray in the box: `crossing`, its `samples`, the `place` of one, and a `look` at its value."""
+    """Build the functions of a ray in the box: `crossing`, `samples` (their count), `place` (of one) and `look` (its
+    value).
+    """
     real = getattr(lang, fp)
     most, farthest = MOST_SAMPLES, FARTHEST
 
     @lang.func
     def crossing(origins: lang.template(), directions: lang.template(), box: lang.template(), ray):
-        """From which t to which a ray is in the box, and the axes whose faces say so; -1: it starts inside, or misses.
+        """Return the t at which a ray enters and leaves the box, and the axes of the faces crossed there.
 
-        A ray that misses goes from 0 to 0.
+        An axis is -1 if the ray starts inside. A ray that misses gets 0, 0, -1, -1.
         """
         near, far = real(0.0), real(2.0 * farthest)
         enters, leaves = -1, -1
@@ -46,7 +48,7 @@ def walking(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
 
     @lang.func
     def samples(directions: lang.template(), settings: lang.template(), near, far, ray):
-        """How many samples a ray has, and how long one is: in t, and in the lengths of positions."""
+        """Return the number of samples of a ray, and the spacing of two: in t, and in units of positions."""
         x, y, z = directions[ray, 0], directions[ray, 1], directions[ray, 2]
         speed = lang.sqrt(x * x + y * y + z * z)
         wanted = lang.ceil(lang.min((far - near) * speed / settings[0], real(most)))
@@ -63,7 +65,10 @@ def walking(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
         ray,
         t,
     ):
-        """The cell whose middle is before a ray's position at t, how far past it, and how that moves with position."""
+        """Return the cell with its center before the ray's position at t, the offset from it, and its derivative.
+
+        The derivative is that of the offset in the position, along each axis.
+        """
         cell = lang.Vector([0, 0, 0], dt=lang.i32)
         part = lang.Vector([0.0, 0.0, 0.0], dt=real)
         steep = lang.Vector([0.0, 0.0, 0.0], dt=real)
@@ -80,9 +85,10 @@ def walking(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
 
     @lang.func
     def look(volume: lang.template(), cell, part):
-        """The value between eight middles, and how it grows along each axis, a cell.
+        """Return the trilinearly interpolated value between eight cell centers, and its derivative along each axis,
+        per cell.
 
-        A cell beyond the border is the last one before it.
+        Cells are clamped to the volume.
         """
         last = lang.Vector([volume.shape[0] - 1, volume.shape[1] - 1, volume.shape[2] - 1])
         i, ii = lang.max(0, lang.min(cell[0], last[0])), lang.max(0, lang.min(cell[0] + 1, last[0]))
@@ -103,12 +109,12 @@ def walking(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
 
 
 def transfer(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
-    """The functions of the table: `row_of` a value, and the `entry` there."""
+    """Build the functions of the transfer table: `row_of` (the row of a value) and `entry` (the interpolated row)."""
     real = getattr(lang, fp)
 
     @lang.func
     def row_of(table: lang.template(), value):
-        """The row before a value, how far past it, and how that moves with the value."""
+        """Return the row before a value, the offset from it, and the derivative of the offset in the value."""
         last = table.shape[0] - 1
         scale = lang.cast(last, real)
         at = lang.min(lang.max(value, real(0.0)), real(1.0)) * scale
@@ -118,7 +124,7 @@ def transfer(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
 
     @lang.func
     def entry(table: lang.template(), row, share):
-        """The colour and the density between two rows."""
+        """Return the color and the density interpolated between two rows."""
         following = lang.min(row + 1, table.shape[0] - 1)
         colour = lang.Vector([0.0, 0.0, 0.0], dt=real)
         for channel in lang.static(range(3)):
@@ -130,20 +136,22 @@ def transfer(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
 
 
 def lighting(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
-    """The functions of shading: a ray's `lights`, the `normal_of` a sample, what is `lit` of it, a cell's `shift`."""
+    """Build the functions of shading: `lights` (of a ray), `normal_of` (a sample), `lit` (its color) and `shift` (of a
+    cell).
+    """
     real = getattr(lang, fp)
     _, _, _, look = walking(lang, fp=fp)
 
     @lang.func
     def shift(axis, sign):
-        """One cell along an axis."""
+        """Return the offset of one cell along an axis."""
         return lang.Vector(
             [lang.select(axis == 0, sign, 0), lang.select(axis == 1, sign, 0), lang.select(axis == 2, sign, 0)]
         )
 
     @lang.func
     def lights(directions: lang.template(), settings: lang.template(), ray):
-        """Towards the light, and halfway between that and the eye, of length one each."""
+        """Return the unit vectors toward the light, and halfway between light and eye."""
         eye = lang.Vector([-directions[ray, 0], -directions[ray, 1], -directions[ray, 2]], dt=real)
         eye = eye / lang.max(lang.sqrt(eye.dot(eye)), real(1e-30))
         light = lang.Vector([settings[7], settings[8], settings[9]], dt=real)
@@ -154,7 +162,9 @@ def lighting(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
 
     @lang.func
     def normal_of(volume: lang.template(), box: lang.template(), settings: lang.template(), cell, part):
-        """The direction in which values grow, shorter than one where they hardly do, and the soft length it had."""
+        """Return the normalized gradient of the volume, shorter than one where the gradient is faint, and the divisor
+        used.
+        """
         steep = lang.Vector([0.0, 0.0, 0.0], dt=real)
         for neighbour in range(6):
             axis, sign = neighbour // 2, 2 * (neighbour % 2) - 1

@@ -1,8 +1,9 @@
-"""How much the pixels, each by itself, want to move 2-D Gaussians: the gradient by centres, of absolute values.
+"""How strongly the pixels pull on the centers of 2-D Gaussians: the sum over pixels of the gradient's
+absolute value.
 
-What `gaussian_blend` computes has no such gradient, so this is by hand. It goes from front to back as blending does:
-what is seen behind a Gaussian is the image less what was seen up to it. With c the cotangent of the image, s that of
-what shines through, and behind_i = c image - sum over j <= i of weight_j (c color_j):
+This is not the gradient of any output of `gaussian_blend`, so it is written by hand. It goes from front to back as
+blending does: what is seen behind a Gaussian is the image minus what was seen up to it. With c the cotangent of the
+image, s that of the transmittance, and behind_i = c image - sum over j <= i of weight_j (c color_j):
 
     slope_i = through_i (c color_i) - (behind_i + s left) / (1 - alpha_i)       by alpha_i
     absolute_i = sum over pixels of |slope_i alpha_i conic_i d|
@@ -15,7 +16,7 @@ from ._blend import MOST, OPAQUE, build_alpha_at_pixel
 
 
 def gaussian_absolute(lang: ModuleType, *, fp: str, channels: int, tile_size: int) -> Any:
-    """Build the kernel for an engine. Its parameters are those of `gaussian_blend`, and
+    """Build the kernel of absolute gradients. Its parameters are those of `gaussian_blend`, and
 
     c_image  [v, h, w, d],  c_left [v, h, w]  cotangents
     absolute [m, 2]  starts at zero

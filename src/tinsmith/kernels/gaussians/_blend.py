@@ -4,36 +4,36 @@ With i the Gaussians of a pixel's tile, nearest first, and d from the Gaussian's
 
     alpha_i = min(0.999, opacity_i exp(-d^T conic_i d / 2))     left out where alpha < 1 / 255
     through_i = product over j < i of (1 - alpha_j)
-    image = sum of through_i alpha_i color_i,   left = what shines through all of them
+    image = sum of through_i alpha_i color_i,   left = the transmittance of all of them
 
-A pixel ends before the Gaussian that would leave 1e-4 or less, and that one is not seen.
+A pixel ends before the Gaussian that would leave a transmittance of 1e-4 or less, and that one is not seen.
 
-This form, a loop with `break` inside a parallel loop, runs in lanes on CPUs (docs/about/decisions/vector-speed.md).
-Sixteen pixels beside each other share a tile, and with it the bounds of the loop.
+This form, a loop with `break` inside a parallel loop, is vectorized on CPUs (docs/about/decisions/vector-speed.md):
+sixteen adjacent pixels share a tile, and so the bounds of the loop.
 """
 
 from types import ModuleType
 from typing import Any
 
 MOST, FAINTEST, OPAQUE = 0.999, 1 / 255, 1e-4
-"""The largest alpha, the smallest, and what shines through a pixel that is opaque."""
+"""The largest alpha, the smallest, and the transmittance at which a pixel counts as opaque."""
 
 
 def gaussian_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int) -> Any:
-    """Build the kernel for an engine. Its parameters, all of one float type unless said:
+    """Build the kernel that blends Gaussians. Its parameters, all of one float type unless noted:
 
-        means2d    [m, 2]  pixels; the middle of the first pixel is (0.5, 0.5)
+        means2d    [m, 2]  pixels; the center of the first pixel is (0.5, 0.5)
         conics     [m, 3]  xx, xy, yy
         colors     [m, channels]
         opacities  [m]
         ids        [k] int32      Gaussians of the first tile, nearest first, then of the next
-        starts     [t + 1] int32  where those of a tile begin; tiles of an image in rows, image by image
+        starts     [t + 1] int32  where those of a tile begin; tiles are ordered by row, image by image
         image      [v, h, w, channels],  left  [v, h, w]   h and w are whole tiles
 
     Args:
         lang: the engine's module.
         fp: the type of the arrays, "f32" or "f64".
-        channels: unrolled.
+        channels: the number of channels, unrolled.
         tile_size: side of a tile, pixels.
     """
     array = lang.types.ndarray()
@@ -77,9 +77,9 @@ def gaussian_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int) 
 
 
 def build_alpha_at_pixel(lang: ModuleType, *, fp: str) -> Any:
-    """Build the function of what a Gaussian is at a pixel: where its centre is from there, alpha, whether it is seen.
+    """Build the function of a Gaussian at a pixel: the offset of its center, its alpha, and whether it is visible.
 
-    This alpha is before the largest cuts it off: at and beyond it, it has no slope.
+    This alpha is not yet limited to the largest one. Where it reaches that, its derivative is 0.
     """
     real = getattr(lang, fp)
     faintest = FAINTEST

@@ -4,18 +4,21 @@ from types import ModuleType
 from typing import Any
 
 LARGEST = {"f32": 3.4e38, "f64": 1.7e308}
-"""What is larger is infinite, or nearly, in this float type. Comparing with infinity itself is left to no optimizer."""
+"""The number above which a squared length or a sum counts as infinite, by float type.
+
+It is slightly below the largest float, since fast arithmetic may optimize comparisons with infinity away.
+"""
 
 
 def gaussian_covariance(lang: ModuleType, *, fp: str, inverse: bool) -> Any:
-    """Build the kernel for an engine: quats [n, 4] (w, x, y, z), scales [n, 3] -> covars [n, 6].
+    """Build the kernel of covariances: quats [n, 4] (w, x, y, z), scales [n, 3] -> covars [n, 6].
 
-    With R the rotation of the normalised quaternion and S the diagonal of scales: R S S R^T, whose upper triangle is
-    written (xx, xy, xz, yy, yz, zz). With `inverse` it is the inverse of that, the precision.
+    With R the rotation of the normalized quaternion and S the diagonal matrix of scales, the covariance is R S S R^T,
+    whose upper triangle is written (xx, xy, xz, yy, yz, zz). With `inverse`, its inverse, the precision, is written.
 
     A Gaussian without a finite covariance (a zero quaternion, an infinite or NaN number, a scale whose square is too
-    large, a zero scale with `inverse`) gets NaN, and zero gradients. Such rows pad batches; no camera sees them, but
-    a cotangent of 0 times the infinite slope of their covariance would be NaN.
+    large, a zero scale with `inverse`) gets NaN, and zero gradients. Such rows pad batches. They are in no image, but a
+    cotangent of 0 times the infinite derivative of their covariance would be NaN.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
@@ -50,7 +53,7 @@ def gaussian_covariance(lang: ModuleType, *, fp: str, inverse: bool) -> Any:
 
 
 def quaternion_rotation(lang: ModuleType, *, fp: str) -> Any:
-    """Build the function `rotation(quats, i)`: the matrix of the normalised quaternion, row by row."""
+    """Build the function `rotation(quats, i)`: the rotation matrix of the normalized quaternion, row by row."""
     real = getattr(lang, fp)
 
     @lang.func

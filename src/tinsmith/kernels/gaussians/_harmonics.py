@@ -7,19 +7,19 @@ from .._encodings import harmonic_factor
 
 
 def gaussian_harmonics(lang: ModuleType, *, fp: str, degree: int, channels: int, masked: bool) -> Any:
-    """Build the kernel for an engine. Its parameters, all of one float type unless said:
+    """Build the kernel of colors by direction. Its parameters, all of one float type unless noted:
 
-        directions    [p, 3]  normalised first
+        directions    [p, 3]  are normalized first
         coefficients  [g, k, channels]
-        rows          [p] int32  whose coefficients belong to a direction
-        masks         [p] bool   with `masked`; others keep what was in `colors`
+        rows          [p] int32  the row of coefficients of each direction
+        masks         [p] bool   used if `masked`; where False, `colors` is left unchanged
         colors        [p, channels]
 
     Args:
         lang: the engine's module.
         fp: the type of the arrays, "f32" or "f64".
         degree: 0 to 4; (degree + 1)^2 coefficients are read.
-        channels: unrolled.
+        channels: the number of channels, unrolled.
         masked: whether `masks` is read.
     """
     array = lang.types.ndarray()

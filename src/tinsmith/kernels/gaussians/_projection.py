@@ -1,22 +1,22 @@
 """Projection of 3-D Gaussians to images. The reference is `reference.project_gaussians`.
 
-Two kernels over pairs of an image and a Gaussian. `gaussian_radii` says how far a Gaussian reaches in an image, 0 where
-it is not seen. `gaussian_projection` has the values of those that are. Whoever keeps visible pairs only runs the first
-over all pairs and the second over the visible ones, so that memory, and the work of the gradient, go with what is seen.
+Two kernels over pairs of an image and a Gaussian. `gaussian_radii` computes how far a Gaussian extends in an
+image, 0 if it is not visible. `gaussian_projection` computes the projection of visible ones. Run the first over all
+pairs and the second over the visible pairs: then memory and the cost of the gradient depend on the visible ones only.
 
-With t the Gaussian's centre before the camera, J the derivative of the camera's projection there, and R the camera's
-rotation, the covariance in the image is J R covar R^T J^T, and `eps2d` is added to its diagonal.
+With t the Gaussian's center in camera coordinates, J the derivative of the camera's projection there, and R the
+camera's rotation, the covariance in the image is J R covar R^T J^T, and `eps2d` is added to its diagonal.
 """
 
 from types import ModuleType
 from typing import Any
 
 EXTENT = 333.0
-"""Standard deviations that a Gaussian reaches at most, in hundredths."""
+"""The maximum extent of a Gaussian, in hundredths of a standard deviation."""
 
 
 def gaussian_radii(lang: ModuleType, *, fp: str, camera_model: str, by_opacity: bool, compensate: bool) -> Any:
-    """Build the kernel of radii for an engine. Its parameters, all of one float type unless said:
+    """Build the kernel of radii in pixels. Its parameters, all of one float type unless noted:
 
         means      [g, 3]     in the world
         covars     [g, 6]     upper triangles
@@ -31,8 +31,8 @@ def gaussian_radii(lang: ModuleType, *, fp: str, camera_model: str, by_opacity: 
         lang: the engine's module.
         fp: the type of the arrays, "f32" or "f64".
         camera_model: "pinhole", "ortho" or "fisheye".
-        by_opacity: a Gaussian ends where its alpha falls below 1 / 255.
-        compensate: its opacity is multiplied by the compensation before.
+        by_opacity: whether a Gaussian ends where its alpha falls below 1 / 255.
+        compensate: whether its opacity is multiplied by the compensation first.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
@@ -81,7 +81,7 @@ def gaussian_radii(lang: ModuleType, *, fp: str, camera_model: str, by_opacity: 
                     along_y = lang.ceil(lang.sqrt(extent2 * c))
                     is_inside = u + along_x > 0 and u - along_x < width and w + along_y > 0 and w - along_y < height
                     if is_inside and (along_x > radius_clip or along_y > radius_clip):
-                        # A huge radius has no integer; this one covers any image.
+                        # A huge radius does not fit an integer; this one covers any image.
                         radii[p, 0] = lang.cast(lang.min(along_x, real(16777216.0)), lang.i32)
                         radii[p, 1] = lang.cast(lang.min(along_y, real(16777216.0)), lang.i32)
 
@@ -89,14 +89,14 @@ def gaussian_radii(lang: ModuleType, *, fp: str, camera_model: str, by_opacity: 
 
 
 def gaussian_projection(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
-    """Build the kernel of what is seen of Gaussians for an engine. Its parameters, as those of `gaussian_radii` and
+    """Build the kernel that projects visible Gaussians. Its parameters are those of `gaussian_radii` and
 
-        means2d        [p, 2]  centres, pixels
+        means2d        [p, 2]  centers, pixels
         depths         [p]     along the camera's z axis
         conics         [p, 3]  the inverse of the covariance in the image: xx, xy, yy
         compensations  [p]     sqrt(det of the covariance before eps2d / after it), 0 where it is negative
 
-    Pairs of radius 0 keep what was in the outputs. Differentiable in means, covars, viewmats and intrinsics.
+    Outputs of pairs of radius 0 are left unchanged. Differentiable in means, covars, viewmats and intrinsics.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
@@ -139,7 +139,7 @@ def gaussian_projection(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
 
 
 def camera_centre(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
-    """Build the function of where a point before a camera is in its image."""
+    """Build the function that projects a point in camera coordinates to pixels."""
     real = getattr(lang, fp)
 
     @lang.func
@@ -158,7 +158,7 @@ def camera_centre(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
 
 
 def projection_functions(lang: ModuleType, *, fp: str, camera_model: str) -> tuple[Any, Any]:
-    """Build the functions of a Gaussian's centre before a camera, and of its covariance in the image."""
+    """Build the functions of a Gaussian's center in camera coordinates, and of its covariance in the image."""
     real = getattr(lang, fp)
 
     @lang.func
@@ -171,12 +171,12 @@ def projection_functions(lang: ModuleType, *, fp: str, camera_model: str) -> tup
 
     @lang.func
     def slopes(intrinsics: lang.template(), v, x, y, z, width, height):
-        """The derivative of the image point by the camera point, two rows."""
+        """Return the derivative of the image point in the camera point, two rows of three."""
         fx, fy = intrinsics[v, 0, 0], intrinsics[v, 1, 1]
         ux, uy, uz = fx, real(0.0), real(0.0)
         wx, wy, wz = real(0.0), fy, real(0.0)
         if lang.static(camera_model == "pinhole"):
-            # Far outside of the image the linear part would be huge: it is taken at the edge, and a bit beyond.
+            # Far outside the image the derivative would be huge: it is taken slightly outside the image's edge instead.
             cx, cy = intrinsics[v, 0, 2], intrinsics[v, 1, 2]
             beyond_x, beyond_y = real(3.0) / real(20.0) * width / fx, real(3.0) / real(20.0) * height / fy
             across = lang.min(lang.max(x / z, -cx / fx - beyond_x), (width - cx) / fx + beyond_x)
@@ -188,7 +188,7 @@ def projection_functions(lang: ModuleType, *, fp: str, camera_model: str) -> tup
             length = lang.sqrt(length2)
             stretch = lang.atan2(length, z) / length
             far2 = length2 + z * z
-            # of `stretch` by each of x and y, without that x or y
+            # the derivative of `stretch` in x or y, divided by that x or y
             change = (z / far2 - stretch) / length2
             ux, uy, uz = fx * (stretch + x * x * change), fx * x * y * change, -fx * x / far2
             wx, wy, wz = fy * x * y * change, fy * (stretch + y * y * change), -fy * y / far2
@@ -196,7 +196,7 @@ def projection_functions(lang: ModuleType, *, fp: str, camera_model: str) -> tup
 
     @lang.func
     def to_world(viewmats: lang.template(), v, x, y, z):
-        """(x, y, z) in the camera as a direction in the world."""
+        """Rotate the direction (x, y, z) from camera to world coordinates."""
         right = viewmats[v, 0, 0] * x + viewmats[v, 1, 0] * y + viewmats[v, 2, 0] * z
         down = viewmats[v, 0, 1] * x + viewmats[v, 1, 1] * y + viewmats[v, 2, 1] * z
         ahead = viewmats[v, 0, 2] * x + viewmats[v, 1, 2] * y + viewmats[v, 2, 2] * z
@@ -215,7 +215,7 @@ def projection_functions(lang: ModuleType, *, fp: str, camera_model: str) -> tup
         width,
         height,
     ):
-        """The covariance in the image: xx, xy, yy."""
+        """Return the covariance in the image: xx, xy, yy."""
         ux, uy, uz, wx, wy, wz = slopes(intrinsics, v, x, y, z, width, height)
         u0, u1, u2 = to_world(viewmats, v, ux, uy, uz)
         w0, w1, w2 = to_world(viewmats, v, wx, wy, wz)

@@ -1,15 +1,15 @@
 """Blending of surfels in tiles, front to back. The reference is `reference.blend_surfels`.
 
-A pixel's ray meets the plane of surfel i at (u, v) of it, in standard deviations; d is from the surfel's centre in the
-image to the pixel's, and keeps a surfel that is seen edge on from vanishing:
+A pixel's ray meets the plane of surfel i at its coordinates (u, v), in standard deviations; d is the vector from the
+surfel's center in the image to the pixel's. It prevents a surfel seen edge-on from vanishing:
 
     alpha_i = min(0.999, opacity_i exp(-min(u^2 + v^2, 2 d^2) / 2))     left out where alpha < 1 / 255
     weight_i = alpha_i product over j < i of (1 - alpha_j)
 
-The rest is as in `gaussian_blend`. Colors and normals are sums by weights. With z the depths:
+The rest is as in `gaussian_blend`. Colors and normals are weighted sums. With z the depths:
 
     distort = 2 sum over j < i of weight_i weight_j (z_i - z_j)
-    median = z of the last surfel before which more than half shines through
+    median = z of the last surfel before which the transmittance is more than 1/2
 """
 
 from types import ModuleType
@@ -19,7 +19,7 @@ from ._blend import FAINTEST, MOST, OPAQUE
 
 
 def surfel_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int, distorts: bool) -> Any:
-    """Build the kernel for an engine. Its parameters, all of one float type unless said:
+    """Build the kernel that blends surfels. Its parameters, all of one float type unless noted:
 
         means2d     [m, 2]  pixels
         transforms  [m, 9]  of `surfel_projection`
@@ -30,9 +30,9 @@ def surfel_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int, di
     Args:
         lang: the engine's module.
         fp: the type of the arrays, "f32" or "f64".
-        channels: unrolled.
+        channels: the number of channels, unrolled.
         tile_size: side of a tile, pixels.
-        distorts: whether `distort` is computed, which is 0 otherwise.
+        distorts: whether to compute `distort`, which is 0 otherwise.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
@@ -93,9 +93,10 @@ def surfel_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int, di
 
 
 def ray_meets_surfel(lang: ModuleType, *, fp: str) -> Any:
-    """Build the function of how far from a surfel's centre a pixel's ray meets it: min(u^2 + v^2, 2 d^2) / 2.
+    """Build the function of a pixel's ray and a surfel: min(u^2 + v^2, 2 d^2) / 2, and whether the ray meets its
+    plane.
 
-    The planes of the ray, x = px and y = py, are two lines of the surfel's plane; they cross at (u, v).
+    The planes x = px and y = py, which contain the ray, cut the surfel's plane in two lines that meet at (u, v).
     """
     real = getattr(lang, fp)
 

@@ -1,9 +1,9 @@
 """Projection of surfels, which are flat Gaussians, to images of pinhole cameras. The reference is
 `reference.project_surfels`.
 
-A surfel's point (u, v) is at centre + u scale_0 axis_0 + v scale_1 axis_1. The transform T takes (u, v, 1) to
-homogeneous pixels (x w, y w, w). The ellipse u^2 + v^2 = 1 is in the image the conic whose dual is
-T diag(1, 1, -1) T^T: its centre and its box come from that.
+A surfel's point (u, v) is at center + u scale_0 axis_0 + v scale_1 axis_1. The transform T takes (u, v, 1) to
+homogeneous pixels (x w, y w, w). The circle u^2 + v^2 = 1 is projected to the conic whose dual is
+T diag(1, 1, -1) T^T, from which its center and its bounding box are computed.
 """
 
 from types import ModuleType
@@ -14,7 +14,7 @@ from ._projection import EXTENT, projection_functions
 
 
 def surfel_radii(lang: ModuleType, *, fp: str) -> Any:
-    """Build the kernel of radii for an engine. Its parameters, all of one float type unless said:
+    """Build the kernel of radii in pixels. Its parameters, all of one float type unless noted:
 
     means   [g, 3],  quats [g, 4],  scales [g, 3]  in the world; the third scale is not read
     viewmats   [v, 4, 4]  world to camera
@@ -62,14 +62,14 @@ def surfel_radii(lang: ModuleType, *, fp: str) -> Any:
 
 
 def surfel_projection(lang: ModuleType, *, fp: str) -> Any:
-    """Build the kernel of what is seen of surfels for an engine. Its parameters, as those of `surfel_radii` and
+    """Build the kernel that projects visible surfels. Its parameters are those of `surfel_radii` and
 
-        means2d     [p, 2]  centres of the ellipses, pixels
+        means2d     [p, 2]  centers of the ellipses, pixels
         depths      [p]     along the camera's z axis
         transforms  [p, 9]  row by row
-        normals     [p, 3]  before the camera, towards it
+        normals     [p, 3]  in camera coordinates, toward the camera
 
-    Pairs of radius 0 keep what was in the outputs. Differentiable in all floats.
+    Outputs of pairs of radius 0 are left unchanged. Differentiable in all floats.
     """
     array = lang.types.ndarray()
     transform, box, facing = surfel_frames(lang, fp=fp)
@@ -105,14 +105,14 @@ def surfel_projection(lang: ModuleType, *, fp: str) -> Any:
 
 
 def surfel_frames(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
-    """Build the functions of a surfel's transform, of its box in the image, and of its normal."""
+    """Build the functions of a surfel's transform, of its bounding box in the image, and of its normal."""
     real = getattr(lang, fp)
     rotation = quaternion_rotation(lang, fp=fp)
     camera_point, _ = projection_functions(lang, fp=fp, camera_model="pinhole")
 
     @lang.func
     def to_camera(viewmats: lang.template(), v, x, y, z):
-        """A direction in the world, before the camera."""
+        """Rotate the direction (x, y, z) from world to camera coordinates."""
         right = viewmats[v, 0, 0] * x + viewmats[v, 0, 1] * y + viewmats[v, 0, 2] * z
         down = viewmats[v, 1, 0] * x + viewmats[v, 1, 1] * y + viewmats[v, 1, 2] * z
         ahead = viewmats[v, 2, 0] * x + viewmats[v, 2, 1] * y + viewmats[v, 2, 2] * z
@@ -140,7 +140,7 @@ def surfel_frames(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def box(a0, a1, a2, b0, b1, b2, c0, c1, c2):
-        """Centre, squares of the half sides, and whether there is an ellipse at all."""
+        """Return the center and the squared half sides of the bounding box, and whether it is finite."""
         distance = c0 * c0 + c1 * c1 - c2 * c2
         is_open = distance != real(0.0)
         shrink = real(1.0) / lang.select(is_open, distance, real(1.0))
@@ -152,7 +152,7 @@ def surfel_frames(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def facing(means: lang.template(), quats: lang.template(), viewmats: lang.template(), v, g):
-        """The third axis before the camera, to_camera to it."""
+        """Return the normal in camera coordinates, oriented toward the camera."""
         _r00, _r01, r02, _r10, _r11, r12, _r20, _r21, r22 = rotation(quats, g)
         x, y, z = camera_point(means, viewmats, v, g)
         n0, n1, n2 = to_camera(viewmats, v, r02, r12, r22)

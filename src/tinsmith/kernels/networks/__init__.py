@@ -1,4 +1,4 @@
-"""Kernels of fully fused networks: their layers, run by rows or by lanes, forwards, backwards and while learning."""
+"""Kernels of fully fused networks: forward, backward, and loss with gradient, vectorized across neurons or samples."""
 
 import lazy_loader
 

@@ -1,8 +1,9 @@
-"""What `_rows` goes down a network with: functions that add samples' gradients, with vectors across neurons.
+"""Backward passes of wider networks, for `_rows`: functions that add samples' gradients, with vectors across neurons.
 
-A layer's input gradient needs its rows the other way round, so a network's hidden layers are transposed once.
-Activations never leave a few kilobytes: a backward pass computes them again (which takes as long as reading them back
-would). Parameters' gradients are summed over `together` samples, four rows at a time, before they are stored.
+The gradient of a layer's input needs the layer's weights transposed, so a network's hidden layers are transposed
+once. Activations never leave a buffer of a few kilobytes: a backward pass recomputes them, which takes as long as
+reading them from memory would. Gradients of parameters are summed over `together` samples, four rows at a time,
+before they are stored.
 """
 
 from types import ModuleType
@@ -14,7 +15,7 @@ from ._total import total_of
 
 
 def turn_of(lang: ModuleType, shape: NetworkShape) -> Any:
-    """The function that turns a network's hidden layers: a row for each neuron that is fed, into `work`."""
+    """Build the function that transposes a network's hidden layers into `work`, with a row for each input neuron."""
     width, hidden, lanes, groups, transposed = (
         shape.width,
         shape.hidden,
@@ -41,10 +42,12 @@ def turn_of(lang: ModuleType, shape: NetworkShape) -> Any:
 
 
 def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, Any]:
-    """Functions: clearing a network's gradient; adding samples' to it, of outputs, of hidden layers; that of inputs.
+    """Build the backward functions of a network: `clear`, `add_outputs`, `add_layers` and `give_inputs`.
 
-    The gradients of outputs stand in `work` at `incoming`, part after part; those of the layer at hand and of the one
-    below take turns at `back`. Samples that are missing from the last four have gradients of zero.
+    They zero the gradient of the parameters; add samples' contributions to that of the output layer, and of the
+    hidden layers; and write that of the inputs. The gradients of outputs are in `work` at `incoming`, part after
+    part; those of the current layer and of the one below alternate at `back`. Samples missing from the last four have
+    zero gradients.
     """
     n_in, n_out, width, hidden, biases = shape.n_in, shape.n_out, shape.width, shape.hidden, shape.biases
     lanes, groups, some, layer_space, together = (
@@ -72,7 +75,10 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
 
     @lang.func
     def take(work: lang.template(), layer_at, to, d0, d1, d2, d3):
-        """From the gradients of a layer's activations to those of its sums, which are kept; and these summed."""
+        """Multiply the gradients of four samples' activations by the stored slopes.
+
+        Store the products, and return their sum.
+        """
         q = layer_at + slopes
         e0, e1 = d0 * work[q], d1 * work[q + groups]
         e2, e3 = d2 * work[q + 2 * groups], d3 * work[q + 3 * groups]
@@ -81,7 +87,10 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
 
     @lang.func
     def products(work: lang.template(), at, apart, k, d0, d1, d2, d3):
-        """Of four samples' numbers at k, of vectors `apart` from each other, with four vectors."""
+        """Return the sum over four samples of a vector times the sample's number k.
+
+        Samples are `apart` vectors apart.
+        """
         first_two = work[at][k] * d0 + work[at + apart][k] * d1
         return first_two + (work[at + 2 * apart][k] * d2 + work[at + 3 * apart][k] * d3)
 
@@ -153,7 +162,7 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
 
     @lang.func
     def lead_down(work: lang.template(), into: lang.template(), w, layer, at, to, bias, tiles):
-        """The gradients of the layer below, by the layer transposed."""
+        """Compute the gradients of the layer below, from the transposed weights."""
         rows = w + transposed + (layer - 1) * width * groups
         for g in range(groups):
             total = vector(0.0)

@@ -1,11 +1,11 @@
-"""Narrow networks: what a kernel does with one of them, a few samples at a time, one in each lane of a machine vector.
+"""Narrow networks: each lane of a machine vector computes another sample.
 
-A vector of four neurons would leave most of a machine vector empty. Here a weight is one number, times the samples'
-numbers. All layers are unrolled, so that everything stands in registers or on the stack: to find the place in an
-engine's array costs more than the arithmetic of a narrow layer. The gradient of a parameter gathers in lanes of its
-own while a network's samples are gone through, and is summed once behind them.
+A vector of four neurons would leave most of a machine vector empty. Here a weight is one number, multiplied by a
+vector of samples. All layers are unrolled, so that everything is kept in registers or on the stack: computing
+addresses in an engine's array costs more than the arithmetic of a narrow layer. The gradient of a parameter is
+accumulated in lanes while a network's samples are processed, and the lanes are summed once at the end.
 
-Lists are the compiler's own: of variables that hold a vector each.
+The lists in these functions exist at compile time: they are lists of variables that hold a vector each.
 """
 
 from types import ModuleType
@@ -18,7 +18,7 @@ from ._total import total_of
 
 
 def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
-    """Build the function of a kernel: outputs of the samples `begin` to `last`, of network `c`."""
+    """Build the function that computes the outputs of the samples `begin` to `last`, of network `c`."""
     lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
     samples, read, _ = _samples_of(lang, shape)
     outputs_of = _onwards(lang, shape, 0)
@@ -45,7 +45,10 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
 
 
 def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
-    """Build the function that gives their gradients; `grad_x` is looked at only if `of_inputs`."""
+    """Build the function that computes the gradients of samples `begin` to `last`.
+
+    `grad_x` is used only if `of_inputs`.
+    """
     lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
     samples, read, where_there = _samples_of(lang, shape)
     nothing, store = _build_gradient_sums(lang, shape)
@@ -77,7 +80,7 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
             incoming = [where_there(s, last, g) for g in lang.static(read(grad_y, o, n_out))]
             grads = there_and_back(params, c, read(x, o, n_in), incoming, sums)
             if lang.static(of_inputs):
-                for m in lang.static(range(lanes - 1, -1, -1)):  # the last sample itself after those that stand in
+                for m in lang.static(range(lanes - 1, -1, -1)):  # so that the last sample is stored after its copies
                     for k in lang.static(range(n_in)):
                         grad_x[o[m], k] = grads[k][m]
         store(sums, work, grad_params, task, c)
@@ -86,7 +89,7 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
 
 
 def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
-    """Build the function that gives the loss, the mean over samples and outputs, and its gradient."""
+    """Build the function that computes a network's loss, the mean over samples and outputs, and its gradient."""
     lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
     real = getattr(lang, shape.dtype)
     vector = lang.types.vector(lanes, real)
@@ -98,7 +101,10 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
 
     @lang.func
     def turn(totals: lang.template(), given: lang.template()):
-        """Given are the targets, what a sample counts, and where losses gather."""
+        """Return the gradients of the outputs' sums.
+
+        `given` holds the targets, the weight of a sample, and the accumulated losses.
+        """
         p = [out(total) for total in lang.static(totals)]
         for j in lang.static(range(n_out)):
             given[n_out + 1] += given[n_out] * loss_value(p[j], given[j])
@@ -134,14 +140,14 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
 
 
 def _samples_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
-    """Functions: which samples a tile has; their numbers; numbers with 0 where a sample stands in."""
+    """Build the functions of a tile's samples: their indices, their numbers as vectors, and a mask for padding."""
     lanes = shape.lanes
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
     places = tuple(range(lanes))
 
     @lang.func
     def samples(s, last):
-        """The last one again where there are fewer."""
+        """Return the indices of a tile's samples. The last one is repeated to fill the tile."""
         return [lang.min(s + m, last) for m in lang.static(range(lanes))]
 
     @lang.func
@@ -160,7 +166,9 @@ def _samples_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
 
 
 def _build_gradient_sums(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
-    """Functions: gradients of all parameters at zero, a vector each; their sums, in an array."""
+    """Build `nothing`, which makes a zero vector for each parameter, and `store`, which writes the lanes' sums to an
+    array.
+    """
     rows, width, lanes, space = shape.rows, shape.width, shape.lanes, shape.space
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
     sum_of = total_of(lang, lanes, shape.dtype)
@@ -174,7 +182,7 @@ def _build_gradient_sums(lang: ModuleType, shape: NetworkShape) -> tuple[Any, An
         for r in lang.static(range(rows)):
             for j in lang.static(range(width)):
                 work[task * space + r * width + j] = sums[r * width + j]
-        for r in range(rows):  # unrolled too, it would compile for as long as all the rest
+        for r in range(rows):  # not unrolled, which would double the compile time
             for j in range(width):
                 into[c, r, j] = sum_of(work[task * space + r * width + j])
 
@@ -182,12 +190,12 @@ def _build_gradient_sums(lang: ModuleType, shape: NetworkShape) -> tuple[Any, An
 
 
 def _place(shape: NetworkShape, layer: int) -> tuple[int, int]:
-    """The first row of a hidden layer's weights, and how many there are; its biases follow."""
+    """Return the first row of a hidden layer's weights, and the number of rows. Its biases follow."""
     return (shape.inner + (layer - 1) * shape.layer, shape.width) if layer else (0, shape.n_in)
 
 
 def _build_hidden_layer(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
-    """The function that gives the sums of a hidden layer."""
+    """Build the function that computes a hidden layer's values before activation."""
     (row, count), width, biases = _place(shape, layer), shape.width, shape.biases
     vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
 
@@ -205,7 +213,7 @@ def _build_hidden_layer(lang: ModuleType, shape: NetworkShape, layer: int) -> An
 
 
 def _outputs(lang: ModuleType, shape: NetworkShape) -> Any:
-    """The function that gives the sums of the outputs."""
+    """Build the function that computes the outputs before activation."""
     row, n_out, width, biases = shape.outputs, shape.n_out, shape.width, shape.biases
     vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
 
@@ -223,7 +231,7 @@ def _outputs(lang: ModuleType, shape: NetworkShape) -> Any:
 
 
 def _onwards(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
-    """The function that leads from what a layer gets to the outputs."""
+    """Build the function that computes the outputs from a layer's input, recursively."""
     if layer == shape.hidden:
         totals_of = _outputs(lang, shape)
         out, _ = activation(lang, shape.output_activation, shape.lanes, shape.dtype)
@@ -246,9 +254,11 @@ def _onwards(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
 
 
 def _there_and_back(lang: ModuleType, shape: NetworkShape, turn: Any, layer: int, *, of_inputs: bool) -> Any:
-    """The function that leads from what a layer gets to the outputs, and back: with the gradient of what it gets.
+    """Build the function that computes a forward and backward pass from a layer on: it returns the gradient of its
+    input.
 
-    `turn` makes the gradients of the outputs' sums of these and of `given`. Those of parameters are added to `sums`.
+    `turn` computes the gradients of the outputs' values before activation from these values and `given`. Gradients of
+    parameters are added to `sums`.
     """
     if layer == shape.hidden:
         return _turning(lang, shape, turn)
@@ -279,7 +289,7 @@ def _there_and_back(lang: ModuleType, shape: NetworkShape, turn: Any, layer: int
 
 
 def _turning(lang: ModuleType, shape: NetworkShape, turn: Any) -> Any:
-    """The end of `_there_and_back`: the outputs."""
+    """Build the last step of `_there_and_back`, the output layer."""
     totals_of = _outputs(lang, shape)
     row, n_out, width, biases = shape.outputs, shape.n_out, shape.width, shape.biases
     vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))

@@ -1,13 +1,13 @@
-"""What `_rows` goes up a network with: functions of many samples, with vectors across neurons.
+"""Forward passes of wider networks, for `_rows`: functions of many samples, with vectors across neurons.
 
-Rows are what is multiplied whole: a sample's number times a row. The outputs need the other way round, so a network's
-are transposed once before its samples are gone through. Samples go through a layer in fours, `together` of them before
-the next layer is begun: what waits for one four's sums is filled with the next one's, and the numbers of so many stay
-in the cache, in `work`.
+A row of weights is multiplied as a whole, by a sample's number. The outputs need the transpose, so a network's output
+layer is transposed once before its samples. Samples go through a layer four at a time, and `together` of them before
+the next layer: so instructions of independent sums overlap, and the activations of that many samples stay in the
+cache, in `work`.
 
-`params` and `work` are long lists of vectors, in which `p` and `w` are where a network's and a task's begin. With dims
-of their own, each place in them was found again after each store, by multiplications that took longer than the sums
-(Taichi 1.7.4, Quadrants 1.3.3). What can be stored together is, behind what is read.
+`params` and `work` are one-dimensional arrays of vectors, in which a network begins at `p` and a task at `w`. With
+more dims, each address was computed again after each store, by multiplications that took longer than the sums (Taichi
+1.7.4, Quadrants 1.3.3). For the same reason, stores are grouped after the reads.
 """
 
 from types import ModuleType
@@ -18,7 +18,9 @@ from ._shape import NetworkShape
 
 
 def fours(lang: ModuleType) -> Any:
-    """The function that gives four samples of `count` from s on: the last once more for what is missing."""
+    """Build the function that returns the indices of four of `count` samples from s on, repeating the last one to fill
+    up.
+    """
 
     @lang.func
     def four_of(s, count, tile):
@@ -29,7 +31,7 @@ def fours(lang: ModuleType) -> Any:
 
 
 def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
-    """The function that takes samples up to the last hidden layer."""
+    """Build the function that computes samples' activations up to the last hidden layer."""
     n_in, width, hidden, lanes, groups = shape.n_in, shape.width, shape.hidden, shape.lanes, shape.groups
     inner, layer_vectors = shape.inner * groups, shape.layer * groups
     act, act_slope = activation(lang, shape.activation, lanes, shape.dtype)
@@ -37,7 +39,7 @@ def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
 
     @lang.func
     def keep(work: lang.template(), at, a0, a1, a2, a3, sloped: lang.template()):
-        """Keep what four samples make of a layer's sums, and the slopes there if wanted."""
+        """Store the activations of four samples, and their slopes if `sloped`."""
         b0, b1, b2, b3 = act(a0), act(a1), act(a2), act(a3)
         work[at], work[at + groups], work[at + 2 * groups], work[at + 3 * groups] = b0, b1, b2, b3
         if lang.static(sloped):
@@ -49,7 +51,7 @@ def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
     def hidden_layers(
         x: lang.template(), params: lang.template(), work: lang.template(), p, w, s, count, sloped: lang.template()
     ):
-        """Those of `count` samples from s on."""
+        """Compute the hidden layers of `count` samples from s on."""
         for tile in range((count + 3) // 4):
             at = w + 4 * tile * groups
             s0, s1, s2, s3 = four_of(s, count, tile)
@@ -83,9 +85,10 @@ def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
 
 
 def outputs_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
-    """Functions: a network's outputs transposed, once; a vector of outputs of each of four samples, before activation.
+    """Build two functions: one transposes the output layer, once; one computes a part of the outputs of four samples.
 
-    As a product a row, each output would be a sum across a vector: such sums took longer than the hidden layers.
+    The outputs are those before activation. With a product per row, each output would be a sum across a vector: such
+    sums took longer than the hidden layers.
     """
     n_out, width, lanes, groups, some = shape.n_out, shape.width, shape.lanes, shape.groups, shape.some
     of_some, of_lanes = (lang.types.vector(count, getattr(lang, shape.dtype)) for count in (some, lanes))
@@ -131,7 +134,7 @@ def _first_of(lang: ModuleType, shape: NetworkShape) -> Any:
 
     @lang.func
     def first_of(params: lang.template(), at):
-        """What sums begin with: biases, where there are some."""
+        """Return the initial value of sums: the biases, or zeros."""
         start = vector(0.0)
         if lang.static(biases):
             start = params[at]

@@ -1,12 +1,12 @@
-"""Many small networks, each with samples of its own: the kernels, forward, backward, and both in one go.
+"""Kernels of many small networks, each with its own samples: forward, backward, and loss with gradient.
 
-What one network computes of a sample x, with its hidden layers' activation `act` and its outputs' `out`:
+A network's output for a sample x, with its hidden layers' activation `act` and its outputs' activation `out`:
 
     a = act(x W_0 + b_0),  a = act(a W_i + b_i) for each further hidden layer,  y = out(a V + c)
 
-`NetworkShape` says where these stand in `params`. The samples of network c are `start[c]` to `start[c + 1] - 1`. What
-is done with one network is in `_lanes` for narrow ones, whose vectors go across samples, and in `_rows`
-for others, whose vectors go across neurons.
+`NetworkShape` defines where these are in `params`. The samples of network c are `start[c]` to `start[c + 1] - 1`. The
+computation of one network is in `_lanes` for narrow ones, with vectors across samples, and in `_rows` for others, with
+vectors across neurons.
 
 A task is the networks from `first[task]` to `first[task + 1]`; tasks run in parallel, and no two write to one place
 (`_shares` says why a task is one of many iterations). Each has memory of its own, in `work`.
@@ -21,15 +21,15 @@ from ._shape import NetworkShape
 
 
 def forward_networks(lang: ModuleType, shape: NetworkShape) -> Any:
-    """Build the kernel for an engine: outputs of samples.
+    """Build the kernel that computes the outputs of samples.
 
     Its parameters, floats of the shape's dtype unless said:
 
         x       [sample, n_in]
-        params  by sample [network, row, width], else [network * vectors, lanes], where the last dim is a vector
+        params  [network, row, width] if `by_sample`, else [network * vectors] of vectors with `lanes` numbers
         start   [network + 1] int32   where a network's samples begin, and where the last one's end
         first   [task + 1] int32      where a task's networks begin
-        work    [task * space, lanes] a task's own, of vectors
+        work    [task * space] of vectors; a workspace for each task
         y       [sample, n_out]
     """
     array = _Arrays(lang, shape)
@@ -51,7 +51,7 @@ def backward_networks(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool)
     """Build the gradient kernel of `forward_networks`: of `params`, and of `x` if `of_inputs`.
 
     Its parameters are those of the forward kernel without `y`, and `grad_y`, `grad_params`, `grad_x`.
-    Gradients are written whole: zeros for networks without samples.
+    All gradients are written: zeros for networks without samples.
     """
     array = _Arrays(lang, shape)
     number, rows, index, own = array.number, array.rows, array.index, array.own
@@ -88,13 +88,13 @@ def backward_networks(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool)
 
 
 def learning_networks(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
-    """Build the kernel that takes samples and targets, and gives each network's loss and its gradient in one go.
+    """Build the kernel that computes each network's loss and its gradient from samples and targets.
 
     Its parameters are those of the forward kernel but for `y`, and
 
         target  [sample, n_out]
         losses  [network]       the mean over a network's samples and outputs
-        slopes  as `params`     the gradient of a network's loss; zeros without samples
+        slopes  like `params`   the gradient of a network's loss; zeros for networks without samples
 
     Args:
         lang: the engine's module.
@@ -130,7 +130,7 @@ def _way(shape: NetworkShape) -> Any:
 
 
 class _Arrays:
-    """Annotations."""
+    """Annotations of the kernels' parameters."""
 
     def __init__(self, lang: ModuleType, shape: NetworkShape) -> None:
         real = getattr(lang, shape.dtype)

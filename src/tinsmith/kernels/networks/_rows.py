@@ -1,6 +1,6 @@
-"""Wider networks: what a kernel does with one of them, some samples after the other.
+"""Wider networks: vectors go across neurons, and samples are processed one after another.
 
-Vectors go across neurons (`_layers`, `_gradients`); they are machine vectors (`simd`).
+The vectors are machine vectors (option `simd`). `_layers` has the forward pass, `_gradients` the backward pass.
 """
 
 from types import ModuleType
@@ -15,7 +15,7 @@ from ._total import total_of
 
 
 def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
-    """Build the function of a kernel: outputs of the samples `begin` to `last`, of network `c`."""
+    """Build the function that computes the outputs of the samples `begin` to `last`, of network `c`."""
     hidden_layers, (transpose_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
     out, _ = activation(lang, shape.output_activation, shape.some, shape.dtype)
     n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
@@ -46,7 +46,10 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
 
 
 def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
-    """Build the function that gives their gradients; `grad_x` is looked at only if `of_inputs`."""
+    """Build the function that computes the gradients of samples `begin` to `last`.
+
+    `grad_x` is used only if `of_inputs`.
+    """
     hidden_layers, (transpose_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
     turn, (clear, add_outputs, add_layers, give_inputs) = turn_of(lang, shape), gradients_of(lang, shape)
     _, out_slope = activation(lang, shape.output_activation, shape.some, shape.dtype)
@@ -97,7 +100,7 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
 
 
 def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
-    """Build the function that gives the loss, the mean over samples and outputs, and its gradient."""
+    """Build the function that computes a network's loss, the mean over samples and outputs, and its gradient."""
     real = getattr(lang, shape.dtype)
     hidden_layers, (transpose_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
     turn, (clear, add_outputs, add_layers, _) = turn_of(lang, shape), gradients_of(lang, shape)
@@ -111,7 +114,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
 
     @lang.func
     def weigh(weight, vector):
-        """Nothing where nothing is: a loss need not be finite there."""
+        """Multiply by a weight; return 0 where the weight is 0, since a loss need not be finite there."""
         return lang.select(weight > weight * 0.0, weight * vector, weight * 0.0)
 
     @lang.func
@@ -161,7 +164,9 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
 
 
 def _numbers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
-    """Functions: a sample's numbers, one for each output of a part; keeping four samples'; zeros for one not there."""
+    """Build three functions: read a sample's numbers of a part of the outputs; store those of four samples; zero
+    missing ones.
+    """
     n_out, some, incoming, together = shape.n_out, shape.some, shape.incoming, shape.together
     of_some, of_lanes = (lang.types.vector(count, getattr(lang, shape.dtype)) for count in (some, shape.lanes))
 

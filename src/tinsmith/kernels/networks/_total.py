@@ -5,7 +5,7 @@ from typing import Any
 
 
 def total_of(lang: ModuleType, lanes: int, dtype: str) -> Any:
-    """Build the function of a kernel: by halves, so that each step is one machine vector's."""
+    """Build the function that sums a vector's components, by halves, so that each step is one vector instruction."""
     if lanes == 1:
 
         @lang.func

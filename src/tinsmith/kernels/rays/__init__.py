@@ -1,4 +1,4 @@
-"""Kernels of rays: where they start, which boxes they meet, and the steps that they take through a grid."""
+"""Kernels of rays: of cameras, through boxes, and marching through a grid."""
 
 import lazy_loader
 

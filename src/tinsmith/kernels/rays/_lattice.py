@@ -1,12 +1,12 @@
-"""The lattice of a ray: where its samples may be, whatever is occupied.
+"""The lattice of a ray: the positions at which samples can be, regardless of which cells are occupied.
 
-From e[0], where the ray begins, with its offset u:
+From e[0], where the ray begins, with the ray's offset u in [0, 1):
 
-    e[k + 1] = e[k] + d[k],   d[k] = min(max(step, cone e[k]), longest)        edges of intervals, and their lengths
+    e[k + 1] = e[k] + d[k],   d[k] = min(max(step, cone e[k]), longest)        edges of intervals, and lengths
     t[k] = e[k] + u d[k]                                                       a sample in each
 
 e[k] is computed from k alone: d is the step up to k = bend, grows by a factor from there, and is the longest from
-k = flat on. So a sample has the same bits whatever was skipped before it.
+k = flat on. So a sample is bitwise the same whatever was skipped before it.
 """
 
 from types import ModuleType
@@ -14,17 +14,17 @@ from typing import Any
 
 
 def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
-    """Build the functions `lattice`, `at` and `after` for an engine and the type "f32" or "f64"."""
+    """Build the functions `lattice`, `at` and `after` for an engine and the float type "f32" or "f64"."""
     real = getattr(lang, fp)
-    endless = 2.0**24 if fp == "f32" else 2.0**30  # samples: up to there k is exact
-    huge = 1e30  # a longest step beyond this is none
+    endless = 2.0**24 if fp == "f32" else 2.0**30  # the number of samples up to which k is exact
+    huge = 1e30  # a longest step above this means no limit
     rounding = 2.0**-20 if fp == "f32" else 2.0**-49  # of a logarithm and a power, with room to spare
     # a lattice is a vector of these
     start, bent, offset, pace, opening, grows, bend, density, doubt, flat, flat_edge, longest_pace = range(12)
 
     @lang.func
     def at(line, k):
-        """The place of the sample k, and the length of its interval."""
+        """Return the position of sample k, and the length of its interval."""
         edge, length = line[start] + k * line[pace], line[pace]
         beyond = k - line[bend]
         if beyond >= real(0.0):
@@ -37,13 +37,15 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def before(line, k, limit):
-        """Whether the sample k is before `limit`."""
+        """Return whether sample k is before `limit`."""
         there, _ = at(line, k)
         return there < limit
 
     @lang.func
     def least(line, limit):
-        """About the first k whose sample is not before `limit`; one too many at most, but for rounding."""
+        """Return an estimate of the first k whose sample is not before `limit`: at most one too large,
+        up to rounding.
+        """
         number = lang.min((limit - line[start]) * line[density] - line[offset] + real(1.0), real(endless))
         if number > line[bend]:
             bent_sample = line[bent] * (real(1.0) + line[offset] * line[opening])
@@ -59,7 +61,7 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def lattice(first, last, u, step, cone, growth, longest):
-        """A ray's lattice, and how many of its samples are before `last`."""
+        """Return a ray's lattice, and the number of its samples before `last`."""
         turn, unsure = real(2.0 * endless), real(0.0)
         if cone > real(0.0):
             unsure = real(2.0**-7) + real(rounding) / growth  # of k: sooner one visit more than a sample too many
@@ -82,7 +84,11 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def after(line, k, end, limit):
-        """A sample after k, up to `end`: all before it are before `limit`, but for rounding, which `slack` is for."""
+        """Return the next sample after k to visit, at most `end`: all those skipped are before `limit`, up to
+        rounding.
+
+        `slack` in `_regions` allows for the rounding.
+        """
         return lang.max(k + 1, lang.min(least(line, limit), end))
 
     return lattice, at, after

@@ -1,11 +1,11 @@
-"""Marching: the samples of rays in the occupied cells of a grid, found in two passes (the twin: `reference.march`).
+"""Marching: the samples of rays in the occupied cells of a grid, in two passes (the reference: `reference.march`).
 
-The first pass counts each ray's samples, the second writes them down. `_lattice` tells where the samples of a ray may
-be, `_regions` which of them are in occupied cells. Samples of one kind follow each other, so the first pass keeps the
-first few runs of occupied ones; the second needs to look at cells again only where a ray has more.
+The first pass counts each ray's samples, the second writes them. `_lattice` computes where a ray's samples can be,
+`_regions` which of them are in occupied cells. These come in runs, so the first pass stores the first few runs; the
+second needs to look at cells again only if a ray has more.
 
-Should the compiler round differently there and find another number of samples, the second pass stops at the number
-that the first found, or fills up with samples of no length at the ray's end.
+If the second pass finds another number of samples because its compiled code rounds differently, it stops at the first
+pass's number, or fills up with samples of length zero at the ray's end.
 """
 
 from types import ModuleType
@@ -15,7 +15,7 @@ from ._lattice import lattices
 from ._regions import regions
 
 RUNS = 8
-"""Runs of a ray that the first pass keeps for the second."""
+"""The number of runs of a ray that the first pass stores for the second."""
 
 
 class March(NamedTuple):
@@ -24,17 +24,17 @@ class March(NamedTuple):
         origins, directions  [n, 3]
         aabb     [6]           of level 0: lower corner, upper corner
         bits     [l, x, y, z]  int64, words of blocks; see `_regions`
-        offsets  [n]           where in its interval a ray's sample lies, in [0, 1)
+        offsets  [n]           the position of a ray's samples in their intervals, in [0, 1)
         cells    [3]           int32, of each level along the axes
-        ranges   [n, 2]        near, far: what is looked at of each ray
-        begin    [n]           int32, the first number of the lattice that is looked at, if it `resumes`; else empty
+        ranges   [n, 2]        near, far: the part of each ray that is marched
+        begin    [n]           int32, the first lattice index to visit, if it `resumes`; else empty
         step, cone, longest    numbers; growth: log(1 + cone)
-        most     int, samples a ray at most
+        most     int, the maximum number of samples per ray
 
     Attributes:
-        count: -> counts [n], runs [n, RUNS, 2], end [n], int32: how many samples, and the first runs of them, each the
-            first sample's number and the one after the last's; and, if it `resumes`, where to begin for the samples
-            after these `most`; else `end` may be empty.
+        count: -> counts [n], runs [n, RUNS, 2], end [n], int32: the number of samples; the first runs, each with the
+            lattice index of its first sample and the one after its last; and, if it `resumes`, the index from which to
+            continue after `most` samples, else `end` may be empty.
         fill: takes runs and rays [n, 2], int32, for `begin`, and no `most` -> ray_index [s] int32, t [s], steps [s].
     """
 
@@ -43,13 +43,13 @@ class March(NamedTuple):
 
 
 def march(lang: ModuleType, *, fp: str, skips: bool = True, resumes: bool = False) -> March:
-    """Build the kernels of marching for an engine.
+    """Build the kernels of marching.
 
     Args:
         lang: the engine's module.
         fp: the type of the arrays, "f32" or "f64".
-        skips: False looks at each sample by itself: for tests.
-        resumes: whether each ray begins at a number of its lattice of its own, and tells where it ended.
+        skips: False visits each sample individually, for tests.
+        resumes: whether each ray begins at its own lattice index, and returns where it ended.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
@@ -107,7 +107,7 @@ def march(lang: ModuleType, *, fp: str, skips: bool = True, resumes: bool = Fals
 
     @lang.func
     def write(ray_index: lang.template(), t: lang.template(), steps: lang.template(), line, i, k, place, stop):
-        """Samples from k on, from one place up to another."""
+        """Write the samples from index k on, to the places from one up to another."""
         for j in range(place, stop):
             there, length = at(line, k + j - place)
             ray_index[j] = i

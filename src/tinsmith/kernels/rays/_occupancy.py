@@ -1,4 +1,4 @@
-"""Which cells of a grid are occupied, a bit each: the words that `march` reads."""
+"""The kernel that packs the occupied cells of a grid into the bits that `march` reads."""
 
 from types import ModuleType
 from typing import Any
@@ -7,10 +7,10 @@ from ._regions import BLOCK
 
 
 def occupied_bits(lang: ModuleType) -> Any:
-    """Build the kernel for an engine. Its parameters; no gradient:
+    """Build the kernel that packs occupied cells into bits. Its parameters; no gradient:
 
     density    [l, x, y, z]  float32 or float64
-    threshold  [1]           a cell is occupied whose density is above it
+    threshold  [1]           a cell is occupied if its density is above it
     bits       [l, x / 4, y / 4, z / 4], rounded up; int64: bit 16 x + 4 y + z of a block, 0 outside the grid
     """
     array = lang.types.ndarray()

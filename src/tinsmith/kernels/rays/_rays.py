@@ -1,11 +1,14 @@
-"""Rays: of a pinhole camera, and through a box. The references are `reference.pinhole_rays`, `ray_aabb_intersect`."""
+"""Kernels of pinhole rays and of ray-box intersection.
+
+The references are `reference.pinhole_rays` and `ray_aabb_intersect`.
+"""
 
 from types import ModuleType
 from typing import Any
 
 
 def pinhole_rays(lang: ModuleType, *, fp: str, forward: int, normalise: bool) -> Any:
-    """Build the kernel of a pinhole camera's rays for an engine.
+    """Build the kernel of a pinhole camera's rays.
 
     Its parameters, all of one float type unless another is named; all floats are differentiable:
 
@@ -18,8 +21,8 @@ def pinhole_rays(lang: ModuleType, *, fp: str, forward: int, normalise: bool) ->
     Args:
         lang: the engine's module.
         fp: the type of the arrays, "f32" or "f64".
-        forward: where a camera looks along its own z axis: 1 (y is down then) or -1 (y is up).
-        normalise: give directions of length one; else they reach to the depth of one.
+        forward: the sign of the viewing direction along the camera's z axis: 1 (y is down then) or -1 (y is up).
+        normalise: whether directions have length one; else they have depth one.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
@@ -47,16 +50,16 @@ def pinhole_rays(lang: ModuleType, *, fp: str, forward: int, normalise: bool) ->
 
 
 def ray_aabb_intersect(lang: ModuleType, *, fp: str) -> Any:
-    """Build the kernel of where rays cross a box for an engine.
+    """Build the kernel that intersects rays with a box.
 
     Its parameters, all of one float type but `hit`; differentiable in origins, directions and aabb:
 
         origins, directions  [n, 3]
         aabb    [6]  lower corner, upper corner
-        near, far    numbers: what is wanted of a ray
+        near, far    numbers: the part of a ray that counts
         t_near, t_far  [n], hit  [n] bool
 
-    Where a ray is parallel to two faces it is between them, or misses; nothing is divided by zero then.
+    A ray parallel to two faces either is between them or misses; there is no division by zero.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
@@ -88,14 +91,14 @@ def ray_aabb_intersect(lang: ModuleType, *, fp: str) -> Any:
 
 
 def positions(lang: ModuleType) -> Any:
-    """Build the kernel of samples' places for an engine. A thread a ray: its gradient needs no atomics.
+    """Build the kernel of samples' positions. Each ray is a thread, so its gradient needs no atomics.
 
     Its parameters, all of one float type but `rays`; differentiable in all others:
 
         origins, directions  [n, 3]
         t     [s]
-        rays  [n, 2]  int32, where a ray's samples start and how many they are
-        x     [s, 3]  origin + t direction; left alone where no ray is
+        rays  [n, 2]  int32, the start and count of a ray's samples
+        x     [s, 3]  origin + t direction; samples without a ray are left unchanged
     """
     array = lang.types.ndarray()
 
@@ -110,11 +113,11 @@ def positions(lang: ModuleType) -> Any:
 
 
 def directions(lang: ModuleType) -> Any:
-    """Build the kernel that gives each sample its ray's direction, for an engine. Its parameters:
+    """Build the kernel that copies each ray's direction to its samples. Its parameters:
 
     directions  [n, 3]  of rays. Differentiable.
-    rays        [n, 2]  int32, where a ray's samples start and how many they are
-    y           [s, 3]  of samples; left alone where no ray is
+    rays        [n, 2]  int32, the start and count of a ray's samples
+    y           [s, 3]  of samples; samples without a ray are left unchanged
     """
     array = lang.types.ndarray()
 

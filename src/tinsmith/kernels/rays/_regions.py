@@ -1,23 +1,23 @@
-"""Which cell of an occupancy grid a sample is in, and up to where those after it share its fate.
+"""The cell of an occupancy grid that a sample is in, and how far along the ray its occupancy stays the same.
 
-Cells are counted from the middle of the box: a place is g = og + t dg, with og, dg the ray in units of the finest
-cells. Level l has as many cells, of size 2^l; a place belongs to the finest level that it lies in. A word of `bits`
-has the cells of a block, 4 x 4 x 4: bit 16 x + 4 y + z.
+Coordinates are relative to the center of the box: a position is g = og + t dg, with og, dg the ray in units of the
+finest cells. Level l has as many cells, of size 2^l; a position belongs to the finest level that contains it. A word
+of `bits` has the cells of a 4 x 4 x 4 block: bit 16 x + 4 y + z.
 
-A block that is empty or full is passed through in one go, and so is a cell: all samples before its far side share its
-fate. That side is drawn in by `slack`, more than what rounding can move a place, so that no sample gets into the wrong
-cell. What is left over is looked at by itself.
+An empty or full block is traversed in one step, and so is a cell: all samples before its far side have its occupancy.
+That side is moved inward by `slack`, more than the rounding error of a position, so that no sample is assigned to the
+wrong cell. The remaining samples are examined individually.
 """
 
 from types import ModuleType
 from typing import Any
 
 BLOCK = 4
-"""Cells along each side of a block, which shares a word."""
+"""The number of cells along each side of a block, which shares a word."""
 
 
 def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
-    """Build the functions `enter` and `region` for an engine and the type "f32" or "f64"."""
+    """Build the functions `enter` and `region` for an engine and the float type "f32" or "f64"."""
     real = getattr(lang, fp)
     huge = 1e30  # 1 / dg of a ray that is parallel to a face, and never gets there
     rounding = 2.0**-19 if fp == "f32" else 2.0**-48  # 16 times the distance of numbers about 1
@@ -32,7 +32,9 @@ def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
         ranges: lang.template(),
         i,
     ):
-        """A ray in cells from the middle, 1 / dg, where it is in the grid, half the cells and its slack; if at all."""
+        """Return a ray in grid coordinates: og, dg, 1 / dg, its (first, last) t in the grid, sizes and slack, and if
+        it hits.
+        """
         og = lang.Vector([0.0, 0.0, 0.0], dt=real)
         dg = lang.Vector([0.0, 0.0, 0.0], dt=real)
         per = lang.Vector([huge, huge, huge], dt=real)
@@ -66,7 +68,7 @@ def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
 
     @lang.func
     def region(bits: lang.template(), og, dg, per, size, there, last):
-        """Whether a place is occupied, and up to where this holds along the ray."""
+        """Return whether a position is occupied, and up to which t that holds along the ray."""
         g = og + there * dg
         level, large, small = 0, real(1.0), real(1.0)
         for _ in range(bits.shape[0] - 1):
@@ -98,7 +100,7 @@ def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
 
     @lang.func
     def far_side(og, dg, per, size, cell, alike, large, last):
-        """Where the ray leaves the block, if all its cells are alike, or the cell."""
+        """Return the t at which the ray leaves the block if all its cells are `alike`, else the cell."""
         limit = last
         for axis in lang.static(range(3)):
             ahead = lang.select(dg[axis] < real(0.0), 0, 1)
@@ -110,7 +112,7 @@ def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
 
     @lang.func
     def outside_of_finer(og, dg, per, size, large, there, otherwise):
-        """Up to where a place that is not in the box of the finer levels stays outside; `otherwise` if for good."""
+        """Return the t up to which a position outside the finer levels' box stays outside; `otherwise` if forever."""
         first, last, started, beside = there, there, 0, 0
         for axis in lang.static(range(3)):
             half = real(0.5) * large * size[axis] + size[axis + 3]

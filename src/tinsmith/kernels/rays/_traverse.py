@@ -1,11 +1,11 @@
-"""Traversal of several grids of cells, as nerfacc's `traverse_grids`: which intervals of a ray lie in occupied cells.
+"""Traversal of several grids of cells, as nerfacc's `traverse_grids`: the intervals of rays in occupied cells.
 
-A ray's intervals follow each other from its near plane on. An interval that begins at t is max(step, cone t) long, or
-reaches to the end of its cell if the step is 0. It counts if its middle lies in an occupied cell. Through empty cells
-its length stays what it was where the cell began, so that they are passed in one go.
+A ray's intervals are contiguous from its near plane on. An interval that begins at t is max(step, cone t) long, or
+extends to the end of its cell if the step is 0. It counts if its midpoint lies in an occupied cell. In an empty cell
+its length stays the same as where the cell began, so that the cell is skipped in one step.
 
-Where a ray enters and leaves the grids is given, sorted. Between two of these places it is in one grid: the one that it
-entered last. Inside, it goes from cell to cell (Amanatides and Woo 1987).
+The positions at which a ray enters and leaves the grids are given, sorted. Between two of them it is in one grid: the
+one that it entered last. Inside, it goes from cell to cell (Amanatides and Woo 1987).
 """
 
 from types import ModuleType
@@ -24,10 +24,10 @@ class Traversal(NamedTuple):
         order      [n, 2 g]      int32: g' where it enters grid g', g + g' where it leaves it
         near, far  [n]
         step, cone  numbers
-        most       int, intervals a ray at most; 0 for any number
+        most       int, the maximum number of intervals per ray; 0 for no limit
 
     Attributes:
-        count: -> counts [n] int32, how many intervals each ray has; stops [n], where the one after them would begin.
+        count: -> counts [n] int32, the number of intervals of each ray; stops [n], where the next one would begin.
         fill: takes rays [n, 2] int32, start and count of its intervals, before the numbers -> starts [s], ends [s],
             ray_index [s] int32, joined [s] int32: 1 where an interval begins where the one before it ends.
     """
@@ -37,11 +37,11 @@ class Traversal(NamedTuple):
 
 
 def traversal(lang: ModuleType, *, fp: str) -> Traversal:
-    """Build the kernels of traversal for an engine and the type "f32" or "f64"."""
+    """Build the kernels of traversal for an engine and the float type "f32" or "f64"."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     longest, parallel = 1e10, 1e30
-    inside = 1e-6  # how far behind its begin a segment's first cell is looked up
+    inside = 1e-6  # a segment's first cell is looked up this far after its beginning
 
     @lang.func
     def length_at(t, step, cone):
@@ -49,7 +49,7 @@ def traversal(lang: ModuleType, *, fp: str) -> Traversal:
 
     @lang.func
     def skip(t, end, step, cone):
-        """Where the first interval begins, of those from t on, whose middle is not before the end."""
+        """Return the start of the first interval, from t on, whose midpoint is not before `end`."""
         if step > real(0.0):
             length = length_at(t, step, cone)
             t += length * lang.max(real(0.0), lang.ceil((end - t) / length - real(0.5)))
@@ -61,7 +61,7 @@ def traversal(lang: ModuleType, *, fp: str) -> Traversal:
 
     @lang.func
     def segment_of(order: lang.template(), hits: lang.template(), i, k):
-        """The grid that a ray is in from its k-th crossing on; -1 for none."""
+        """Return the grid that a ray is in after its k-th crossing, or -1."""
         grids = hits.shape[1]
         grid = order[i, k] % grids
         met = lang.cast(hits[i, grid], lang.i32)
@@ -84,7 +84,9 @@ def traversal(lang: ModuleType, *, fp: str) -> Traversal:
         grid,
         t,
     ):
-        """The cell at t, where its far sides are crossed, and how both change from cell to cell."""
+        """Return the cell at t, the step to the next cell, the t where its far sides are crossed, and its width, for
+        each axis.
+        """
         cell = lang.Vector([0, 0, 0], dt=lang.i32)
         stride = lang.Vector([0, 0, 0], dt=lang.i32)
         crossing = lang.Vector([parallel, parallel, parallel], dt=real)
@@ -126,7 +128,7 @@ def traversal(lang: ModuleType, *, fp: str) -> Traversal:
         place,
         writes: lang.template(),
     ):
-        """How many intervals a ray has, and where it stops; writes them from a place on."""
+        """Return the number of intervals of a ray, and the t where it stops. Write them from a place on if `writes`."""
         total, is_joined, t = 0, 0, near[i]
         for k in range(crossings.shape[1] - 1):
             grid = segment_of(order, hits, i, k)

@@ -1,8 +1,8 @@
-"""Weights of samples on rays that have passed through others before: compositing in rounds.
+"""Weights of samples on rays that have passed through earlier samples: compositing in rounds.
 
-The letters are those of `_composite`, but that a ray's light begins at `before` instead of 1:
+Symbols are those of `_composite`, except that a ray's transmittance begins at `before` instead of 1:
 
-    weight_i = (what shines through to sample i) alpha_i        0 once that is below the threshold
+    weight_i = (transmittance before sample i) alpha_i        0 once that is below the threshold
 """
 
 from types import ModuleType
@@ -13,14 +13,14 @@ from ._packed import spans
 
 
 def continued_weights(lang: ModuleType, *, fp: str) -> Any:
-    """Build the kernel for an engine. Its parameters, all of one float type but `rays`:
+    """Build the kernel of weights that continue a ray. Its parameters, all of one float type but `rays`:
 
     densities, steps  [s]     samples
     rays       [n, 2]  int32: start, count; no two rays share a sample
-    before     [n]     what shines through to a ray's first sample
+    before     [n]     transmittance before a ray's first sample
     threshold  number
-    weights    [s]     left alone where no ray is
-    left       [n]     what shines through behind a ray's last sample that has a weight
+    weights    [s]     samples without a ray are left unchanged
+    left       [n]     transmittance after a ray's last sample that has a weight
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)

@@ -1,4 +1,4 @@
-"""Distortion along rays, in linear time, and its gradients by hand.
+"""Distortion along rays, in linear time, with handwritten gradients.
 
 For the samples i of a ray, with t ascending (the reference, over pairs, is `reference.distortion_loss`):
 
@@ -6,7 +6,7 @@ For the samples i of a ray, with t ascending (the reference, over pairs, is `ref
          = 2 sum over i of weight_i (t_i W_i - M_i) + 1/3 sum of weight_i^2 step_i
 
 W_i and M_i are the sums of weight_j and of weight_j t_j over the samples j before i. Distances do not change when
-all t are shifted, so they are taken from the ray's first sample: far away little would be left of t_i W_i - M_i.
+all t are shifted, so t is relative to the ray's first sample: for large t, t_i W_i - M_i would cancel.
 """
 
 from types import ModuleType
@@ -16,7 +16,7 @@ from ._packed import spans
 
 
 class Distortion(NamedTuple):
-    """The kernels: weights, t and steps [s] of one float type, rays [n, 2] int32.
+    """The kernels of the distortion loss: weights, t and steps [s] of one float type, rays [n, 2] int32.
 
     Attributes:
         value: weights, t, steps, rays -> loss [n].
@@ -28,7 +28,7 @@ class Distortion(NamedTuple):
 
 
 def distortion(lang: ModuleType, *, fp: str) -> Distortion:
-    """Build the kernels for an engine; `fp` is the type of the arrays, "f32" or "f64"."""
+    """Build the kernels of the distortion loss; `fp` is the type of the arrays, "f32" or "f64"."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     span = spans(lang)

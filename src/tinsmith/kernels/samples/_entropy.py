@@ -1,11 +1,11 @@
-"""Entropy of the weights along rays, and its gradient by hand.
+"""Entropy of the weights along rays, with a handwritten gradient.
 
 With W the sum of a ray's weights, p_i = weight_i / W and e = 1e-10 (the reference is `reference.entropy_penalty`):
 
     H = -sum of p_i log max(p_i, e)
     d H / d weight_i = (f_i - sum of p_j f_j) / W,  f_i = -log max(p_i, e) - (1 where p_i > e)
 
-A ray whose W is not above `faintest` has H = 0: nothing is there whose place could be uncertain.
+A ray whose W is not above `faintest` has H = 0, since it meets nothing.
 """
 
 from types import ModuleType
@@ -17,7 +17,7 @@ _INVERSE_FAINTEST = 1e10  # exact in float32, which 1e-10 is not
 
 
 class Entropy(NamedTuple):
-    """The kernels: weights [s] of one float type, rays [n, 2] int32.
+    """The kernels of the entropy: weights [s] of one float type, rays [n, 2] int32.
 
     Attributes:
         value: weights, rays, faintest -> entropy [n].
@@ -29,7 +29,7 @@ class Entropy(NamedTuple):
 
 
 def entropy(lang: ModuleType, *, fp: str) -> Entropy:
-    """Build the kernels for an engine; `fp` is the type of the arrays, "f32" or "f64"."""
+    """Build the kernels of the entropy; `fp` is the type of the arrays, "f32" or "f64"."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     span = spans(lang)

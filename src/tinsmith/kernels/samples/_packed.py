@@ -1,4 +1,4 @@
-"""Packed samples: those of a ray lie beside each other, and `rays[ray]` = start, count says where."""
+"""Packed samples: those of a ray are contiguous, and `rays[ray]` has their start and count."""
 
 from types import ModuleType
 from typing import Any
@@ -7,7 +7,7 @@ from typing import Any
 def spans(lang: ModuleType) -> Any:
     """Build the function `span(rays, ray, size)`: a ray's first sample, and the one after its last.
 
-    A ray that reaches outside of the samples there are is cut: a wrong `rays` must not cost other memory.
+    The range is clamped to the existing samples, so that a wrong `rays` never causes access to other memory.
     """
 
     @lang.func

@@ -1,4 +1,4 @@
-"""Resampling rays by what is known of them: intervals, and the share of a ray's weight before each of their edges.
+"""Resampling of rays from a distribution: intervals, and the share of a ray's weight before each of their edges.
 
 A ray's edges ascend, and `cdfs` has a number for each. The references are in `reference`.
 """
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ._packed import spans
 
 FAINTEST = 1e-7
-"""Added to a weight that is divided by."""
+"""Added to a weight that is divided by, so that it is not zero."""
 
 
 class Resampling(NamedTuple):
@@ -17,7 +17,7 @@ class Resampling(NamedTuple):
 
     Attributes:
         search: edges, rays, values [v], value_rays [n, 2] -> left, right [v], int64: the edges around each value, -1
-            where its ray has none. What no ray names is left alone.
+            if its ray has none. Values without a ray are left unchanged.
         sample: edges, cdfs, rays, offsets [n], new_rays [n, 2], new_edge_rays [n, 2] -> t [m], new_edges [f].
         proposal_loss: cdfs, rays, proposal_cdfs [p], left, right [e] -> loss [n], the last two edges of the proposal.
     """
@@ -28,14 +28,14 @@ class Resampling(NamedTuple):
 
 
 def resampling(lang: ModuleType, *, fp: str) -> Resampling:
-    """Build the kernels for an engine; `fp` is the type of the arrays, "f32" or "f64"."""
+    """Build the kernels of resampling; `fp` is the type of the arrays, "f32" or "f64"."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     span = spans(lang)
 
     @lang.func
     def first_above(numbers: lang.template(), first, top, x):
-        """The first of the ascending numbers from `first` to `top` - 1 that is above x, or `top`."""
+        """Return the first index from `first` to `top` - 1 whose number, in ascending order, is above x, or `top`."""
         low, high = first, top
         while low < high:
             middle = low + (high - low) // 2
@@ -78,7 +78,7 @@ def resampling(lang: ModuleType, *, fp: str) -> Resampling:
                 for i in range(begin, end):
                     number = lang.cast(i - begin, real) + offsets[ray]
                     low, high = first, top
-                    share = number / lang.cast(count, real)  # of a ray without weight: evenly
+                    share = number / lang.cast(count, real)  # a ray without weight is sampled evenly
                     if rise > real(0.0):
                         u = cdfs[first] + number * rise
                         high = first_above(cdfs, first, top, u)

@@ -1,7 +1,7 @@
-"""Sums and products along the samples of each ray: running ones and whole ones, and their gradients by hand.
+"""Cumulative and total sums and products along the samples of each ray, with handwritten gradients.
 
-A thread takes a ray and some columns. Nothing is divided by: the gradient of a running product is a sweep from the
-last sample to the first, so that zeros among the values are all right. With P_k the product of all values before
+A thread processes a ray and some columns. There is no division: the gradient of a running product is a sweep from the
+last sample to the first, so that zeros among the values are allowed. With P_k the product of all values before
 sample k, and c the cotangents of the running products,
 
     inclusive:  slope_k = P_k B_k,  B_k = c_k + value_(k+1) B_(k+1)
@@ -17,14 +17,14 @@ MOST_LANES = 16
 
 
 def lanes_of(columns: int) -> int:
-    """Columns that a thread takes: the most up to `MOST_LANES` that divide them."""
+    """Return the number of columns that a thread processes: the largest divisor of `columns` up to `MOST_LANES`."""
     return max((n for n in range(1, MOST_LANES + 1) if columns % n == 0), default=1)
 
 
 class Scan(NamedTuple):
     """Kernels of running sums or products: arrays [s, c] of one float type, and rays [n, 2] int32.
 
-    Samples that no ray names keep what was in the output.
+    Samples that belong to no ray are left unchanged in the output.
 
     Attributes:
         value: values, rays -> y.
@@ -36,7 +36,7 @@ class Scan(NamedTuple):
 
 
 class Total(NamedTuple):
-    """Kernels of one number a ray and column.
+    """Kernels of one number per ray and column.
 
     Attributes:
         value: values [s, c], rays -> y [n, c]; with weights: weights [s], values, rays -> y.
@@ -49,7 +49,7 @@ class Total(NamedTuple):
 
 
 def running_sum(lang: ModuleType, *, fp: str, lanes: int, exclusive: bool) -> Scan:
-    """Build the kernels of running sums; `exclusive` leaves a sample itself out. `lanes` divide the columns."""
+    """Build the kernels of running sums; `exclusive` leaves out the sample itself. `lanes` must divide the columns."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     span = spans(lang)
@@ -81,7 +81,10 @@ def running_sum(lang: ModuleType, *, fp: str, lanes: int, exclusive: bool) -> Sc
 
 
 def running_product(lang: ModuleType, *, fp: str, lanes: int, exclusive: bool) -> Scan:
-    """Build the kernels of running products; `exclusive` leaves a sample itself out. `lanes` divide the columns."""
+    """Build the kernels of running products; `exclusive` leaves out the sample itself.
+
+    `lanes` must divide the columns.
+    """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     span = spans(lang)
@@ -121,7 +124,7 @@ def running_product(lang: ModuleType, *, fp: str, lanes: int, exclusive: bool) -
 
 
 def segment_sum(lang: ModuleType, *, fp: str, lanes: int) -> Total:
-    """Build the kernels of sums over the samples of a ray. `lanes` divide the columns."""
+    """Build the kernels of sums over the samples of each ray. `lanes` must divide the columns."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     span = spans(lang)
@@ -149,7 +152,7 @@ def segment_sum(lang: ModuleType, *, fp: str, lanes: int) -> Total:
 
 
 def accumulate(lang: ModuleType, *, fp: str, lanes: int) -> Total:
-    """Build the kernels of weighted sums over the samples of a ray. `lanes` divide the columns."""
+    """Build the kernels of weighted sums over the samples of each ray. `lanes` must divide the columns."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     span = spans(lang)
