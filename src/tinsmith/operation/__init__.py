@@ -1,4 +1,4 @@
-"""The public face: `ts.op` and `ts.chain`."""
+"""The public functions `ts.op` and `ts.chain`, and the class `Op`."""
 
 import lazy_loader
 

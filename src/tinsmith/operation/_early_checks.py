@@ -1,8 +1,8 @@
-"""Early checks: what is certainly wrong with an op's kernels, told when it is made and not at its first call.
+"""Checks of an op's kernels when the op is made, for errors that are certain in every call.
 
-A call's dtypes and ranks are not known yet. Those of the annotations and of the spec are taken, and floats where
-neither says anything. A kernel that cannot be lowered for these, or whose engine has not been started, is checked by
-its first call.
+A call's dtypes and ranks are not known yet. Those of the annotations and of the spec are used, and floats if neither
+says anything. A kernel that cannot be lowered for these, or whose engine is not started, is checked by its first
+call.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _RACES = ("TS105", "TS106")
 
 
 def check_early(signature: Signature, kernels: Sequence[Any], *, checks_bounds: bool) -> None:
-    """Raise KernelError for a certain race of an op's kernels, and for an index that is always out of range.
+    """Raise KernelError for a certain race in an op's kernels, and for an index that is out of range in every call.
 
-    Possible races are warned of. An op that `checks_bounds` names such an index itself, with its number, in a call.
+    Warn of possible races. With `checks_bounds`, indices are left to the call, which reports their values.
     """
     race_free = {stage.source.function for stage in signature.firsts if stage.allows_races}
     inside, leaving = set[Any](), set[Any]()
@@ -35,8 +35,8 @@ def check_early(signature: Signature, kernels: Sequence[Any], *, checks_bounds: 
         check_races(stage, variant, {}, f"op `{signature.op}`")
         stays_inside = _stays_inside(stage.lower_variant(variant, {}).kernel)
         (inside if stays_inside else leaving).add(stage.source.function)
-    # Of a kernel that was lowered, its IR told more about races than its text does, and whether an index may leave its
-    # array. Lint, which has the words for it, is loaded for the other kernels only.
+    # If a kernel was lowered, its IR is more precise about races and indices than its text. Lint is imported only for
+    # the other kernels.
     unread = [kernel for kernel in kernels if of_kernel(kernel).function_of(kernel) not in race_free]
     others = [kernel for kernel in kernels if of_kernel(kernel).function_of(kernel) not in inside - leaving]
     if not checks_bounds and others:
@@ -51,7 +51,10 @@ def _stays_inside(kernel: nodes.Kernel) -> bool:
 
 
 def _refuse(signature: Signature, what: str, kernels: Sequence[Any], rule: Callable[..., Any]) -> None:
-    """Raise KernelError with the first error that a rule of lint finds in kernels."""
+    """Raise KernelError for the first error that a lint rule finds in the kernels.
+
+    `what` is the predicate of the message.
+    """
     for finding in linter.find_certain_mistakes(kernels, signature.spec, rule):
         rows = [("at", f"{finding.path}:{finding.line}"), ("because", finding.message)]
         remedy = f"Write `{finding.remedy}`." if finding.remedy else "Keep the index inside the array."
@@ -59,7 +62,7 @@ def _refuse(signature: Signature, what: str, kernels: Sequence[Any], rule: Calla
 
 
 def replace_races(signature: Signature, findings: Sequence[linter.Finding]) -> list[linter.Finding]:
-    """Return lint's findings with the races that the kernels themselves show, in place of those of their text."""
+    """Return lint's findings with the races found in the text replaced by those found in the kernels' IR."""
     kept = [*findings]
     for stage, variant in _assume_variants(signature):
         kernel = stage.lower_variant(variant, {}).kernel
@@ -72,13 +75,13 @@ def replace_races(signature: Signature, findings: Sequence[linter.Finding]) -> l
 
 
 def _contains(stage: Stage, finding: linter.Finding) -> bool:
-    """Return True if a finding is in the lines of a kernel."""
+    """Return True if a finding is on a line of the stage's kernel."""
     tree = stage.source.tree
     return finding.path == stage.source.path and tree.lineno <= finding.line <= (tree.end_lineno or tree.lineno)
 
 
 def _assume_variants(signature: Signature) -> Iterator[tuple[Stage, Variant]]:
-    """Yield kernels with what they will be compiled for; those of which that is not known are left out."""
+    """Yield each kernel that can be lowered now, with the dtypes and ranks that it will probably be compiled for."""
     for stage in signature.firsts:
         variant = _assume_variant(signature, stage)
         if variant is None or stage.allows_races:

@@ -1,10 +1,10 @@
-"""Examples: functions that return an op's example inputs, called only by checks.
+"""Example inputs of ops: functions that return them, called only by checks.
 
     @conv.example
     def small():
         return torch.rand(5), torch.rand(2)
 
-A tuple holds inputs by position, a dict by name, `(tuple, dict)` both; anything else is the one input.
+A function returns a tuple of inputs by position, a dict by name, or `(tuple, dict)`; anything else is the only input.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def example_inputs(made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _refuse_another(op: str, kept: Any, make: Any) -> None:
-    """Two functions of one name in one file are a mistake; a notebook's cell that runs again is another file."""
+    """Raise ArgumentError if two example functions of one name are in one file.
+
+    A notebook cell that is run again counts as another file, so it may define its example again.
+    """
     (file, line), (new_file, new_line) = _place(kept), _place(make)
     if file == new_file and line != new_line:
         words = f"op `{op}` has an example `{make.__name__}` already"

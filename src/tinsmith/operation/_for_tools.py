@@ -1,4 +1,4 @@
-"""What Python's tools are told of an op: the signature of its calls, and HTML for notebooks."""
+"""Descriptions of an op for Python's tools: the signature of its calls, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from ..compiling import Structs
 
 
 def python_signature(signature: Signature, structs: Structs, result: Any) -> PythonSignature:
-    """A call's arguments, and the dims that it gives by keyword; `result` is what it gives."""
+    """Return the `inspect.Signature` of an op's calls: its arguments, and dims passed by keyword.
+
+    `result` is the type of the return value.
+    """
     kinds: dict[str, Any] = dict.fromkeys(signature.arrays, torch.Tensor)
     kinds |= dict.fromkeys(signature.templates, Parameter.empty)
     for name in signature.scalars:

@@ -1,4 +1,4 @@
-"""Makes the core of an op: reads its kernels, checks its spec, chooses its gradient, names its operators."""
+"""Makes the core of an op: parses its kernels, checks its spec, chooses its gradient, and names its operators."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from ._orders import call_order, warn_of_orders
 from ._relaunch import promises_of, stage_of, stages_of
 
 _CALLING_CONVENTION = "2"
-"""Raised where operators change what they take besides an op's arguments: torch keeps compiled calls on disk."""
+"""Increased when operators change what they take besides an op's arguments: torch keeps compiled calls on disk."""
 
 
 def content_of(signature: Signature, options: OpOptions, backward: Stage | None) -> str:
-    """The digest of an op.
+    """Compute the digest of an op, of everything that its compiled forms depend on.
 
     Args:
-        signature: what it takes and gives, and its kernels.
-        options: what it is made with.
-        backward: the hand-written gradient kernel.
+        signature: its inputs, outputs and kernels.
+        options: the options that it is made with.
+        backward: the stage of a hand-written gradient kernel.
     """
     spec = signature.spec
     parts = [
@@ -60,7 +60,7 @@ def content_of(signature: Signature, options: OpOptions, backward: Stage | None)
 
 
 def _parts_of(stage: Stage) -> Iterator[str]:
-    """What a kernel's compiled forms depend on, whatever its launches call its arguments."""
+    """Yield text for everything that a kernel's compiled forms depend on, except the names of launch arguments."""
     yield f"{stage.engine.name} {_version(stage.home.name)} {stage.home.name}"
     yield f"{stage.is_simd} {stage.is_checked} {stage.allows_races} {stage.baked_values.has_state}"
     yield repr([(one.name, one.kind, one.text, one.element) for one in stage.parameters.values()])
@@ -80,13 +80,13 @@ if TYPE_CHECKING:
 
 @one_at_a_time
 def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) -> Core:
-    """The core of an op with this name, of these kernels, with the spec that `text` is."""
+    """Make the core of an op from its name, its kernels, the text of its spec and its options."""
     spec, names = functional(parse(text, options.scratch), functools.partial(_names_in, kernels))
     stages = stages_of(kernels, spec, options, names)
     is_run = not options.unrun
     order = call_order(spec, stages, options.order)
     after = {new: old for old, new in names.items()}
-    # Every element of a new value is a copy before anything else happens.
+    # A new value need not be zeroed: its first content is a copy of the old value.
     init = {**dict.fromkeys(after, "empty"), **(options.init or {})}
     signature = match(name, spec, stages, init, options.detached, order=order, is_run=is_run, updates=after)
     signature = replace(
@@ -118,11 +118,11 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
 
 @one_at_a_time
 def make_overwriting_core(core: Core, kernels: Sequence[Any], text: str, options: OpOptions) -> Core:
-    """The core whose kernels change the memory of updated arguments, for calls without a gradient.
+    """Make a core whose kernels overwrite the memory of updated arguments, for calls without a gradient.
 
     Args:
-        core: that in which new values are outputs.
-        kernels: the op's own.
+        core: the functional core, in which new values are outputs.
+        kernels: the op's kernels.
         text: its spec.
         options: its options.
     """
@@ -149,7 +149,7 @@ def _core(signature: Signature, gradient: GradientSource) -> Core:
 
 
 def _names_in(kernels: Sequence[Any]) -> frozenset[str]:
-    """Return all names that kernels use."""
+    """Return all names that occur in kernels."""
     return frozenset().union(*(read(of_kernel(kernel).function_of(kernel)).all_names() for kernel in kernels))
 
 
@@ -179,7 +179,7 @@ def _gradient_source(signature: Signature, options: OpOptions) -> GradientSource
 
 
 def _refuse_unfilled(signature: Signature) -> None:
-    """A gradient that no kernel of the user's fills."""
+    """Raise SpecError if `init` names a gradient although there is no hand-written gradient kernel to fill it."""
     for name in signature.init:
         if name not in signature.items:
             words = f"`init` of op `{signature.op}` names `{name}`, which no hand-written gradient kernel fills"

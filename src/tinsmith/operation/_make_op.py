@@ -1,4 +1,4 @@
-"""Makes ops: from one kernel, with a decorator, and from several."""
+"""The decorator `op`, which makes an op from one kernel, and `chain`, which makes one from several."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Match: checks a spec against the parameters of the kernels that it describes, before any call.
+"""Matching of a spec with the parameters of the kernels that it describes, before any call.
 
-The result is a `Signature`. `_binding` checks whether a call's arguments fit it.
+The result is a `Signature`. Whether a call's arguments fit it is checked by `_binding`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ def match(
     updates: Mapping[str, str] | None = None,
     overwrites: frozenset[str] = frozenset(),
 ) -> Signature:
-    """Match a spec with kernels. `order` are a call's arguments; the others are the signature's.
+    """Check a spec against the parameters of kernels, and return the op's `Signature`.
 
-    An op that is not run may leave outputs as they are, and return values.
+    `order` names a call's arguments.
+
+    If not `is_run`, the op is only made for its checks: its kernels need not write its outputs, and may return values.
 
     Raises:
         SpecError: the spec and the parameters do not fit each other.
@@ -83,7 +85,7 @@ def _check_item(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter
 
 
 def _unknown(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> str:
-    """What is said of an item that is neither a parameter nor returned."""
+    """Describe a spec's item that is neither a parameter of a kernel nor returned by one."""
     returned = [name for stage in stages for name, _ in stage.results]
     rows = [("spec", str(item)), ("parameters", ", ".join(name for name in parameters if name not in returned))]
     is_output = item in spec.outputs
@@ -161,7 +163,7 @@ def _check_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_returns(op: str, spec: Spec, stage: Stage) -> None:
-    """Check that what a kernel returns can be outputs, and is."""
+    """Raise KernelError unless the spec names every value that a kernel returns, and arrays can hold them."""
     results = stage.home.results(stage.kernel)
     what = "a value" if len(results) == 1 else f"{len(results)} values"
     words = f"kernel `{stage.name}` of op `{op}` returns {what}"
@@ -191,7 +193,10 @@ def _check_size(op: str, stage: Stage) -> None:
 
 
 def _check_whole_use(op: str, name: str, stage: Stage) -> None:
-    """Refuse an input that no engine can use as a whole; any other whole use is left to `_refused_kernels`."""
+    """Raise KernelError if a kernel calls a method of an input array.
+
+    Leave other uses of whole arrays to `_refused_kernels`.
+    """
     call = find_method_call(stage.source, name)
     if call is not None:
         words = f"kernel `{stage.name}` of op `{op}` calls `{call.text}`, and arrays have no methods there"
@@ -234,6 +239,6 @@ def _check_written(signature: Signature) -> None:
 
 
 def _changes(stage: Stage, name: str) -> bool:
-    """Whether a kernel writes an array besides filling it with a copy of another."""
+    """Return True if a kernel writes an array, not counting the copy that first fills it."""
     role = stage.roles.get(name)
     return role is not None and (bool(role.escapes) or len(role.of("write", "add")) > (name in stage.begins))

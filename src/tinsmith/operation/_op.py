@@ -1,4 +1,4 @@
-"""Op: a kernel as an ordinary torch operation."""
+"""The class `Op`: a kernel as an ordinary torch operation."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ _DEFAULTS = OpOptions()
 
 
 Result = TypeVar("Result", default=torch.Tensor)
-"""What a call returns: a tensor, or the named tuple of `returns=`."""
+"""The return type of a call: a tensor, or the named tuple passed as `returns=`."""
 
 
 Prepared = Callable[[Mapping[str, torch.Tensor]], Sequence[torch.Tensor]]
-"""Calls of an op with fixed numbers, as a function of its tensors by name."""
+"""A call with fixed numbers, as a function of the tensors by name."""
 
 
 class Op(OpDescription, Generic[Result]):
@@ -152,16 +152,16 @@ class Op(OpDescription, Generic[Result]):
         self._functional: Op[Any] | None = None
 
     def example(self, make: Callable[[], Any]) -> Callable[[], Any]:
-        """Register a function that gives example inputs, under its own name. A decorator; see `examples`."""
+        """Register a function that returns example inputs, under its own name. A decorator; see `examples`."""
         return operation.register_example(self.name, self.examples, make)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Op[Result]:
-        """An op in the body of a data-oriented class is bound to the object, as a method is."""
+        """Return the op bound to an object, as a method is, if the op is an attribute of a data-oriented class."""
         if instance is None or self.owner is not None:
             return self
         kept = instance.__dict__.setdefault("_tinsmith_ops", {})
         bound: Op[Result] | None = kept.get(self)
-        # A copied object has its original's attributes, ops bound to the original among them.
+        # A copied object has its original's attributes, which include ops bound to the original.
         if bound is None or bound.owner is not instance:
             bound = Op(
                 [_bind_kernel(kernel, instance) for kernel in self._kernels],
@@ -178,7 +178,7 @@ class Op(OpDescription, Generic[Result]):
 
     # Calling ------------------------------------------------------------------------------
     def __call__(self, *arguments: Any, **named: Any) -> Result:
-        """Run the op. See the class for what it takes and returns."""
+        """Run the op. The class describes its arguments and results."""
         try:
             if is_tracing():
                 bound, updates = self._bind(arguments, named), self._updates
@@ -208,7 +208,7 @@ class Op(OpDescription, Generic[Result]):
             raise
 
     def _call_checked(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """A call that has to be checked."""
+        """Run a call whose arguments have to be checked."""
         try:
             bound = self._bind(arguments, named)
             updates = self._updates
@@ -220,9 +220,10 @@ class Op(OpDescription, Generic[Result]):
             raise
 
     def prepare(self, numbers: Mapping[str, Any]) -> Prepared | None:
-        """Prepare calls that share their numbers, which are checked once; None if each call has its own numbers.
+        """Prepare calls that share their scalar arguments, which are checked once. Return None if that is impossible.
 
-        A simulation's op has an argument for each launch: checking thousands of them takes as long as launching them.
+        The op of a simulation has an argument for each launch: checking thousands of them takes as long as launching
+        them.
         """
         if self._seeded is not None or self._structs or self._updates is not None or self._signature.templates:
             return None
@@ -235,22 +236,22 @@ class Op(OpDescription, Generic[Result]):
         return call
 
     def _run_traced(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
-        """A call that a compiler traces."""
+        """Run a call that a compiler traces."""
         self._core.settle()
         bound = autocast(self._core.signature, bound)
         check_tensors(self._core.signature, bound.tensors)
         return self._dispatch(bound)
 
     def _dispatch(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
-        """A call by the op's torch operator; by each process on its part, where processes share its tensors."""
+        """Run a call by the op's torch operator. If tensors are sharded, each process runs it on its part."""
         if is_distributed(bound.tensors):
             return torch_side.call_distributed(self._core, bound, self._run_part)
         return self._core.operators.run_call(self._core, bound)
 
     def _dispatch_traced(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
-        """Run a call that a tracer, a mode or a type of tensors sees: the operator alone, and no question before it.
+        """Run a call by the torch operator alone, under a tracer, a mode or a tensor subclass.
 
-        What only stands for a tensor is checked when its graph runs.
+        Values that merely represent tensors are checked when the graph runs.
         """
         signature = self._core.signature
         with without_torch_function():
@@ -283,7 +284,7 @@ class Op(OpDescription, Generic[Result]):
         if is_jit_traced() or has_torch_function(bound.values):
             return self._dispatch_traced(bound)
         if is_in_backward() and has_older_batch(bound.tensors):
-            # An older batch has no memory; no mode or transform says that there is one.
+            # A tensor of torch's legacy vmap has no memory, and no mode or transform tells that there is one.
             return self._dispatch(bound)
         program = self._programs.find(bound)
         if program is None:
@@ -307,7 +308,7 @@ class Op(OpDescription, Generic[Result]):
         return program.forward(tensors, numbers, bound.scalars)[program.outputs]
 
     def _wrap(self, outputs: Any) -> Any:
-        """Outputs as a caller gets them: a tensor, or a named tuple."""
+        """Return outputs as a caller gets them: a tensor, or a named tuple."""
         if isinstance(outputs, torch.Tensor):
             return outputs
         return outputs[0] if len(outputs) == 1 else self._result(*outputs)
@@ -341,7 +342,7 @@ class Op(OpDescription, Generic[Result]):
 
     @constant_when_traced
     def scan_operator(self) -> str | None:
-        """Name of the torch operator of scans over this op; None if a graph cannot contain one.
+        """Return the name of the torch operator of scans over this op; None if a graph cannot contain one.
 
         A graph can pass neither a seed nor values that the kernels read besides their arguments.
         """
@@ -350,7 +351,7 @@ class Op(OpDescription, Generic[Result]):
         return scan_operators(self.functional)
 
     def note_values(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> CapturedValues | None:
-        """Return what a call depends on besides its arguments; None where it depends on nothing else."""
+        """Return the values that a call depends on besides its arguments; None if there are none."""
         if not self._core.has_state:
             return None
         # `_bind` would draw a seed, and so change torch's random numbers.
@@ -364,7 +365,10 @@ class Op(OpDescription, Generic[Result]):
         return _remake, (tuple(map(operation.reference_to, self._kernels)), self._text, written)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Op:
-        """A copy on the same kernels. A bound one moves to its object's copy where that is being copied too."""
+        """Return a copy on the same kernels.
+
+        If the object that the op is bound to is being copied too, bind it to the copy.
+        """
         owner = memo.get(id(self.owner), self.owner)
         if owner is None:
             return self.__copy__()

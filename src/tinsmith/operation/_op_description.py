@@ -1,4 +1,4 @@
-"""Descriptions of an op: its spec and arguments, where its gradient comes from, its findings."""
+"""The description of an op: its spec and arguments, the origin of its gradient, its findings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OpDescription:
 
     @property
     def engine(self) -> str:
-        """Name of the engine that runs it."""
+        """The name of the engine that runs it."""
         return self._core.signature.stages[0].engine.name
 
     @property
@@ -87,13 +87,13 @@ class OpDescription:
 
     @property
     def __signature__(self) -> PythonSignature:
-        """What `inspect.signature` tells: a call's arguments, and the dims that it gives by keyword."""
+        """The signature that `inspect.signature` returns: a call's arguments, and dims passed by keyword."""
         given = torch.Tensor if len(self._result_names) == 1 else self._result
         return operation.python_signature(self._signature, self._structs, given)
 
     @property
     def _signature(self) -> Signature:
-        """What a call is made of."""
+        """The signature without the seed that a seeded op adds."""
         return self._core.signature if self._seeded is None else self._seeded.base.signature
 
     @property
@@ -103,20 +103,20 @@ class OpDescription:
 
     @property
     def fields(self) -> tuple[FieldUse, ...]:
-        """Fields that its kernels and their functions use besides arrays."""
+        """The fields that its kernels and their functions use, besides arrays."""
         return tuple(use for stage in self._core.signature.firsts for use in stage.baked_values.field_uses())
 
     @property
     def draws_anew(self) -> bool:
-        """Whether its kernels draw random numbers of the engine, which a second run cannot reproduce."""
+        """Whether its kernels draw random numbers from the engine, which a second run cannot reproduce."""
         return self._seeded is None and self._core.signature.draws
 
     def lint(self) -> list[linter.Finding]:
-        """Findings in the source of the kernels: see `tinsmith.lint`."""
+        """Return findings in the source of the kernels: see `tinsmith.lint`."""
         return operation.replace_races(self._core.signature, linter.lint_kernels(self._kernels, self.spec))
 
     def check(self, *inputs: Any, **named: Any) -> Any:
-        """Run lint, sanitizer and gradient check of a call; returns one report: see `tinsmith.check`."""
+        """Run lint, the sanitizer and a gradient check on a call, and return one report: see `tinsmith.check`."""
         return checking(self, *inputs, **named)
 
     def explain(self, *, passes: bool = False) -> str:
@@ -140,7 +140,7 @@ class OpDescription:
         return f"<tinsmith op `{self.name}`: {self.spec}, on {self.engine}, gradient from {origin}>"
 
     def _repr_html_(self) -> str:
-        """HTML for notebooks."""
+        """Return an HTML table for notebooks."""
         rows = {"spec": str(self.spec), "arguments": ", ".join(self.arguments), "results": ", ".join(self.results)}
         rows |= {"engine": self.engine, "gradient from": self._core.reverse.name}
         return operation.describe_in_html(self.name, rows)

@@ -18,25 +18,26 @@ Races: TypeAlias = Literal["check", "allow"]
 
 @dataclass(frozen=True)
 class OpOptions:
-    """How an op is made. The first thirteen are arguments of `tinsmith.op`, which says what they mean.
+    """The options of an op. The first thirteen are arguments of `tinsmith.op`, which describes them.
 
     The others are only set by this library:
 
     Attributes:
-        links: one for each kernel, where kernels do not share names.
+        links: names and repetitions for each kernel, if kernels do not share names.
         detached: outputs and scratch without a gradient.
-        auxiliary: outputs that nobody differentiates, and that gradients pass through.
-        simd: on the CPU the kernel's vectors become machine vectors, which engines take apart otherwise (4 to 10 times
-            as slow). Of whole vectors an engine then knows +, -, *, /, min, max, comparisons and select; another
-            operation ends the process, so it is done by components. Arrays of vectors have 2, 4, 8 or 16 components.
-        steady: the values that kernels bake in come from the factory that made them, never change, and are read once.
-        otherwise: for an op with a `backward`: the remedy for users who need forward mode or second derivatives and
+        auxiliary: outputs that are not differentiated, and that gradients pass through.
+        simd: whether the kernel's vectors become machine vectors on the CPU; engines split them otherwise (4 to 10
+            times as slow). For whole vectors an engine then supports +, -, *, /, min, max, comparisons and select;
+            any other operation ends the process, so it is done by components. Arrays of vectors have 2, 4, 8 or 16
+            components.
+        steady: whether the values that kernels bake in never change, since a factory passed them; they are read once.
+        otherwise: the advice, for an op with `backward`, for users who need forward mode or second derivatives and
             cannot change `backward`.
-        replaces_gradient: `backward` was decorated with an engine's `grad_for`, and names gradients `x.grad`.
-        functional: the new values of updated arguments are returned, and the arguments are not changed.
-        recipe: for an op that graphs find, or make, by this recipe instead of by a name of its own.
-        unrun: the op is only made for its checks, and need not be able to run.
-        examples: example inputs by name.
+        replaces_gradient: whether `backward` was decorated with an engine's `grad_for`, and names gradients `x.grad`.
+        functional: whether updated arguments are left unchanged, and their new values returned.
+        recipe: the recipe by which graphs find or make the op, instead of by a name of its own.
+        unrun: whether the op is only made for its checks, and need not be able to run.
+        examples: functions that return example inputs, by name.
 
     Raises:
         ArgumentError: `adjoint`, `half`, `order` or `races` is an unknown word, or `init` is not a dict.
@@ -69,7 +70,7 @@ class OpOptions:
     examples: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse unknown words, and an `init` that is not a dict."""
+        """Raise ArgumentError for unknown words, and for an `init` that is not a dict."""
         if self.init is not None and not isinstance(self.init, Mapping):
             rows = [("expected", "a dict, a name and a word each"), ("got", repr(self.init))]
             word = self.init if isinstance(self.init, str) else "empty"

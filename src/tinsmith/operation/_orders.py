@@ -1,4 +1,4 @@
-"""Orders: the order of a call's arguments, and warnings if the spec or the results suggest another."""
+"""The order of a call's arguments, and warnings if the spec or the results suggest another order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from ._options import Order
 
 
 def call_order(spec: Spec, stages: Sequence[Stage], order: Order | None) -> tuple[str, ...]:
-    """Names of a call's arguments: in the kernels' order, or the spec's inputs first and then what it does not list."""
+    """Return the names of a call's arguments, in the kernels' order.
+
+    With "spec", the spec's inputs come first and then the other parameters.
+    """
     made = {item.name for item in spec.outputs + spec.scratch}
     in_kernels = dict.fromkeys(name for stage in stages for name in stage.parameters if name not in made)
     if order == "spec":
@@ -22,15 +25,15 @@ def call_order(spec: Spec, stages: Sequence[Stage], order: Order | None) -> tupl
 
 
 def warn_of_orders(signature: Signature) -> None:
-    """Warn where a call in the spec's order, or `v, p = step(v, p)`, would silently swap two arrays."""
+    """Warn if a call in the spec's order, or `v, p = step(v, p)`, would silently swap two arrays."""
     _warn_of_results(signature)
     _warn_of_inputs(signature)
 
 
 def _warn_of_inputs(signature: Signature) -> None:
-    """Warn where the spec lists two inputs in another order than a call takes them, and either fits as the other.
+    """Warn if the spec lists two interchangeable inputs in another order than a call takes them.
 
-    Those of different dims or dtypes are refused when a call swaps them.
+    Inputs with different dims or dtypes are not interchangeable: a call that swaps them raises an error.
     """
     inputs = signature.spec.inputs
     places = {name: place for place, name in enumerate(signature.order)}
@@ -59,10 +62,10 @@ def _fit_as_each_other(signature: Signature, first: Item, second: Item) -> bool:
 
 
 def _warn_of_results(signature: Signature) -> None:
-    """Warn where `v, p = step(v, p)` would swap two arrays.
+    """Warn if `v, p = step(v, p)` would swap two arrays.
 
-    Results are in the spec's order, arguments in the kernel's. That can be mistaken where outputs are called as inputs
-    are, but for one affix (`v_new`, `next_v`), and two of them with the same dims stand in another order.
+    Results are in the spec's order, arguments in the kernel's. These are easily confused if outputs are named like
+    inputs plus an affix (`v_new`, `next_v`), and two of them with the same dims are in another order.
     """
     results = [item for item in signature.spec.outputs if item.name not in signature.updates]
     pairs = _pair_next_states(signature.spec.inputs, results)
@@ -91,9 +94,9 @@ def _warn_of_results(signature: Signature) -> None:
 
 
 def _pair_next_states(inputs: Sequence[Item], outputs: Sequence[Item]) -> list[tuple[Item, Item]]:
-    """Inputs with the outputs that are their next values by name and dims, in the order of the outputs.
+    """Pair inputs with the outputs that are their next values by name and dims, in the order of the outputs.
 
-    Of all affixes that make input names output names, the one that fits most.
+    Of all affixes that turn input names into output names, use the one with the most pairs.
     """
     pairs: dict[tuple[str, str], list[tuple[Item, Item]]] = {}
     for after in outputs:

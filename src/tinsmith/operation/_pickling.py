@@ -1,4 +1,4 @@
-"""Pickling an op: engine kernels cannot be pickled, so they are stored by module and name."""
+"""Pickling of ops. Engine kernels cannot be pickled, so they are stored by module and name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Reference:
     owner: Any = None
 
     def kernel(self) -> Any:
-        """The kernel with this name now."""
+        """Import the module and return the kernel that has this name now."""
         value: Any = importlib.import_module(self.module)
         for part in self.name.split("."):
             value = vars(value)[part] if isinstance(value, type) else getattr(value, part)
@@ -40,7 +40,10 @@ def reference_to(kernel: Any) -> Reference:
 
 
 def write_options(op: str, options: OpOptions) -> dict[str, Any]:
-    """An op's options, with a reference to its `backward`. Raises pickle.PicklingError if it has none of its own."""
+    """Return an op's options, with a reference instead of its `backward`.
+
+    Raise pickle.PicklingError if that is impossible.
+    """
     if options.replaces_gradient:
         words = f"op `{op}` is made of a function whose gradient `grad_for` replaces, so it cannot be pickled"
         raise pickle.PicklingError(refusal(words, remedy="Make it of the kernel, with `backward=`."))

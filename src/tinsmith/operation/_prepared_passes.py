@@ -1,7 +1,7 @@
-"""Prepared passes: a forward or backward pass that runs thousands of times on the same memory.
+"""Prepared passes: forward or backward passes that run thousands of times on the same memory.
 
-An ordinary pass allocates memory and fills launch contexts at every call. A prepared one was run once to record its
-launches; then each run consists of these launches only, and arrays get other memory only where it differs.
+An ordinary pass allocates memory and fills launch contexts at every call. A prepared one is run once to record its
+launches; then each run consists of these launches only, and arrays get new addresses only if these changed.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from ..tracing import is_plain
 from ._op import Op
 
 _ADDRESS, _GRADIENT = 1, 4
-"""Places in an `ArrayArgument`."""
+"""Positions in an `ArrayArgument`."""
 
 
-class NotPrepared(Exception):  # not an error: the ordinary path is used
-    """A pass decides something again in every call, so that its launches cannot be prepared."""
+class NotPrepared(Exception):  # not an error: the ordinary pass is used instead
+    """The launches of a pass differ from call to call, so they cannot be prepared."""
 
 
 class PreparedPass:
-    """The launches of one pass.
+    """The recorded launches of one pass.
 
     Attributes:
         memory: all memory of the pass, by name.
@@ -59,16 +59,16 @@ class PreparedPass:
         self._uses: dict[str, list[tuple[HeldLaunch, list[Any], int]]] = {}
 
     def note_memory(self, name: str, memory: torch.Tensor) -> None:
-        """Note memory, which lives as long as the pass."""
+        """Record memory under a name, and keep it alive as long as the pass."""
         self.memory[name] = memory
         self._alive.append(memory)
 
     def note_zero(self, memory: torch.Tensor) -> None:
-        """Note memory that must be zero before each run."""
+        """Record memory that must be zeroed before each run."""
         self._zeros.append(memory)
 
     def note_launch(self, launch: Launch, entries: Sequence[Any], scalars: Sequence[Any]) -> None:
-        """Note a launch. Raises NotPrepared."""
+        """Record a launch with its arguments. Raise NotPrepared if its arguments cannot be kept."""
         arrays = [[slot, address, nbytes, shape, gradient] for slot, _, address, nbytes, shape, _, gradient in entries]
         held = hold(launch, arrays, scalars)  # type: ignore[arg-type]
         if held is None:
@@ -80,7 +80,9 @@ class PreparedPass:
                     self._uses.setdefault(name, []).append((held, array, place))
 
     def port(self, name: str) -> Callable[[int], None]:
-        """A function that gives an array memory at another address; it does nothing where that is the present one."""
+        """Return a function that moves an array to another address; it does nothing if the address is
+        the current one.
+        """
         uses = self._uses.get(name, [])
         if len(uses) != 1:
 
@@ -100,7 +102,7 @@ class PreparedPass:
         return move
 
     def run(self) -> None:
-        """Zero what starts at zero, and launch."""
+        """Zero the memory that must be zero, and run the launches."""
         for one in self._zeros:
             one.zero_()
         for held in self._launches:
@@ -114,9 +116,9 @@ def _move(held: HeldLaunch, array: list[Any], place: int, address: int) -> None:
 
 
 class _Writer(PassWriter):
-    """Writes a pass that notes its launches instead of running them.
+    """Writes the code of a pass that records its launches instead of running them.
 
-    In what it writes, `inputs` is memory by name, and `cotangents` the pass that is prepared.
+    In that code, `inputs` holds memory by name, and `cotangents` is the pass that is prepared.
     """
 
     may_shorten = False
@@ -173,13 +175,13 @@ class _Writer(PassWriter):
 
 
 class Backward(NamedTuple):
-    """A backward pass, before it is prepared.
+    """A backward pass before it is prepared.
 
     Attributes:
-        routine: what it does.
+        routine: its actions.
         reads: arrays whose values it reads.
-        cotangents: by output, the name of its cotangent's memory, and whether the pass writes there.
-        gradients: by input, the name of its gradient's memory, and whether that is to be summed over a batch.
+        cotangents: by output, the name of its cotangent's memory, and whether the pass writes to it.
+        gradients: by input, the name of its gradient's memory, and whether that is summed over a batch.
     """
 
     routine: Routine
@@ -189,10 +191,10 @@ class Backward(NamedTuple):
 
 
 class Stepping:
-    """Calls of an op with the same sizes and numbers, to be run many times.
+    """Calls of an op with the same sizes and scalar arguments, to be run many times.
 
     Attributes:
-        program: how they are run.
+        program: the program of these calls.
         inputs, outputs, scratch: names of the op's arrays.
     """
 
@@ -204,36 +206,36 @@ class Stepping:
         self._numbers, self._scalars = numbers, scalars
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The sizes of an array, batch included."""
+        """Return the shape of an array, batch included."""
         return tuple(self.program.key.sizing.evaluate(name, self._numbers))
 
     def dtype(self, name: str) -> torch.dtype:
-        """The dtype of an array."""
+        """Return the dtype of an array."""
         return self.program.key.dtypes[name]
 
     def starts_at_zero(self, output: str) -> bool:
-        """Whether an output's memory must be zero before a run."""
+        """Return True if an output's memory must be zero before a run."""
         return any(one.name == output and one.is_zero for one in self.program.makes)
 
     @property
     def is_serial(self) -> bool:
-        """Whether a launch uses one thread, as far as is known how long it takes."""
+        """Whether a launch runs on one thread, according to the times measured so far."""
         return self.program.is_serial(self._numbers, self._scalars)
 
     def note_pace(self, seconds: float) -> None:
-        """Learn how long a step took that used one thread."""
+        """Record the seconds that a step on one thread took, for the choice between one thread and several."""
         self.program.note_pace(seconds, self._numbers, self._scalars)
 
     def check(self, active: frozenset[str]) -> None:
-        """Raise GradientError where these inputs have no gradient."""
+        """Raise GradientError if these inputs have no gradient."""
         self.program.reverse.check(active)
 
     def forward(self, memory: Mapping[str, torch.Tensor]) -> PreparedPass:
-        """A forward pass on memory of inputs and outputs, by name. Raises NotPrepared."""
+        """Prepare a forward pass on memory of inputs and outputs, by name. Raise NotPrepared if that is impossible."""
         return self._prepare(self.program.forward_routine(self._numbers, self._scalars), memory)
 
     def backward(self, active: frozenset[str], given: frozenset[str]) -> Backward:
-        """The backward pass for these inputs, from cotangents of these outputs."""
+        """Plan the backward pass for the `active` inputs, from cotangents of the `given` outputs."""
         routine = self.program.backward_routine(active, given, self._numbers, self._scalars)
         cotangents = {
             self.outputs[one.number]: (one.name, one.is_copied) for one in routine.given if isinstance(one, Cotangent)
@@ -244,11 +246,14 @@ class Stepping:
         return Backward(routine, reads, cotangents, gradients)
 
     def prepare_backward(self, backward: Backward, memory: Mapping[str, torch.Tensor]) -> PreparedPass:
-        """A backward pass on memory of what it reads, of cotangents and of gradients, by name. Raises NotPrepared."""
+        """Prepare a backward pass on memory of its reads, cotangents and gradients, by name.
+
+        Raises NotPrepared if that is impossible.
+        """
         return self._prepare(backward.routine, memory)
 
     def is_preparable(self, backward: Backward) -> bool:
-        """Whether a backward pass is launches alone."""
+        """Return True if a backward pass consists only of launches."""
         try:
             self._write(backward.routine, frozenset())
         except NotPrepared:
@@ -261,7 +266,7 @@ class Stepping:
         return made
 
     def _write(self, routine: Routine, provided: frozenset[str]) -> Any:
-        """A function that notes the launches of a program. Raises NotPrepared."""
+        """Return a function that records the launches of a routine. Raise NotPrepared if it does more than launch."""
         known = self.program.prepared
         key = routine, provided
         if key not in known:
@@ -273,7 +278,10 @@ class Stepping:
 
 
 def prepare_stepping(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> Stepping | None:
-    """An op's calls like this one; None where they are more than launches. Raises what a call raises."""
+    """Prepare further calls of an op like this one; return None if its calls do more than launch.
+
+    Raises what the call raises.
+    """
     core = op._core
     is_special = op._seeded is not None or op._updates is not None or bool(op._structs) or core.signature.uses_blocks
     if is_special or not is_plain():

@@ -1,7 +1,7 @@
-"""Relaunch: a further launch of a stage of an op, with other scalar arguments.
+"""Further launches of a kernel of an op, with other scalar arguments.
 
-A simulation launches one kernel for each step of time. All of its launches share one `Stage`: what was parsed, looked
-up, lowered and compiled. Only the op's names for their scalar arguments are their own.
+A simulation launches one kernel for each time step. All of its launches share one `Stage`: what was parsed, looked
+up, lowered and compiled. Only the op's names for their scalar arguments differ.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from ._options import OpOptions
 
 
 class Relaunch(Stage):
-    """A stage that is `first` with other names for its scalar arguments.
+    """A copy of the stage `first` with other names for its scalar arguments.
 
     Args:
         first: the stage.
-        names: the op's names for the kernel's parameters in this launch; of arrays they are those of `first`.
+        names: the op's names for the kernel's parameters in this launch. Arrays have the same names as in `first`.
     """
 
     def __init__(self, first: Stage, names: Mapping[str, str]) -> None:
-        # A view of `first`, not a new stage: what that one compiles and learns later is in dictionaries which both
-        # share.
+        # A view of `first`, not a new stage: both share the dictionaries of what is compiled later.
         vars(self).update(vars(first))
         self._first = first
         pairs = ((first.links.names.get(own, own), name) for own, name in names.items())
@@ -50,9 +49,9 @@ class Relaunch(Stage):
         return self._first.batch_refusal(variant, values)
 
     def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> LoweredKernel:
-        """The kernel as IR, its arguments named as they are in the op. Raises NotCovered."""
+        """Return the kernel's IR, with its arguments named as in the op. Raise NotCovered."""
         kernel, fields = self._first.lower_variant(variant, values, in_blocks=in_blocks)
-        # Statements of its own in any case: an op's kernels are distinguished by their stores.
+        # Rebuilt even if no name changes: an op's kernels are distinguished by the identity of their stores.
         arguments = {self._renamed.get(name, name): kind for name, kind in kernel.arguments.items()}
         body = tuple(walk.transform(one, self._rename) for one in kernel.body)
         memory = {name: tuple(map(self._rename, sizes)) for name, sizes in kernel.block_memory.items()}
@@ -67,9 +66,10 @@ class Relaunch(Stage):
 def stages_of(
     kernels: Sequence[Any], spec: Spec, options: OpOptions, updated: Mapping[str, str] = NO_NAMES
 ) -> list[Stage]:
-    """The op's kernels, each analysed once however often it is launched.
+    """Return a stage for each kernel of an op. A kernel that is launched several times is analyzed once.
 
-    `updated` are the names of arrays that kernels update in place, and those of copies that are updated instead.
+    `updated` maps the names of arrays that kernels update in place to the names of the copies that are updated
+    instead.
     """
     arrays = {item.name: item.sizes for item in spec.items}
     promises = promises_of(spec)
@@ -90,12 +90,12 @@ def stages_of(
 
 
 def promises_of(spec: Spec) -> dict[str, adjoint.Promise]:
-    """Return what a spec promises of the numbers in inputs, of one sample."""
+    """Return the promises of a spec, by input. They are about the numbers of one sample."""
     return {item.name: adjoint.Promise(item.promise) for item in spec.inputs if item.promise}
 
 
 def _names_of_results(kernels: Sequence[Any], outputs: Sequence[str]) -> list[tuple[str, ...]]:
-    """What the kernels return, by name: outputs that no kernel has as a parameter, in their order."""
+    """Return names for what each kernel returns: the outputs that no kernel has as a parameter, in order."""
     engines = [of_kernel(kernel) for kernel in kernels]
     pairs = list(zip(engines, kernels, strict=True))
     given = {parameter.name for engine, kernel in pairs for parameter in engine.parameters(kernel)}
@@ -120,10 +120,11 @@ def stage_of(
     splits_gradients: bool = False,
     promises: Mapping[str, adjoint.Promise] = NO_PROMISES,
 ) -> Stage:
-    """A kernel of an op, or its gradient kernel, which uses `arrays`; `results` are names of what it returns.
+    """Make the stage of a kernel of an op, or of its gradient kernel.
 
-    Of arrays the `nodes.Array.dims` are given. Those that are `updated` are copies of that name, which the first
-    kernel `begins`. A gradient kernel that `splits_gradients` calls `grad_x` `x.grad`.
+    `arrays` are the dims of the op's arrays, `results` the names of what the kernel returns. `updated` arrays are
+    replaced by copies, and the kernel is the first that writes those in `begins`. With `splits_gradients`, a gradient
+    kernel writes `x.grad` for `grad_x`.
     """
     own = {parameter.name for parameter in of_kernel(kernel).parameters(kernel)}
     return Stage(
@@ -139,7 +140,7 @@ def stage_of(
         is_simd=options.simd,
         is_steady=options.steady,
         is_checked=options.check_bounds or config().check_bounds,
-        # The library's own kernels are compared with references; segments and places of theirs are apart.
+        # The library's own kernels are tested against references. They write to disjoint segments and elements.
         allows_races=options.races == "allow" or options.steady,
         promises=promises,
         dims=arrays,

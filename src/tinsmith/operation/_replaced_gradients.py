@@ -1,6 +1,7 @@
-"""User-defined gradients: `ti.ad.grad_replaced` and `ti.ad.grad_for` become `backward=`.
+"""Conversion of `ti.ad.grad_replaced` and `ti.ad.grad_for` to the option `backward=`.
 
-Both engines decorate functions of Python and run them on a tape. One that is a kernel, or only calls one, is followed.
+Both engines decorate Python functions with these and run them on a tape. A function is converted if it is a kernel or
+only calls one.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from ._options import OpOptions
 
 
 def follow_replaced(candidate: Any, options: OpOptions) -> tuple[Any, OpOptions]:
-    """The kernel of a function with its own gradient, and options with this gradient; others unchanged.
+    """Replace a function decorated by `grad_replaced` by its kernel, and add its gradient to the options.
+
+    Other candidates are returned unchanged.
 
     Raises:
         ArgumentError: it has no gradient yet, or the options name another one.
-        KernelError: the function or its gradient does something else than to call a kernel.
+        KernelError: the function or its gradient does something other than calling a kernel.
     """
     replaced = find_replaced(candidate)
     if replaced is None:
@@ -39,11 +42,11 @@ def follow_replaced(candidate: Any, options: OpOptions) -> tuple[Any, OpOptions]
 
 
 def _kernel_in(function: Callable[..., Any], owner: Any) -> Any:
-    """The kernel that a function is, or calls with its own arguments and does nothing else; bound to a method's object.
+    """Return the kernel that a function is, or that it calls with its own arguments as its only statement.
 
     Args:
-        function: it.
-        owner: the object that it is a method of; None for other functions.
+        function: the function.
+        owner: the object if it is a method, to which the kernel is bound; None for other functions.
     """
     if is_kernel(function):
         engine = of_kernel(function)

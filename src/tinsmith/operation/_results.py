@@ -1,7 +1,7 @@
-"""Results: the type of what a call of an op returns, where it returns several tensors.
+"""The types of results of ops with several outputs.
 
-A result can be pickled, alone or as the output of a traced graph: its type is imported from this module, by a name that
-says what its fields are.
+A result can be pickled, alone or as the output of a traced graph: its type can be imported from this module, by a
+name that lists its fields.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PREFIX = "results_"
 
 
 def result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:
-    """The type of several results: the caller's own, or a named tuple."""
+    """Return the type of an op's results: the class passed as `returns=`, or a named tuple."""
     if wanted not in (None, torch.Tensor):
         fields = getattr(wanted, "_fields", ())
         if len(outputs) < 2 or tuple(fields) != tuple(outputs):
@@ -37,7 +37,7 @@ def result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:
 
 
 _TYPES: WeakValueDictionary[tuple[str, ...], Any] = WeakValueDictionary()
-"""The named tuples that are in use: pickle finds the very type of a result by its name."""
+"""The named tuples that are in use. Pickle requires that a type's name finds the same type."""
 
 
 def _named_tuple(label: str, fields: tuple[str, ...]) -> Any:
@@ -49,7 +49,7 @@ def _named_tuple(label: str, fields: tuple[str, ...]) -> Any:
     made.__getattr__ = functools.partialmethod(_refuse_attribute, label)
     made.__module__ = __name__
     made.__qualname__ = _PREFIX + "_".join(f"{len(word)}_{word}" for word in (label, *fields))
-    # Another thread may have been faster.
+    # Another thread may have added it meanwhile.
     return _TYPES.setdefault((label, *fields), made)
 
 

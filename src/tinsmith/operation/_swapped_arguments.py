@@ -1,6 +1,6 @@
-"""Swapped arguments: extends the error of a call whose arguments would fit in another order.
+"""A hint in the error of a call whose arguments would fit in another order.
 
-This runs after an error, so it may be slow. It only changes the message of the error.
+This runs after an error, so it may be slow. It only changes the error's message.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ..calls import Signature, bind, check_tensors, is_symbolic
 from ..spec import solve
 
 _MOST = 12
-"""Arguments of a call whose pairs are tried."""
+"""The number of arguments up to which all pairs are tried."""
 
 
 def suggest_order(error: TinsmithError, signature: Signature, arguments: Sequence[Any], named: dict[str, Any]) -> None:
-    """Add to a refusal in which order the positional arguments of the call would fit, where exactly one is found."""
+    """Add to an error's message the order in which the call's positional arguments would fit, if exactly one fits."""
     if 2 <= len(arguments) <= min(len(signature.order), _MOST):
         fitting = {
             order for order in _list_orders(signature, len(arguments)) if _fits(signature, order, arguments, named)
@@ -32,7 +32,7 @@ def suggest_order(error: TinsmithError, signature: Signature, arguments: Sequenc
 
 
 def _list_orders(signature: Signature, count: int) -> Iterator[tuple[str, ...]]:
-    """Other orders in which arguments are mistakenly given: two of them swapped, and the order of the spec."""
+    """Yield other orders that a caller may have used by mistake: two arguments swapped, or the spec's order."""
     names = signature.order[:count]
     for i, j in combinations(range(count), 2):
         order = list(names)
@@ -45,7 +45,7 @@ def _list_orders(signature: Signature, count: int) -> Iterator[tuple[str, ...]]:
 
 
 def _fits(signature: Signature, order: Sequence[str], arguments: Sequence[Any], named: dict[str, Any]) -> bool:
-    """Whether a call would be taken whose positional arguments were these, by name."""
+    """Return True if a call would be accepted with its positional arguments assigned to these names."""
     try:
         bound = bind(signature, (), {**dict(zip(order, arguments, strict=True)), **named})
         check_tensors(signature, bound.tensors)

@@ -1,8 +1,8 @@
-"""Updates: arguments that an op changes in place, `inout` in its spec.
+"""Arguments that an op changes in place: `inout` in its spec.
 
-The op itself is functional: it takes old values and returns new ones. Torch copies these into the caller's tensors, so
-that versions, views, leaves, transforms and graphs are what they are for torch's own in-place operations. A
-call that nothing differentiates or traces has the kernels change the caller's memory instead.
+The op itself is functional: it takes old values and returns new ones. Torch copies these into the caller's tensors,
+so that versions, views, leaves, transforms and graphs behave as with torch's own in-place operations. In a call that
+is neither differentiated nor traced, the kernels change the caller's memory instead.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ Run = Callable[[BoundArguments], Sequence[torch.Tensor]]
 
 
 class Updates:
-    """How calls of an op update their arguments.
+    """Runs the calls of an op that updates arguments in place.
 
     Attributes:
-        results: the outputs that a call returns: all but the new values of arguments, or all where there are no others.
+        results: the outputs that a call returns: all but the new values of arguments, or these if there are no
+            others.
     """
 
     def __init__(self, core: Core, kernels: Sequence[Any], text: str, options: OpOptions) -> None:
@@ -41,7 +42,7 @@ class Updates:
         self.results = signature.outputs[count:] or signature.outputs
 
     def run_updating(self, bound: BoundArguments, run: Run) -> Sequence[torch.Tensor]:
-        """The outputs of a call; the updated arguments where the op has no other."""
+        """Run a call that updates arguments. Return its other outputs, or the updated arguments if there are none."""
         if not all([isinstance(one, torch.Tensor) for one in bound.tensors]):  # noqa: C419  # torch 2.6 traces lists
             check_tensors(self._core.signature, bound.tensors)
         targets = [bound.tensors[place] for place in self._places]
@@ -74,7 +75,7 @@ class Updates:
         return Programs(make_overwriting_core(self._core, *self._made_of))
 
     def _overwrite(self, bound: BoundArguments, targets: Sequence[torch.Tensor]) -> Sequence[torch.Tensor] | None:
-        """Have the kernels change the arguments' memory; None where they cannot."""
+        """Run the kernels on the arguments' own memory. Return None if that is impossible."""
         if self._core.is_seeded or any(_is_shared(one, bound.tensors) for one in targets):
             return None
         if any(one.is_inference() for one in targets) and not torch.is_inference_mode_enabled():
@@ -91,7 +92,7 @@ class Updates:
         return made
 
     def _refuse_unbatched(self, targets: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
-        """Refuse new values of which there are several, under `vmap`, for an argument of which there is one."""
+        """Raise ArgumentError if vmap makes several new values for an argument that is not batched."""
         for name, target, new in zip(self._names, targets, made, strict=False):
             if batch_levels(new) - batch_levels(target):
                 op = self._core.signature.op
@@ -103,7 +104,7 @@ class Updates:
                 raise ArgumentError(refusal(words, [(name, "one"), ("new values", "one a sample")], remedy))
 
     def _refuse_overlap(self, targets: Sequence[torch.Tensor]) -> None:
-        """Refuse two arguments that are updated in one memory: one update would be lost."""
+        """Raise ArgumentError if two updated arguments overlap in memory: one update would be lost."""
         for place, one in enumerate(targets):
             for other, name in zip(targets[:place], self._names, strict=False):
                 if _overlap(one, other):
@@ -115,7 +116,7 @@ class Updates:
 def _copy(target: torch.Tensor, new: torch.Tensor) -> None:
     """Copy a new value into an argument in place, in an eager call or in a graph that torch traces."""
     if is_symbolic(target):
-        # A graph's passes know that an operator with a schema changes an argument, and not that a method does.
+        # The passes of a graph see that an operator with a schema changes an argument, but not that a method does.
         torch.ops.aten.copy_.default(target, new)
     elif is_tracing() and not target.dim():
         # `torch.compile` drops every in-place method of a float64 argument without dims (seen in torch 2.13), but not a
@@ -130,14 +131,17 @@ def _may_have_gradient(tensors: Sequence[torch.Tensor]) -> bool:
 
 
 def _is_shared(target: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether another argument may lie in an argument's memory. Overlap within it is refused by torch."""
+    """Return True if another argument may overlap with this one in memory.
+
+    Torch refuses overlap within a tensor itself.
+    """
     first, end = _extent(target)
     others = [_extent(one) for one in tensors if one is not target]
     return len(others) + 1 < len(tensors) or any(first < last and begin < end for begin, last in others)
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """The addresses between which a tensor's memory lies."""
+    """Return the first address of a tensor's memory and the one after its last."""
     if tensor.layout != torch.strided or not tensor.numel():
         return 0, 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -145,13 +149,13 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors have an element in common."""
+    """Return True if two tensors have an element in common."""
     (first, end), (begin, last) = _extent(one), _extent(other)
     if not (first < last and begin < end):
         return False
     if one.element_size() != other.element_size():
         return True
-    # Columns of one matrix lie between each other: marks in memory as long as both tell.
+    # Columns of one matrix interleave: mark the elements of one tensor, and look for marks among those of the other.
     start, size = min(first, begin), one.element_size()
     marks = torch.zeros((max(end, last) - start) // size, dtype=torch.bool)
     marks.as_strided(one.shape, one.stride(), (first - start) // size).fill_(True)

@@ -1,4 +1,4 @@
-"""An op or a layer taken apart for the checks of `doctor`."""
+"""Access to the parts of an op or a layer, for the checks of `doctor`."""
 
 import lazy_loader
 

@@ -1,6 +1,6 @@
-"""Hazards: constructs that an engine's reverse mode gets wrong in an op's kernels, reported before a launch.
+"""Checks for constructs in an op's kernels that an engine's reverse mode gets wrong, made before a launch.
 
-For layers on fields, which launch the kernels themselves. An op's own passes check this in `backward`.
+They are for layers on fields, which launch the kernels themselves. An op's own passes check this in `backward`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from .._op import Op
 
 
 class Outside(NamedTuple):
-    """An index outside an array: of which kernel, where, along which axis, and how many elements there are."""
+    """An index outside an array: the kernel, the array, the place in the source, the axis, the index, and the axis'
+    size.
+    """
 
     kernel: str
     array: str
@@ -28,7 +30,7 @@ class Outside(NamedTuple):
 class EngineHazards:
     """The checks of an op's gradient, for code that launches its kernels without the op.
 
-    `instead` says what may be done where a gradient is refused.
+    `instead` returns the advice to give if a gradient is refused.
     """
 
     def __init__(self, op: Op, instead: Callable[[], str] | None = None) -> None:
@@ -36,23 +38,23 @@ class EngineHazards:
         self._reverse = EngineReverse(self._signature, instead)
 
     def check(self, active: frozenset[str], values: Mapping[str, Any]) -> None:
-        """Raise GradientError where the gradients of these inputs are not available by kernels that are run whole.
+        """Raise GradientError if the engine has no correct gradient by these inputs.
 
-        `values` are arguments that are not arrays: an index may be made of them.
+        `values` are the arguments other than arrays, since indices may depend on them.
         """
         numbers = {name: value for name, value in values.items() if type(value) is int}
         self._reverse.check(active, numbers)
         self._reverse.check_whole(active)
 
     def is_written(self, name: str) -> bool:
-        """Whether a kernel stores to an array, or uses it in a way that could not be followed."""
+        """Return True if a kernel stores to an array, or uses it in a way that cannot be analyzed."""
         roles = (stage.roles[name] for stage in self._signature.stages if name in stage.roles)
         return any(role.is_written for role in roles)
 
     def outside(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> Outside | None:
-        """An index that is surely outside its array: a number, once the arguments are known, which no branch guards.
+        """Return an unguarded index that is certainly out of range for these arguments, or None.
 
-        Of a kernel that is launched many times the first and the last launch are looked at.
+        For a kernel that is launched many times, only the first and the last launch are checked.
         """
         ends: dict[Stage, list[Stage]] = {}
         for stage in self._signature.stages:
@@ -62,10 +64,10 @@ class EngineHazards:
         return next((outside for stage in chosen for outside in _outside(stage, shapes, values)), None)
 
     def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
-        """For each kernel the depth that its gradient stack needs; 0 leaves it to the engine.
+        """Return, for each kernel, the depth that its gradient stack needs; 0 leaves it to the engine.
 
         Raises:
-            GradientError: the stack would overflow, of which the process would die.
+            GradientError: the stack would overflow, which would end the process.
         """
         return self._reverse.stacks(frozenset(self._signature.arrays), shapes, values)
 
@@ -78,7 +80,7 @@ def _outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mappin
             is_empty = any(one.extent is not None and one.extent[0] > one.extent[1] for one in access.loops)
             index = [bind_index(part, known) for part in access.index]
             if access.is_guarded or is_empty or any(part.wide for part in index):
-                # A vector as an index spans several axes.
+                # A vector index spans several axes.
                 continue
             for axis, (part, size) in enumerate(zip(index, shapes.get(name, ()), strict=False)):
                 if part.number is not None and not 0 <= part.number < size:

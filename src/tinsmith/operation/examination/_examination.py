@@ -1,7 +1,7 @@
-"""Examination: one call of an op or a layer for checks: its kernels as IR, and observed runs.
+"""The abstract class `Examination`: one call of an op or a layer for checks, with its kernels as IR and observed runs.
 
-It has what a check needs of a call. An op's call is in `_op_examination`, that of a layer on fields in `layers`. A
-layer that runs on tensors contains an op, whose call is examined.
+It provides what a check needs to know of a call. The subclass for ops is in `_op_examination`, the one for layers on
+fields in `layers`. A layer that runs on tensors contains an op, whose call is examined.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from ._oracle import Cotangents, Observer, by_output, check_shapes
 
 Tensors = Mapping[str, torch.Tensor]
 Origin = Literal["source", "engine", "backward", "race"]
-"""Where a gradient comes from: "race" where it is refused, since iterations of a parallel loop race."""
+"""Where a gradient comes from: "race" if it is refused because iterations of a parallel loop race."""
 
 
 class Examination(ABC):
     """One call of an op or of a layer.
 
-    What needs the kernels as IR (`kernels`, `run`, `leaves`, `allocated_dtypes`) raises NotCovered where there is none.
+    Members that need the kernels as IR (`kernels`, `run`, `leaves`, `allocated_dtypes`) raise NotCovered if there is
+    none.
     """
 
     kind: Literal["op", "layer"]
@@ -37,18 +38,18 @@ class Examination(ABC):
 
     @property
     def title(self) -> str:
-        """Name of the op or layer in messages: "op `blur`"."""
+        """The op or layer in messages: "op `blur`"."""
         return f"{self.kind} `{self.name}`"
 
     @property
     @abstractmethod
     def module_name(self) -> str:
-        """The engine's module in the file of the kernels: `ti`, `qd`."""
+        """The name of the engine's module in the file of the kernels: `ti`, `qd`."""
 
     @property
     @abstractmethod
     def inputs(self) -> dict[str, torch.Tensor]:
-        """Tensors of the call by name, without what is hidden from the caller."""
+        """The tensors of the call by name, without hidden ones."""
 
     @property
     def differentiable(self) -> dict[str, torch.Tensor]:
@@ -68,16 +69,16 @@ class Examination(ABC):
     @property
     @abstractmethod
     def outputs(self) -> tuple[str, ...]:
-        """Names of the results, in their order."""
+        """The names of the results, in order."""
 
     @property
     @abstractmethod
     def starts(self) -> list[tuple[str, int]]:
-        """File and line of each kernel."""
+        """The file and line of each kernel."""
 
     @property
     def reason_unreadable(self) -> str:
-        """Why the kernels are not available as IR, where that is known before they are asked for; "" otherwise."""
+        """Why the kernels are not available as IR, if that is known without lowering them; "" otherwise."""
         return ""
 
     @property
@@ -93,17 +94,17 @@ class Examination(ABC):
     @property
     @abstractmethod
     def allocated_dtypes(self) -> dict[str, torch.dtype]:
-        """Dtypes of outputs and scratch, by name."""
+        """The dtypes of outputs and scratch, by name."""
 
     @property
     @abstractmethod
     def uninitialised_arrays(self) -> frozenset[str]:
-        """Outputs and scratch that start uninitialised."""
+        """The outputs and scratch that start uninitialized."""
 
     @property
     @abstractmethod
     def draws(self) -> bool:
-        """Whether random numbers follow from a seed that the call drew from torch's generator."""
+        """Whether random numbers are derived from a seed that the call drew from torch's generator."""
 
     @property
     @abstractmethod
@@ -112,7 +113,7 @@ class Examination(ABC):
 
     @abstractmethod
     def origin(self, active: frozenset[str]) -> Origin:
-        """The same for the gradient by these inputs, with "auto" decided, and with "race" where it is refused."""
+        """Return where the gradient by the `active` inputs comes from. Unlike `gradient`, never return "auto"."""
 
     @property
     @abstractmethod
@@ -121,16 +122,16 @@ class Examination(ABC):
 
     @abstractmethod
     def find_hand_written_store(self, name: str) -> tuple[str, int] | None:
-        """File and line of the store of an input's gradient in a hand-written kernel."""
+        """Return the file and line where a hand-written kernel stores an input's gradient; None if there is none."""
 
     @property
     @abstractmethod
     def forkable_engine(self) -> str | None:
-        """The engine, where a forked process could repeat the call; None where the call's memory is in this process."""
+        """The engine, if a forked process could repeat the call; None if the call uses memory of this process."""
 
     @property
     def promises(self) -> Mapping[str, tuple[str, int]]:
-        """What the spec promises of inputs, by name: the word, and how many batch dims the tensor has."""
+        """The promises of the spec about inputs, by name: the word, and the number of batch dims of the tensor."""
         return {}
 
     @property
@@ -139,16 +140,19 @@ class Examination(ABC):
         return ()
 
     def preserve_memory(self) -> AbstractContextManager[None]:
-        """Within, `compute` may change memory that the call does not own; afterwards it is restored."""
+        """Enter a context in which `compute` may change memory that the call does not own; restore it afterwards."""
         return nullcontext()
 
     @abstractmethod
     def compute(self, values: Tensors) -> dict[str, torch.Tensor]:
-        """Outputs of the call by name, compiled and differentiable. `values` replace inputs of their name."""
+        """Run the compiled call and return its outputs by name, differentiable.
+
+        `values` replace inputs of the same names.
+        """
 
     @abstractmethod
     def leaves(self) -> dict[str, torch.Tensor]:
-        """Floating inputs and scalar arguments in float64, as new leaves of torch's autograd."""
+        """Return the floating inputs and scalar arguments in float64, as new leaves of torch's autograd."""
 
     @abstractmethod
     def run(
@@ -159,35 +163,35 @@ class Examination(ABC):
         seeded: bool = False,
         observer: Observer | None = None,
     ) -> dict[str, torch.Tensor]:
-        """Outputs, by interpreting; connected with `leaves`, which stand for arguments of their name.
+        """Interpret the kernels and return the outputs by name, as differentiable functions of `leaves`.
 
-        `faithful` rounds as the compiled kernel does.
+        `leaves` replace arguments of the same names. With `faithful`, floats are rounded as in the compiled kernel.
         """
 
     def cotangents(self, given: Cotangents, outputs: Tensors) -> dict[str, torch.Tensor]:
-        """Cotangents by the output's name. Raises ArgumentError or ShapeError for what does not fit."""
+        """Return cotangents by the output's name. Raise ArgumentError or ShapeError if they do not fit the outputs."""
         cotangents = by_output(self.title, self.outputs, given)
         check_shapes(self.title, cotangents, dict(outputs))
         return cotangents
 
     @abstractmethod
     def with_adjoint(self, adjoint: str | None) -> Examination:
-        """The same call with its gradient from `adjoint` ("engine", "source"); the call itself for None.
+        """Return the same call with its gradient from `adjoint` ("engine", "source"); the call itself for None.
 
-        The engine's is used even if it is known to be wrong, so that checks can show it.
+        The engine's gradient is used even if it is known to be wrong, so that checks can show it.
         """
 
     @abstractmethod
     def to_double(self) -> Examination | None:
-        """The same call with its floats in float64; None where it does not take them."""
+        """Return the same call with its floats in float64; None if its kernels do not accept them."""
 
     @abstractmethod
     def with_bounds_checked(self) -> Examination:
-        """The same call, which raises BoundsError for an index outside. Raises KernelError where that cannot be."""
+        """Return the same call with bounds checks, which raise BoundsError. Raise KernelError if that is impossible."""
 
 
 class Examinable(ABC):
-    """Base class of layers: something that can be called and checked like an op."""
+    """Base class of layers that can be called and checked like an op."""
 
     @abstractmethod
     def _examine(self, inputs: tuple[Any, ...], who: str) -> Examination:
@@ -195,4 +199,4 @@ class Examinable(ABC):
 
     @abstractmethod
     def _lint(self) -> list[Finding]:
-        """Lint findings of its kernels."""
+        """Return lint findings of its kernels."""

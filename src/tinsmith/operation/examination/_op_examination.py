@@ -25,9 +25,9 @@ from ._oracle import Observer, bind_call, interpret_call, leaves_of
 
 @dataclass(frozen=True)
 class OpExamination(Examination):
-    """One call of an op. `bound` and `form` are its arguments by kind, and the form in which it is run.
+    """One call of an op. `bound` holds its arguments by kind, and `call` the checked call.
 
-    `kind` is "layer" where the op is how a layer runs.
+    `kind` is "layer" if a layer runs as this op.
     """
 
     op: Op
@@ -53,12 +53,12 @@ class OpExamination(Examination):
 
     @lazy
     def seeded_kernels(self) -> list[LoweredKernel]:
-        """The same, but random numbers follow from the seed that the call drew. Raises NotCovered."""
+        """Return the kernels as IR, with random numbers computed from the seed that the call drew. Raise NotCovered."""
         return self.call.core.kernels(self._case)
 
     @lazy
     def _case(self) -> CallKey:
-        """The kind of a call with one sample of its batch."""
+        """Return the key of a call with a single sample of the batch."""
         call = self.call
         return call.core.key(call.single)
 
@@ -83,7 +83,7 @@ class OpExamination(Examination):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Everything that the op is called with, by name."""
+        """All arguments of the call, by name."""
         bound = self.bound
         return {**self.inputs, **bound.scalars, **bound.templates, **bound.sizes}
 
@@ -122,7 +122,7 @@ class OpExamination(Examination):
         return "source" if reason is None or isinstance(reverse, SourceAt) else "engine"
 
     def refusal(self, active: frozenset[str]) -> NotCovered | None:
-        """Why no gradient by these inputs is generated; None where one is, or none is wanted."""
+        """Return why no gradient by these inputs can be generated; None if one is, or if the op does not use one."""
         call = self.call
         recorded = find_recorded(call.core, call)
         at = call.reverse if recorded is None else recorded.replay_at(call.core.key(call))
@@ -172,14 +172,14 @@ class OpExamination(Examination):
     def to_double(self) -> OpExamination | None:
         try:
             return self._of(self.op, {name: _widen(one) for name, one in self.arguments.items()})
-        except TinsmithError:  # an annotation that wants another dtype; the call itself was checked before
+        except TinsmithError:  # an annotation requires another dtype; the call itself was checked before
             return None
 
     def with_bounds_checked(self) -> OpExamination:
         return self._of_twin(check_bounds=True)
 
     def _of_twin(self, **options: Any) -> OpExamination:
-        """The same call of the op with other options."""
+        """Return the same call of a copy of the op with other options."""
         return self._of(Op(self.op._kernels, self.op._text, replace(self.op._options, **options)), self.arguments)
 
     def _of(self, op: Op, arguments: Mapping[str, Any]) -> OpExamination:
@@ -229,5 +229,5 @@ def examine_layer(op: Op, inputs: Sequence[Any], named: Mapping[str, Any]) -> Op
 
 
 def lint_subject(subject: Op | Examinable) -> list[Finding]:
-    """What is wrong with the kernels of an op or a layer, found in their source."""
+    """Return lint findings in the source of an op's or layer's kernels."""
     return subject.lint() if isinstance(subject, Op) else subject._lint()

@@ -1,7 +1,7 @@
-"""Oracle: results and gradient of an op, by interpreting its kernels number by number in float64.
+"""The oracle: results and gradient of an op, computed by interpreting its kernels in float64.
 
-The kernels are interpreted and torch's autograd follows every number, so nothing here depends on how an engine
-compiles or differentiates, nor on the passes that make gradient kernels. Slow, for small sizes.
+The kernels are interpreted and torch's autograd differentiates every operation, so the result does not depend on how
+an engine compiles or differentiates, nor on the passes that make gradient kernels. It is slow, for small sizes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .._op import Op
 Cotangents: TypeAlias = "torch.Tensor | Mapping[str, torch.Tensor] | Sequence[torch.Tensor | None]"
 _Tensors: TypeAlias = dict[str, torch.Tensor]
 Observer: TypeAlias = Callable[[nodes.Kernel, int, _Tensors], "tuple[Recorder | None, Watch | None]"]
-"""Called for each run of a kernel on arrays, with its number in the op; 0 begins a sample of a batch."""
+"""Called for each run of a kernel on arrays, with its number in the op. Number 0 begins a sample of a batch."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
 
 
 def bind_call(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[BoundArguments, Call]:
-    """A call's arguments by kind, and the form in which it is run. Raises what a call would."""
+    """Bind a call's arguments, and return them by kind together with the checked call. Raise what the call would."""
     bound = op._bind(inputs, dict(named))
     op._programs.find(bound)
     return bound, make_checked_call(op._core, bound)
@@ -118,10 +118,11 @@ def interpret_call(
     kernels: Sequence[LoweredKernel] | None = None,
     observer: Observer | None = None,
 ) -> _Tensors:
-    """Outputs by name, connected in torch's autograd with `leaves`, which stand for inputs and scalars of their name.
+    """Interpret a call and return its outputs by name, as differentiable functions of `leaves`.
 
-    `faithful` rounds every float to its type in the kernel, as the compiled kernel does. `kernels` are run instead of
-    the op's own; `observer` is called for each run of a kernel.
+    `leaves` replace inputs and scalars of the same names. `faithful` rounds every float to its type in the kernel, as
+    the compiled kernel does. `kernels` are run instead of the op's own; `observer` is called for each run of a
+    kernel.
     """
     signature = call.core.signature
     given = [leaves.get(name, tensor) for name, tensor in zip(signature.arrays, bound.tensors, strict=True)]
@@ -139,7 +140,7 @@ def interpret_call(
 
 
 class _Run:
-    """An op's kernels as IR, to be run on one sample after the other."""
+    """Runs an op's kernels, as IR, on one sample after another."""
 
     def __init__(
         self,
@@ -161,7 +162,7 @@ class _Run:
         self._scalars = {name: _scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()}
 
     def outputs(self, inputs: Mapping[str, torch.Tensor]) -> _Tensors:
-        """The outputs of one sample."""
+        """Return the outputs of one sample."""
         arrays = {**inputs, **{name: torch.zeros(one.shape, dtype=one.dtype) for name, one in self.allocations.items()}}
         for number, ((kernel, fields), run) in enumerate(self._kernels):
             given = {name: arrays[name] for name in kernel.arrays if name in arrays}
@@ -174,7 +175,7 @@ class _Run:
         return {name: arrays[name] for name in self._signature.outputs}
 
     def _block_memory(self, kernel: nodes.Kernel, given: Mapping[str, torch.Tensor]) -> _Tensors:
-        """Memory of the kernel's blocks."""
+        """Return zeroed memory for the shared arrays of the kernel's blocks."""
         shapes = {name: tuple(one.shape) for name, one in given.items()}
         memory = {}
         for name, sizes in kernel.block_memory.items():
@@ -185,7 +186,7 @@ class _Run:
 
 
 def _flat(call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Tensors with their batch dims made one, on the CPU. No float is rounded."""
+    """Return tensors on the CPU, with their batch dims merged into one. Floats are not rounded."""
     names = call.core.signature.arrays
     lead = len(call.lead)
     merged = (
@@ -204,7 +205,7 @@ def _stack_samples(samples: list[torch.Tensor], run: _Run, name: str) -> torch.T
 
 
 def _place_outputs(outputs: _Tensors, bound: BoundArguments, call: Call, faithful: bool) -> _Tensors:
-    """Outputs with the batch dims that the call had, on the device that it was on."""
+    """Return outputs with the call's batch dims, on its device."""
     device = call.core.device(bound.tensors)
     inner = 0 if call.batch is None else 1
     shaped = {name: tensor.reshape((*call.lead, *tensor.shape[inner:])) for name, tensor in outputs.items()}
@@ -213,12 +214,14 @@ def _place_outputs(outputs: _Tensors, bound: BoundArguments, call: Call, faithfu
 
 
 def _scalar(value: Any, element: tuple[int, ...]) -> Any:
-    """A scalar argument as the interpreter takes it: a vector's or matrix's numbers in their shape."""
+    """Return a scalar argument in the interpreter's form: the numbers of a vector or matrix as a tensor
+    of its shape.
+    """
     return torch.as_tensor(value).reshape(element) if element else value
 
 
 def leaves_of(bound: BoundArguments, call: Call) -> _Tensors:
-    """Floating inputs and scalars in float64, as new leaves of torch's autograd."""
+    """Return floating inputs and scalars in float64, as new leaves of torch's autograd."""
     signature = call.core.signature
     values = {n: t for n, t in zip(signature.arrays, bound.tensors, strict=True) if t.is_floating_point()}
     device = call.core.device(bound.tensors)
@@ -236,7 +239,10 @@ def _is_float(call: Call, name: str) -> bool:
 
 
 def by_output(title: str, names: Sequence[str], cotangents: Cotangents) -> _Tensors:
-    """Cotangents by the output's name. `title` is what has these outputs: "op `blur`". Raises ArgumentError."""
+    """Return cotangents by the output's name.
+
+    `title` is the op or layer in messages: "op `blur`". Raise ArgumentError.
+    """
     if isinstance(cotangents, torch.Tensor):
         cotangents = [cotangents]
     if isinstance(cotangents, Mapping):

@@ -1,4 +1,4 @@
-"""What `explain` and the command line say about an op."""
+"""Text about an op, for `explain` and the command line."""
 
 import lazy_loader
 

@@ -1,4 +1,6 @@
-"""The source of a generated gradient without a call: ranks and dtypes come from the declarations, sizes are open."""
+"""The source of a generated gradient, without a call: ranks and dtypes come from declarations, and sizes
+are unknown.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ def _collapse_blank_lines(lines: Sequence[str]) -> list[str]:
 
 
 def _case(signature: Signature, op: Op) -> CallKey:
-    """The kind of call that the declarations describe."""
+    """Return the key of calls with the ranks and dtypes that the declarations give."""
     if signature.templates:
         words = f"the gradient of op `{op.name}` depends on the values of its template arguments"
         remedy = "Call the op, ask for a gradient, and print `op.explain()`."
@@ -77,7 +79,7 @@ def _case(signature: Signature, op: Op) -> CallKey:
 
 
 def _shape(signature: Signature, name: str) -> tuple[int, ...]:
-    """Sizes, which do not matter; dims of elements as they are declared."""
+    """Return a shape of the declared rank. Sizes are arbitrary, except those of elements."""
     item = next(item for item in signature.kernel_spec.items if item.name == name)
     if item.has_rest:
         words = f"the spec of op `{signature.op}` leaves the rank of `{name}` open"

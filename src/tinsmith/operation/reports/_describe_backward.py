@@ -1,4 +1,4 @@
-"""A generated backward pass as text: what it saves, the memory that it works on, and its kernels."""
+"""A generated backward pass as text: the values that it saves, its memory, and its kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...passes.adjoint import Action, Copy, Fresh, How, Reserve, Run
 
 
 def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: bool = False) -> Iterator[str]:
-    """Yield a backward pass line by line; everything but source is a comment. Raises NotCovered."""
+    """Yield the lines of text that describe a backward pass. All but source code are comments. Raise NotCovered."""
     alone = active & {*at.key.signature.arrays}
     program = at.prepare_program(active, None, alone, has_checkpoints=has_checkpoints)
     yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"

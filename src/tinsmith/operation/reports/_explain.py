@@ -25,7 +25,7 @@ _ORIGINS = {
 
 @one_at_a_time
 def explain(core: Core) -> str:
-    """Describe an op in plain text."""
+    """Return a description of an op in plain text, for `op.explain()`."""
     signature = core.signature
     lines = [f"op `{signature.op}`: {signature.spec}"]
     if signature.spec.scratch_text:
@@ -81,7 +81,7 @@ def _gradient(core: Core) -> Iterable[str]:
 
 
 def _describe_requests(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
-    """The gradients requested so far, and their origin or refusal."""
+    """Yield lines about the gradients requested so far: their origin, or why they are refused."""
     for at in source.specializations:
         for active, has_checkpoints in at.requests:
             yield f"  for {', '.join(sorted(active))}" + (" from checkpoints" if has_checkpoints else "")
@@ -110,7 +110,7 @@ def _describe_saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]
 
 
 def _describe_threads(core: Core) -> Iterable[str]:
-    """The kernels that ran on one thread so far, and why."""
+    """Yield lines about which kernels ran on one thread so far, and why."""
     yield "threads:"
     lines: dict[str, None] = {}
     for program in list(core.programs.values()):
@@ -129,7 +129,7 @@ def _describe_threads(core: Core) -> Iterable[str]:
 
 
 def _describe_tapes(core: Core) -> Iterable[str]:
-    """The backward passes that kept checkpoints, and why."""
+    """Yield lines about the backward passes that kept checkpoints, and why."""
     for program in list(core.programs.values()):
         for words, runner in program.runners:
             if runner.longest_tape:
@@ -138,7 +138,7 @@ def _describe_tapes(core: Core) -> Iterable[str]:
 
 
 def _batches(core: Core) -> Iterable[str]:
-    """Whether `vmap` and `*b` take one launch, for the last call, or for float32 before the first."""
+    """Yield lines on whether `vmap` and `*b` take one launch, for the last call, or for float32 before the first."""
     key = next((program.key for program in reversed([*core.programs.values()])), None)
     for stage in core.signature.firsts:
         if key is None and stage.open_templates:
@@ -149,7 +149,7 @@ def _batches(core: Core) -> Iterable[str]:
 
 
 def _describe_shares(core: Core) -> Iterable[str]:
-    """The dims that may be sharded over processes, for a call in float32 unless dtypes are fixed."""
+    """Yield lines about the dims that may be sharded over processes, for a call in float32 unless dtypes are fixed."""
     signature = core.signature
     yield "dims that may be sharded over processes (DTensor):"
     if signature.spec.batch_name:

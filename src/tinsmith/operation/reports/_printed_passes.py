@@ -21,11 +21,11 @@ def record_passes(
     wanted: Iterable[tuple[CallKey, Collection[frozenset[str]]]],
     tangents: Collection[frozenset[str]] = (),
 ) -> list[PassOutput]:
-    """Run all passes of an op, and return what each leaves, in order.
+    """Run all passes of an op, and return the IR after each, in order.
 
     Args:
-        make_core: makes a new core of the op: one that was used already does not run them again.
-        wanted: kinds of calls, each with the sets of inputs that want a gradient.
+        make_core: makes a new core of the op: one that was used already does not run its passes again.
+        wanted: kinds of calls, each with the sets of inputs to differentiate by.
         tangents: sets of inputs that have a tangent.
 
     Raises:
@@ -40,7 +40,7 @@ def record_passes(
 
 
 def explain_passes(core: Core, make_core: Callable[[], Core]) -> str:
-    """Return the IR after each pass, for the kinds of calls and the gradients that an op had so far, as text.
+    """Return the IR after each pass as text, for the kinds of calls and the gradients that the op has had so far.
 
     Args:
         core: the op's core.
@@ -50,7 +50,7 @@ def explain_passes(core: Core, make_core: Callable[[], Core]) -> str:
     source = reverse.source if isinstance(reverse, AutoReverse) else reverse
     known = source.specializations if isinstance(source, SourceReverse) else ()
     wanted = {at.key.variants: (at.key, _list_gradients(at)) for at in known}
-    # Gradients of an op whose atomics hand out numbers are those of its replayed form.
+    # The gradients of an op that uses atomics' results are those of its replayed form.
     replayed = [
         active & {*core.signature.arrays}
         for recorded in core.recorded.values()
@@ -98,7 +98,7 @@ def _run_passes(
 
 
 def print_passes(outputs: Iterable[PassOutput], names: Collection[str] = PASS_NAMES) -> str:
-    """Return what passes left as text: their kernels, with the lines of the source, or that they changed nothing."""
+    """Return the output of passes as text: the kernels, with source lines, or a note that they did not change."""
     parts: list[str] = []
     last: dict[str, str] = {}
     for name, kernel in outputs:
