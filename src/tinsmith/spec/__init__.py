@@ -1,9 +1,9 @@
-"""The spec language: what an op takes and gives, with the dims of every array.
+"""The spec language: the inputs and outputs of an op, with the dims of every array.
 
     spec   =  [items] "->" items              "x[n], k[m] -> y[n - m + 1]"
 
-Text becomes values in `_parse`, rules between items are checked in `_agreement`, and the sizes
-of one call are found in `_solve`. Nothing here knows tensors, kernels or engines.
+`_parse` parses text, `_agreement` checks the rules between items, and `_solve` computes the sizes of one call. Nothing
+here depends on tensors, kernels or engines.
 """
 
 import lazy_loader

@@ -1,8 +1,7 @@
-"""Agreement: what the items of a spec must be to each other, whatever the sizes.
+"""Rules between the items of a spec that do not depend on sizes.
 
-Each rule is one function that yields its complaints, (item, headline, remedy); the first complaint
-of the first rule is raised, with a caret under the item. Mistakes inside one item were met while
-reading it, in `_parse`.
+Each rule is a function that yields its complaints, (item, headline, remedy). The first complaint of the first rule is
+raised, with a caret under the item. Mistakes inside one item were found when it was parsed, in `_parse`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Arithmetic: sizes computed from sizes, as `n - m + 1` in a spec.
+"""Arithmetic on sizes, such as `n - m + 1` in a spec.
 
-A tree is plain data: it compares, hashes and pickles by itself, and computes with whatever
-integers it is given, symbolic ones included.
+A tree is plain data: it can be compared, hashed and pickled, and evaluated with any integers, including symbolic
+ones.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": op
 
 
 def evaluate(tree: Tree, sizes: Mapping[str, int]) -> int:
-    """What a tree comes to; ZeroDivisionError when a divisor comes to zero."""
+    """Evaluate a tree for the given sizes. Raise ZeroDivisionError if a divisor is zero."""
     if isinstance(tree, tuple):
         return _OPERATIONS[tree[0]](evaluate(tree[1], sizes), evaluate(tree[2], sizes))
     return sizes[tree] if isinstance(tree, str) else tree
 
 
 def tree_names(tree: Tree) -> Iterator[str]:
-    """The names in a tree, from left to right."""
+    """Yield the names in a tree, from left to right."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, tuple):
@@ -33,7 +33,7 @@ def tree_names(tree: Tree) -> Iterator[str]:
 
 
 def tree_text(tree: Tree) -> str:
-    """A tree as a person would write it, with no parentheses to spare."""
+    """Format a tree as source text, without unnecessary parentheses."""
     if not isinstance(tree, tuple):
         return str(tree)
     sign, left, right = tree
@@ -43,7 +43,7 @@ def tree_text(tree: Tree) -> str:
 
 
 def zero_divisor(tree: Tree, sizes: Mapping[str, int]) -> Tree | None:
-    """The first divisor in a tree that comes to zero, innermost first."""
+    """Return the first divisor in a tree that evaluates to zero, innermost first; None if there is none."""
     if not isinstance(tree, tuple):
         return None
     for side in tree[1:]:

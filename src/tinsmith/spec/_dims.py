@@ -1,8 +1,7 @@
-"""Dims: the parts of a parsed spec.
+"""The parts of a parsed spec: dims, items (arrays of the kernel), and the spec itself.
 
-Only nouns live here: the kinds of dim, an item (one array of the kernel), the spec. How text
-becomes these is `_parse`'s business, which sizes they stand for in a call is `_solve`'s. All are
-frozen, compare by value, and pickle; `str` gives back the language that they were read from.
+`_parse` makes them from text, and `_solve` computes the sizes of a call. All are frozen, compare by value, and can be
+pickled; `str` returns the text that they were parsed from.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ PROMISES = {
     "ranges": "its rows are [start, end), and no two of the ranges share a place",
     "offsets": "none of its numbers is below 0 or below the one before it",
 }
-"""Words before an input of whole numbers that say what its numbers are, for each sample of a batch by itself."""
+"""Words before an integer input that say what its numbers are. They hold for each sample of a batch separately."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Fixed:
-    """A dim of a size that the spec itself gives."""
+    """A dim whose size is a number in the spec."""
 
     size: int
 
@@ -88,33 +87,33 @@ Dim: TypeAlias = Named | Fixed | Arithmetic | Anything | Rest | Batch
 DimSizes: TypeAlias = tuple[str | int | None, ...]
 """The size of each axis of an array, as far as it is known before a call.
 
-A number; or text, which stands for one size in the whole op; or None where nothing is known.
+A size is a number, a text that stands for one size in the whole op, or None if it is unknown.
 """
 
 
 class Layout(NamedTuple):
-    """How an input's shape is taken apart: `*b` first, then its plain dims with `...` somewhere among them.
+    """How an input's shape is split: `*b` first, then its plain dims with `...` somewhere among them.
 
-    A plain dim is a name, a size, or None for `_`: what `_solve` compares with, without asking for its kind.
+    A plain dim is a name, a size, or None for `_`, in the form in which `_solve` compares it.
     """
 
     has_batch: bool
     has_rest: bool
-    before_rest: int  # how many plain dims stand before `...`
+    before_rest: int  # the number of plain dims before `...`
     plain: DimSizes
 
 
 @dataclass(frozen=True)
 class Item:
-    """One array of the kernel: its name, its dims, its dtype if the spec fixes it.
+    """One array of the kernel: its name, its dims, and its dtype if the spec fixes it.
 
-    One that `is_updated` is an input that the kernel changes in place. `promise` is a word of `PROMISES`, or "".
+    If `is_updated`, it is an input that the kernel changes in place. `promise` is a word of `PROMISES`, or "".
     """
 
     name: str
     dims: tuple[Dim, ...]
     dtype: str | None = None
-    column: int = field(default=0, compare=False)  # where it stands in the text it was read from, for carets
+    column: int = field(default=0, compare=False)  # its position in the spec's text, for carets
     is_updated: bool = False
     promise: str = ""
     label: str = field(default="", compare=False)  # how the spec writes a member of a struct: `state.q` for `state_q`
@@ -125,32 +124,32 @@ class Item:
 
     @lazy
     def brackets(self) -> str:
-        """The dims as written in a spec: `[n, 3]`."""
+        """Return the dims as written in a spec: `[n, 3]`."""
         return f"[{', '.join(map(str, self.dims))}]"
 
     @lazy
     def batch_name(self) -> str | None:
-        """The `b` of its `*b`."""
+        """Return the `b` of its `*b`, or None."""
         return self.dims[0].name if self.dims and isinstance(self.dims[0], Batch) else None
 
     @lazy
     def has_rest(self) -> bool:
-        """Whether one of its dims is `...`."""
+        """Return True if one of its dims is `...`."""
         return Rest() in self.dims
 
     @lazy
     def names(self) -> tuple[str, ...]:
-        """Every dim name that it mentions, those inside arithmetic included."""
+        """Return all dim names that it mentions, also in arithmetic."""
         return tuple(dict.fromkeys(name for dim in self.dims for name in _names_of(dim)))
 
     @lazy
     def sizes(self) -> DimSizes:
-        """The sizes of the dims that a kernel sees; () with `...`."""
+        """Return the sizes of the dims that a kernel sees; () with `...`."""
         return () if self.has_rest else self.layout.plain
 
     @lazy
     def layout(self) -> Layout:
-        """The dims of an input, made ready for solving."""
+        """Return the dims of an input in the form that `_solve` uses."""
         seen = [dim for dim in self.dims if not isinstance(dim, Batch)]
         before = seen.index(Rest()) if self.has_rest else len(seen)
         plain = tuple(_size_of(dim) for dim in seen if not isinstance(dim, Rest))
@@ -159,7 +158,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Spec:
-    """What an op takes, what it gives back, and what it needs in between."""
+    """The inputs, outputs and scratch of an op."""
 
     text: str
     scratch_text: str
@@ -178,33 +177,38 @@ class Spec:
 
     @lazy
     def allocations(self) -> tuple[Item, ...]:
-        """What the op allocates: outputs, then scratch."""
+        """Return the arrays that the op allocates: outputs, then scratch."""
         return self.outputs + self.scratch
 
     @lazy
     def updated_inputs(self) -> tuple[Item, ...]:
-        """The inputs that the kernel changes in place."""
+        """Return the inputs that the kernel changes in place."""
         return tuple(item for item in self.inputs if item.is_updated)
 
     @lazy
     def batch_name(self) -> str | None:
-        """The `b` of `*b`, when the op runs in batches."""
+        """Return the `b` of `*b`, or None if the op has no batch."""
         return next((item.batch_name for item in self.items if item.batch_name), None)
 
     @lazy
     def input_dims(self) -> tuple[str, ...]:
-        """The dim names that inputs fix."""
+        """Return the names of dims whose sizes inputs determine."""
         return tuple(dict.fromkeys(name for item in self.inputs for name in item.names))
 
     @lazy
     def free_dims(self) -> tuple[str, ...]:
-        """The dim names that no input fixes: integer scalars of the kernel, or keywords of the call."""
+        """Return the names of dims whose sizes no input determines: integer scalars of the kernel, or keywords of the
+        call.
+        """
         names = dict.fromkeys(name for item in self.allocations for name in item.names)
         return tuple(name for name in names if name not in self.input_dims)
 
     @lazy
     def solving_order(self) -> tuple[Item, ...]:
-        """The inputs, those last whose `*b` and `...` only the others can tell apart."""
+        """Return the inputs in the order in which `_solve` matches them.
+
+        Inputs with both `*b` and `...` come last: other inputs tell where one ends and the other begins.
+        """
         return tuple(sorted(self.inputs, key=lambda item: item.batch_name is not None and item.has_rest))
 
 

@@ -1,4 +1,4 @@
-"""The functional form of a spec: what an op updates in place becomes an input and an output."""
+"""The functional form of a spec: arrays updated in place become an input and an output."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ._dims import Spec
 
 
 def functional(spec: Spec, taken: Callable[[], Collection[str]]) -> tuple[Spec, Mapping[str, str]]:
-    """A spec without `inout`, and the names of new values by those of old ones.
+    """Return a spec without `inout`, and the names of the new values by those of the old ones.
 
-    The input keeps its name and has the old value; the first outputs are the new values, `state_after`.
+    The input keeps its name and holds the old value; the first outputs are the new values, `state_after`.
 
     Args:
         spec: any spec.
-        taken: gives the names that mean something in the kernels already.
+        taken: returns the names that already have a meaning in the kernels.
 
     Example:
         >>> from tinsmith.spec import parse

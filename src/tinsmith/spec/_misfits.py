@@ -1,7 +1,6 @@
-"""Misfits: the words for sizes of a call that do not fit the spec or each other.
+"""Error messages for sizes of a call that do not fit the spec or each other.
 
-Each function makes one refusal and raises nothing: `_solve`, which found the misfit, does. A table
-shows only the arguments that the misfit is about.
+Each function returns an error, which `_solve` raises. Its table shows only the arguments concerned.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Sizes = tuple[int, ...]
 
 
 class Call(NamedTuple):
-    """One call of an op: what `solve` was given."""
+    """The arguments of `solve` for one call of an op."""
 
     spec: Spec
     shapes: Mapping[str, Sizes]
@@ -27,7 +26,7 @@ class Call(NamedTuple):
 
 
 def wrong_rank(call: Call, item: Item, groups: Mapping[str, Sizes]) -> ShapeError:
-    """An input has more or fewer dims than its spec."""
+    """Return the error for an input that has more or fewer dims than its spec."""
     layout, rank = item.layout, len(call.shapes[item.name])
     wanted = len(layout.plain) + sum(map(len, groups.values()) if layout.has_batch and layout.has_rest else ())
     least = "at least " if layout.has_batch or layout.has_rest else ""
@@ -46,7 +45,7 @@ def _rank_hint(call: Call, item: Item, wanted: int, rank: int) -> str:
 
 
 def wrong_size(call: Call, item: Item, wanted: int, size: int) -> ShapeError:
-    """A dim of an input is not as large as the spec says in numbers."""
+    """Return the error for a dim of an input whose size differs from the number in the spec."""
     shape = tuple(call.shapes[item.name])
     remedy = f"Pass `{item.name}` as `{item.brackets}`."
     if len(shape) == len(item.dims) == 2 and _fits(item, shape[::-1]):
@@ -56,7 +55,7 @@ def wrong_size(call: Call, item: Item, wanted: int, size: int) -> ShapeError:
 
 
 def unequal_sizes(call: Call, item: Item, name: str, known: int, size: int) -> ShapeError:
-    """Two dims of one name have different sizes."""
+    """Return the error for two dims of one name that have different sizes."""
     owner = _owner(call.spec, name)
     row = _row(call, item, f"{name} was {known}")
     remedy = f"Pass one size wherever the spec says `{name}`."
@@ -74,7 +73,7 @@ def unequal_sizes(call: Call, item: Item, name: str, known: int, size: int) -> S
 
 
 def unequal_groups(call: Call, item: Item, group: str, known: Sizes) -> ShapeError:
-    """The dims that `*b` or `...` stand for are not the same in two inputs."""
+    """Return the error for two inputs whose dims for `*b` or for `...` differ."""
     sign = item.brackets[1:].partition(",")[0].rstrip("]") if group == "*" else group
     owner = next(one for one in call.spec.solving_order if (one.batch_name if group == "*" else one.has_rest))
     rows = [_row(call, owner), _row(call, item, f"{sign} was {tuple(known)}")]
@@ -85,7 +84,7 @@ def unequal_groups(call: Call, item: Item, group: str, known: Sizes) -> ShapeErr
 
 
 def unequal_value(call: Call, name: str, known: int) -> ShapeError:
-    """A scalar or keyword says one size, an input has another."""
+    """Return the error for a scalar or keyword that gives a dim another size than an input does."""
     owner = _owner(call.spec, name)
     rows = [_row(call, owner), (name, str(call.values[name]), f"{name} was {known}")]
     remedy = f"Pass {name}={known}, or give the dim of `{owner.name}` another name in the spec."
@@ -93,7 +92,7 @@ def unequal_value(call: Call, name: str, known: int) -> ShapeError:
 
 
 def missing_value(call: Call) -> ArgumentError:
-    """No input and no argument gives the size of some dims."""
+    """Return the error for dims whose size no input and no argument gives."""
     missing = [name for name in call.spec.free_dims if name not in call.values]
     rows = [(item.name, item.brackets) for item in call.spec.allocations if set(missing) & set(item.names)]
     headline = f"Nothing gives the size of {_join_words(f'`{name}`' for name in missing)} in op `{call.op}`."
@@ -105,7 +104,7 @@ def missing_value(call: Call) -> ArgumentError:
 
 
 def not_an_integer(call: Call, name: str) -> ArgumentError:
-    """The size passed for a dim is not an integer."""
+    """Return the error for a dim whose size is passed as something other than an integer."""
     value = call.values[name]
     headline = f"`{name}` is a size in op `{call.op}`, and {reprlib.repr(value)} is not an integer."
     rows = [(item.name, item.brackets) for item in call.spec.allocations if name in item.names]
@@ -113,7 +112,7 @@ def not_an_integer(call: Call, name: str) -> ArgumentError:
 
 
 def negative_size(call: Call, item: Item, tree: Tree, size: int) -> ShapeError:
-    """The size of an output or of scratch comes to less than zero."""
+    """Return the error for an output or scratch whose computed size is negative."""
     headline = f"`{item.name}` would have a negative size in op `{call.op}`."
     text = tree_text(tree)
     rows = [*_sources(call, tree), (item.name, item.brackets, f"{text} is {size}")]
@@ -122,7 +121,7 @@ def negative_size(call: Call, item: Item, tree: Tree, size: int) -> ShapeError:
 
 
 def division_by_zero(call: Call, item: Item, tree: Tree, sizes: Mapping[str, int]) -> ShapeError:
-    """The size of an output or of scratch divides by a size that is zero."""
+    """Return the error for an output or scratch whose computed size is divided by a size of zero."""
     divisor = tree_text(zero_divisor(tree, sizes) or 0)
     headline = f"The size of `{item.name}` divides by zero in op `{call.op}`."
     rows = [*_sources(call, tree), (item.name, item.brackets, f"{divisor} is 0")]
@@ -132,7 +131,7 @@ def division_by_zero(call: Call, item: Item, tree: Tree, sizes: Mapping[str, int
 def unexpected_keyword(
     spec: Spec, name: str, arguments: Sequence[str], op: str, missing: Sequence[str] = ()
 ) -> ArgumentError:
-    """The refusal of a keyword that is neither an argument of a call nor a dim that it may give.
+    """Return the error for a keyword that is neither an argument of a call nor a dim that it may set.
 
     Args:
         spec: the op's spec.
@@ -167,12 +166,12 @@ def _row(call: Call, item: Item, note: str = "") -> tuple[str, str, str]:
 
 
 def _owner(spec: Spec, name: str) -> Item:
-    """The input that was the first to fix a dim."""
+    """Return the first input that determines a dim, in solving order."""
     return next(item for item in spec.solving_order if name in item.names)
 
 
 def _sources(call: Call, tree: Tree) -> list[tuple[str, str, str]]:
-    """A row for each input and value that gives a size to the names of a tree."""
+    """Return a table row for each input and value that determines a size of a name in a tree."""
     names = dict.fromkeys(tree_names(tree))
     owners = {_owner(call.spec, name).name for name in names if name in call.spec.input_dims}
     inputs = [_row(call, item) for item in call.spec.inputs if item.name in owners]

@@ -1,4 +1,4 @@
-"""Spec: the little language that says what an op takes and gives, read into values.
+"""The parser of the spec language, which describes the inputs and outputs of an op.
 
     spec   =  [items] "->" items              "x[n], k[m] -> y[n - m + 1]"
     items  =  item {"," item}
@@ -6,10 +6,9 @@
     dim    =  name | integer | sum | "_" | "..." | "*" name
     sum    =  over names and integers, with + - * // and parentheses
 
-Every mistake is refused with a caret under its place and the words to write instead: the mistakes
-of one place are met here while reading, those between items by `_agreement`. Whether the items
-are parameters of a kernel is checked by who knows the kernel; which sizes the dims have in a
-call, by `_solve`.
+Every mistake raises an error with a caret under it and the text to write instead. Mistakes in one place are found here
+while parsing, those between items by `_agreement`. Whether the items are parameters of a kernel is checked when the op
+is made; `_solve` computes the sizes of the dims in a call.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ EXAMPLE = "x[n], k[m] -> y[n - m + 1]"
 COMPUTED = "Sizes are computed with + - * // and parentheses; pass any other by keyword: `y[m]`, called with m=..."
 
 _TOKEN = re.compile(
-    r"""\s*(?: (?P<word>[^\W\d]\w*(?:\.[^\W\d]\w*)*)    # with full stops, so that `torch.float32` is met whole
+    r"""\s*(?: (?P<word>[^\W\d]\w*(?:\.[^\W\d]\w*)*)    # with dots, so that `torch.float32` is one token
              | (?P<fraction>\d+\.\d+)
              | (?P<integer>\d+(?:_\d+)*)
              | (?P<stranger>-{2,}>|=>|\*\*|\.\.(?!\.))
@@ -65,7 +64,7 @@ _REMEDIES = {
 
 
 class Token(NamedTuple):
-    """One word or sign; the last of a text is empty."""
+    """A word or sign of a spec. The last token of a text is empty."""
 
     kind: str
     text: str
@@ -76,7 +75,7 @@ class Token(NamedTuple):
 
 
 class Tokens:
-    """A text and the place in it that has been reached."""
+    """The tokens of a text, and the current position."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -86,7 +85,7 @@ class Tokens:
 
     @property
     def here(self) -> Token:
-        """The next token; refused when it is none of the language."""
+        """The next token, without consuming it. Raises SpecError if it is not part of the language."""
         token = self._tokens[self._position]
         if token.kind == "fraction":
             self.refuse(f"{token} is not an integer.", "Write sizes as whole numbers.")
@@ -98,29 +97,29 @@ class Tokens:
 
     @property
     def last(self) -> Token:
-        """The token that was passed before."""
+        """The token that was consumed last."""
         return self._tokens[self._position - 1]
 
     def next(self) -> Token:
-        """Pass a token, and have it."""
+        """Consume the next token and return it."""
         token = self.here
         self._position += 1
         return token
 
     def took(self, text: str) -> bool:
-        """Pass the next token if it is this one."""
+        """Consume the next token if it has this text. Return True if it was consumed."""
         is_here = self.here.text == text
         self._position += is_here
         return is_here
 
     def refuse(self, headline: str, remedy: str, at: Token | None = None) -> NoReturn:
-        """Raise SpecError with a caret under a token, by default the next."""
+        """Raise SpecError with a caret under a token, by default the next one."""
         start = (at or self._tokens[self._position]).start
         raise SpecError(refusal(headline, point_at(self._text, start), remedy))
 
 
 DTYPES = ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64")
-"""What may stand behind `:`."""
+"""The dtypes that may follow `:`."""
 
 _OTHER_DTYPES = {
     "half": "f16",
@@ -139,7 +138,7 @@ _SCRATCH = 'Write a list of items: `scratch="t[n], u[n, 3]: f32"`.'
 
 
 def parse(text: str, scratch: str | None = None) -> Spec:
-    """Read a spec, and the scratch that goes with it.
+    """Parse a spec, and the text of its scratch arrays.
 
     Raises:
         SpecError: it does not parse; the message has a caret under the place.
@@ -168,7 +167,7 @@ def _require_strings(text: object, scratch: object) -> None:
 
 
 class _Reader:
-    """Reads one text from left to right, each method one rule of the grammar."""
+    """Parses one text from left to right. Each method parses one rule of the grammar."""
 
     def __init__(self, text: str, side: str) -> None:
         self.text = text
@@ -305,7 +304,7 @@ class _Reader:
         return tree
 
     def item_name(self) -> str:
-        """Read a kernel parameter, or a member of one, `state.q`, which is the parameter `state_q`."""
+        """Parse the name of a kernel parameter, or of a member: `state.q` is the parameter `state_q`."""
         steps = self.at.here.text.split(".")
         if len(steps) > 1 and all(step.isidentifier() and not keyword.iskeyword(step) for step in steps):
             return "_".join(self.at.next().text.split("."))
@@ -337,10 +336,10 @@ class _Reader:
     def side_name(self) -> str:
         return "an output" if self.side == "output" else "scratch"
 
-    # What is refused. Each looks at what stands here instead of what should.
+    # Errors. Each method looks at the next token to describe what is wrong.
 
     def refuse_unless(self, wanted: str) -> None:
-        """After an item: only `wanted` may follow, an arrow or (empty) the end."""
+        """Consume `wanted` after an item: an arrow, or "" for the end. Raise SpecError for anything else."""
         here, item = self.at.here, self.item
         if here.text in ("]", ")"):
             self.refuse(f"{here} closes nothing.", f"Leave it out, or open it before: `{EXAMPLE}`.")
@@ -367,7 +366,9 @@ class _Reader:
             self.refuse(f"{self.at.here} is {self.side_name}, and cannot be `{UPDATED}`.", remedy, self.item)
 
     def refuse_promise_unless_input(self, promise: str) -> None:
-        """A promise is about numbers that a call gives, and that stay what they are."""
+        """Raise SpecError if a promise is on an output, scratch or an updated array: the kernel must not change its
+        numbers.
+        """
         name = self.at.here.text
         if self.side != "input" or self.is_updated:
             what = f"`{UPDATED}`" if self.is_updated else self.side_name
@@ -393,7 +394,7 @@ class _Reader:
         self.refuse(f"{self.at.here} cannot follow {last}.", f"Write `,` between dims: `{self.item.text}[n, 3]`.")
 
     def refuse_when_glued(self) -> None:
-        """Two sizes with nothing between them, or a name called like a function."""
+        """Raise SpecError for two sizes with nothing between them, and for a name that is called like a function."""
         last, here = self.at.last, self.at.here
         if last.kind == "word" and here.text == "(":
             self.refuse(f"A spec cannot call {last}.", COMPUTED, last)

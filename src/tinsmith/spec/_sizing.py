@@ -1,8 +1,8 @@
-"""Sizing: the sizes of all arrays of a call, for calls whose inputs have the same ranks.
+"""Generated code that computes the sizes of all arrays of a call, for calls whose inputs have the same ranks.
 
-Work on ragged data has new sizes in every call. A spec becomes straight Python code that takes the inputs' shapes apart
-into a few numbers; every other size is one of these. The code does what `solve` does where everything fits. It gives up
-where anything does not, and `solve` then raises the error.
+Calls on ragged data always have new sizes. A spec becomes straight-line Python code that unpacks the inputs' shapes
+into a few numbers; every other size is one of these. The code computes the same as `solve` if everything fits.
+Otherwise it returns None, and `solve` then raises the error.
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ from ._dims import Anything, Arithmetic, Dim, Fixed, Item, Named, Rest, Spec
 
 
 class Symbol(NamedTuple):
-    """A size that differs from call to call: the place of its number among those of a call."""
+    """A size that differs from call to call: an index into the numbers of a call."""
 
     place: int
 
     def __str__(self) -> str:
-        """Its name in generated code."""
+        """Return its name in generated code."""
         return f"n{self.place}"
 
 
 Size: TypeAlias = "Symbol | int"
 Shape: TypeAlias = "tuple[Size, ...]"
 Numbers: TypeAlias = "tuple[int, ...]"
-"""What the symbols stand for in one call, and last how many elements all its arrays have."""
+"""The values of the symbols in one call, followed by the total number of elements of all arrays."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sizing:
-    """Sizes of all arrays of calls of one kind.
+    """The sizes of all arrays, for calls whose inputs have the same ranks.
 
     Attributes:
-        shapes: of every array by name, in front of all a batch dimension where it has one.
-        solve: from the shapes of inputs, and from values by name, to the numbers of a call; None where these misfit.
+        shapes: the shape of every array by name, including a leading batch dimension if it has one.
+        solve: from the shapes of inputs, and values by name, computes the numbers of a call; None if these do not
+            fit.
         batch: the size of the batch, None without one.
-        symbols: how many sizes differ from call to call.
+        symbols: the number of sizes that differ from call to call.
     """
 
     shapes: Mapping[str, Shape]
@@ -49,12 +50,12 @@ class Sizing:
     symbols: int
 
     def evaluate(self, name: str, numbers: Numbers) -> tuple[int, ...]:
-        """An array's shape in one call."""
+        """Return an array's shape in one call, given the call's numbers."""
         return tuple([numbers[one.place] if isinstance(one, Symbol) else one for one in self.shapes[name]])
 
 
 def fixed_sizing(shapes: Mapping[str, tuple[int, ...]], batch: int | None) -> Sizing:
-    """For calls with exactly these sizes, checked elsewhere."""
+    """Return the sizing of calls with exactly these shapes, which are checked elsewhere."""
     numbers = (sum(math.prod(shape) for shape in shapes.values()),)
     return Sizing(shapes, lambda *_: numbers, batch, 0)
 
@@ -67,17 +68,17 @@ def sizing(
     batched: frozenset[str] | None = None,
     ends: Mapping[str, Sequence[int]] | None = None,
 ) -> Sizing | None:
-    """Sizes of an op's arrays.
+    """Generate the code that computes the sizes of an op's arrays.
 
     Args:
-        spec: what `parse` read, without `*b`.
-        ranks: of the inputs by name, without their batch dimension, in the order in which a call's shapes come.
-        names: of the values that a call gives besides, scalars and keyword dims.
-        batched: inputs with a batch dimension in front, which all outputs and scratch then have; None without one.
+        spec: a parsed spec, without `*b`.
+        ranks: the ranks of the inputs by name, without batch dimension, in the order of a call's shapes.
+        names: names of the other values of a call: scalars and keyword dims.
+        batched: inputs with a leading batch dimension, which all outputs and scratch then have; None without one.
         ends: for arrays of vectors, the sizes of their last dims.
 
     Returns:
-        None where the inputs cannot have these ranks, or where a dim is not given.
+        The sizing; None if the inputs cannot have these ranks, or if the size of a dim is not given.
 
     Example:
         >>> from tinsmith.spec import parse
@@ -93,12 +94,12 @@ def sizing(
     code = _Code(spec, tuple(ranks), names, rest, batched, ends or {})
     text = "\n    ".join(code.lines())
     namespace: dict[str, Any] = {}
-    exec(f"def solve(shapes, values):\n    {text}", namespace)  # of numbers alone
+    exec(f"def solve(shapes, values):\n    {text}", namespace)  # the text contains only numbers and names
     return Sizing(code.shapes, namespace["solve"], code.batch, code.symbols)
 
 
 def _count_rest(spec: Spec, ranks: Mapping[str, int]) -> int | None:
-    """How many dims `...` stands for; None where ranks do not fit."""
+    """Return the number of dims that `...` stands for; None if the ranks do not fit."""
     rest: int | None = None
     for item in spec.inputs:
         spare = ranks[item.name] - len(item.layout.plain)
@@ -113,7 +114,7 @@ def _count_rest(spec: Spec, ranks: Mapping[str, int]) -> int | None:
 
 
 class _Code:
-    """The lines of such a function."""
+    """Writes the lines of the function `solve` of a `Sizing`."""
 
     def __init__(
         self,
@@ -160,11 +161,11 @@ class _Code:
         yield f"return ({numbers}{' + '.join(products) or '0'},)"
 
     def unless(self, condition: str) -> str:
-        """Give up unless something holds."""
+        """Return the line that makes the function return None unless a condition holds."""
         return f"if not ({condition}): return None"
 
     def keep(self, name: str, shape: Shape) -> Iterator[str]:
-        """Note an array's shape, and compare the dims of its vectors."""
+        """Store an array's shape, and yield lines that check the dims of its vectors."""
         self.shapes[name] = shape
         end = self.ends.get(name, ())
         if len(end) > len(shape):
@@ -175,7 +176,7 @@ class _Code:
                 yield self.unless(f"{size} == {wanted}")
 
     def read(self, item: Item) -> Iterator[str]:
-        """Take an input's shape apart, and compare."""
+        """Yield lines that unpack an input's shape and compare its sizes."""
         axes: list[Symbol] = []
         shape: list[Size] = []
         checks: list[str] = []
@@ -204,7 +205,7 @@ class _Code:
         yield from self.keep(item.name, tuple(shape))
 
     def sizes_of(self, dim: Dim) -> Any:
-        """The sizes that a dim of an output stands for."""
+        """Yield lines that compute the sizes of an output's dim, and return these sizes."""
         if isinstance(dim, Rest):
             return self.rest or ()
         if isinstance(dim, Fixed):
@@ -226,7 +227,7 @@ class _Code:
 
 
 def _divisors(tree: Tree) -> Iterator[Tree]:
-    """What a tree divides by, innermost first."""
+    """Yield the divisors in a tree, innermost first."""
     if isinstance(tree, tuple):
         yield from _divisors(tree[1])
         yield from _divisors(tree[2])

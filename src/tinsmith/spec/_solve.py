@@ -1,9 +1,9 @@
-"""Solve: from the shapes of a call to the size of every dim, and to the shapes of what is made.
+"""Computation of the size of every dim, and of the shapes of outputs and scratch, from the shapes of a call.
 
-This runs once for each new combination of shapes, so the way that succeeds is kept short; what
-does not fit is found here and put into words by `_misfits`. Sizes may be the symbolic integers
-of a compiler: they are compared and computed with, and never turned into plain ones. Those that only
-data determine (`x[mask]`, `k.item()`) fit; the call itself checks them when the graph runs.
+This runs once for each new combination of shapes, so the path without errors is short; misfits are found here and
+described by `_misfits`. Sizes may be the symbolic integers of a compiler: they are compared and computed with, and
+never converted to plain ones. Comparisons that depend on data (`x[mask]`, `k.item()`) count as fitting; the call
+itself checks them when the graph runs.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Solution:
 
 
 def solve(spec: Spec, shapes: Mapping[str, Sizes], values: Mapping[str, int], op: str) -> Solution:
-    """The size of every dim of a spec in one call, and the shapes of outputs and scratch.
+    """Compute the size of every dim of a spec in one call, and the shapes of outputs and scratch.
 
     Args:
-        spec: what `parse` read.
+        spec: a parsed spec.
         shapes: the shape of every input, by name.
-        values: integer scalars and keyword dims, by name. Those that the spec does not mention are left alone.
+        values: integer scalars and keyword dims, by name. Those that the spec does not mention are ignored.
         op: the op's name, for messages.
 
     Raises:
-        ShapeError: ranks or sizes do not fit the spec or each other, or a computed size is none.
-        ArgumentError: nothing gives the size of a dim, or something that is not an integer.
+        ShapeError: ranks or sizes do not fit the spec or each other, or a computed size is invalid.
+        ArgumentError: the size of a dim is not given, or is not an integer.
 
     Example:
         >>> from tinsmith.spec import parse
@@ -67,7 +67,7 @@ def solve(spec: Spec, shapes: Mapping[str, Sizes], values: Mapping[str, int], op
 
 
 def _is_certain(fact: Any) -> bool:
-    """Return True if a fact about sizes holds. It may depend on data, which no compiler knows: then return False."""
+    """Return True if a condition on sizes holds; return False if it depends on data, which a compiler does not know."""
     try:
         return bool(fact)
     except RuntimeError as error:
@@ -79,12 +79,12 @@ def _is_certain(fact: Any) -> bool:
 
 
 def _differ(one: Sizes, other: Sizes) -> bool:
-    """Return True if sizes certainly differ."""
+    """Return True if two shapes certainly differ."""
     return len(one) != len(other) or any(_is_certain(a != b) for a, b in zip(one, other, strict=True))
 
 
 def _match(call: Call, item: Item, dims: dict[str, int], groups: dict[str, Sizes]) -> None:
-    """Hold an input's shape against its dims, and learn the names that are new."""
+    """Compare an input's shape with its dims, and store the sizes of new names in `dims` and `groups`."""
     shape, (has_batch, has_rest, _, plain) = call.shapes[item.name], item.layout
     if has_batch or has_rest:
         shape = _without_groups(call, item, groups)
@@ -99,7 +99,7 @@ def _match(call: Call, item: Item, dims: dict[str, int], groups: dict[str, Sizes
 
 
 def _without_groups(call: Call, item: Item, groups: dict[str, Sizes]) -> Sizes:
-    """An input's shape without the sizes that `*b` and `...` stand for, which are learnt or compared."""
+    """Return an input's shape without the sizes of `*b` and `...`, which are stored in `groups` or compared with it."""
     shape, (has_batch, has_rest, before, plain) = tuple(call.shapes[item.name]), item.layout
     spare = len(shape) - len(plain)
     begin = spare if not has_rest else 0
@@ -116,7 +116,9 @@ def _without_groups(call: Call, item: Item, groups: dict[str, Sizes]) -> Sizes:
 
 
 def _take_values(call: Call, dims: dict[str, int]) -> None:
-    """Learn the dims that no input fixes from scalars and keywords; one that an input fixes must agree."""
+    """Take the sizes of dims that no input determines from scalars and keywords, and check the others
+    against inputs.
+    """
     for name, value in call.values.items():
         if name in dims and _is_certain(dims[name] != value):
             raise _misfits.unequal_value(call, name, dims[name])
@@ -140,7 +142,7 @@ def _whole(call: Call, name: str) -> int:
 
 
 def _shape(call: Call, item: Item, dims: Mapping[str, int], batch: Sizes, rest: Sizes) -> Sizes:
-    """The shape of an output or of scratch."""
+    """Return the shape of an output or of scratch."""
     sizes: list[int] = []
     for dim in item.dims:
         if isinstance(dim, Batch):
