@@ -1,7 +1,7 @@
-"""What pytest loads at each start where tinsmith is installed: two flags.
+"""The pytest plugin, which adds two flags where tinsmith is installed.
 
-It stands outside the package, whose import loads torch: a test run that does not ask for `--tinsmith-check` loads
-nothing but this file. `tinsmith.testing` has what the flag does.
+It is outside the package, whose import loads torch: a test run without `--tinsmith-check` imports only this file.
+`tinsmith.testing` implements the flag.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The flags."""
+    """Add the plugin's two flags."""
     group = parser.getgroup("tinsmith")
     group.addoption(
         "--tinsmith-check",
@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the rest where it is asked for."""
+    """Import and register the checks if one of the flags is set."""
     if config.getoption("tinsmith_check") or config.getoption("tinsmith_strict"):
         from tinsmith.testing._items import Checks
 

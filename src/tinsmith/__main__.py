@@ -1,4 +1,4 @@
-"""The script `tinsmith`, and `python -m tinsmith` where the script is not on the PATH."""
+"""The command `tinsmith`; use `python -m tinsmith` if it is not on the PATH."""
 
 import sys
 
@@ -7,7 +7,7 @@ from ._output import finish_output, keep_writing
 
 
 def main() -> None:
-    """Run the command line; where its packages are missing, say what to install, and exit with 2."""
+    """Run the command line. If a package that it needs is missing, print which to install, and exit with 2."""
     keep_writing()
     try:
         from .cli import app
@@ -21,7 +21,7 @@ def main() -> None:
 
 def _say(error: ConfigError) -> int:
     sys.stderr.write(f"tinsmith: {error}\n")
-    return 2  # as for whatever tinsmith refuses
+    return 2  # the exit code of all errors
 
 
 if __name__ == "__main__":

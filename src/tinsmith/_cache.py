@@ -1,7 +1,8 @@
-"""Caches: bounded tables whose entries can be computed again. `empty_caches` empties all, `measure_caches` counts them.
+"""Caches: bounded tables whose entries can be computed again. `empty_caches` empties all, `measure_caches` counts
+them.
 
-What must not be forgotten is no cache: it is kept in a `BoundedDict` if only its newest entries matter, else in a dict.
-Which lock guards which table is stated in docs/about/locks.md.
+A table whose entries cannot be computed again is not a cache: use a `BoundedDict` if only its newest entries matter,
+else a dict. docs/about/locks.md says which lock guards which table.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ Arguments = ParamSpec("Arguments")
 
 
 class BoundedDict(dict[Key, Value]):
-    """A dict that drops its older half when it is full, since ragged data always brings new sizes.
+    """A dict that drops the older half of its entries when it is full, for keys such as the ever new sizes of ragged
+    data.
 
-    Reading is a dict's own: no entry moves when it is read. `TINSMITH_PLAN_CACHE` is the capacity, unless there is a
-    `most` of its own.
+    Reading is a dict's own: no entry moves when it is read. The capacity is `most`, or TINSMITH_PLAN_CACHE if that is
+    None.
     """
 
     __slots__ = ("__weakref__", "most")
@@ -34,9 +36,9 @@ class BoundedDict(dict[Key, Value]):
         self.most = most
 
     def keep(self, key: Key, value: Value) -> Value:
-        """Put a value in, and return it."""
+        """Store a value under a key, and return the value."""
         if len(self) >= (self.most or config().plan_cache):
-            # `list` of a dict's keys is one step, though other threads add keys meanwhile; they may have removed some.
+            # `list` of a dict's keys is atomic while other threads add keys. They may remove keys before the loop does.
             for old in list(self.keys())[: (len(self) + 1) // 2]:
                 self.pop(old, None)
         self[key] = value
@@ -44,21 +46,21 @@ class BoundedDict(dict[Key, Value]):
 
 
 class Cache(BoundedDict[Key, Value]):
-    """A bounded dict of values that can be computed again, which `ts.clear_caches()` empties.
+    """A bounded dict of values that can be computed again. `ts.clear_caches()` empties it.
 
-    Read it by `get`: another thread may empty it between `key in cache` and `cache[key]`.
+    Read it with `get`: another thread may empty it between `key in cache` and `cache[key]`.
     """
 
     __slots__ = ("name",)
 
     def __init__(self, name: str, most: int | None = None) -> None:
-        """`name` says what the entries are; caches of one name are counted together."""
+        """Create an empty cache. `name` says what the entries are; caches of one name are counted together."""
         super().__init__(most)
         self.name = name
         _CACHES[next(_NUMBERS)] = self
 
     def __reduce__(self) -> Any:
-        """Copies are empty, so that each is known to `empty_caches`."""
+        """Copy or pickle as an empty cache, so that each is known to `empty_caches`."""
         return type(self), (self.name, self.most)
 
 
@@ -81,13 +83,13 @@ _FUNCTIONS: list[tuple[str, Any]] = []
 
 
 class CacheSize(NamedTuple):
-    """How large the caches of one name are.
+    """The size of all caches of one name.
 
     Attributes:
         name: what the entries are.
-        caches: how many caches exist; most belong to one op each.
-        entries: how many entries they have together.
-        most: how many entries one of them has at most.
+        caches: the number of caches; most belong to one op each.
+        entries: the number of entries in all of them.
+        most: the capacity of each.
     """
 
     name: str
@@ -97,7 +99,7 @@ class CacheSize(NamedTuple):
 
 
 def measure_caches() -> list[CacheSize]:
-    """Return the sizes of all caches, by name."""
+    """Return the sizes of all caches, sorted by name."""
     sizes: dict[str, CacheSize] = {}
 
     def add(name: str, entries: int, most: int) -> None:
@@ -113,7 +115,7 @@ def measure_caches() -> list[CacheSize]:
 
 
 def empty_caches() -> None:
-    """Empty all caches."""
+    """Clear all caches."""
     for cache in _list_caches():
         cache.clear()
     for _, function in _FUNCTIONS:
@@ -121,7 +123,7 @@ def empty_caches() -> None:
 
 
 def _list_caches() -> list[Cache[Any, Any]]:
-    # In one step: other threads make caches, and drop some.
+    # `valuerefs` is atomic: other threads create and free caches meanwhile.
     references = _CACHES.valuerefs()
     return [cache for reference in references if (cache := reference()) is not None]
 

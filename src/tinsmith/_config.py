@@ -1,8 +1,8 @@
-"""Config: the TINSMITH_* environment variables, read once into a frozen value.
+"""Settings: the TINSMITH_* environment variables, read once into a frozen object.
 
-A misspelt setting is an error, never silently the default. The environment is read at the first
-`config()`, not at import, so that a bad setting breaks a call that can explain it and not
-`import tinsmith`. To add a setting, add a field: its variable is TINSMITH_ and the name in capitals.
+A misspelled setting raises an error and never falls back to the default. The environment is read at the first
+`config()`, not at import, so that a bad setting breaks a call that can explain it and not `import tinsmith`. To add a
+setting, add a field: its variable is TINSMITH_ and the name in capitals.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Config:
     plan_cache: int = dataclasses.field(default=1024, metadata={"least": 1, "about": "plans kept by an op"})
 
     def is_serial(self, elements: int) -> bool:
-        """Whether work on this number of elements runs on one thread, if its operations are not counted."""
+        """Return True if work on this number of elements runs on one thread, if its operations are not counted."""
         return OPERATIONS_PER_ELEMENT * elements < self.serial_below
 
 
@@ -69,7 +69,7 @@ _FIELDS = {_PREFIX + field.name.upper(): field for field in dataclasses.fields(C
 
 
 def read_config(environ: Mapping[str, str]) -> Config:
-    """Read the settings of an environment; ConfigError for an unknown name or an invalid value."""
+    """Read the settings of an environment. Raise ConfigError for an unknown name or an invalid value."""
     given = {name: text for name, text in environ.items() if name.startswith(_PREFIX)}
     for name in given:
         if name not in _FIELDS:
@@ -79,7 +79,7 @@ def read_config(environ: Mapping[str, str]) -> Config:
 
 @functools.lru_cache(maxsize=1)
 def config() -> Config:
-    """The settings of this process. Tests that change the environment call `config.cache_clear()` after it."""
+    """Return the settings of this process. Tests that change the environment call `config.cache_clear()` afterwards."""
     return read_config(os.environ)
 
 

@@ -1,7 +1,7 @@
-"""Disk cache: entries that a later process finds, by name. What they hold is left to who writes them.
+"""A cache on disk, whose entries later processes find by name. The callers define the contents.
 
-A file begins with a digest of its name and contents: one that is incomplete, damaged, renamed or strange counts as
-missing. A reader never waits for a writer, and sees whole entries only; writers of one name write the same.
+A file begins with a digest of its name and contents: one that is incomplete, damaged, renamed or foreign counts as
+missing. A reader never waits for a writer, and sees only whole entries; all writers of one name write the same.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from ._errors import InputError
 from ._untrusted import open_untrusted
 
 MOST_BYTES = 2**28
-"""Bytes of all entries above which the oldest go, until half of it is left."""
+"""The total size of all entries above which the oldest are deleted, until half of it is left."""
 _WRITES_PER_CHECK = 64
-"""A process looks at the sizes of all entries after its first one, and again after so many."""
+"""A process checks the total size at its first write, and again after this number of writes."""
 _SUFFIX = ".tinsmith"
 _DIGEST_BYTES = 16
 _WRITES = itertools.count()
 
 
 class DiskSize(NamedTuple):
-    """How large the cache on disk is.
+    """The size of the cache on disk.
 
     Attributes:
-        folder: where it is.
-        entries: how many files it has.
-        bytes: how many these have together.
-        most: bytes above which the oldest go.
+        folder: its folder.
+        entries: the number of files.
+        bytes: the total size of the files.
+        most: the total size above which the oldest are deleted.
     """
 
     folder: str
@@ -46,7 +46,7 @@ def find_folder() -> Path:
     """Return the folder of the entries, which may not exist."""
     # A relative one is to be ignored: freedesktop.org's "XDG Base Directory Specification".
     candidates = (os.environ.get("XDG_CACHE_HOME", ""), os.path.join(os.path.expanduser("~"), ".cache"))
-    # A user without a home folder keeps nothing: below this file there is none.
+    # A user without a home folder has no cache: `os.devnull` is not a folder.
     root = next(filter(os.path.isabs, candidates), os.devnull)
     return Path(root, "tinsmith", "programs")
 
@@ -58,7 +58,7 @@ def measure_disk_cache() -> DiskSize:
 
 
 def name_entry(*parts: str) -> str:
-    """Return the name of the entry that follows from these texts."""
+    """Return the name of the entry for these texts: their digest."""
     return _digest("\0".join(parts).encode()).hex()
 
 
@@ -66,7 +66,7 @@ def read_entry(name: str) -> bytes | None:
     """Return the contents of an entry; None if there is none."""
     try:
         with open_untrusted(find_folder() / (name + _SUFFIX), InputError, MOST_BYTES) as file:
-            # Text of kernels becomes code: what another user wrote is not ours.
+            # Entries are executed as code, so those of another user are not trusted.
             if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
                 return None
             content = file.read()
@@ -77,7 +77,7 @@ def read_entry(name: str) -> bytes | None:
 
 
 def write_entry(name: str, payload: bytes) -> None:
-    """Write an entry, as one step for other processes. Where nothing can be written, nothing is kept."""
+    """Write an entry, atomically for other processes. Do nothing if the folder cannot be written."""
     folder = find_folder()
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def write_entry(name: str, payload: bytes) -> None:
 
 
 def _list_files(folder: Path) -> list[tuple[float, int, str]]:
-    """Return the time, size and path of each of our files, the oldest first."""
+    """Return the time, size and path of each entry's file, the oldest first."""
     listed = []
     with contextlib.suppress(OSError), os.scandir(folder) as files:
         for one in files:
@@ -121,5 +121,5 @@ def _drop_oldest(folder: Path) -> None:
 
 
 def _digest(content: bytes, name: str = "") -> bytes:
-    # By Python's own code: OpenSSL may hang in a forked process (`_cache.digest_of`).
+    # BLAKE2 is Python's own code: OpenSSL may hang in a forked process (`_cache.digest_of`).
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES, key=name.encode()).digest()

@@ -1,4 +1,4 @@
-"""Errors: the exceptions of tinsmith, and the layout of their messages.
+"""The exceptions of tinsmith, and the layout of their messages.
 
     TinsmithError
     ├── SpecError         ValueError     a spec that does not parse, or does not match its kernel
@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 DEBUGGING = "docs/how-to/debug.md"
-"""The page that messages about wrong numbers name: how to stop in a kernel with a debugger."""
+"""The page that messages about wrong numbers refer to: how to stop in a kernel with a debugger."""
 
 Error = TypeVar("Error", bound="TinsmithError")
 
@@ -37,7 +37,7 @@ class TinsmithError(Exception):
     """The base class of all errors of tinsmith.
 
     Attributes:
-        is_internal: whether the error is a bug of tinsmith, to be reported, and not a mistake of the caller.
+        is_internal: whether the error is a bug of tinsmith that should be reported, not a mistake of the caller.
     """
 
     is_internal: bool = False
@@ -144,7 +144,7 @@ def refusal(headline: str, rows: Iterable[tuple[str, ...]] = (), remedy: str = "
 
 
 def internal_error(kind: Callable[[str], Error], headline: str, rows: Iterable[tuple[str, ...]] = ()) -> Error:
-    """Create an error that a caller can only report.
+    """Create an error that is a bug of tinsmith: its message asks the caller to report it.
 
     Example:
         >>> internal_error(GradientError, "the tape of op `f` is too short").is_internal
@@ -161,13 +161,14 @@ def sentence(words: str) -> str:
 
 
 _MOST_SHOWN = 160
-"""Characters of a line that an error shows."""
+"""The number of characters of a line that an error shows."""
 
 
 def point_at(text: str, column: int) -> list[tuple[str, str]]:
-    """Return rows for `refusal`: the line of `text` that holds `column`, and a caret under it.
+    """Return rows for `refusal`: the line of `text` at position `column` of the text, and a caret under
+    that position.
 
-    Of a line of over 160 characters, those around the column, between dots.
+    A line of over 160 characters is cut to those around the position, between dots.
 
     Example:
         >>> print(refusal("`y` has no brackets.", point_at("x[n] -> y", 8), "Write `y[n]`."))
@@ -192,13 +193,13 @@ def point_at(text: str, column: int) -> list[tuple[str, str]]:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """Find the known word that `word` is probably a misspelling of, in whatever case; "" if none is close.
+    """Find the known word that `word` is probably a misspelling of, ignoring case; "" if none is close.
 
     Example:
         >>> nearest("flot", ["float", "int"])
         'float'
     """
-    import difflib  # only when something is refused: it is not needed to import tinsmith
+    import difflib  # imported only for error messages, to keep `import tinsmith` fast
 
     close = difflib.get_close_matches(word.lower(), [one.lower() for one in known], n=1, cutoff=0.5)
     alike = [one for one in known if one.lower() in close]

@@ -1,8 +1,9 @@
-"""Extras: optional parts of tinsmith, the packages that they need, and the command that installs them here.
+"""Extras: optional parts of tinsmith, the packages that they need, and the command that installs them.
 
-The core needs torch, an engine and numpy. Whatever imports another package asks `require_packages` first, so that a
-user reads which extra to install, not "No module named 'PIL'". `pyproject.toml` lists the same packages under the same
-extras (tests/test_extras.py compares them). Which packages a part of tinsmith needs is written where that part begins.
+The core needs torch, an engine and numpy. Code that imports another package calls `require_packages` first, so that
+the error names the extra to install instead of "No module named 'PIL'". `pyproject.toml` lists the same packages
+under the same extras (tests/test_extras.py compares them). Each part of tinsmith states the packages that it needs
+where it begins.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ EXTRAS: dict[str, dict[str, str]] = {
     "quadrants": {"quadrants": "quadrants"},
     "view": {"viser": "viser"},
 }
-"""Of each extra: the modules that it makes importable, and the distributions that these come from."""
+"""For each extra: the modules that it makes importable, and the distributions that contain them."""
 
 
 def require_packages(what: str, extra: str, *modules: str) -> None:
-    """Raise unless the modules that a part of tinsmith needs can be imported. Nothing is imported.
+    """Raise ConfigError unless the modules that a part of tinsmith needs can be imported. Do not import them.
 
     Args:
         what: the part, as the subject of a sentence: "the command line".
@@ -52,7 +53,7 @@ def require_packages(what: str, extra: str, *modules: str) -> None:
 
 
 def missing_package(what: str, extra: str, module: str, otherwise: str = "") -> ConfigError:
-    """The error for a module that is missing.
+    """Return the error for a missing module, which names the command that installs it.
 
     Args:
         what: the part of tinsmith that needs it, as the subject of a sentence.
@@ -65,9 +66,9 @@ def missing_package(what: str, extra: str, module: str, otherwise: str = "") -> 
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra to this installation of tinsmith.
+    """Return the command that adds an extra to this installation of tinsmith.
 
-    Where tinsmith is not installed at all, only on the path, it names the packages themselves.
+    If tinsmith is not installed but only on the path, the command names the packages of the extra themselves.
     """
     installed = _this_distribution()
     if installed is None:
@@ -97,7 +98,7 @@ def _can_be_imported(module: str) -> bool:
 
 
 def _this_distribution() -> metadata.Distribution | None:
-    """The installed distribution that this file belongs to; None for a checkout on the path."""
+    """Return the installed distribution that this file belongs to; None for a checkout on the path."""
     here = Path(__file__).resolve()
     for distribution in metadata.distributions(name="tinsmith"):
         origin = _origin_of(distribution)
@@ -111,12 +112,12 @@ def _this_distribution() -> metadata.Distribution | None:
 
 
 def _origin_of(installed: metadata.Distribution) -> dict[str, Any]:
-    """Where it was installed from, as PEP 610 records it; empty for a package index."""
+    """Return where a distribution was installed from, as PEP 610 records it; an empty dict for a package index."""
     return json.loads(installed.read_text("direct_url.json") or "{}")
 
 
 def _local_path(origin: dict[str, Any]) -> Path | None:
-    """The path of a `file:` URL; None for any other."""
+    """Return the path of a `file:` URL; None for any other."""
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 

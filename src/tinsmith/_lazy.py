@@ -1,4 +1,4 @@
-"""Values computed once, when they are first asked for, without a lock."""
+"""Properties whose values are computed once, on first access, without a lock."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):  # noqa: N801  # it is used as `property` is
-    """A property whose value is computed once; what `functools.cached_property` is from Python 3.12 on.
+    """A property whose value is computed once, as `functools.cached_property` does from Python 3.12 on.
 
-    The older ones hold a lock for all objects of the class meanwhile. A thread that works such a value out, and waits
-    for the lock of the compilers, and one that compiles, and asks for such a value, would wait for each other.
-    Two threads that ask first work the value out twice.
+    Older versions of `cached_property` hold a lock for all objects of the class meanwhile. Then a thread that
+    computes such a value and waits for the compilation lock, and a thread that compiles and reads such a value, would
+    wait for each other. Without the lock, two threads may both compute the value.
 
     Example:
         >>> class Circle:
         ...     radius = 2.0
+        ...
         ...     @lazy
         ...     def area(self):
         ...         return 3.0 * self.radius**2
@@ -39,6 +40,6 @@ class lazy(Generic[T]):  # noqa: N801  # it is used as `property` is
     def __get__(self, instance: object | None, owner: type | None = None) -> lazy[T] | T:
         if instance is None:
             return self
-        # no data descriptor: from now on the object's own attribute is found first
+        # without `__set__`, the object's own attribute takes precedence from now on
         value = instance.__dict__[self.name] = self.function(instance)
         return value

@@ -1,6 +1,6 @@
-"""Standard output and error on which failed writes raise nothing.
+"""Standard output and error streams that do not raise when a write fails.
 
-A command then completes its work, and writes its files, after the reader of its output has exited (`| head -1`).
+A command then completes its work and writes its files even after the reader of its output has exited (`| head -1`).
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import io
 import sys
 from typing import Any, TextIO
 
-_BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
+_BROKEN_PIPE = 141  # the exit code that a shell reports for a program ended by SIGPIPE
 _CANNOT_WRITE = 2
 _ERRORS = "tinsmith.ascii"
 _LINES = {"─": "-", "━": "-", "╸": "-", "╺": "-", "│": "|", "▲": "^", "⋯": "..."}
 
 
 class LastingOutput(io.FileIO):
-    """A file descriptor whose first failed write is kept as `error`; from then on, what is written is dropped."""
+    """A file descriptor that stores its first write error as `error`; later output is dropped."""
 
     error: OSError | None = None
 
     def write(self, data: Any, /) -> int | None:
-        """Write bytes; return the number of those written or dropped."""
+        """Write bytes; return the number of bytes written or dropped."""
         if self.error is None:
             try:
                 return super().write(data)
@@ -33,21 +33,21 @@ class LastingOutput(io.FileIO):
 
 
 def keep_writing() -> None:
-    """Replace standard output and error: failed writes raise nothing, and any character can be written.
+    """Replace standard output and error, so that failed writes do not raise, and any character can be written.
 
-    Of characters that the encoding does not have, lines are drawn with ASCII, and others are written as escapes.
+    For characters missing in the encoding, lines are drawn in ASCII, and others are written as escapes.
     """
     is_original = sys.stdout is sys.__stdout__
     sys.stdout, sys.stderr = _make_lasting(sys.stdout), _make_lasting(sys.stderr)
     if is_original:
-        # Taichi takes any other stdout for a graphical shell's, and says so (1.7).
+        # Taichi 1.7 assumes a graphical shell if `sys.stdout` is another object, and prints that.
         sys.__stdout__ = sys.stdout
 
 
 def finish_output() -> int:
-    """Flush standard output, and return the exit code: 0, 141 if its reader has gone, or 2 if it could not be written.
+    """Flush standard output, and return the exit code: 0, 141 if its reader has exited, or 2 for another write error.
 
-    The reason of the last is written to standard error.
+    The reason for exit code 2 is written to standard error.
     """
     error = _flush(sys.stdout)
     if error is None:
@@ -60,7 +60,7 @@ def finish_output() -> int:
 
 
 def _make_lasting(stream: TextIO) -> TextIO:
-    if not isinstance(stream, io.TextIOWrapper):  # None without a console; something else in tests
+    if not isinstance(stream, io.TextIOWrapper):  # None without a console; another class in tests
         return stream
     stream.flush()
     codecs.register_error(_ERRORS, _write_in_ascii)
@@ -69,7 +69,7 @@ def _make_lasting(stream: TextIO) -> TextIO:
 
 
 def _write_in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Replace what an encoding does not have, as an error handler of `codecs`."""
+    """Replace characters missing in an encoding by ASCII. An error handler for `codecs`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]

@@ -1,9 +1,9 @@
-"""A line on standard error while kernels are prepared, where that takes more than two seconds and somebody looks on.
+"""A progress line on standard error while kernels are prepared, if that takes over two seconds.
 
     tinsmith: rollout forward: p2g  [=========-----------] 3/7  12 s
 
-It is drawn by a thread of its own, since one kernel may take long, and erased at the end. Nothing is drawn in files and
-pipes, in threads, in processes that another one of Python started, such as a DataLoader's, and in tests.
+A separate thread draws it, since one kernel may take long, and it is erased at the end. Nothing is drawn to files and
+pipes, from other threads, in child processes of Python such as a DataLoader's, and in tests.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from contextlib import contextmanager
 from typing import TextIO
 
 DELAY = 2.0
-"""Seconds that a preparation takes before its progress is shown."""
+"""The seconds after which the progress of a preparation is shown."""
 _INTERVAL = 0.25
 _WIDTH = 20
 _LONGEST = 76
-"""Characters of the line at most, so that no terminal breaks it."""
+"""The maximum number of characters of the line, so that it fits into a terminal."""
 
 
 class ProgressLine:
-    """How far a preparation is, as one line.
+    """The progress of a preparation, as one line.
 
     Args:
         name: what is prepared.
         total: the number of steps; 0 if it is unknown.
-        stream: where it is drawn.
-        clock: returns seconds.
+        stream: where the line is drawn.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, name: str, total: int, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,12 +46,12 @@ class ProgressLine:
         self._drawn = 0
 
     def begin_step(self, step: str) -> None:
-        """Begin the next step, which ends the one before."""
+        """Begin the next step, and end the previous one."""
         self._step = step
         self._done += 1
 
     def draw(self) -> None:
-        """Draw the line in place of the one drawn before, once the delay is over."""
+        """Draw the line over the previous one, once the delay is over."""
         seconds = self._clock() - self._start
         if seconds < DELAY:
             return
@@ -76,14 +76,15 @@ class ProgressLine:
 
 
 _lines: list[ProgressLine] = []
-"""The line of the preparation that runs, if it has one."""
+"""The line of the current preparation, or an empty list."""
 
 
 @contextmanager
 def show_preparation(name: str, total: int = 0) -> Iterator[None]:
-    """Show how far the preparation of an op, a layer or a rollout is, where it takes long and somebody looks on.
+    """Enter a context that shows the progress of preparing an op, a layer or a rollout on a terminal, if it takes
+    long.
 
-    One inside another one is a part of it, and shows nothing of its own.
+    A nested preparation is a part of the outer one, and shows nothing itself.
     """
     stream = sys.stderr
     if _lines or stream is None or not is_watched(stream):
@@ -110,13 +111,13 @@ def show_preparation(name: str, total: int = 0) -> Iterator[None]:
 
 
 def note_step(step: str) -> None:
-    """Begin a step of the preparation that is shown, if one is."""
+    """Begin a step of the current preparation, if one is shown."""
     if _lines and threading.current_thread() is threading.main_thread():
         _lines[0].begin_step(step)
 
 
 def is_watched(stream: TextIO | None) -> bool:
-    """Return True if somebody may read a stream meanwhile: a terminal or a notebook, of the main thread."""
+    """Return True if a person can watch a stream: it is a terminal or a notebook, and this is the main thread."""
     if threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None:
         return False
     if stream is None or is_in_test():
@@ -125,5 +126,5 @@ def is_watched(stream: TextIO | None) -> bool:
 
 
 def is_in_test() -> bool:
-    """Return True if pytest runs a test."""
+    """Return True if pytest is running a test."""
     return "PYTEST_CURRENT_TEST" in os.environ

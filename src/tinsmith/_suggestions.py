@@ -1,4 +1,4 @@
-"""Suggestions: the name that was probably meant, for names of the public face and for options of its functions."""
+"""Suggestions of the intended name for misspelled public names and options."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ R = TypeVar("R")
 
 
 def attach_suggestions(package: str, find: Callable[[str], Any], names: list[str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package whose error says which name was probably meant.
+    """Return a package's `__getattr__` whose error suggests the name that was probably meant.
 
     Args:
-        package: its name.
+        package: the package's name.
         find: its `__getattr__`.
-        names: what it has.
+        names: the names that it has.
     """
 
     def find_or_suggest(name: str) -> Any:
         try:
             return find(name)
         except AttributeError:
-            if name in names:  # it is there, and could not be loaded
+            if name in names:  # the name exists, but could not be imported
                 raise
             guess = "" if name.startswith("_") else nearest(name, names)
             words = f"module {package!r} has no attribute {name!r}{f'. Did you mean `{guess}`?' if guess else ''}"
@@ -37,9 +37,9 @@ def attach_suggestions(package: str, find: Callable[[str], Any], names: list[str
 
 
 def suggest_options(usage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Refuse a keyword that a function does not take, and say which was probably meant. A decorator.
+    """Decorate a function so that an unknown keyword raises ArgumentError with the option that was probably meant.
 
-    More positional arguments than the function takes are refused too, with `usage`, a correct call of it.
+    Too many positional arguments raise one too, with `usage`, a correct call of the function.
     """
     label = usage.partition("(")[0]
 
@@ -63,7 +63,7 @@ def suggest_options(usage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def unknown_option(label: str, name: str, known: Sequence[str]) -> str:
-    """The words of a refusal: the function `label` takes no option `name`."""
+    """Return the message for an option `name` that the function `label` does not have. It suggests one of `known`."""
     guess = nearest(name, known)
     remedy = f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out."
     return refusal(f"{label} has no option `{name}`", [("options", ", ".join(known))], remedy)

@@ -1,9 +1,9 @@
-"""Untrusted files: how every loader opens them, and the limits beyond which it refuses them.
+"""Opening of untrusted files, and the limits beyond which every loader refuses them.
 
 A file may come from anyone. A loader opens it with `open_untrusted` (pictures: `open_picture`; safetensors:
-`read_safetensors`), reads the header first, and takes no more memory than the header and the size of the file justify.
-JSON is parsed by `parse_json` only. What the contents mean, and which error is raised, is left to the loader. The
-table in SECURITY.md lists these limits; tests/test_untrusted.py compares the two.
+`read_safetensors`), reads the header first, and allocates no more memory than the header and the file's size justify.
+JSON is parsed only by `parse_json`. The loader interprets the contents, and chooses which error is raised. The table
+in SECURITY.md lists these limits; tests/test_untrusted.py compares the two.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MakeError = Callable[[str], TinsmithError]
-"""Makes a loader's error, which names the file, from a reason."""
+"""Creates a loader's error, which names the file, from a reason."""
 
 CONFIGURATION_BYTES = 1 << 20
 JSON_BYTES = 1 << 25
-"""Of a JSON file, and of the header of a safetensors file."""
+"""The limit for a JSON file, and for the header of a safetensors file."""
 JSON_DEPTH = 200
 JSON_DIGITS = 300
-"""Most characters of a number in a JSON file. A float64 can still represent an integer of 300 digits, not of 310."""
+"""The maximum number of characters of a number in a JSON file.
+
+A float64 can represent an integer of 300 digits, but not of 310.
+"""
 GZIP_RATIO = 32
-"""Bytes that one compressed byte may stand for, beyond `GZIP_BYTES`."""
+"""The number of bytes that one compressed byte may expand to, beyond `GZIP_BYTES`."""
 GZIP_BYTES = 1 << 24
 PICTURE_PIXELS = 1 << 25
-"""Of any picture; a larger one needs a byte for each `PIXELS_PER_BYTE`."""
+"""The maximum number of pixels of a picture, unless its file has a byte for each `PIXELS_PER_BYTE` pixels."""
 PIXELS_PER_BYTE = 64
 
 # A closing quote is optional: a pattern that can fail at the end of a long text is quadratic.
@@ -47,12 +50,12 @@ _STRINGS_AND_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.
 
 @contextmanager
 def open_untrusted(path: str | Path, make_error: MakeError, most: int | None = None) -> Iterator[BinaryIO]:
-    """Open a regular file for reading. Errors of the system inside the block become the loader's, too.
+    """Open a regular file for reading. Errors of the operating system inside the block become the loader's too.
 
     Args:
         path: the file. A pipe or a device is refused: it may have no end.
         make_error: makes the loader's error from a reason.
-        most: bytes that the file may have; any number if left out.
+        most: the maximum size in bytes; no limit by default.
     """
     try:
         # A path with NUL or a lone surrogate raises ValueError.
@@ -65,7 +68,7 @@ def open_untrusted(path: str | Path, make_error: MakeError, most: int | None = N
 
 
 def read_untrusted(path: str | Path, make_error: MakeError, most: int | None = None) -> bytes:
-    """Read a whole file that `open_untrusted` accepts."""
+    """Read a whole file, opened with `open_untrusted`."""
     with open_untrusted(path, make_error, most) as file:
         return file.read()
 
@@ -76,7 +79,7 @@ def size_of(file: BinaryIO) -> int:
 
 
 def is_file(path: Path) -> bool:
-    """Return True if there is a file of this name; False, never an error, for a name that no file can have."""
+    """Return True if a file exists at this path. Return False, and do not raise, for an invalid path."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -107,7 +110,7 @@ def parse_json(text: str, **hooks: Any) -> Any:
 
 
 def read_safetensors(path: str | Path, make_error: MakeError) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Read the metadata and the tensors of a safetensors file, onto the CPU."""
+    """Read the metadata and the tensors of a safetensors file onto the CPU."""
     from safetensors import SafetensorError, safe_open  # not needed to import tinsmith
 
     with open_untrusted(path, make_error) as file:
@@ -125,13 +128,13 @@ def read_safetensors(path: str | Path, make_error: MakeError) -> tuple[dict[str,
 
 @contextmanager
 def open_picture(path: str | Path, make_error: MakeError) -> Iterator[Image.Image]:
-    """Open a picture of a size that its file justifies; decode it inside the block."""
+    """Open a picture whose number of pixels is within the limits; decode it inside the block."""
     from PIL import Image, UnidentifiedImageError  # not needed to import tinsmith
 
     with open_untrusted(path, make_error) as file:
         try:
             with warnings.catch_warnings():
-                # Its limit is ours; other warnings are about metadata that we do not use.
+                # Pillow's size limit is replaced by the one here; its other warnings are about unused metadata.
                 warnings.simplefilter("ignore")
                 opened = Image.open(file)
             with opened:
@@ -149,7 +152,7 @@ def open_picture(path: str | Path, make_error: MakeError) -> Iterator[Image.Imag
 
 
 def decompressed_limit(compressed: int) -> int:
-    """Return how many bytes a gzip file of so many bytes may contain."""
+    """Return the maximum decompressed size of a gzip file with `compressed` bytes."""
     return GZIP_BYTES + GZIP_RATIO * compressed
 
 

@@ -1,4 +1,4 @@
-"""The line of the user's that led to a warning or an error."""
+"""Warnings, and finding the line of the user's code that led to a warning or an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 import torch
 
 _NOT_THEIRS = tuple(str(Path(file).parent) + "/" for file in (__file__, torch.__file__))
-"""Folders of this library and of torch, through which calls come."""
+"""Folders of this library and of torch, whose frames are not the user's."""
 
 
 class TruncationWarning(UserWarning):
@@ -24,7 +24,7 @@ class TruncationWarning(UserWarning):
 
 
 class RaceWarning(UserWarning):
-    """Iterations of a parallel loop may use one element, so that what the loop computes may depend on their order.
+    """Iterations of a parallel loop may access one element, so that the result may depend on their order.
 
     On the CPU such a loop runs in order. `races="allow"` of `tinsmith.op` turns the check off.
 
@@ -44,21 +44,23 @@ class SlowEngineWarning(UserWarning):
 
 
 def warn(words: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, at the line of the innermost caller that is neither this library's nor torch's.
+    """Warn at the line of the innermost caller outside this library and torch.
 
-    A backward pass that torch runs in a thread of its own has no such line; the warning then names the outermost one.
+    A backward pass in a thread of torch has no such caller; the warning then names the outermost one.
     """
     warnings.warn(words, category, stacklevel=_find_user()[1])
 
 
 def find_place_of_user(packages: Collection[str] = ()) -> str:
-    """File and line of the innermost caller that is not of this library, of torch or of these packages."""
+    """Return "file:line" of the innermost caller outside this library, torch and these packages."""
     frame = _find_user(packages)[0]
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _find_user(packages: Collection[str] = ()) -> tuple[FrameType, int]:
-    """The frame of that caller, and how many calls above our own caller's it is, from 1."""
+    """Return the frame of the innermost caller outside this library, torch and `packages`, and its stack
+    level from 1.
+    """
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and (
         frame.f_code.co_filename.startswith(_NOT_THEIRS)
