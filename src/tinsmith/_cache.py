@@ -129,13 +129,14 @@ def _list_caches() -> list[Cache[Any, Any]]:
 
 
 DIGITS = 12
-"""Hexadecimal digits of a digest: two kernels have the same ones by accident once in 10^14."""
+"""The number of hexadecimal digits of a digest. Two kernels have equal digests by accident once in 10^14."""
 
 
 def digest_of(*parts: str) -> str:
-    """Return a digest of texts, in order, by which processes recognize the same content.
+    """Return the digest of some texts in order, by which processes recognize equal content.
 
-    By blake2b, which is Python's own code. SHA-256 is OpenSSL's, which waits forever in a forked process if another
-    thread was in it at the fork: Taichi 1.7.4 asks for its newest version over TLS, in a thread, when it is imported.
+    It uses blake2b, which is Python's own code. SHA-256 is OpenSSL's, which waits forever in a forked process if
+    another thread was in it at the fork: Taichi 1.7.4 asks for its newest version over TLS, in a thread, when it is
+    imported.
     """
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=DIGITS // 2).hexdigest()

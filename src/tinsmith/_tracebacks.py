@@ -1,4 +1,4 @@
-"""Tracebacks: show the user's own frames of an error, and hide those of tinsmith, torch and the engine.
+"""Tracebacks that show the user's own frames of an error, and hide those of tinsmith, torch and the engine.
 
 A message of tinsmith names the op, the argument and what to do. The 27 to 99 frames between the user's call and the
 check that failed say nothing more. They are hidden in two places, by one rule (`_keep_user_frames`):
@@ -23,7 +23,7 @@ from typing import Any
 from ._errors import TinsmithError
 
 PYTHON_LAUNCHES: set[CodeType] = set()
-"""Where the Python engine, once it is loaded, calls a kernel."""
+"""Code objects in which the Python engine, once it is imported, calls a kernel."""
 
 NOTE = "Frames of tinsmith, torch and the engine are hidden. To see them, set TINSMITH_TRACEBACK=full."
 
@@ -33,9 +33,9 @@ _HIDDEN = frozenset({"tinsmith", "torch", "contextlib", "functools"}) | _ENGINES
 
 
 def hide_frames(error: BaseException) -> None:
-    """Shorten the traceback of an error that is being handled, and those of its causes.
+    """Remove hidden frames from the traceback of an error that is being handled, and from those of its causes.
 
-    Does nothing for an error that is neither raised by tinsmith nor by a kernel that Python runs.
+    Do nothing for an error that is neither raised by tinsmith nor by a kernel that Python runs.
     """
     first = error.__traceback__
     if first is None or not _is_shortened(error):
@@ -48,7 +48,7 @@ def hide_frames(error: BaseException) -> None:
 
 
 def install() -> None:
-    """Wrap Python's hooks for uncaught errors. Whichever hook was set before still prints them."""
+    """Replace Python's hooks for uncaught errors by ones that hide frames, and then call the previous hooks."""
     print_error, print_error_of_thread = sys.excepthook, threading.excepthook
 
     def print_shortened(_kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
@@ -77,7 +77,7 @@ def _render_in_notebook(error: BaseException) -> list[str]:
 
 
 def _shorten(error: BaseException, traceback: TracebackType | None) -> BaseException:
-    """Return the error to print, with the user's frames alone; the error itself if it is not to be shortened."""
+    """Return the error to print, with only the user's frames; the error itself if it is not to be shortened."""
     if traceback is None or not _is_shortened(error):
         return error
     kept = _keep_user_frames(traceback)
@@ -108,7 +108,7 @@ def _find_reported(error: BaseException) -> BaseException:
 
 
 def _shorten_causes(error: BaseException, is_hidden: bool) -> None:
-    """Shorten the tracebacks of what an error was raised from, and add the note if any frame is hidden."""
+    """Remove hidden frames from the tracebacks of an error's causes. Add the note if any frame is hidden."""
     for cause in _walk_chain(error):
         if cause is not error and cause.__traceback__ is not None:
             kept = _keep_user_frames(cause.__traceback__)
