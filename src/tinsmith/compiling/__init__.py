@@ -1,4 +1,4 @@
-"""From a kernel to something launchable: what it reads and writes, its checks, its compiled forms."""
+"""Compile kernels: determine what a kernel reads and writes, check it, and build its compiled forms."""
 
 import lazy_loader
 

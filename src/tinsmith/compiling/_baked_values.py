@@ -45,18 +45,20 @@ class BakedValues:
 
     @property
     def varies(self) -> bool:
-        """Whether the kernel bakes in Python values that may change; True until that is known."""
+        """True if the kernel bakes in Python values that may change, and until it is known whether it does."""
         constants = self._constants
         return constants is None or bool(constants.paths) or self._lacks_templates
 
     @property
     def bakes_numbers(self) -> bool:
-        """Whether the kernel bakes in values other than fields; True until that is known."""
+        """True if the kernel bakes in values other than fields, and until it is known whether it does."""
         constants = self._constants
         return constants is None or constants.has_numbers or self._lacks_templates
 
     def fingerprint(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """A fingerprint of every Python value that the kernel bakes in; equal fingerprints share a compiled kernel."""
+        """Return a hashable fingerprint of all Python values that the kernel bakes in. Equal fingerprints share a
+        compiled kernel.
+        """
         templates = self._linked.templates(values)
         constants = self._constants
         if constants is None or self._lacks_templates:
@@ -74,16 +76,16 @@ class BakedValues:
         return fingerprint
 
     def look_up(self, values: Mapping[str, Any]) -> Constants:
-        """Return every Python value that the kernel uses now. Raises KernelError if it writes a field.
+        """Return all Python values and fields that the kernel uses now. Raise KernelError if it writes a field.
 
-        The kernel is surveyed only for values that it was not surveyed for before.
+        The kernel's source is surveyed only for values that it was not surveyed for before.
         """
         self.fingerprint(values)
         return self._constants or self.survey(self._linked.templates(values))
 
     @one_at_a_time
     def survey(self, templates: Mapping[str, Any]) -> Constants:
-        """Read every Python value that the kernel uses now. Raises KernelError if it writes a field."""
+        """Find all Python values and fields that the kernel uses now. Raise KernelError if it writes a field."""
         self._constants = constants_of(
             self._linked.source, self._linked.home, templates, frozenset(self._linked.arrays)
         )
@@ -112,7 +114,7 @@ class BakedValues:
         return self._constants
 
     def _refuse_statements(self, sources: Sequence[Source]) -> None:
-        """Raise KernelError for a statement that no op runs."""
+        """Raise KernelError if one of the sources contains a statement that ops do not support."""
         for source in sources:
             if source.identity in self._examined:
                 continue
@@ -125,38 +127,44 @@ class BakedValues:
 
     @property
     def knows_names(self) -> bool:
-        """Whether every name that the kernel uses had a value when it was last read."""
+        """True if every name that the kernel uses had a value when the kernel was last surveyed."""
         return self._constants is not None and self._constants.is_complete
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The kernel, and the engine functions that it calls."""
+        """The sources of the kernel and of the engine functions that it calls."""
         return self._constants.sources if self._constants else (self._linked.source,)
 
     def describe_captured(self) -> str:
-        """Describe the values of closures and objects when the op was made, in which kernels of one text differ.
+        """Return the values of closures and objects at the time when the op was made, as text.
 
-        It is text that other processes can compare with theirs.
+        They tell kernels with the same source apart. Other processes can compare the text with theirs.
         """
         return self._captured or ""
 
     def describe_values(self) -> str:
-        """All Python values that the kernel bakes in now besides its arguments, as text for other processes."""
+        """Return all Python values that the kernel bakes in now, as text that other processes can compare
+        with theirs.
+        """
         return self._constants.describe(self._linked.templates({})) if self._constants else ""
 
     def list_tensors(self, values: Mapping[str, Any]) -> list[str]:
-        """The names of tensors that the kernel and its functions use besides its arguments."""
+        """Return the names of the tensors that the kernel and its functions use and do not get as arguments."""
         templates = self._linked.templates(values)
         return self._constants.list_instances(torch.Tensor, templates) if self._constants else []
 
     def list_fields(self) -> list[str]:
-        """The names of fields that the kernel and its functions use, including those that an op may not write."""
+        """Return the names of all fields that the kernel and its functions use, including those that an op may not
+        write.
+        """
         linked = self._linked
         constants = constants_of(linked.source, linked.home, linked.templates({}), frozenset(linked.arrays))
         return list(dict.fromkeys(use.name for use in constants.uses))
 
     def list_uses_with_results(self, values: Mapping[str, Any]) -> Sequence[FieldUse]:
-        """Fields that the kernel uses as its author wrote it: also those that only its results read."""
+        """Return all uses of fields in the kernel as its author wrote it, including fields that only its `return`
+        reads.
+        """
         linked = self._linked
         if not linked.home.results(linked.kernel):
             return self.look_up(values).uses
@@ -166,16 +174,20 @@ class BakedValues:
 
     @property
     def has_state(self) -> bool:
-        """Whether the kernel uses fields or Python values that are not arguments of a call, and may change."""
+        """True if the kernel uses fields or Python values that are not arguments of a call and may change."""
         return self.has_state_with({})
 
     def has_state_with(self, values: Mapping[str, Any]) -> bool:
-        """Return whether it does, or uses attributes of these template arguments."""
+        """Return True if the kernel uses fields or changeable Python values, or attributes of these template
+        arguments.
+        """
         return self._constants is not None and self._constants.has_state(self._linked.templates(values))
 
     @property
     def environment(self) -> tuple[Any, ...]:
-        """The objects that Python values come from and that no description distinguishes."""
+        """The objects that the kernel's Python values come from: its owner, its globals and its closure's cells. Empty
+        if it has no state.
+        """
         if not (self.has_state or self.uses_fields):
             return ()
         function = self._linked.source.function
@@ -183,28 +195,35 @@ class BakedValues:
 
     @property
     def uses_fields(self) -> bool:
-        """Whether the kernel or a function of it uses fields."""
+        """True if the kernel or a function that it calls uses fields."""
         return self._constants is not None and bool(self._constants.uses)
 
     def field_uses(self, fingerprint: tuple[Any, ...] = ()) -> Sequence[FieldUse]:
-        """Fields that the kernel and its functions use; with a fingerprint, for the values that it stands for."""
+        """Return the uses of fields in the kernel and its functions.
+
+        With a fingerprint, return those of the Python values that the fingerprint was made from.
+        """
         survey = self._surveyed.get(fingerprint, self._constants)
         return () if survey is None else survey.uses
 
     @property
     def gradients(self) -> Collection[str]:
-        """Gradients of fields that the kernel stores to."""
+        """The gradients of fields, `x.grad`, that the kernel stores to."""
         return self._constants.gradients if self._constants else ()
 
     def check_fields(self, op: str) -> None:
-        """Refuse fields of an engine that has been started again since: their memory is gone."""
+        """Raise EngineError if the kernel uses a field whose engine was restarted since, which destroyed the field's
+        memory.
+        """
         for use in self.field_uses():
             _, runtime = self._stamps[id(use.field)]
             if runtime is not None and runtime is not self._engine.runtime():
                 raise field_is_gone(op, use.name, self._engine)
 
     def refuse_ndarrays(self, values: Mapping[str, Any], op: str) -> None:
-        """Refuse an engine's ndarray that is not an argument: the launch would read memory that nobody passed."""
+        """Raise KernelError if the kernel uses an engine's ndarray that is not an argument: the launch would read
+        memory that nobody passed.
+        """
         held = self._constants and self._constants.find_held(
             self._linked.home.lang.Ndarray, self._linked.templates(values)
         )
@@ -220,7 +239,9 @@ class BakedValues:
             raise KernelError(refusal(words, [("at", place)], remedy))
 
     def field_ranks(self) -> dict[str, int]:
-        """Dims of the fields that a loop may run over as over a range: every element is there, from 0 on."""
+        """Return the number of dims of each field whose indices are all allocated and start at 0, so that a loop over
+        it equals loops over ranges.
+        """
         ranks = {}
         for use in self.field_uses():
             if not any(leaf is use.field for _, leaf in self._linked.home.leaf_fields(use.field, use.name)):
@@ -233,14 +254,14 @@ class BakedValues:
 
 
 def field_is_gone(op: str, name: str, engine: Engine) -> EngineError:
-    """The error for a field of an engine that was restarted since."""
+    """Build the error for a field whose memory was destroyed when its engine was restarted."""
     words = f"op `{op}` reads the field `{name}`, whose memory was destroyed when the engine was started again"
     remedy = remedy_for_lost_field(engine, f"Make `{name}` again after the last ts.init().")
     return EngineError(refusal(words, remedy=remedy))
 
 
 def changed_between(op: str, kind: str, change: Change, remedy: str) -> GradientError:
-    """Build the error for a backward pass that would use another value than its forward pass did.
+    """Build the error for a value that changed between an op's forward and its backward pass.
 
     Args:
         op: the op, as a message calls it: "op `conv`".
@@ -254,5 +275,7 @@ def changed_between(op: str, kind: str, change: Change, remedy: str) -> Gradient
 
 
 def value_changed_between(op: str, before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> GradientError:
-    """Build that error for a Python value, from two fingerprints that differ; None is one that nobody knows."""
+    """Build the error for a Python value that changed between two fingerprints: `before` of the forward pass, None if
+    unknown, and `now`.
+    """
     return changed_between(op, "Python value", find_changed_value(before, now), "make it an argument of the kernel")

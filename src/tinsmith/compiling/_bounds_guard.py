@@ -1,8 +1,9 @@
-"""Bounds guard: launches that raise where an index leaves its array, for `check_bounds=True`.
+"""Bounds guard: launches that raise an error if an index leaves its array, for `check_bounds=True`.
 
-A kernel is compiled from its IR, functions inlined, with a test of each index (`passes.insert_bounds_checks`) that
-notes the first one outside in a small array. It is read after each launch, so the launch is waited for. Each launch has
-an array of its own, for threads may launch at once; and engines place fields in the main thread alone.
+A kernel is compiled from its IR, with functions inlined and a check before each index (`passes.insert_bounds_checks`).
+The first check that fails writes the index and its place to a small array. Each launch waits for the kernel and reads
+that array. Each launch has its own array, since threads may launch at the same time; it is not a field, since engines
+allocate fields in the main thread only.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from ._variant import Variant
 
 @dataclass(frozen=True)
 class GuardedLaunch:
-    """A launch that checks the record of indices afterwards.
+    """A launch that raises BoundsError afterwards if an index was out of bounds.
 
     Attributes:
-        launch: of the guarded kernel.
-        slot: where the kernel takes the array with recorded indices.
-        is_on_cpu: whether the kernel runs there.
-        sites: the places in the source that the record numbers.
-        op, kernel, path: for messages.
+        launch: launches the guarded kernel.
+        slot: the kernel's parameter for the array that records the first index out of bounds.
+        is_on_cpu: whether the kernel runs on the CPU.
+        sites: the places in the source, by the numbers that the kernel records.
+        op, kernel, path: names for messages.
     """
 
     launch: Launch
@@ -50,7 +51,7 @@ class GuardedLaunch:
             raise BoundsError(self._words(count, where, index, size), self.path, where.line)
 
     def _record(self, arrays: Sequence[ArrayArgument], scalars: Sequence[Any]) -> list[int]:
-        """Launch the kernel, and return what it recorded."""
+        """Launch the kernel; return the number of indices out of bounds, and the site, index and size of the first."""
         if self.is_on_cpu:
             record = np.zeros(ENTRIES, np.int32)
             self.launch([*arrays, (self.slot, record.ctypes.data, record.nbytes, record.shape, 0)], scalars)
@@ -81,15 +82,15 @@ class GuardedLaunch:
 
 
 def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel of the user's, compiled from its IR with its indices tested.
+    """Compile a user's kernel from its IR with a bounds check at each index.
 
     Raises:
-        KernelError: it uses what the IR does not know, or the engine does not compile it.
+        KernelError: the kernel uses what the IR does not cover, or the engine does not compile it.
     """
     remedy = "leave out `check_bounds`"
     one = replace(variant.single, is_serial=False) if variant.batched_arrays else variant
     plain, fields = lower_for(stage, one, values, f"op `{op}` cannot check its bounds", remedy)
-    # Tested before it becomes a kernel for a batch: messages count axes as the source does.
+    # Checks are inserted before the batch dimension, so that messages count axes as the source does.
     sites: list[Site] = []
     kernel = run_pipeline(GUARDED, plain, replace(batch_options(variant), note_sites=sites.extend))
     words = f"the kernel of op `{op}` does not compile with its bounds checked"
@@ -98,7 +99,7 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
 
 
 def guard_launches(stage: Stage, compiled: Compiled, sites: Sequence[Site], op: str, kernel: nodes.Kernel) -> Compiled:
-    """A compiled kernel whose launches raise BoundsError."""
+    """Return a compiled guarded kernel whose launches raise BoundsError if an index was out of bounds."""
     is_on_cpu = stage.engine.device_type() == "cpu"
     launch = GuardedLaunch(
         compiled.launch, compiled.slots[RECORD], is_on_cpu, tuple(sites), op, kernel.name, kernel.path

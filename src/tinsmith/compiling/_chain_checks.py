@@ -1,4 +1,4 @@
-"""Checks of a chain's kernels when it is made: no kernel may repeat an earlier one without effect."""
+"""Checks of a chain's kernels when the chain is made: kernels that it would ignore in part, and repeated launches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._stage import Stage
 
 
 def check_links(op: str, kernels: Sequence[Any]) -> None:
-    """Refuse an op as a kernel of a chain if the chain would ignore a part of it.
+    """Raise ArgumentError if a chain would ignore a part of an op that is given as one of its kernels.
 
     Args:
         op: the chain's name, for messages; "" where it is made of the kernels' names.
@@ -29,10 +29,10 @@ def check_links(op: str, kernels: Sequence[Any]) -> None:
 
 
 def check_repeats(op: str, stages: Sequence[Stage]) -> None:
-    """Refuse a kernel that is launched again and could only repeat its computation.
+    """Refuse a second launch of a kernel that could only repeat the first one's computation.
 
-    Arrays are linked by name. So a second launch of a kernel reads the same arrays as the first, and has an effect only
-    if one of the arrays that it reads or wrote was changed in between, or if it changes arrays that it reads.
+    Arrays are linked by name, so both launches of a kernel read the same arrays. The second one has an effect only if
+    an array that it reads or writes changed in between, or if it changes arrays that it reads.
 
     Raises:
         KernelError: a launch repeats an earlier one.
@@ -71,6 +71,8 @@ def _is_same(one: Stage, other: Stage) -> bool:
 
 
 def _is_settled_by_reads(stage: Stage) -> bool:
-    """Whether what a kernel writes follows from what it reads: it adds to nothing, and draws nothing at random."""
+    """Return True if the arrays that a kernel reads determine what it writes: it neither adds to arrays nor draws
+    random numbers.
+    """
     roles = stage.roles.values()
     return not (draws(stage.source, stage.home) or any(role.escapes or role.of("add") for role in roles))

@@ -1,4 +1,4 @@
-"""Compilation: how a variant of a kernel is compiled, from the user's own source or from its IR.
+"""Compilation: compiles a variant of a kernel, from the user's own source or from its IR.
 
 The stage keeps the compiled variants. `ensure_compiled` is the only entry: it checks the kernel first.
 """
@@ -38,11 +38,11 @@ from ._variant import Variant
 
 
 def ensure_compiled(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """Return the compiled variant; compile it, after all checks of the kernel, if that has not been done.
+    """Return the compiled form of a variant. If there is none, check the kernel and compile it.
 
-    Raises KernelError or GradientError with the engine's own words.
+    Raises KernelError or GradientError with the engine's own message.
     """
-    # One that launches another kernel again has that one's compiled variants.
+    # A stage that repeats an earlier kernel uses the compiled variants of that one.
     stage = stage.first
     compiled = stage.find_compiled(variant)
     if compiled is not None:
@@ -67,7 +67,7 @@ def ensure_compiled(stage: Stage, variant: Variant, values: Mapping[str, Any], o
 
 
 def _compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """Compile a variant. Raises KernelError or GradientError with the engine's own words."""
+    """Compile a variant. Raise KernelError or GradientError with the engine's own message."""
     _check_blocks(stage, op)
     if stage.engine.runs_source:
         return compiling.compile_for_python(stage, variant, values)
@@ -88,12 +88,14 @@ def _compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], 
 
 
 def is_compiled_from_ir(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> bool:
-    """Return whether the engine gets a variant printed from its IR, and not the user's own source."""
+    """Return True if the engine compiles text printed from the variant's IR instead of the user's own source."""
     return not stage.engine.runs_source and _ir_compiler(stage, variant, values, op) is not None
 
 
 def _check_blocks(stage: Stage, op: str) -> None:
-    """Refuse blocks of threads on a device without them: Taichi ends the process on some."""
+    """Raise KernelError if a kernel needs blocks of threads and its device lacks them. Taichi would end the process on
+    some.
+    """
     where = runs_in_blocks(stage.source, stage.home) if stage.uses_blocks else None
     if where is not None and (stage.engine.device_type() == "cpu" or not stage.runs_as_written):
         words = f"kernel `{stage.name}` of op `{op}` uses blocks of threads, which {stage.engine.name} lacks here"
@@ -107,7 +109,7 @@ def _check_blocks(stage: Stage, op: str) -> None:
 def _ir_compiler(
     stage: Stage, variant: Variant, values: Mapping[str, Any], op: str
 ) -> Callable[[Stage, Variant, Mapping[str, Any], str], Compiled] | None:
-    """The function that compiles a variant from its IR; None if the engine gets the user's own source."""
+    """Return the function that compiles a variant from its IR, or None if the engine gets the user's own source."""
     if stage.is_checked and not variant.adjoint:
         return compiling.compile_guarded
     if stage.uses_blocks and stage.runs_as_written:
@@ -132,7 +134,9 @@ def _ir_compiler(
 
 
 def _has_relatives(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
-    """Whether the kernel must share a compiled one, because many were compiled that differ in numbers alone."""
+    """Return True if the kernel must share a compiled kernel, since many that differ from it in numbers alone were
+    compiled.
+    """
     if variant.is_simd:
         return False
     try:
@@ -143,9 +147,10 @@ def _has_relatives(stage: Stage, variant: Variant, values: Mapping[str, Any]) ->
 
 
 def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
-    """Whether the kernel has a form of its own for CPUs (`in_machine_vectors`).
+    """Return True if the kernel has a vectorized form for CPUs (`vectorize_for_cpu`).
 
-    False if the IR does not cover the kernel, or cannot be compiled: then the engine compiles the kernel as it is.
+    Return False if the IR does not cover the kernel, or cannot be compiled: then the engine compiles the kernel as it
+    is.
     """
     is_cpu = stage.engine.device_type() == "cpu"
     if not is_cpu or variant.is_simd:
@@ -175,7 +180,7 @@ def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], o
 
 
 def _find_content(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> str | None:
-    """Return a digest of everything that the kernel's text refers to; None if it is unknown, or contains fields."""
+    """Return a digest of everything that the kernel's text refers to; None if that is unknown or contains fields."""
     try:
         kernel, fields = stage.lower_variant(replace(variant, adjoint=False, stack=0), values)
     except NotCovered:
@@ -184,7 +189,7 @@ def _find_content(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> 
 
 
 def _build_function(stage: Stage, variant: Variant) -> tuple[Callable[..., Any], str]:
-    """Build what the engine compiles; return it and its text."""
+    """Build the Python function that the engine compiles; return it with its text."""
     # An engine's warnings show this label.
     label = f"{stage.name} of {os.path.basename(stage.source.path)}"
     source = stage.rewrite_source(variant)
@@ -195,7 +200,9 @@ def _build_function(stage: Stage, variant: Variant) -> tuple[Callable[..., Any],
 def _find_misfits(
     stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception
 ) -> list[compiling.Misfit]:
-    """A mistake that the kernel's source shows, in better words than the engine's."""
+    """Return the mistakes in the kernel's source that may explain an engine's error better than the engine's message
+    does.
+    """
     candidates = (
         compiling.misfitting_loop(stage.source, {name: array.rank for name, array in variant.arrays}),
         compiling.find_sliced_array(cause, stage.baked_values.sources, stage.source, stage.arrays),

@@ -32,16 +32,17 @@ _REMEDIES = {
 }
 """What to write instead, by a part of the engine's message. `{lang}` is the engine's module in the user's file."""
 WHERE_THE_REPORT_IS = "The engine's full report is this error's cause (`__cause__`)."
-"""The end of a remedy."""
+"""The last sentence of remedies for compile errors."""
 
 
 def places_of(cause: Exception, source: Source, text: str) -> list[tuple[str, str]]:
-    """Rows for a refusal: the kernel's line that an engine stopped at, then those of the functions that it calls.
+    """Return rows for an error message: the line of the kernel at which the engine stopped, then the lines of the
+    functions that it called.
 
     Args:
-        cause: what the engine raised.
+        cause: the engine's exception.
         source: the kernel, as `text` was printed from it.
-        text: what the engine was given.
+        text: the source that the engine got.
     """
     frames = [match.groupdict() for match in _FRAME.finditer(strip_colours(cause))]
     # An engine may report a frame twice.
@@ -64,13 +65,13 @@ def places_of(cause: Exception, source: Source, text: str) -> list[tuple[str, st
 
 @contextlib.contextmanager
 def place_warnings(source: Source, text: str, path: str, given: set[tuple[str, str, int]]) -> Iterator[None]:
-    """Give an engine's warnings of a text that was made of a kernel with the kernel's own lines, and each once.
+    """Catch an engine's warnings about generated text, and issue each once, at the line of the user's kernel.
 
     Args:
         source: the kernel, as `text` was printed from it.
-        text: what the engine was given.
-        path: what the engine takes for the file of `text`.
-        given: the warnings of the kernel so far; its variants would repeat them.
+        text: the source that the engine got.
+        path: the file name that the engine uses for `text`.
+        given: the kernel's warnings so far, which are not repeated for its other variants. Updated.
     """
     with warnings.catch_warnings(record=True) as caught:
         # The user's filters are applied below, for the user's file.
@@ -87,12 +88,14 @@ def place_warnings(source: Source, text: str, path: str, given: set[tuple[str, s
 
 
 def strip_colours(message: object) -> str:
-    """An engine's message without the codes that colour it in a terminal."""
+    """Return an engine's message without the codes that color it in a terminal."""
     return _COLOURS.sub("", str(message))
 
 
 def telling(cause: Exception) -> str:
-    """The line of an engine's report with the error: the one of its compiler, or the last that is not empty."""
+    """Return the line of an engine's report that names the error: its compiler's line, or else the last line that is
+    not empty.
+    """
     words = [line.strip() for line in strip_colours(cause).splitlines()]
     words = [line for line in words if len(line) > 2 and not line.startswith(("http", "Please"))]
     compiled = [line for line in words if line.startswith("[") and ".cpp:" in line]
@@ -111,16 +114,17 @@ def known_remedies(cause: Exception, lang: str) -> list[str]:
 
 
 class Misfit(NamedTuple):
-    """A mistake that a kernel's source shows: a row for a message, and a remedy."""
+    """A mistake that a kernel's source shows: a row of a message, and its remedy."""
 
     row: tuple[str, str]
     remedy: str
 
 
 def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> Misfit | None:
-    """The first loop over an array that names more or fewer indices than the array has dims.
+    """Describe the first loop over an array that has more or fewer indices than the array has dims; None if there is
+    none.
 
-    Engines say that a name is not defined, or nothing at all. `ranks` are those of the call's arrays.
+    Engines report an undefined name for it, or nothing at all. `ranks` maps the call's arrays to their numbers of dims.
     """
     loop = find_mismatched_loop(source, ranks)
     if loop is None:
@@ -141,13 +145,14 @@ def _count(number: int, one: str, several: str) -> str:
 def find_sliced_array(
     cause: Exception, sources: Sequence[Source], kernel: Source, arrays: Collection[str]
 ) -> Misfit | None:
-    """The first slice of an array, `x[i:]`, which engines lack. Vectors and matrices may be sliced.
+    """Describe the first slice of an array, `x[i:]`, which engines lack; None if there is none. Slices of vectors are
+    allowed.
 
     Args:
-        cause: what the engine raised. A function's template may be an array or a vector, which the engine's words tell.
+        cause: the engine's exception. It tells whether a function's template argument was an array or a vector.
         sources: the kernel, and the functions that it calls.
         kernel: the kernel.
-        arrays: those of its parameters that are arrays.
+        arrays: the kernel's parameters that are arrays.
     """
     for source in sources:
         is_kernel = source.identity is kernel.identity
@@ -162,7 +167,9 @@ def find_sliced_array(
 
 
 def describe_outside_tensor(names: Sequence[str]) -> Misfit | None:
-    """A tensor that a kernel uses and does not get as an argument: `names` are those of all such."""
+    """Describe a tensor that a kernel uses and does not get as an argument: the first of `names`. None if there are no
+    names.
+    """
     if not names:
         return None
     row = (f"`{names[0]}`", "a tensor from outside the kernel, which engines cannot read there")
@@ -170,7 +177,9 @@ def describe_outside_tensor(names: Sequence[str]) -> Misfit | None:
 
 
 def reverse_remedy(engine: Engine, *, is_op: bool) -> str:
-    """The remedy if an engine's reverse mode does not compile: a layer takes no `backward=`."""
+    """Return the remedy for a kernel that an engine's reverse mode cannot compile. Only ops (`is_op`) can take a
+    hand-written gradient.
+    """
     option = engine.reverse_option()
     ways = [f"start the engine with `ts.init(..., {option})`"] if option else []
     ways.append("rewrite what it names")

@@ -1,8 +1,8 @@
-"""Determinism: launches of an op that gives the same bits in each run.
+"""Determinism: launches that give the same bits in each run, for `deterministic=True`.
 
-Threads that add to one element do so in an order that changes from run to run, and floats are rounded in between. So
-a kernel that has such atomics runs on one thread, where it has them; others run as ever. Which of them, and how,
-depends on a call's sizes only, and not on the times of earlier calls.
+Threads that add to one element do so in an order that changes from run to run, and floats are rounded in between. So a
+kernel with such atomics runs on one thread; other kernels run as usual. The choice depends only on the sizes of a call,
+and not on the times of earlier calls.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from ._variant import Variant
 
 
 def fix_order(kernel: nodes.Kernel, stage: Stage, op: str) -> nodes.Kernel:
-    """Convert a generated kernel of a deterministic op to the form in which it runs.
+    """Convert a generated kernel of a deterministic op to a serial one if its result depends on the order of
+    iterations.
 
     Raises:
-        KernelError: its order cannot be fixed, on a GPU.
+        KernelError: the order cannot be fixed, on a GPU.
     """
     atomic = find_ordered_atomic(kernel)
     if atomic is None:
@@ -33,10 +34,11 @@ def fix_order(kernel: nodes.Kernel, stage: Stage, op: str) -> nodes.Kernel:
 
 
 def is_order_fixed_serially(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> bool:
-    """Whether a kernel of a deterministic op runs on one thread, since its result depends on the iterations' order.
+    """Return True if a deterministic op must run a kernel on one thread, since the result depends on the order of
+    iterations.
 
     Raises:
-        KernelError: its order cannot be fixed: on a GPU, or where it multiplies atomically.
+        KernelError: the order cannot be fixed: on a GPU, or if the kernel multiplies atomically.
     """
     try:
         kernel, _ = stage.lower_variant(variant.single, values)

@@ -1,7 +1,8 @@
 """Elements: the last dims of arrays of vectors and matrices, which engines do not check.
 
-An engine gets a pointer and counts in elements of the kernel's type: with memory of another width it would read and
-write outside. So widths are checked together with the sizes of a call, once for a set of shapes.
+An engine gets a pointer and a count of elements of the kernel's type. If the vectors in memory have another length, it
+would read and write out of bounds. So the lengths are checked together with the sizes of a call, once for a set of
+shapes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from ._stage import Stage
 
 
 def element_of(stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]:
-    """Element dims of an array in one stage: its annotation's, or those that its subscripts leave out."""
+    """Return the element dims of an array in one stage: those of its annotation, or the trailing dims that its
+    subscripts leave out.
+    """
     parameter = stage.parameters[name]
     if parameter.open_dims:
         return tuple(shape[max(len(shape) - parameter.open_dims, 0) :])
@@ -27,7 +30,7 @@ def element_of(stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]
 
 
 def check_element(op: str, parameter: Parameter, dims: str, shape: Sequence[int]) -> None:
-    """Refuse memory that does not end in the dims of the parameter's vectors or matrices.
+    """Raise ShapeError if an array's shape does not end in the dims of the parameter's vectors or matrices.
 
     Args:
         op: its name, for messages.

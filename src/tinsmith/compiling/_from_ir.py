@@ -1,4 +1,4 @@
-"""Compiles a user's kernel from its IR instead of its source: with inlined functions and added statements."""
+"""Compiles a user's kernel from its IR instead of its source: with functions inlined and statements added."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ._variant import Variant
 
 
 def lower_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what: str, remedy: str) -> LoweredKernel:
-    """Lower a kernel to IR that can be compiled.
+    """Lower a kernel to IR. Raise KernelError if the IR does not cover the kernel.
 
-    Raises KernelError where there is none: `what` says for which purpose ("op `f` cannot check its bounds"), and
-    `remedy` what else to do.
+    `what` begins the message with the purpose ("op `f` cannot check its bounds"), and `remedy` is an alternative for
+    the user.
     """
     try:
         return stage.lower_variant(variant, values)
@@ -46,12 +46,13 @@ def compile_ir(
     *,
     is_same: bool = False,
 ) -> Compiled:
-    """Compile a kernel's IR. Raises KernelError with `words` where the engine does not take it.
+    """Compile a kernel's IR. Raise KernelError with `words` if the engine does not compile it.
 
-    One that `is_same` reads and changes what the user's does; others got statements of ours.
+    Set `is_same` if the kernel has the reads and writes of the user's own; otherwise it is taken to have added
+    statements.
 
-    One that uses numbers of vectors outside of loops is compiled on arrays of numbers: engines end the process on it
-    otherwise, printed number by number.
+    A kernel that uses entries of vectors outside of loops is compiled on arrays of numbers: printed entry by entry, it
+    would make engines end the process.
     """
     arrays = dict(variant.arrays)
     if has_field_elements_at_top(kernel):
@@ -92,7 +93,9 @@ def compile_ir(
 def build_kernel(
     engine: Engine, kernel: nodes.Kernel, annotations: Mapping[str, str], label: str
 ) -> tuple[Callable[..., Any], str]:
-    """Print a kernel with annotations of its parameters, and build the function; return it and its text."""
+    """Print a kernel's IR with annotations of its parameters, and build the Python function; return the function and
+    its text.
+    """
     annotations = annotate_numbers(kernel, annotations)
     defaults = types.Defaults(*Language(engine).default_types)  # type: ignore[arg-type]
     text = remember(
@@ -105,12 +108,16 @@ def build_kernel(
 
 
 def record_text(kernel: nodes.Kernel) -> dict[str, str]:
-    """Return the annotation of the array in which a kernel records indices outside; nothing if it has none."""
+    """Return the annotation of the array in which a kernel records indices out of bounds, by name; empty if it has
+    none.
+    """
     return {passes.RECORD: array_text(torch.int32, 1, (), "unsafe", False)} if passes.RECORD in kernel.arrays else {}
 
 
 def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_aliased: bool) -> nodes.Kernel:
-    """Run the pipelines to what the engine gets of a user's kernel."""
+    """Run the pipelines that turn a kernel's IR into what the engine compiles: vectorized for CPUs, and without what
+    the engine lacks.
+    """
     if has_elements_at_top(kernel):
         kernel = run_pipeline(GENERATED, kernel, PassOptions(is_flat=True))
     if not (variant.adjoint or stage.is_checked):
@@ -119,18 +126,19 @@ def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_a
 
 
 def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
-    """Whether a kernel uses numbers of a field of vectors outside of loops, so that its IR cannot be compiled.
+    """Return True if a kernel uses entries of a field of vectors outside of loops, so that its IR cannot be compiled.
 
-    An array is compiled as one of numbers, but fields keep the layout in which their owner placed them.
+    For arrays there is a remedy, to compile them as arrays of numbers; fields keep the layout in which their owner
+    placed them.
     """
     return has_elements_at_top(kernel) and has_elements_at_top(passes.flat(kernel))
 
 
 def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
-    """A kernel in strips and lanes, which an engine's compiler makes machine vectors of; itself where it runs none.
+    """Vectorize a kernel for a CPU: split its loops into strips and lanes. Return the same kernel if nothing changes.
 
-    An engine that is debugging would find an index outside of its axis where an array is indexed by rows, and an
-    iteration whose assertion fails would take the others of its strip with it: it gets loops as they were written.
+    A debugging engine gets loops as they were written: it would report an index out of its axis in an array that is
+    indexed by rows, and an iteration whose assertion fails would stop the others of its strip.
     """
     if engine.is_debugging() or engine.device_type() != "cpu":
         return kernel
@@ -144,14 +152,16 @@ def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
 
 
 def engine_options(engine: Engine, *, is_aliased: bool = False) -> PassOptions:
-    """What passes depend on of an engine; `is_aliased` says that the kernel changes an array under several indices."""
+    """Return the options of passes that depend on the engine. `is_aliased` says that the kernel changes an array under
+    several indices.
+    """
     return PassOptions(
         has_fast_vectors=engine.has_fast_vectors, separates_powers=is_aliased and engine.ends_on_nested_powers
     )
 
 
 def namespace_of(engine: Engine) -> dict[str, Any]:
-    """The globals of printed kernels: the engine, and functions that it lacks."""
+    """Return the globals of printed kernels: the engine's module, and functions that the engine lacks."""
     home = engine.home.name
     if home not in _FUNCTIONS:
         functions = {f"_{name}": make(engine.lang) for name, make in ARITHMETIC.items()}
@@ -162,11 +172,11 @@ def namespace_of(engine: Engine) -> dict[str, Any]:
 
 
 _FUNCTIONS: dict[str, dict[str, Any]] = {}
-"""Functions of printed kernels, by the engine's name."""
+"""The functions that engines lack, for printed kernels, by the engine's name."""
 
 
 def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel for all samples of a batch (`passes.batch_kernel`).
+    """Compile a kernel that runs all samples of a batch in one launch (`passes.batch_kernel`).
 
     Raises:
         KernelError: the engine does not compile it.
@@ -178,7 +188,7 @@ def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], o
 
 
 def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel in the form for CPUs (`in_machine_vectors`).
+    """Compile a kernel in its vectorized form for CPUs (`vectorize_for_cpu`).
 
     Raises:
         KernelError: the engine does not compile it.
@@ -190,12 +200,14 @@ def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op
 
 
 def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel with `atomic_mul`, which engines end the process on where they find no use for its being atomic.
+    """Compile a kernel with `atomic_mul` from its IR, in which products that need not be atomic are plain `a[i] = a[i]
+    * v`.
 
-    The IR of a stage has such products written out (`passes.write_out_products`).
+    Engines end the process if they find that an `atomic_mul` need not be atomic. `passes.write_out_products` rewrites
+    them.
 
     Raises:
-        KernelError: it uses what the IR does not know, or the engine does not compile it.
+        KernelError: the kernel uses what the IR does not cover, or the engine does not compile it.
     """
     remedy = "write `a[i] *= v` instead of `atomic_mul` where no other iteration uses the element"
     kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot run `atomic_mul`", remedy)
@@ -204,13 +216,13 @@ def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], 
 
 
 def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel that was written for another engine than that which runs it, or its reverse.
+    """Compile a kernel, or an engine's reverse of it, for another engine than the one that it was written for.
 
-    Its IR names nothing of the engine that it was written for: functions are in place of their calls, and what
-    modules, objects, closures and types stood for is known.
+    Its IR names nothing of the original engine: functions are inlined, and the values of modules, objects, closures and
+    types are known.
 
     Raises:
-        KernelError: it uses fields, or what the IR does not know; or the engine does not compile it.
+        KernelError: the kernel uses fields, or what the IR does not cover; or the engine does not compile it.
     """
     moved = f"the kernel of op `{op}` cannot be moved from {stage.home.name} to {stage.engine.name}"
     remedy = f"write the kernel for {stage.engine.name}"
@@ -226,9 +238,13 @@ def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op:
 
 
 class Misreading(NamedTuple):
-    """A construct that an engine compiles differently from the source.
+    """A construct that an engine compiles to something other than its meaning in Python.
 
-    `purpose` is what an op does instead; `because` says what the engine does, `parts` what is written out instead.
+    Attributes:
+        purpose: what the op cannot do with the engine's reading of it.
+        because: what the engine does wrong.
+        parts: the constructs that are rewritten instead.
+        remedy: what the user can do.
     """
 
     purpose: str
@@ -238,7 +254,7 @@ class Misreading(NamedTuple):
 
 
 def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> Misreading | None:
-    """The construct that the engine would misread in a variant of a kernel."""
+    """Return the first construct in a variant that the engine would compile wrongly, or None if there is none."""
     if stage.changed_loop_variable is not None:
         return Misreading(
             "change a loop's variable",
@@ -282,12 +298,12 @@ def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -
 def compile_misread(
     stage: Stage, variant: Variant, values: Mapping[str, Any], op: str, *, misreading: Misreading
 ) -> Compiled:
-    """A kernel of which an engine misreads something, which its IR has written out.
+    """Compile a kernel from IR in which the construct that the engine misreads is rewritten.
 
-    Divisions are written out by `passes.write_out_divisions`; a changed loop variable is a local.
+    Divisions are rewritten by `passes.write_out_divisions`; a changed loop variable becomes a local.
 
     Raises:
-        KernelError: the IR does not cover it, or the engine does not compile it.
+        KernelError: the IR does not cover the kernel, or the engine does not compile it.
     """
     kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot {misreading.purpose}", misreading.remedy)
     words = f"the kernel of op `{op}` does not compile with {misreading.parts} written out"
@@ -295,7 +311,7 @@ def compile_misread(
 
 
 def misread_reverse(stage: Stage, op: str, misreading: Misreading) -> GradientError:
-    """The error instead of an engine's gradient of such a kernel."""
+    """Build the error for an engine's gradient of a kernel that the engine misreads."""
     words = f"{stage.engine.name} differentiates another function than the kernel of op `{op}` calculates"
     rows = [("kernel", f"{stage.name} at {stage.source.place(stage.source.tree)}"), ("because", misreading.because)]
     return GradientError(refusal(words, rows, sentence(f"{misreading.remedy}, or use the generated gradient")))

@@ -1,8 +1,9 @@
 """Kernel families: kernels that differ in numbers alone share one compiled kernel from the fifth on.
 
-Engines write a Python number into the kernel, and free a compiled kernel only when they are started again. A program
-that makes an op with another number in every step would grow without end. So the shared kernel takes those numbers as
-arguments that have differed so far. The first kernels of a family keep their numbers: constants compile to faster code.
+Engines compile a Python number into the kernel, and free a compiled kernel only when they are restarted. A program that
+makes an op with another number in every step would use ever more memory. So the shared kernel takes the numbers that
+have differed so far as arguments. The first kernels of a family keep their numbers, since constants compile to faster
+code.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from ..engines import Compiled, Engine, bind_scalars, one_at_a_time
 from ..ir import Operator, Type, nodes, walk
 
 MOST_ALONE = 4
-"""How many kernels of a family are compiled with their numbers in them."""
+"""How many kernels of a family are compiled with their numbers as constants."""
 
 _MOST_PRODUCTS = 32
-"""The largest exponent for which engines multiply (Taichi 1.7.4, Quadrants 1.3.3)."""
+"""The largest exponent that engines compile to multiplications (Taichi 1.7.4, Quadrants 1.3.3)."""
 
 _SETTERS = {Type.F32: "float", Type.F64: "float", Type.I32: "int", Type.I64: "int"}
-"""How launches set numbers that are taken out, by type; others stay, as they are rare."""
+"""How launches set the numbers that become arguments, by type. Numbers of other types are rare and stay constants."""
 
 
 class KernelFamily:
-    """The kernels of one form that were compiled so far.
+    """The kernels compiled so far that differ in numbers alone.
 
     Attributes:
-        first: the numbers of the first one.
-        alone: the numbers of those that were compiled with them.
-        places: which numbers have differed from the first ones since.
+        first: the numbers of the first kernel.
+        alone: the numbers of the kernels that were compiled with them as constants.
+        places: the positions at which a later kernel's numbers differed from the first one's.
     """
 
     def __init__(self, first: tuple[str, ...]) -> None:
@@ -42,19 +43,21 @@ class KernelFamily:
         self.places: set[int] = set()
 
     def admit(self, numbers: tuple[str, ...]) -> bool:
-        """Return whether a kernel with these numbers is compiled with them in it."""
+        """Return True if a kernel with these numbers is compiled with them as constants."""
         if numbers not in self.alone and len(self.alone) < MOST_ALONE:
             self.alone.add(numbers)
         return numbers in self.alone
 
 
 _FAMILIES: weakref.WeakKeyDictionary[Any, dict[str, KernelFamily]] = weakref.WeakKeyDictionary()
-"""Families by form, of each state of an engine: another start has no compiled kernels."""
+"""The families of each run of an engine, by the digest of their form. A restarted engine has no compiled kernels."""
 
 
 @one_at_a_time
 def has_relatives(engine: Engine, kernel: nodes.Kernel) -> bool:
-    """Return whether a kernel must not be compiled with its numbers in it, because many like it were."""
+    """Return True if a kernel must share a compiled kernel, since many that differ from it in numbers alone were
+    compiled.
+    """
     _, _, numbers, family = _look_up(engine, kernel)
     return not family.admit(numbers)
 
@@ -63,7 +66,7 @@ def has_relatives(engine: Engine, kernel: nodes.Kernel) -> bool:
 def compile_in_family(
     engine: Engine, kernel: nodes.Kernel, compile_kernel: Callable[[nodes.Kernel], Compiled]
 ) -> Compiled:
-    """Compile a kernel, or use the compiled kernel of others that differ in numbers alone.
+    """Compile a kernel, or reuse the compiled kernel of its family, which takes the differing numbers as arguments.
 
     Args:
         engine: where it runs.
@@ -85,7 +88,7 @@ def compile_in_family(
 
 
 def take_out_numbers(kernel: nodes.Kernel) -> tuple[nodes.Kernel, dict[str, nodes.Const]]:
-    """Return a kernel with an argument in place of each number, and the numbers by the arguments' names.
+    """Replace each number in a kernel by an argument. Return the kernel, and the numbers by the arguments' names.
 
     Some numbers stay, because the engine must know them or compiles another operation for them: exponents of products
     and roots, indices of local arrays, and the trip counts of loops that are printed as vectors.
@@ -123,13 +126,13 @@ def take_out_numbers(kernel: nodes.Kernel) -> tuple[nodes.Kernel, dict[str, node
 
 
 def annotate_numbers(kernel: nodes.Kernel, annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return annotations, with those of a kernel's arguments that have none."""
+    """Return annotations completed with those of the kernel's arguments that have none."""
     types = {name: f"_lang.{kind}" for name, (kind, _) in kernel.arguments.items()}
     return {**annotations, **{name: text for name, text in types.items() if name not in annotations}}
 
 
 def _is_special(exponent: float) -> bool:
-    """Whether engines compile a power with this exponent to products or a root."""
+    """Return True if engines compile a power with this exponent to multiplications or a root."""
     return abs(exponent) == 0.5 or (abs(exponent) <= _MOST_PRODUCTS and float(exponent).is_integer())
 
 
@@ -146,7 +149,7 @@ def _put_back(form: nodes.Kernel, numbers: dict[str, nodes.Const]) -> nodes.Kern
 def _look_up(
     engine: Engine, kernel: nodes.Kernel
 ) -> tuple[nodes.Kernel, dict[str, nodes.Const], tuple[str, ...], KernelFamily]:
-    """Return a kernel without its numbers, the numbers, their texts, and the kernel's family."""
+    """Return a kernel with arguments in place of numbers, the numbers, their texts, and the kernel's family."""
     form, taken = take_out_numbers(kernel)
     # As texts, the two zeros differ and two NaNs are equal.
     numbers = tuple([repr(one.value) for one in taken.values()])

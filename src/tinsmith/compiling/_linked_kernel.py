@@ -1,8 +1,8 @@
 """Linked kernel: a user's kernel with the names of the op that runs it.
 
-Its arrays and arguments get the names that they have in the op, fields and scalars that the op differentiates become
-arrays, what it returns is stored to arrays, and copies of what it updates in place are made first. Which arrays it
-reads and writes, and what it is compiled to, is left to `_stage`.
+Its arrays and arguments get the names that they have in the op; fields and scalars that the op differentiates become
+arrays; what it returns is stored to arrays; and copies of what it updates in place are made first. `_stage` determines
+which arrays it reads and writes, and what it is compiled to.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ from ._structs import without_structs_of
 class Links(NamedTuple):
     """How an op's arrays and arguments are called in one of its kernels, where a name alone does not say.
 
-    `names` leads from the kernel's own parameter names to those of the op; parameters that get the same
-    one are one array. `elements` are the element dims of arrays, by the op's names, where they are known.
-    `fields` are those that become arrays, by what the kernel calls them: `x`, `self.x`. `objects` are what its
-    template parameters stand for, where fields may be found in it. `gradients` of fields, `x.grad`, are not stored to:
-    the kernel's own statements that do are left out. `again` is the place of an earlier kernel of the op
-    that this one is, launched with other scalars. `copies` are an array of the op and the one that the kernel copies
-    it from, where it does nothing else; `is_taken` says that nobody else has the latter, or reads it after a call.
+    Attributes:
+        names: maps the kernel's own parameter names to those of the op. Parameters with the same op name are one array.
+        elements: the element dims of arrays, by the op's names, if they are known.
+        fields: the fields that become arrays, by the kernel's expression for them: `x`, `self.x`.
+        objects: the values of template parameters in which fields may be found.
+        gradients: gradients of fields, `x.grad`, whose stores in the kernel are removed.
+        again: the position of the earlier kernel of the op that this one repeats with other scalars.
+        copies: an array of the op and the one that it is copied from, for a kernel that does nothing else.
+        is_taken: whether nobody else holds the array that is copied from, or reads it after a call.
     """
 
     names: Mapping[str, str]
@@ -51,20 +53,20 @@ class Links(NamedTuple):
     is_taken: bool = False
 
     def keys(self, engine: Engine) -> dict[int, str]:
-        """Arrays that take the places of fields, by what tells these apart."""
+        """Return the op's names of the arrays that replace fields, by the fields' keys."""
         named = {array.facts.key: array.name for array in self.fields.values()}
         given = [(value, self.names.get(name, name)) for name, value in self.objects.items() if engine.is_field(value)]
         return named | {engine.field_facts(value, name).key: name for value, name in given if name in self.elements}
 
 
 class FieldArray(NamedTuple):
-    """The array of an op that takes a field's place."""
+    """The array of an op that replaces a field."""
 
     name: str
     facts: FieldFacts
 
     def parameter(self) -> Parameter:
-        """As if the kernel had declared it."""
+        """Return the array as a parameter that the kernel could have declared."""
         facts = self.facts
         rank = len(facts.shape)
         return Parameter(self.name, "array", (facts.dtype,), rank, facts.element, text=f"a field of {rank} dims")
@@ -79,12 +81,12 @@ class LinkedKernel:
 
     Attributes:
         kernel: what the user decorated; `home` is the engine that it was written for.
-        owner: the object that a kernel is bound to that `is_method`.
-        parameters: its parameters by name, in order, without `self`; last those that stand for what it returns.
-        arrays: the names of those that are arrays.
-        results: what it returns, by name, as far as it is an output.
-        begins: arrays that it fills with copies before anything else, with the names of what is copied.
-        names: those of the op by the kernel's own, where they differ.
+        owner: the object that the kernel is bound to if it is a method (`is_method`).
+        parameters: its parameters by name, in order, without `self`; those that stand for results come last.
+        arrays: the names of the parameters that are arrays.
+        results: its results that are outputs of the op, by name.
+        begins: the arrays that it fills with copies before anything else, with the names of the arrays copied from.
+        names: the op's names, by the kernel's own, if they differ.
     """
 
     kernel: Any
@@ -100,11 +102,11 @@ class LinkedKernel:
 
     @lazy
     def open_templates(self) -> tuple[str, ...]:
-        """Parameters that a call gives Python objects to."""
+        """Return the names of the parameters that take Python objects in a call."""
         return tuple(n for n, one in self.parameters.items() if one.kind == "template" and n not in self.arrays)
 
     def templates(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Template arguments by name, `self` among them."""
+        """Return the template arguments by name, including `self`."""
         mine = {name: values[name] for name in self.open_templates if name in values}
         return mine | ({self.source.parameters[0]: self.owner} if self.is_method else {})
 
@@ -122,9 +124,19 @@ def link_kernel(
     objects: Collection[str] | None,
     dims: Mapping[str, DimSizes],
 ) -> LinkedKernel:
-    """A kernel in the terms of an op. Raises KernelError where what it returns or its gradients do not fit.
+    """Rewrite a kernel in the terms of an op. Raise KernelError if its results or gradients do not fit.
 
-    `dims` are those of arrays in the op's spec.
+    Args:
+        kernel: what the user decorated.
+        arrays: the op's names of its arrays.
+        links: how the op's arrays are called in the kernel.
+        results: the names of the arrays that get what the kernel returns.
+        updated: the names of the outputs that replace inputs which the kernel updates in place, by the inputs' names.
+        begins: the updated inputs whose outputs the kernel must first fill with copies of them.
+        splits_gradients: whether `x.grad` becomes a parameter of its own, `grad_x`.
+        drops_results: whether the kernel is to return nothing.
+        objects: the names of the parameters that take fields or objects, as `Engine.parameters` expects them.
+        dims: the dims of arrays in the op's spec.
     """
     home = of_kernel(kernel)
     # Ops that are made in a function go with it, and so must the objects in their kernels' closures.
@@ -172,9 +184,10 @@ def link_kernel(
 def _hold_objects(
     source: Source, declared: Sequence[Parameter], links: Links, engine: Engine
 ) -> tuple[Source, Sequence[Parameter]]:
-    """Return the kernel of a layer with the objects that it is given as names that it uses, and its other parameters.
+    """Remove a kernel's parameters that take objects, and make the objects globals of its source. Return the source and
+    the other parameters.
 
-    A graph has no arguments for objects. What is left of them are numbers, which are compared at each call.
+    A graph has no arguments for objects. What remains of them are numbers, which are compared at each call.
     """
     structs = {name: value for name, value in links.objects.items() if _is_object(value, engine)}
     if not structs:
@@ -193,7 +206,9 @@ def _is_object(value: Any, engine: Engine) -> bool:
 
 
 def _store_results(source: Source, names: Sequence[str]) -> Source:
-    """The kernel with what it returns stored to arrays."""
+    """Return the kernel's source with its results stored to arrays of these names. Raise KernelError if that is
+    impossible.
+    """
     try:
         return replace(source, tree=store_results(source.tree, names))
     except tree.NotRewritable as refused:
@@ -206,7 +221,7 @@ def _store_results(source: Source, names: Sequence[str]) -> Source:
 
 
 def _split_gradients(source: Source, parameters: list[Parameter]) -> tuple[Source, list[Parameter]]:
-    """The kernel, and parameters, with gradients, `grad_x`, which the kernel calls `x.grad`."""
+    """Replace each `x.grad` in a kernel by a parameter of its own, `grad_x`; return the source and all parameters."""
     try:
         changed, used = tree.split_gradients(source.tree, [one.name for one in parameters])
     except tree.NotRewritable as reason:
@@ -218,18 +233,18 @@ def _split_gradients(source: Source, parameters: list[Parameter]) -> tuple[Sourc
 
 
 def _index_count(source: Source, parameter: Parameter) -> int | None:
-    """How many indices an element of an array has, as far as its annotation or its uses say."""
+    """Return how many indices an element of an array has, from its annotation or its uses; None if neither says."""
     return frontend.subscript_arity(source, parameter.name) if parameter.ndim is None else parameter.ndim
 
 
 def _with_original(parameter: Parameter, copies: Mapping[str, str]) -> list[Parameter]:
-    """A parameter, after the array that it begins as a copy of."""
+    """Return a parameter, preceded by the parameter that it begins as a copy of, if any."""
     original = copies.get(parameter.name)
     return [parameter] if original is None else [replace(parameter, name=original), parameter]
 
 
 def _link_parameter(parameter: Parameter, links: Links) -> Parameter:
-    """A parameter by its name in the op, with the element dims that are known of it."""
+    """Return a parameter under its name in the op, with its element dims if the links know them."""
     name = links.names.get(parameter.name, parameter.name)
     is_open = parameter.open_dims or (parameter.dtypes is None and parameter.kind in ("template", "array"))
     known = links.elements.get(name, ()) if is_open else ()
@@ -238,7 +253,9 @@ def _link_parameter(parameter: Parameter, links: Links) -> Parameter:
 
 
 def _with_element_of_spec(parameter: Parameter, dims: DimSizes) -> Parameter:
-    """A parameter with the element dims that its annotation leaves open, where the spec writes them as numbers."""
+    """Return a parameter, with element dims from the spec if its annotation leaves them open and the spec has numbers
+    for them.
+    """
     last = dims[max(len(dims) - parameter.open_dims, 0) :]
     sizes = tuple(one for one in last if isinstance(one, int))
     if not parameter.open_dims or len(sizes) != parameter.open_dims:

@@ -1,4 +1,4 @@
-"""Kernels for the Python engine: the user's own source, with the annotations of a variant."""
+"""Compilation for the Python engine, which runs the user's own source with the annotations of a variant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._variant import Variant
 
 
 def compile_for_python(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> Compiled:
-    """Let Python run a kernel's own source. Of a batch it runs once for each sample.
+    """Compile a variant for the Python engine, which runs the kernel's own source, once for each sample of a batch.
 
     Raises:
         GradientError: the variant is an engine's own reverse.
@@ -47,6 +47,6 @@ def compile_for_python(stage: Stage, variant: Variant, values: Mapping[str, Any]
 
 
 def _label(stage: Stage, name: str) -> str:
-    """An array with its dims' names: "x[n, m]"."""
+    """Return an array's name with the names of its dims, "x[n, m]"."""
     dims = stage.dims_of(name)
     return f"{name}[{', '.join(dims)}]" if dims else name

@@ -1,7 +1,7 @@
-"""Races: refuses kernels whose parallel iterations certainly race, and warns of those that may.
+"""Races: refuses kernels whose parallel iterations certainly race, and warns of those that may race.
 
-A kernel that may race is not left to chance on the CPU: the loop runs in order there, forward and in the gradient,
-which so belong to the same values. What is a race is decided in `analyses`.
+On the CPU, a loop that may race runs in order, both in the forward pass and for the gradient, so that the gradient is
+that of the computed values. `analyses` decides what is a race.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _DID = {"Load": "read", "Store": "stored"}
 
 
 _GIVEN: WeakKeyDictionary[Any, set[int]] = WeakKeyDictionary()
-"""Lines of loops that were warned of, by the kernel's function: ops and layers may be made of it again and again."""
+"""The lines of loops for which a warning was given, by the kernel's function: many ops and layers may be made of one
+kernel.
+"""
 
 
 def check_races(stage: Stage, variant: Variant, values: Mapping[str, Any], owner: str) -> None:
@@ -56,7 +58,7 @@ def check_races(stage: Stage, variant: Variant, values: Mapping[str, Any], owner
 
 
 def as_finding(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> linter.Finding:
-    """Return a conflict as lint reports it."""
+    """Convert a conflict to a finding of lint."""
     is_certain = conflict.verdict is Verdict.CERTAIN
     message = analyses.describe_conflict(conflict, kernel)
     rule = "TS106" if conflict.is_of_neighbors else "TS105"
@@ -67,7 +69,7 @@ def as_finding(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> linter
 
 
 def describe_accesses(conflict: Conflict, kernel: nodes.Kernel) -> list[tuple[str, str]]:
-    """Return both accesses of a conflict as rows of a message."""
+    """Return a row of a message for each of the two accesses of a conflict."""
     rows = []
     for one in (conflict.change, conflict.other):
         verb = (

@@ -1,8 +1,8 @@
-"""Kernels that are refused before an engine gets them: those that would end the process, or change what is not theirs.
+"""Refuses kernels before an engine gets them: those that would end the process, or write to the caller's memory.
 
-Roles of arrays are read off the source, when an op is made. Which of several functions a call means, `(f if
-ti.static(...) else g)(x[i])`, and which array stands in a list, `for a in ti.static((x, w))`, only the IR knows, which
-needs the types of a call.
+The roles of arrays are determined from the source when an op is made. Only the IR, which needs the types of a call,
+knows which of several functions a call means, `(f if ti.static(...) else g)(x[i])`, and which arrays a list contains,
+`for a in ti.static((x, w))`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._variant import Variant
 
 
 def refuse_breakpoints(stage: Stage, op: str) -> None:
-    """Raise KernelError if a kernel that an engine compiles calls a debugger: it would run once, in the compiler."""
+    """Raise KernelError if a compiled kernel calls a debugger: the debugger would run once, in the compiler."""
     place = None if stage.engine.runs_source else find_breakpoint(stage.source, stage.home)
     if place is not None:
         words = f"kernel `{stage.name}` of op `{op}` calls a debugger, and {stage.engine.name} compiles it"
@@ -29,9 +29,9 @@ def refuse_breakpoints(stage: Stage, op: str) -> None:
 
 
 def refuse_deadly_operations(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> None:
-    """Raise KernelError for the first operation that the engines end the process on.
+    """Raise KernelError for the first operation in a kernel on which the engines end the process.
 
-    Of a kernel that the IR does not cover, what comes after the first thing that it lacks is not looked at.
+    If the IR does not cover the kernel, only the operations before the first construct that it lacks are checked.
     """
     try:
         kernel = stage.lower_variant(replace(variant.single, is_serial=False), values).kernel
@@ -53,9 +53,9 @@ def _refuse(stage: Stage, op: str, words: str, place: str, remedy: str) -> Kerne
 
 
 def refuse_unseen_writes(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> None:
-    """Raise KernelError where a kernel changes an array that its roles say it leaves alone: the caller's memory.
+    """Raise KernelError if a kernel writes to an array that its roles list as only read: that memory is the caller's.
 
-    A kernel that the IR does not cover is left to its roles, unless it uses an input as a whole.
+    A kernel that the IR does not cover passes unchecked, unless it uses an input as a whole.
     """
     whole = stage.inputs_used_whole
     quiet = {name for name, one in stage.roles.items() if not (one.is_written or one.escapes)} | whole
@@ -66,7 +66,7 @@ def refuse_unseen_writes(stage: Stage, variant: Variant, values: Mapping[str, An
     except NotCovered as reason:
         if whole:
             name = min(whole)
-            words = f"input `{name}` of op `{op}` is used as a whole, in a way that cannot be analysed"
+            words = f"input `{name}` of op `{op}` is used as a whole, in a way that cannot be analyzed"
             rows = [("at", stage.roles[name].escapes or ""), ("because", f"tinsmith cannot follow {reason.construct}")]
             remedy = "Index it element by element, or hand it to a function of the engine."
             raise KernelError(refusal(words, rows, remedy)) from None

@@ -1,11 +1,12 @@
-"""Results of passes that an earlier process left on disk, so that a later one need not compute them again.
+"""Disk cache for results of passes, so that later processes need not compute them again.
 
-`remember` is the only entry. It is for what takes long and follows from content alone: the adjoint, the tangent, the
-form for CPUs, the text of a printed kernel. Checks that may warn or refuse run in every process.
+`remember` is the only entry point. It is for results that take long and depend on content alone: the adjoint, the
+tangent, the vectorized form for CPUs, the text of a printed kernel. Checks that may warn or refuse run in every
+process.
 
-The name of an entry is a digest of all that a result follows from: the IR that went in, options, the engine's name and
-version, Python's version, and the source of the passes. Only nodes of the IR and records of programs are read: no file
-makes the reader import or call anything else.
+The name of an entry is a digest of everything that a result depends on: the input IR, options, the engine's name and
+version, Python's version, and the source of the passes. Only nodes of the IR and records of programs are loaded: no
+file makes the reader import or call anything else.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ..passes import adjoint, tangent
 Result = TypeVar("Result")
 
 _SOURCES = ("analyses", "codegen", "compiling", "ir", "passes", "spec")
-"""Folders of the package that results follow from."""
+"""Folders of the package whose source determines the results."""
 
 
 def remember(
@@ -42,14 +43,15 @@ def remember(
     compute: Callable[[], Result],
     given: Sequence[nodes.Kernel] = (),
 ) -> Result:
-    """Return what an earlier process computed from the same parts; if none did, compute it and write it to disk.
+    """Return a result from the disk cache, or compute it and write it there.
 
     Args:
-        engine: what the result is for.
+        engine: the engine that the result is for.
         what: the name of the computation.
-        parts: returns all that the result follows from; called if the cache is in use.
-        compute: computes the result. What it raises is not kept.
-        given: kernels that the result may have as they are: they stay the same objects, by which others know them.
+        parts: returns everything that the result depends on; called if the cache is in use.
+        compute: computes the result. Exceptions are not cached.
+        given: kernels that the result may contain unchanged. They are not copied: the result refers to the same
+            objects.
     """
     source = _digest_sources() if _is_in_use() else None
     if source is None:
@@ -74,12 +76,14 @@ _OF_KERNELS = (*nodes.NODE_TYPES, nodes.CarriedLocal, nodes.Array, nodes.Kernel)
 _KERNEL_CLASSES: Mapping[tuple[str, str], type] = {
     (one.__module__, one.__qualname__): one for one in (*_OF_KERNELS, Type, Operator, AtomicOperator, VoteOperator)
 }
-"""What kernels are made of, besides Python's own numbers, texts and containers."""
+"""The classes that kernels are made of, besides Python's own numbers, texts and containers."""
 
 
 @functools.cache
 def _list_records() -> Mapping[tuple[str, str], type]:
-    """Return what the other entries are made of. Listed when one is met, since it loads the passes of gradients."""
+    """Return the classes of programs and tangents that entries may contain. Called when one is met, since it loads the
+    passes of gradients.
+    """
     records = (
         *(adjoint.Program, adjoint.Fresh, adjoint.Copy, adjoint.Run, adjoint.Reserve, adjoint.TapeSize),
         *(adjoint.WithResults, adjoint.Decision, adjoint.How, tangent.Tangent),
@@ -88,20 +92,20 @@ def _list_records() -> Mapping[tuple[str, str], type]:
 
 
 def _find_class(module: str, name: str) -> type | None:
-    """Return a class of which an entry may have objects; None for any other."""
+    """Return the class with this module and name if entries may contain its objects, or None for any other class."""
     return _KERNEL_CLASSES.get((module, name)) or _list_records().get((module, name))
 
 
 def _is_in_use() -> bool:
-    """Return False where passes are watched or checked, which takes running them."""
+    """Return True if the cache is on and no pass is observed or verified, which would require that the passes run."""
     return config().cache and not config().verify and not is_observed()
 
 
 def describe(value: object) -> str:
-    """Return a text that is equal for equal values, and different for others, in all processes.
+    """Return a text that is equal for equal values and different for others, in all processes.
 
-    Of a kernel it has everything, lines and numbers of statements too. Raises TypeError for other objects than IR,
-    records, and Python's own values.
+    The text of a kernel contains everything, including lines and numbers of statements. Raises TypeError for objects
+    other than IR, records, and Python's own values.
     """
     match value:
         case nodes.Kernel():
@@ -122,7 +126,7 @@ def describe(value: object) -> str:
 
 @functools.cache
 def _digest_sources() -> str | None:
-    """Return a digest of the source that results follow from; None where it is not at hand."""
+    """Return a digest of the source files that results depend on; None if they cannot be read."""
     package = Path(__file__).parents[1]
     digest = hashlib.blake2b(digest_size=16)
     try:
@@ -148,11 +152,11 @@ def _names_of_fields(kind: Any) -> tuple[str, ...]:
 
 
 class Given:
-    """Stands in an entry for a kernel that its reader has: called with the number, it is that kernel."""
+    """Stands in an entry for one of the reader's kernels, by its number. The reader replaces it by that kernel."""
 
 
 def encode(value: object, given: Sequence[nodes.Kernel] = ()) -> bytes | None:
-    """Return the contents of an entry; None for a value that has parts which are not kept on disk."""
+    """Encode a result as the contents of an entry; return None if a part of it may not be kept on disk."""
     buffer = io.BytesIO()
     try:
         _Writer(buffer, given).dump(value)
@@ -162,21 +166,21 @@ def encode(value: object, given: Sequence[nodes.Kernel] = ()) -> bytes | None:
 
 
 class Entry(NamedTuple):
-    """What an entry holds: a result may be None."""
+    """The decoded content of an entry, so that a result of None differs from no entry."""
 
     value: Any
 
 
 def decode(payload: bytes, given: Sequence[nodes.Kernel] = ()) -> Entry | None:
-    """Return what an entry with these contents holds; None for contents that `encode` does not make."""
+    """Decode the contents of an entry; return None for contents that `encode` does not produce."""
     try:
         return Entry(_Reader(io.BytesIO(payload), given).load())
-    except Exception:  # noqa: BLE001  # whatever classes raise that are made of other arguments than theirs
+    except Exception:  # noqa: BLE001  # classes may raise anything when they are called with wrong arguments
         return None
 
 
 class _Writer(pickle.Pickler):
-    """Writes values of the classes above, each as a call of its class: what nodes store besides is left out."""
+    """Pickles values of the allowed classes, each as a call of its class. Caches that nodes store are left out."""
 
     def __init__(self, buffer: io.BytesIO, given: Sequence[nodes.Kernel]) -> None:
         super().__init__(buffer, protocol=5)
@@ -204,7 +208,7 @@ def _is_kept(kind: type) -> bool:
 
 
 class _Reader(pickle.Unpickler):
-    """Reads what `_Writer` writes, and refuses everything else."""
+    """Unpickles what `_Writer` writes, and refuses everything else."""
 
     def __init__(self, buffer: io.BytesIO, given: Sequence[nodes.Kernel]) -> None:
         super().__init__(buffer)

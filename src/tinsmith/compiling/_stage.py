@@ -1,8 +1,8 @@
-"""A stage: one kernel of an op, what it does with its arrays, and its compiled variants.
+"""Stage: one kernel of an op, what it does with its arrays, and its compiled variants.
 
-A variant is the kernel rewritten and compiled for one set of dtypes, ranks, batched arrays
-and gradients. Variants never depend on sizes: a new shape compiles nothing. What the kernel is in the op's terms is
-`_linked_kernel`'s, the Python values that it uses `_baked_values`'s, and how a variant is compiled `_compilation`'s.
+A variant is the kernel rewritten and compiled for one set of dtypes, ranks, batched arrays and gradients. Variants
+never depend on sizes: a new shape compiles nothing. `_linked_kernel` rewrites the kernel in the op's terms,
+`_baked_values` reads the Python values that it uses, and `_compilation` compiles a variant.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ from ._linked_kernel import NO_NAMES, Links, link_kernel
 from ._variant import ArrayType, Variant
 
 NO_DIMS: Mapping[str, DimSizes] = {}
-"""Nothing is known of the sizes of arrays."""
+"""Dims of a spec that knows no sizes of arrays."""
 NO_PROMISES: Mapping[str, adjoint.Promise] = {}
-"""A spec that promises nothing of the numbers in its inputs."""
+"""Promises of a spec that has none."""
 
 
 class _Lowering(NamedTuple):
-    """A kernel as IR, for one variant, and what was found on the way.
+    """A kernel as IR, for one variant, and facts that were found on the way.
 
     Attributes:
-        conflicts: those of its parallel loops.
-        has_misread_divisions: whether the engine would compute a division of integers that it knows by another rule.
+        kernel: the IR, with the fields that it uses.
+        conflicts: the conflicts of its parallel loops.
+        has_misread_divisions: whether the engine would round a division of constants differently than at run time.
     """
 
     kernel: LoweredKernel
@@ -61,19 +62,19 @@ class Stage:
     """One kernel, ready to be rewritten and compiled for any variant.
 
     Attributes:
-        engine: where it runs; `home` is the engine that it was written for.
+        engine: the engine that runs it; `home` is the engine that it was written for.
         source, owner, is_method, parameters, arrays, results, begins: those of the `LinkedKernel`.
         drops_results: whether it is run as a kernel that returns nothing.
         roles: how it uses each array.
         baked_values: the Python values and fields that it uses.
-        inputs_used_whole: arrays that it must leave alone, and uses in a way that its source alone does not explain.
-        texts: what the engine was given, by variant.
-        compiled: compiled variants (`_compilation.ensure_compiled`).
+        inputs_used_whole: arrays that it must not write, and uses in a way that its source alone does not explain.
+        texts: the source that the engine got, by variant.
+        compiled: the compiled variants (`_compilation.ensure_compiled`).
         objects: array parameters of a layer's kernel that are given an engine's ndarray.
-        allows_races: whether nothing is said of races, and no loop is put in order for their sake.
-        given_warnings: the engine's warnings of it so far, which its variants would repeat.
+        allows_races: whether no warning of races is given, and no loop is run in order because of one.
+        given_warnings: the engine's warnings about it so far, which its other variants would repeat.
 
-    One that `is_steady` was made with Python values that nobody changes, so they are not looked at again.
+    If `is_steady`, its Python values never change, so they are read once.
     """
 
     def __init__(
@@ -147,43 +148,45 @@ class Stage:
 
     @property
     def first(self) -> Stage:
-        """The stage that this one launches again: itself, unless it is a `Relaunch`."""
+        """The earlier stage that this one launches again: itself, unless it is a `Relaunch`."""
         return self
 
     @property
     def scalar_names(self) -> Mapping[str, str]:
-        """Names of scalar arguments in the op, by those that `first` has for them, where they differ."""
+        """The op's names of scalar arguments, by their names in `first`, if they differ."""
         return {}
 
     @lazy
     def uses_blocks(self) -> bool:
-        """Whether the kernel runs in blocks of threads that share memory or wait for each other."""
+        """Return True if the kernel runs in blocks of threads that share memory or wait for each other."""
         return runs_in_blocks(self.source, self.home) is not None
 
     @property
     def runs_as_written(self) -> bool:
-        """Whether the engine gets the user's own source: not where the kernel was moved, or its bounds are checked."""
+        """True if the engine gets the user's own source: the kernel was neither moved to another engine nor are its
+        bounds checked.
+        """
         return self.engine is self.home and not self.is_checked
 
     @property
     def open_templates(self) -> tuple[str, ...]:
-        """Parameters that a call gives Python objects to."""
+        """The names of the parameters that take Python objects in a call."""
         return self._linked.open_templates
 
     def templates(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Template arguments by name, `self` among them."""
+        """Return the template arguments by name, including `self`."""
         return self._linked.templates(values)
 
     def find_name(self, own: str) -> str:
-        """The op's name of a parameter that the kernel has a name of its own for."""
+        """Return the op's name of a parameter, given the kernel's own name for it."""
         return self._linked.names.get(own, own)
 
     def dims_of(self, array: str) -> tuple[str, ...]:
-        """Names and sizes of an array's dims, as its spec has them; () where it has none."""
+        """Return the names and sizes of an array's dims in the spec, as texts; () if the spec has none."""
         return tuple("_" if one is None else str(one) for one in self._dims.get(array, ()))
 
     def check_object(self, op: str) -> None:
-        """Refuse a method without an object."""
+        """Raise KernelError if the kernel is a method and is not bound to an object."""
         if self.is_method and self.owner is None:
             words = f"kernel `{self.name}` of op `{op}` is a method, and has no object"
             remedy = (
@@ -192,26 +195,31 @@ class Stage:
             raise KernelError(refusal(words, [("kernel", self.source.place())], remedy))
 
     def check_values(self, variant: Variant, values: Mapping[str, Any], op: str = "") -> None:
-        """Refuse to make a variant for Python values that are others by now: it would get those of now."""
+        """Raise GradientError if the Python values that a variant is made for have changed: it would be compiled with
+        the new ones.
+        """
         now = self.baked_values.fingerprint(values)
         if variant.fingerprint != now:
             raise value_changed_between(f"op `{op}`" if op else f"kernel `{self.name}`", variant.fingerprint, now)
 
     def find_compiled(self, variant: Variant) -> Compiled | None:
-        """Return what was compiled for a variant since the engine was started; None if nothing was."""
+        """Return the compiled form of a variant, or None if there is none since the engine was started."""
         compiled = self.compiled.get(variant)
         # After `ti.init()` or `ti.reset()` what an earlier runtime compiled points to freed memory.
         return compiled if compiled is not None and compiled.runtime is self.engine.runtime() else None
 
     @lazy
     def changed_loop_variable(self) -> str | None:
-        """Where the kernel first changes the variable of a loop, which engines do not."""
+        """Return the place where the kernel first assigns to a loop variable, or None. Engines ignore such an
+        assignment.
+        """
         return find_changed_loop_variable(self.source, self.home)
 
     def has_misread_divisions(self, variant: Variant, values: Mapping[str, Any]) -> bool:
-        """Whether the engine would compute a division of integers that it knows by another rule than at run time.
+        """Return True if the engine would round a division of integer constants differently than at run time.
 
-        False too where the IR does not cover the kernel: the engine compiles it as it is then, and lint names the line.
+        Also return False if the IR does not cover the kernel: the engine compiles it as it is then, and lint names the
+        line.
         """
         forward = replace(variant, adjoint=False, stack=0)
         try:
@@ -220,13 +228,13 @@ class Stage:
             return False
 
     def find_conflicts(self, variant: Variant, values: Mapping[str, Any]) -> tuple[Conflict, ...]:
-        """Return the conflicts of the kernel's parallel loops. Raises NotCovered."""
+        """Return the conflicts of the kernel's parallel loops. Raise NotCovered if the IR does not cover the kernel."""
         return self._find_lowering(variant.parallel, values).conflicts
 
     def find_loop_in_order(self, variant: Variant, values: Mapping[str, Any]) -> str:
-        """Return the place of a loop that runs in order because its iterations may race; "" if there is none.
+        """Return the place of the first loop that runs in order because its iterations may race; "" if there is none.
 
-        Also "" where the IR does not cover the kernel.
+        Also return "" if the IR does not cover the kernel.
         """
         if self.engine.device_type() != "cpu" or self.allows_races:
             return ""
@@ -238,7 +246,9 @@ class Stage:
 
     @property
     def loops_in_order(self) -> dict[int, str]:
-        """Lines of loops that run in order because their iterations may race, each with two accesses that tell so."""
+        """The loops that run in order because their iterations may race: two conflicting accesses as text, by the
+        loop's line.
+        """
         return dict(self._loops_in_order)
 
     @property
@@ -246,7 +256,7 @@ class Stage:
         return types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
 
     def nests_powers(self, variant: Variant, values: Mapping[str, Any]) -> bool:
-        """Whether a power may be the base of another one; False too where the IR does not cover the kernel."""
+        """Return True if a power may be the base of another power; False also if the IR does not cover the kernel."""
         try:
             kernel = self.lower_variant(replace(variant.single, adjoint=False, stack=0), values).kernel
         except NotCovered:
@@ -254,7 +264,7 @@ class Stage:
         return passes.nests_powers(kernel)
 
     def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> LoweredKernel:
-        """The kernel as IR, for a variant; with blocks of threads still in it where that is asked for.
+        """Return a variant of the kernel as IR; if `in_blocks`, with its blocks of threads as they were written.
 
         Raises NotCovered.
         """
@@ -287,7 +297,9 @@ class Stage:
         return _Lowering(kernel, tuple(conflicts), bool(divisions))
 
     def _find_racing_loops(self, kernel: nodes.Kernel, variant: Variant, conflicts: list[Conflict]) -> list[nodes.For]:
-        """Return the loops that are to run in order since their iterations may race, and add their conflicts."""
+        """Return the loops that must run in order because their iterations may race, and append their conflicts to
+        `conflicts`.
+        """
         if not (self.allows_races or variant.adjoint or variant.is_serial):
             conflicts += find_conflicts(kernel, exempt=self._build_exemption(kernel), unique=self._unique)
         if self.engine.device_type() != "cpu":
@@ -304,7 +316,7 @@ class Stage:
         return lambda loop: adjoint.find_promised(kernel, loop, self._promises) if self._promises else frozenset()
 
     def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
-        """The kernel as it was written."""
+        """Return the kernel's IR before any pass, with its blocks of threads."""
         given = dict(variant.arrays)
         arrays = {
             name: nodes.Array(
@@ -343,7 +355,7 @@ class Stage:
 
     @one_at_a_time
     def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
-        """Why this variant cannot run a batch in one launch; "" where it can."""
+        """Return why this variant cannot run a batch in one launch, or "" if it can."""
         if variant.adjoint:
             return f"{self.engine.name}'s reverse mode differentiates the kernel as it was written"
         if self.uses_blocks and self.engine.device_type() != "cpu":
@@ -361,9 +373,10 @@ class Stage:
         return reason_text
 
     def reversed_view(self, arrays: frozenset[str]) -> tuple[Source, dict[str, Roles]]:
-        """The kernel that is differentiated, without stores to `arrays`, which have no adjoint; and its roles.
+        """Return the kernel to differentiate, without stores to `arrays`, which have no adjoint; and the roles of its
+        arrays.
 
-        What atomics return is still in the source, and no longer in the roles.
+        Atomics whose result is used stay in the source, but not in the roles.
         """
         if not any(name in arrays and role.is_written for name, role in self.roles.items()):
             return self.source, self.roles
@@ -372,7 +385,7 @@ class Stage:
         return source, roles_of(bare, self.arrays, self.home, self._ranks)
 
     def rewrite_source(self, variant: Variant) -> Source:
-        """Return the kernel as the engine gets it for a variant, unless it gets what is printed from the IR."""
+        """Return the kernel's source as the engine gets it for a variant that is not printed from the IR."""
         arrays = dict(variant.arrays)
         # An engine's reverse kernel runs stores whose target has no adjoint once more, and would count statistics
         # twice.
@@ -384,7 +397,7 @@ class Stage:
         if variant.adjoint:
             return replace(self.source, tree=drop_gradient_stores(rewritten, self.baked_values.gradients))
         rewritten = loop_over_ranges(rewritten, self.baked_values.field_ranks() | ranks)
-        # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it
+        # The atomic products that remain are in parallel loops. In serial loops, both engines end the process on them.
         is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
         return replace(self.source, tree=serialize_loops(rewritten) if is_serial else rewritten)
 
@@ -400,23 +413,25 @@ class Stage:
         return texts
 
     def is_aliased(self, variant: Variant) -> bool:
-        """Whether the kernel changes an array under several indices."""
+        """Return True if the kernel changes an array under several indices."""
         return any(one.is_aliased(in_reverse=variant.adjoint) for one in self.roles.values())
 
     def is_careful(self, variant: Variant) -> bool:
-        """Whether the kernel reads and changes one array, or uses vectors of one outside of loops."""
+        """Return True if the kernel reads and changes one array, or uses an array of vectors outside of loops."""
         vectors = [self.roles[name] for name, array in variant.arrays if array.element]
         is_at_top = any(not one.loops for role in vectors for one in role.accesses)
         return is_at_top or any(role.is_read and role.is_written for role in self.roles.values())
 
 
 def batch_options(variant: Variant) -> PassOptions:
-    """Return what passes depend on of a variant that runs a batch."""
+    """Return the options of the passes for a variant that runs a batch."""
     return PassOptions(batched=variant.batched_arrays, is_serial=variant.is_serial)
 
 
 def _type_of(parameter: Parameter, defaults: types.Defaults) -> Type:
-    """The type of a scalar, or of a vector's numbers, by its annotation: `float` is the engine's default."""
+    """Return the type of a scalar, or of a vector's entries, from its annotation. `float` is the engine's
+    default type.
+    """
     kind = parameter.text.rpartition("_lang.")[2].rpartition(", ")[2].rstrip(")")
     of_python = {"float": defaults.fp, "int": defaults.ip, "bool": Type.U1}
     return of_python[kind] if kind in of_python else Type(kind)

@@ -1,6 +1,7 @@
-"""Structs: arguments of a call with numbers, vectors and matrices by name, such as a `ti.dataclass`.
+"""Structs: arguments that contain numbers, vectors and matrices by name, such as a `ti.dataclass`.
 
-A kernel runs with the members as arguments of their own, so each may be a number or, where the spec lists it, a tensor.
+A kernel runs with the members as arguments of their own, so each member may be a number or, if the spec lists it, a
+tensor.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from ..frontend.tree import NotRewritable, flatten_structs, pass_members
 def without_structs_of(
     kernel: Any, engine: Engine, parameters: Sequence[Parameter], listed: Collection[str]
 ) -> tuple[Source, Sequence[Parameter]]:
-    """Return a kernel's source in which members of structs are parameters of their own, and the parameters it then has.
+    """Replace the structs among a kernel's parameters by parameters for their members. Return the source and the new
+    parameters.
 
-    Of a Python dataclass only members are left that the kernel uses, or that are `listed`.
+    Of a Python dataclass, only members that the kernel uses or that are `listed` become parameters.
 
     Raises:
         KernelError: the kernel changes a member, or uses a Python dataclass in another way than by its members.
@@ -50,7 +52,7 @@ def without_structs_of(
 
 
 def name_members(error: TinsmithError, parameters: Iterable[Parameter]) -> None:
-    """Call members of structs in a message as the caller does: `state.q`, and not `state_q`."""
+    """Rewrite an error's message to name members of structs as the caller does: `state.q`, not `state_q`."""
     names = {one.name: ".".join(one.path) for one in parameters if one.path}
     if names:
         words = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
@@ -61,11 +63,14 @@ class Structs:
     """The structs among an op's arguments.
 
     Attributes:
-        order: names of a call's arguments, structs whole. A call may give the members of all structs instead, in order.
+        order: the names of a call's arguments, with structs as one argument. A call may also pass the members of all
+            structs, in order.
     """
 
     def __init__(self, op: str, arguments: Sequence[Parameter], declared: Iterable[Parameter] = ()) -> None:
-        """Find them among the `arguments` of a call; `declared` are all parameters of the kernels, used or not."""
+        """Collect the structs among the `arguments` of a call; `declared` are all parameters of the kernels, used or
+        not.
+        """
         self._op = op
         # A dict of all members of a dataclass fits a kernel that uses some of them.
         self._declared = {one.path[:2] for one in (*declared, *arguments) if one.path}
@@ -82,11 +87,13 @@ class Structs:
         self._names = {".".join(one.path): one.name for one in arguments if one.path}
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return True if there are any structs."""
         return bool(self._paths)
 
     def take_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """A call's arguments by name, with the members of structs in their places. Raises ArgumentError."""
+        """Return a call's arguments by name, with structs replaced by their members. Raise ArgumentError if they do not
+        fit.
+        """
         order = self._order_for(arguments)
         if len(arguments) > len(order):
             rows = [("expected", f"{len(order)}: {', '.join(order)}"), ("got", str(len(arguments)))]
@@ -103,7 +110,7 @@ class Structs:
         return values
 
     def _order_for(self, arguments: Sequence[Any]) -> tuple[str, ...]:
-        """Return the names of positional arguments: those of members if a tensor is given instead of a struct."""
+        """Return the names of positional arguments: those of members if a tensor is passed in place of a struct."""
         pairs = zip(self.order, arguments, strict=False)
         is_apart = any(isinstance(value, torch.Tensor) for name, value in pairs if name in self._paths)
         return self._members_in_order if is_apart else self.order

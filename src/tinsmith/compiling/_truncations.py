@@ -1,7 +1,8 @@
 """Truncations: warns of floats that a kernel assigns to integers without a cast.
 
-`s = 0` makes `s` an integer for good, and `s += x[i]` then adds whole numbers, without a gradient. Engines warn of some
-of these on their log, and of `s = s * x[i]` not at all. The types are those of a call, so lint alone cannot tell.
+`s = 0` makes `s` an integer for good, and `s += x[i]` then adds truncated numbers, without a gradient. Engines warn of
+some such assignments in their log, but not of `s = s * x[i]`. The types are those of a call, so lint alone cannot find
+these assignments.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ _WHOLE = frozenset({"ceil", "floor", "round"})
 
 @functools.cache
 def _get_cuts() -> linter.Cuts:
-    """Return what finds statements of files that cut floats; lint is loaded for a kernel that has one."""
+    """Return the finder of statements that truncate floats. It loads lint, so it is made for the first kernel that has
+    one.
+    """
     return linter.Cuts()
 
 
 def warn_of_truncations(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> None:
-    """Warn of floats that a kernel cuts to whole numbers, at the lines where it does; each line once.
+    """Warn once of each line at which a kernel truncates a float to an integer.
 
-    A kernel that the IR does not cover is left to its engine, whose log may have a warning.
+    A kernel that the IR does not cover gets no warning, except in the engine's log.
     """
     try:
         kernel = stage.lower_variant(variant, values).kernel
@@ -48,7 +51,7 @@ def warn_of_truncations(stage: Stage, variant: Variant, values: Mapping[str, Any
 
 
 def _find_cut_lines(kernel: nodes.Kernel) -> Iterator[int]:
-    """Lines of statements that give a float to an integer, written as a cast or not."""
+    """Yield the lines of statements that convert a float to an integer, with a cast or without."""
     for one in walk.statements(kernel.body):
         match one:
             case nodes.Assign():
@@ -68,7 +71,9 @@ def _find_cut_lines(kernel: nodes.Kernel) -> Iterator[int]:
 
 
 def _may_have_fraction(value: nodes.Expr) -> bool:
-    """Whether a value is a float, and not one that is whole by its making."""
+    """Return True if a value is a float that may have a fraction: not a rounded or converted integer, and not a whole
+    constant.
+    """
     match value:
         case nodes.Const():
             return isinstance(value.value, float) and value.value % 1 != 0

@@ -1,4 +1,4 @@
-"""Variant: the key of a compiled stage: element types and ranks of its arrays, and the form of its kernel."""
+"""Variant: the key of a compiled kernel: dtypes and ranks of its arrays, and the kernel's form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .._lazy import lazy
 
 
 class ArrayType(NamedTuple):
-    """What a variant fixes of one array: dtype, rank as the kernel sees it without batch, element dims."""
+    """What a variant fixes of one array: dtype, rank as the kernel sees it without the batch, element dims."""
 
     dtype: torch.dtype
     rank: int
@@ -22,7 +22,9 @@ class ArrayType(NamedTuple):
 
 @dataclass(frozen=True)
 class Variant:
-    """Everything that a stage is compiled for. One that is `adjoint`, an engine's own reverse, is never serial."""
+    """Everything that a compiled form of a kernel depends on. An `adjoint` variant, an engine's own reverse, is never
+    serial.
+    """
 
     arrays: tuple[tuple[str, ArrayType], ...]
     adjoint: bool = False
@@ -33,7 +35,7 @@ class Variant:
 
     @lazy
     def batched_arrays(self) -> frozenset[str]:
-        """Arrays that have a batch dimension."""
+        """Return the names of the arrays that have a batch dimension."""
         return frozenset(name for name, array in self.arrays if array.is_batched)
 
     @property
@@ -47,5 +49,5 @@ class Variant:
         return replace(self.single, adjoint=False, is_serial=False, stack=0)
 
     def __post_init__(self) -> None:
-        """Check the rule."""
+        """Assert that the variant is not both an engine's reverse and serial."""
         assert not (self.adjoint and self.is_serial), "an engine's reverse mode gets the kernel as it was written"
