@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._cache import BoundedDict, Cache, digest_of
-from ..compiling import Stage, changed_between, value_changed_between
+from ..compiling import Stage, build_changed_error, build_changed_value_error
 from ..frontend import Change, find_changed_value, number_of
 from ..tracing import is_in_backward
 from ._signature import Signature
@@ -180,10 +180,12 @@ class Captures:
             return self._explain(before, now)
         known = find_changed_value(None, next(one for one in before if one))
         lost = Change(known.name, known.now, "no longer known")
-        return changed_between(f"op `{self._signature.op}`", "Python value", lost, "make it an argument of the kernel")
+        return build_changed_error(
+            f"op `{self._signature.op}`", "Python value", lost, "make it an argument of the kernel"
+        )
 
     def _explain(self, before: Fingerprints | None, now: Fingerprints) -> Exception:
         olds: Sequence[tuple[Any, ...] | None] = before or [None] * len(now)
         pairs = zip(olds, now, strict=True)
         old, new = next((old, new) for old, new in pairs if old != new)
-        return value_changed_between(f"op `{self._signature.op}`", old, new)
+        return build_changed_value_error(f"op `{self._signature.op}`", old, new)

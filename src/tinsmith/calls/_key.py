@@ -105,7 +105,9 @@ class CallKey:
             return self._variants(frozenset())
         variants = self._variants(self.batched)
         pairs = zip(self.signature.stages, variants, strict=True)
-        is_looped = self.is_apart or any(stage.batch_refusal(variant, self.templates) for stage, variant in pairs)
+        is_looped = self.is_apart or any(
+            stage.explain_batch_refusal(variant, self.templates) for stage, variant in pairs
+        )
         return self._variants(frozenset()) if is_looped else variants
 
     @property

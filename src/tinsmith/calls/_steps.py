@@ -136,7 +136,7 @@ class StageLaunch(RoutineLaunch):
             return None
         stage, values = self.stage.first, key.templates
         variant = self._variant(key, self._types(key))
-        is_split = bool(variant.batched_arrays) and bool(self.stage.batch_refusal(variant, values))
+        is_split = bool(variant.batched_arrays) and bool(self.stage.explain_batch_refusal(variant, values))
         body = None
         # The loops of networks are unrolled; the IR's cost does not cover them.
         if not stage.is_simd:
@@ -160,7 +160,7 @@ class StageLaunch(RoutineLaunch):
         if key.signature.is_deterministic and not variant.is_serial:
             is_serial = compiling.is_order_fixed_serially(stage, variant, key.templates, key.signature.op)
             variant = replace(variant, is_serial=is_serial)
-        is_split = bool(variant.batched_arrays) and bool(stage.batch_refusal(variant, key.templates))
+        is_split = bool(variant.batched_arrays) and bool(stage.explain_batch_refusal(variant, key.templates))
         variant = variant.single if is_split else variant
         is_plain = not (self.adjoint or variant.batched_arrays or is_split)
         is_simd = stage.is_simd and may_vectorize and is_plain and key.device.type == "cpu"

@@ -218,7 +218,7 @@ class BakedValues:
         for use in self.field_uses():
             _, runtime = self._stamps[id(use.field)]
             if runtime is not None and runtime is not self._engine.runtime():
-                raise field_is_gone(op, use.name, self._engine)
+                raise build_lost_field_error(op, use.name, self._engine)
 
     def refuse_ndarrays(self, values: Mapping[str, Any], op: str) -> None:
         """Raise KernelError if the kernel uses an engine's ndarray that is not an argument: the launch would read
@@ -253,14 +253,14 @@ class BakedValues:
         return ranks
 
 
-def field_is_gone(op: str, name: str, engine: Engine) -> EngineError:
+def build_lost_field_error(op: str, name: str, engine: Engine) -> EngineError:
     """Build the error for a field whose memory was destroyed when its engine was restarted."""
     words = f"op `{op}` reads the field `{name}`, whose memory was destroyed when the engine was started again"
     remedy = remedy_for_lost_field(engine, f"Make `{name}` again after the last ts.init().")
     return EngineError(refusal(words, remedy=remedy))
 
 
-def changed_between(op: str, kind: str, change: Change, remedy: str) -> GradientError:
+def build_changed_error(op: str, kind: str, change: Change, remedy: str) -> GradientError:
     """Build the error for a value that changed between an op's forward and its backward pass.
 
     Args:
@@ -274,8 +274,8 @@ def changed_between(op: str, kind: str, change: Change, remedy: str) -> Gradient
     return GradientError(refusal(words, rows, f"Change it after the backward pass, or {remedy}."))
 
 
-def value_changed_between(op: str, before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> GradientError:
+def build_changed_value_error(op: str, before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> GradientError:
     """Build the error for a Python value that changed between two fingerprints: `before` of the forward pass, None if
     unknown, and `now`.
     """
-    return changed_between(op, "Python value", find_changed_value(before, now), "make it an argument of the kernel")
+    return build_changed_error(op, "Python value", find_changed_value(before, now), "make it an argument of the kernel")

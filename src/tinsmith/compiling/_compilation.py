@@ -19,6 +19,7 @@ from ..engines import COMPILING, Compiled, CompileOptions
 from ..frontend import multiplies_atomically, prints, runs_in_blocks
 from ..ir import NotCovered
 from ._from_ir import (
+    build_misread_error,
     compile_batched,
     compile_misread,
     compile_moved,
@@ -26,8 +27,7 @@ from ._from_ir import (
     compile_strips,
     find_misreading,
     has_field_elements_at_top,
-    in_machine_vectors,
-    misread_reverse,
+    vectorize_for_cpu,
 )
 from ._kernel_families import has_relatives
 from ._races import check_races
@@ -71,7 +71,7 @@ def _compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], 
     _check_blocks(stage, op)
     if stage.engine.runs_source:
         return compiling.compile_for_python(stage, variant, values)
-    by_ir = _ir_compiler(stage, variant, values, op)
+    by_ir = _find_ir_compiler(stage, variant, values, op)
     if by_ir is None:
         return _compile_source(stage, variant, values, op)
     try:
@@ -89,7 +89,7 @@ def _compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], 
 
 def is_compiled_from_ir(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> bool:
     """Return True if the engine compiles text printed from the variant's IR instead of the user's own source."""
-    return not stage.engine.runs_source and _ir_compiler(stage, variant, values, op) is not None
+    return not stage.engine.runs_source and _find_ir_compiler(stage, variant, values, op) is not None
 
 
 def _check_blocks(stage: Stage, op: str) -> None:
@@ -106,7 +106,7 @@ def _check_blocks(stage: Stage, op: str) -> None:
         raise KernelError(refusal(words, [("at", where)], remedy))
 
 
-def _ir_compiler(
+def _find_ir_compiler(
     stage: Stage, variant: Variant, values: Mapping[str, Any], op: str
 ) -> Callable[[Stage, Variant, Mapping[str, Any], str], Compiled] | None:
     """Return the function that compiles a variant from its IR, or None if the engine gets the user's own source."""
@@ -118,7 +118,7 @@ def _ir_compiler(
     is_moved = stage.engine is not stage.home
     misreading = find_misreading(stage, variant, values) if variant.adjoint or not is_moved else None
     if variant.adjoint and misreading is not None:
-        raise misread_reverse(stage, op, misreading)
+        raise build_misread_error(stage, op, misreading)
     if is_moved:
         return compile_moved
     if variant.batched_arrays:
@@ -159,7 +159,7 @@ def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bo
         kernel = stage.lower_variant(variant, values).kernel
     except NotCovered:
         return False
-    return not has_field_elements_at_top(kernel) and in_machine_vectors(kernel, stage.engine) is not kernel
+    return not has_field_elements_at_top(kernel) and vectorize_for_cpu(kernel, stage.engine) is not kernel
 
 
 def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
@@ -204,7 +204,7 @@ def _find_misfits(
     does.
     """
     candidates = (
-        compiling.misfitting_loop(stage.source, {name: array.rank for name, array in variant.arrays}),
+        compiling.describe_mismatched_loop(stage.source, {name: array.rank for name, array in variant.arrays}),
         compiling.find_sliced_array(cause, stage.baked_values.sources, stage.source, stage.arrays),
         compiling.describe_outside_tensor(stage.baked_values.list_tensors(values)),
     )
@@ -215,12 +215,12 @@ def _refusal(
     stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception, op: str, text: str
 ) -> TinsmithError:
     place = stage.source.place()
-    places = compiling.places_of(cause, stage.rewrite_source(variant), text)
+    places = compiling.describe_frames(cause, stage.rewrite_source(variant), text)
     kernel = ("kernel", f"{stage.name} at {place}")
-    rows = [*places, (stage.engine.name, compiling.telling(cause))]
+    rows = [*places, (stage.engine.name, compiling.find_error_line(cause))]
     if not variant.adjoint:
         misfits = _find_misfits(stage, variant, values, cause)
-        remedies = [one.remedy for one in misfits] or compiling.known_remedies(cause, stage.module_name)
+        remedies = [one.remedy for one in misfits] or compiling.find_known_remedies(cause, stage.module_name)
         words = f"the kernel of op `{op}` does not compile"
         remedy = " ".join([*remedies, compiling.WHERE_THE_REPORT_IS])
         return KernelError(refusal(words, [kernel, *(one.row for one in misfits), *rows], remedy))
@@ -228,6 +228,6 @@ def _refusal(
         refusal(
             f"{stage.engine.name} cannot differentiate the kernel of op `{op}`",
             [kernel, *rows],
-            compiling.reverse_remedy(stage.engine, is_op=not stage.may_write_fields),
+            compiling.describe_reverse_remedy(stage.engine, is_op=not stage.may_write_fields),
         )
     )

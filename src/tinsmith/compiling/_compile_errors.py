@@ -35,7 +35,7 @@ WHERE_THE_REPORT_IS = "The engine's full report is this error's cause (`__cause_
 """The last sentence of remedies for compile errors."""
 
 
-def places_of(cause: Exception, source: Source, text: str) -> list[tuple[str, str]]:
+def describe_frames(cause: Exception, source: Source, text: str) -> list[tuple[str, str]]:
     """Return rows for an error message: the line of the kernel at which the engine stopped, then the lines of the
     functions that it called.
 
@@ -92,7 +92,7 @@ def strip_colours(message: object) -> str:
     return _COLOURS.sub("", str(message))
 
 
-def telling(cause: Exception) -> str:
+def find_error_line(cause: Exception) -> str:
     """Return the line of an engine's report that names the error: its compiler's line, or else the last line that is
     not empty.
     """
@@ -102,7 +102,7 @@ def telling(cause: Exception) -> str:
     return (compiled or words or [repr(cause)])[-1]
 
 
-def known_remedies(cause: Exception, lang: str) -> list[str]:
+def find_known_remedies(cause: Exception, lang: str) -> list[str]:
     """Return the remedy that follows from the engine's message alone, if there is one.
 
     Args:
@@ -120,7 +120,7 @@ class Misfit(NamedTuple):
     remedy: str
 
 
-def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> Misfit | None:
+def describe_mismatched_loop(source: Source, ranks: Mapping[str, int]) -> Misfit | None:
     """Describe the first loop over an array that has more or fewer indices than the array has dims; None if there is
     none.
 
@@ -176,7 +176,7 @@ def describe_outside_tensor(names: Sequence[str]) -> Misfit | None:
     return Misfit(row, f"Pass `{names[0]}` as an argument: make it a parameter of the kernel and list it in the spec.")
 
 
-def reverse_remedy(engine: Engine, *, is_op: bool) -> str:
+def describe_reverse_remedy(engine: Engine, *, is_op: bool) -> str:
     """Return the remedy for a kernel that an engine's reverse mode cannot compile. Only ops (`is_op`) can take a
     hand-written gradient.
     """

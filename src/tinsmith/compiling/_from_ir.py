@@ -85,7 +85,7 @@ def compile_ir(
     except TinsmithError:
         raise
     except Exception as cause:
-        rows = [("kernel", kernel.name), (stage.engine.name, compiling.telling(cause))]
+        rows = [("kernel", kernel.name), (stage.engine.name, compiling.find_error_line(cause))]
         error = GradientError if variant.adjoint else KernelError
         raise error(refusal(words, rows, remedy)) from cause
 
@@ -121,7 +121,7 @@ def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_a
     if has_elements_at_top(kernel):
         kernel = run_pipeline(GENERATED, kernel, PassOptions(is_flat=True))
     if not (variant.adjoint or stage.is_checked):
-        kernel = in_machine_vectors(kernel, stage.engine)
+        kernel = vectorize_for_cpu(kernel, stage.engine)
     return run_pipeline(ENGINE, kernel, engine_options(stage.engine, is_aliased=is_aliased))
 
 
@@ -134,7 +134,7 @@ def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
     return has_elements_at_top(kernel) and has_elements_at_top(passes.flat(kernel))
 
 
-def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
+def vectorize_for_cpu(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
     """Vectorize a kernel for a CPU: split its loops into strips and lanes. Return the same kernel if nothing changes.
 
     A debugging engine gets loops as they were written: it would report an index out of its axis in an array that is
@@ -233,7 +233,9 @@ def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op:
         raise KernelError(refusal(moved, rows, sentence(f"pass it as an array, or {remedy}")))
     if variant.adjoint:
         moved = f"{stage.engine.name} cannot differentiate the kernel of op `{op}`"
-        return compile_ir(stage, variant, kernel, {}, moved, compiling.reverse_remedy(stage.engine, is_op=True))
+        return compile_ir(
+            stage, variant, kernel, {}, moved, compiling.describe_reverse_remedy(stage.engine, is_op=True)
+        )
     return compile_ir(stage, variant, kernel, {}, moved, sentence(remedy))
 
 
@@ -310,7 +312,7 @@ def compile_misread(
     return compile_ir(stage, variant, kernel, fields, words, sentence(misreading.remedy))
 
 
-def misread_reverse(stage: Stage, op: str, misreading: Misreading) -> GradientError:
+def build_misread_error(stage: Stage, op: str, misreading: Misreading) -> GradientError:
     """Build the error for an engine's gradient of a kernel that the engine misreads."""
     words = f"{stage.engine.name} differentiates another function than the kernel of op `{op}` calculates"
     rows = [("kernel", f"{stage.name} at {stage.source.place(stage.source.tree)}"), ("because", misreading.because)]

@@ -45,7 +45,7 @@ def check_races(stage: Stage, variant: Variant, values: Mapping[str, Any], owner
         return
     for conflict in conflicts:
         kernel = stage.lower_variant(variant.parallel, values).kernel
-        finding = as_finding(conflict, kernel, stage)
+        finding = make_finding(conflict, kernel, stage)
         if not linter.drop_suppressed([finding]):
             continue
         if conflict.verdict is Verdict.CERTAIN:
@@ -57,7 +57,7 @@ def check_races(stage: Stage, variant: Variant, values: Mapping[str, Any], owner
             warnings.warn_explicit(words, RaceWarning, finding.path, finding.line)
 
 
-def as_finding(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> linter.Finding:
+def make_finding(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> linter.Finding:
     """Convert a conflict to a finding of lint."""
     is_certain = conflict.verdict is Verdict.CERTAIN
     message = analyses.describe_conflict(conflict, kernel)

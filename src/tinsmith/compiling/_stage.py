@@ -34,7 +34,7 @@ from ..frontend.tree import annotate, drop_gradient_stores, drop_stores, loop_ov
 from ..ir import NotCovered, Type, nodes, types
 from ..passes import BATCH, FORWARD, PassOptions, adjoint, run_pipeline
 from ..spec import DimSizes
-from ._baked_values import BakedValues, value_changed_between
+from ._baked_values import BakedValues, build_changed_value_error
 from ._linked_kernel import NO_NAMES, Links, link_kernel
 from ._variant import ArrayType, Variant
 
@@ -200,7 +200,7 @@ class Stage:
         """
         now = self.baked_values.fingerprint(values)
         if variant.fingerprint != now:
-            raise value_changed_between(f"op `{op}`" if op else f"kernel `{self.name}`", variant.fingerprint, now)
+            raise build_changed_value_error(f"op `{op}`" if op else f"kernel `{self.name}`", variant.fingerprint, now)
 
     def find_compiled(self, variant: Variant) -> Compiled | None:
         """Return the compiled form of a variant, or None if there is none since the engine was started."""
@@ -354,7 +354,7 @@ class Stage:
         return lowered
 
     @one_at_a_time
-    def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
+    def explain_batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
         """Return why this variant cannot run a batch in one launch, or "" if it can."""
         if variant.adjoint:
             return f"{self.engine.name}'s reverse mode differentiates the kernel as it was written"
@@ -372,7 +372,7 @@ class Stage:
             self._batch_refusals.keep(variant, reason_text)
         return reason_text
 
-    def reversed_view(self, arrays: frozenset[str]) -> tuple[Source, dict[str, Roles]]:
+    def prepare_for_reverse(self, arrays: frozenset[str]) -> tuple[Source, dict[str, Roles]]:
         """Return the kernel to differentiate, without stores to `arrays`, which have no adjoint; and the roles of its
         arrays.
 

@@ -16,7 +16,7 @@ from .. import linter
 from .._errors import KernelError, TinsmithError, refusal
 from ..analyses import find_out_of_range
 from ..calls import Signature, default_float
-from ..compiling import ArrayType, Stage, Variant, as_finding, check_races
+from ..compiling import ArrayType, Stage, Variant, check_races, make_finding
 from ..engines import HALVES, SPEC_DTYPES, of_kernel
 from ..ir import NotCovered, nodes
 
@@ -66,7 +66,7 @@ def replace_races(signature: Signature, findings: Sequence[linter.Finding]) -> l
     kept = [*findings]
     for stage, variant in _assume_variants(signature):
         kernel = stage.lower_variant(variant, {}).kernel
-        mine = [as_finding(one, kernel, stage) for one in stage.find_conflicts(variant, {})]
+        mine = [make_finding(one, kernel, stage) for one in stage.find_conflicts(variant, {})]
         of_text = [one for one in kept if one.rule in _RACES and _contains(stage, one)]
         at = {(one.rule, one.line): one for one in of_text}
         kept = [one for one in kept if one not in of_text]

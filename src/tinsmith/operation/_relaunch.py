@@ -45,8 +45,8 @@ class Relaunch(Stage):
     def scalar_names(self) -> Mapping[str, str]:
         return self._renamed
 
-    def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
-        return self._first.batch_refusal(variant, values)
+    def explain_batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
+        return self._first.explain_batch_refusal(variant, values)
 
     def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> LoweredKernel:
         """Return the kernel's IR, with its arguments named as in the op. Raise NotCovered."""

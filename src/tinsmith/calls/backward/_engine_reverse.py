@@ -39,7 +39,7 @@ class EngineReverse(KernelReverse):
         self._instead = instead
         self._allocations = frozenset(signature.outputs + signature.scratch)
         self._steady = frozenset(name for name in self._allocations if is_steady(signature, name))
-        self._views = {stage: stage.reversed_view(self._steady) for stage in signature.firsts}
+        self._views = {stage: stage.prepare_for_reverse(self._steady) for stage in signature.firsts}
         everything = frozenset(signature.arrays) | self._allocations
         self._nests = {
             stage: carrying_nests(view[0], find_saved_values(*view, everything, stage.home).locals)

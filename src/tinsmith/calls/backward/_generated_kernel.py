@@ -15,10 +15,10 @@ from ...compiling import (
     build_kernel,
     compile_in_family,
     engine_options,
+    find_error_line,
     guard_launches,
-    in_machine_vectors,
     record_text,
-    telling,
+    vectorize_for_cpu,
 )
 from ...engines import COMPILING, DTYPES, Compiled, CompileOptions, Language, Parameter, array_text
 from ...ir import nodes, types, walk
@@ -88,7 +88,7 @@ class GeneratedKernel:
         options = self._make_options(sites)
         kernel = run_pipeline(GENERATED, self.kernel, options)
         if not self.stage.is_checked:
-            kernel = in_machine_vectors(kernel, self.stage.engine)
+            kernel = vectorize_for_cpu(kernel, self.stage.engine)
         return run_pipeline(ENGINE, kernel, options)
 
     def _make_options(self, sites: list[Site]) -> PassOptions:
@@ -153,7 +153,7 @@ class GeneratedKernel:
             raise
         except Exception as cause:
             words = f"a kernel that was generated for the gradient of op `{self.op}` does not compile"
-            rows = [("kernel", self.kernel.name), (engine.name, telling(cause))]
+            rows = [("kernel", self.kernel.name), (engine.name, find_error_line(cause))]
             raise internal_error(EngineError, words, rows) from cause
 
     def step(self, names: Mapping[str, str], renamed: Mapping[str, str]) -> Step:

@@ -21,7 +21,7 @@ import torch
 from ..._cache import Cache
 from ..._config import config
 from ..._errors import GradientError
-from ...compiling import Stage, changed_between, field_is_gone
+from ...compiling import Stage, build_changed_error, build_lost_field_error
 from ...engines import COMPILING, Engine, FieldFacts
 from ...frontend import Change
 from .. import fields
@@ -73,7 +73,7 @@ class Contents(NamedTuple):
         if now is not self.values:
             for one, before, after in self.look.pairs(self.values, now):
                 if before != after:
-                    raise self.look.changed_between(one, before, after)
+                    raise self.look.build_changed_error(one, before, after)
 
     def digests(self) -> list[tuple[str, int]]:
         """Return a number for what each field held: of two different contents two different ones, but for 1 in 2^64."""
@@ -83,7 +83,7 @@ class Contents(NamedTuple):
         """Build the error for a field that holds this now, and something else when it had the number `before`."""
         pairs = self.look.pairs(self.values, self.values)
         one, _, now = next(pair for pair in pairs if pair[0].name == name)
-        return self.look.changed_between(one, self.look.find_content(before), now)
+        return self.look.build_changed_error(one, self.look.find_content(before), now)
 
 
 class Look:
@@ -117,7 +117,7 @@ class Look:
     def _values(self) -> tuple[bytes, ...]:
         """The bytes of all fields that our launch copies, and those of each other."""
         if self._engine.runtime() is not self._runtime:
-            raise field_is_gone(self.op, (self._ours + self._others)[0].name, self._engine)
+            raise build_lost_field_error(self.op, (self._ours + self._others)[0].name, self._engine)
         # Zeros, since gaps between fields are compared too and nothing is ever written there.
         memory = self._memory()
         if self._ours:
@@ -143,10 +143,10 @@ class Look:
         """Return the content with this number; None if nobody knows it any more."""
         return self._small.get(number)
 
-    def changed_between(self, one: _Field, before: bytes | None, now: bytes) -> GradientError:
+    def build_changed_error(self, one: _Field, before: bytes | None, now: bytes) -> GradientError:
         """Build the error for a field that held `before` in the forward pass, and holds `now`."""
         remedy = f"make `{one.name}` an array parameter of the kernel"
-        return changed_between(f"op `{self.op}`", "field", one.find_change(before, now), remedy)
+        return build_changed_error(f"op `{self.op}`", "field", one.find_change(before, now), remedy)
 
 
 class FieldContents:

@@ -23,11 +23,11 @@ from ...compiling import (
     ArrayType,
     Stage,
     Variant,
+    build_changed_value_error,
     check_element,
     check_races,
     element_of,
     ensure_compiled,
-    value_changed_between,
 )
 from ...engines import ArrayArgument, Compiled, Engine, of_kernel
 from ...frontend import FieldUse
@@ -185,7 +185,7 @@ class Launcher:
         adjoint, is_serial, stack, _, fingerprint = key
         now = self.fingerprint(bound)
         if fingerprint != now:
-            raise value_changed_between(f"`{self.signature.op}`", fingerprint, now)
+            raise build_changed_value_error(f"`{self.signature.op}`", fingerprint, now)
         variant = replace(self.variant(bound, self.stage), adjoint=adjoint, is_serial=is_serial, stack=stack)
         compiled = ensure_compiled(self.stage, variant, bound.templates, self.signature.op)
         parameters: Mapping[str, Any] = self.stage.parameters

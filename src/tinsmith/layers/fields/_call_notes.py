@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..._errors import GradientError, refusal
-from ...compiling import value_changed_between
+from ...compiling import build_changed_value_error
 from ...tracing import outside_transforms
 from ._layer_field import LayerField
 from ._roles import Launch
@@ -33,7 +33,7 @@ class NotedFields(NamedTuple):
         """Raise GradientError where they are others by now."""
         for before, now in zip(self.fingerprints, fingerprints_of(self.launches), strict=True):
             if before != now:
-                raise value_changed_between(self.layer, before, now)
+                raise build_changed_value_error(self.layer, before, now)
         self.check_fields()
 
     def check_fields(self) -> None:

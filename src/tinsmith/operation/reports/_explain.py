@@ -144,7 +144,7 @@ def _batches(core: Core) -> Iterable[str]:
         if key is None and stage.open_templates:
             yield f"batches of `{stage.name}`: known after a call, which brings `{stage.open_templates[0]}`"
             continue
-        reason = stage.batch_refusal(_all_batched(core, stage, key), key.templates if key else {})
+        reason = stage.explain_batch_refusal(_all_batched(core, stage, key), key.templates if key else {})
         yield f"batches of `{stage.name}`: " + (f"one launch a sample ({reason})" if reason else "one launch")
 
 
