@@ -167,7 +167,7 @@ class _Walk:
         ]
         # Of several loops in one, the iterations before this one are not counted by a single variable.
         if len(turns) == 1:
-            self.count_on(one.body, before, turns[0])
+            self.replace_counters(one.body, before, turns[0])
         # How often a loop with a `break` runs is decided inside it.
         if any(isinstance(inner, nodes.Break) for inner in _own_statements(one.body)):
             self.conditions += (self.is_not_left(one.body, turns),)
@@ -180,7 +180,7 @@ class _Walk:
         # The space keeps it apart from all names of the kernel.
         turn = nodes.Local(f"turn {next(self._numbers)}", Type.I32)
         self.forget(one.body)
-        self.count_on(one.body, before, turn)
+        self.replace_counters(one.body, before, turn)
         end = self.find_end(one.body, before)
         is_turn = Condition(nodes.Binary(Operator.GE, turn, _ZERO, Type.U1), True, True)
         if end is None:
@@ -237,8 +237,10 @@ class _Walk:
         enough = functools.reduce(lambda one, two: nodes.Binary(Operator.AND, one, two, Type.U1), first)
         return Condition(self.opaque(self.origin_of_breaks(body), Type.U1), True, enough=enough)
 
-    def count_on(self, body: Sequence[nodes.Stmt], before: Mapping[str, nodes.Expr], turn: nodes.Expr) -> None:
-        """Express locals to which each iteration of a loop adds a constant by the number of iterations before it."""
+    def replace_counters(self, body: Sequence[nodes.Stmt], before: Mapping[str, nodes.Expr], turn: nodes.Expr) -> None:
+        """Replace each local that an iteration increases by a constant with its initial value plus `turn` times the
+        constant.
+        """
         # A `continue` may skip the addition.
         if any(isinstance(inner, nodes.Continue) for inner in _own_statements(body)):
             return

@@ -78,32 +78,34 @@ class LoopAccess:
 
     @property
     def is_change(self) -> bool:
-        """Whether it is a store or an atomic."""
+        """True if the access is a store or an atomic."""
         return not isinstance(self.of, nodes.Load)
 
     @property
     def is_load(self) -> bool:
-        """Whether it is a load."""
+        """True if the access is a load."""
         return isinstance(self.of, nodes.Load)
 
     @lazy
     def key(self) -> object:
-        """What two accesses have in common if comparing one of them with others is enough."""
+        """Return the kind, index, value and conditions. Of accesses with equal keys, only one need be compared with
+        others.
+        """
         kind = self.of.operator if isinstance(self.of, nodes.Atomic) else type(self.of).__name__
         return kind, self.entry, self.index, self.value, self.conditions
 
     @lazy
     def symbols(self) -> tuple[nodes.Expr, ...]:
-        """The sizes and arguments that the index and the conditions depend on."""
+        """Return the sizes and arguments that the index and the conditions depend on."""
         parts = walk.parts(*self.index, *(one.expr for one in self.conditions))
         return tuple(dict.fromkeys(one for one in parts if isinstance(one, nodes.Size | nodes.Argument)))
 
     @lazy
     def index_origins(self) -> frozenset[Origin]:
-        """Where the opaque parts of its index come from.
+        """Return where the opaque parts of the index come from.
 
-        A place in a segment from one offset to the next, `range(start[i], start[i + 1])`, is not said to depend on
-        data: such segments are made one after the other.
+        The position in a segment from one offset to the next, `range(start[i], start[i + 1])`, is not counted as data:
+        such segments are disjoint by construction.
         """
         return frozenset(origin for part in self.index for origin in self._axis_origins(part))
 
@@ -115,7 +117,7 @@ class LoopAccess:
 
     @lazy
     def _segment_variables(self) -> frozenset[nodes.Expr]:
-        """Variables of loops from one offset to the next, `range(start[i], start[i + 1])`."""
+        """Return the variables of loops that run from one offset to the next, `range(start[i], start[i + 1])`."""
         bounds: dict[nodes.Expr, list[nodes.Expr]] = {}
         for one in self.conditions:
             if one.is_bound and isinstance(one.expr, nodes.Binary):
@@ -124,20 +126,22 @@ class LoopAccess:
 
     @lazy
     def condition_origins(self) -> frozenset[Origin]:
-        """Where the opaque parts of its conditions come from."""
+        """Return where the opaque parts of the conditions come from."""
         return find_origins([one.expr for one in self.conditions])
 
     @lazy
     def surest(self) -> LoopAccess:
-        """This access with sufficient conditions: `enough` in place of each condition whose value is unknown."""
+        """Return this access with each condition whose value is unknown replaced by its sufficient condition,
+        `enough`.
+        """
         known = [one if one.enough is None else Condition(one.enough, True) for one in self.conditions]
         return replace(self, conditions=tuple(known))
 
     @lazy
     def cases(self) -> tuple[LoopAccess, ...]:
-        """The accesses that this one splits into where conditions select its index.
+        """Split an access whose index contains selects into one access for each selected index.
 
-        There is one for each selected index, under the condition that selects it.
+        Each gets the select's condition, or the opposite, among its conditions.
         """
         selects = dict.fromkeys(one for one in walk.parts(*self.index) if isinstance(one, nodes.Select))
         if not 0 < len(selects) <= MOST_SELECTS:

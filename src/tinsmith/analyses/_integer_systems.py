@@ -84,7 +84,7 @@ def _satisfies(constraint: Constraint, values: Mapping[Variable, int]) -> bool:
 
 
 def _eliminate(constraints: Iterable[Constraint]) -> list[_Elimination]:
-    """Eliminate all variables. Raises _Unsolvable and _TooLarge."""
+    """Remove all variables from constraints by elimination; return the steps. Raise _Unsolvable or _TooLarge."""
     equations: list[AffineIndex] = []
     rows: list[AffineIndex] = []
     for form, is_equation in constraints:

@@ -133,7 +133,7 @@ class Source:
 
     @lazy
     def names_read(self) -> Mapping[str, Sequence[ast.Name]]:
-        """All reads of each name in the body."""
+        """Return the nodes of the body that read a name, by name."""
         reads: dict[str, list[ast.Name]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -142,12 +142,12 @@ class Source:
 
     @lazy
     def attributes_taken(self) -> Mapping[ast.AST, str]:
-        """The attributes that the body takes, by the expressions that it takes them of."""
+        """Return the attribute names that the body accesses, by the node of the expression before the dot."""
         return {node.value: node.attr for node in self.nodes if isinstance(node, ast.Attribute)}
 
     @lazy
     def names_changed(self) -> frozenset[str]:
-        """The names of which the body stores to a member or an element."""
+        """Return the names of objects and arrays of which the body stores to an attribute or an element."""
         parts = (node for node in self.nodes if isinstance(node, ast.Attribute | ast.Subscript))
         return frozenset([root(node) for node in parts if isinstance(node.ctx, ast.Store)])
 

@@ -298,7 +298,9 @@ class PartialIndexMap:
         self._under: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[tuple[int, ...], list[Hashable]]] = {}
 
     def add(self, key: Hashable, known: Mapping[int, int], value: Any) -> None:
-        """File `value` under its known axes. Of equal keys, whose known axes are equal too, the last value is kept."""
+        """Add a value under an index with known numbers on some axes. It replaces an earlier value with an
+        equal key.
+        """
         is_new = key not in self._entries
         self._entries[key] = dict(known), value
         if not is_new:

@@ -120,7 +120,7 @@ class Operations:
         return self.each(lambda one: self._cast(one, kind), tensor)
 
     def with_bits(self, value: Any, kind: Type) -> Any:
-        """Reinterpret the bits of a number as another type of the same width."""
+        """Read the bits of a number as another type of the same width. Raise Deadly if the widths differ."""
         number = self.scalar(value)
         if types.width(number.type) != types.width(kind):
             words = f"bit_cast of {number.type} to {kind}, which is not as wide"

@@ -66,7 +66,7 @@ class _Kernel:
 
     @lazy
     def definitions(self) -> Mapping[str, nodes.Expr]:
-        """The whole definitions of its locals."""
+        """Return the definition of each local of the kernel, with other locals replaced by their definitions."""
         return whole_definitions(definitions(self._body))
 
     @lazy

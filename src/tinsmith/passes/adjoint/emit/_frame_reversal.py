@@ -217,7 +217,7 @@ class FrameReversal:
     def reverse_branch(self, step: nodes.If) -> nodes.Stmt:
         arms = []
         for part, holds in ((step.body, True), (step.orelse, False)):
-            with self._guards[-1].under((BranchArm(step.number, step.condition, holds),)):
+            with self._guards[-1].extend_path((BranchArm(step.number, step.condition, holds),)):
                 arms.append(tuple(self.backward(part)))
         return nodes.If(step.condition, arms[0], arms[1], step.line)
 
@@ -230,7 +230,7 @@ class FrameReversal:
         guard = self._guards[-1].beyond_path(names)
         if guard is None:
             return []
-        with self._guards[-1].under(guard):
+        with self._guards[-1].extend_path(guard):
             return put_under(reverse(), guard)
 
     def reverse_assign(self, step: nodes.Assign) -> Block:

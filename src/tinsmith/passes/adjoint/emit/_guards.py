@@ -53,8 +53,8 @@ class Guards:
         return weakest[len(_common(weakest, self.path)) :]
 
     @contextlib.contextmanager
-    def under(self, more: Guard) -> Iterator[None]:
-        """Extend the path while steps inside these arms are reversed."""
+    def extend_path(self, more: Guard) -> Iterator[None]:
+        """Enter a context in which the path also contains these arms, for reversing the steps inside them."""
         outer, self.path = self.path, (*self.path, *more)
         try:
             yield
