@@ -1,4 +1,4 @@
-"""The programs behind the commands. Each app is a folder with its own `__init__`; this file imports no torch."""
+"""The programs behind the commands. Each app is a folder with its own `__init__`. This file does not import torch."""
 
 from .._extras import require_packages as _require_packages
 from ._files import require_dataset, require_folder, require_image

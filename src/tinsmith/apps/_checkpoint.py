@@ -1,4 +1,4 @@
-"""Checkpoints of all apps: their path, and the errors for a missing, broken or foreign one."""
+"""Checkpoints of all apps: their path, and the errors for one that is missing, broken or of another run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _AFRESH = "Leave out --resume to start afresh; that overwrites it."
 
 
 class Checkpoints:
-    """Writes and reads the checkpoints of a run: the state of trainer and training, and what identifies the run.
+    """Writes and reads the checkpoints of a run: the state of the trainer and the training, and what identifies the
+    run.
 
     Args:
-        folder: where the run writes.
-        form: the name of the format.
-        run: what a resumed run must share with the one that was interrupted.
+        folder: the run's output folder.
+        form: the name of the file format.
+        run: the facts that a resumed run must share with the interrupted one.
     """
 
     def __init__(self, folder: Path, form: str, run: Mapping[str, object]) -> None:
@@ -36,7 +37,9 @@ class Checkpoints:
         self._state: dict[str, Any] | None = None
 
     def save(self, training: Training[Any]) -> Path:
-        """Write the state of a run. Raises InputError if it cannot be written."""
+        """Write the state of a run to the checkpoint file; return its path. Raise InputError if it cannot be
+        written.
+        """
         extra = {"format": self._form, "run": dict(self._run), "training": training.state()}
         training.learner.trainer.save(self.path, extra)
         return self.path
@@ -51,7 +54,7 @@ class Checkpoints:
         try:
             state = read_checkpoint(self.path)
         except CheckpointError as cause:
-            # The same error, with this command's remedy.
+            # Raise the same error with this command's remedy.
             raise make_broken_error(self.path, str(cause).partition("because")[2].strip()) from cause
         extra = state.get("extra")
         if not isinstance(extra, dict) or extra.get("format") != self._form:
@@ -60,7 +63,7 @@ class Checkpoints:
         self._state = state
 
     def restore(self, training: Training[Any]) -> None:
-        """Restore a run from the checkpoint, if one was loaded. Raises CheckpointError if it does not fit."""
+        """Restore a run from the loaded checkpoint, if there is one. Raise CheckpointError if it does not fit."""
         if self._state is None:
             return
         try:
@@ -73,21 +76,21 @@ class Checkpoints:
 
 
 def require_checkpoint(path: Path) -> None:
-    """Raise CheckpointError if there is no checkpoint."""
+    """Raise CheckpointError if there is no checkpoint file."""
     if not path.is_file():
         headline = "there is no checkpoint to resume from"
         raise CheckpointError(refusal(headline, [("file", str(path))], "Leave out --resume to start afresh."))
 
 
 def make_broken_error(path: Path, reason: str) -> CheckpointError:
-    """The error for a checkpoint that cannot be used."""
+    """Build the error for a checkpoint that cannot be used."""
     return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)], _AFRESH))
 
 
 def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapping[str, object]) -> None:
-    """Raise CheckpointError unless a checkpoint belongs to this fit (or `what`), up to its input's name.
+    """Raise CheckpointError unless a checkpoint belongs to the same run, called `what` in messages.
 
-    A photograph may be renamed: its pixels must be the same; its name is for the message.
+    The names of the photograph and the dataset may differ, since files may be renamed; their content must be the same.
     """
     if all(theirs.get(key) == ours[key] for key in ours if key not in _NAMES):
         return
@@ -100,7 +103,7 @@ def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapp
 
 
 def _shorten_pair(saved: str, wanted: str) -> list[str]:
-    """Both values; long ones are cut so that they start where they first differ."""
+    """Cut two long values of a message so that they begin where they first differ."""
     same = next((place for place, pair in enumerate(zip(saved, wanted, strict=False)) if pair[0] != pair[1]), 0)
     begin = saved.rfind(", ", 0, same) + len(", ") if ", " in saved[:same] else 0
     return [_short(text, begin) for text in (saved, wanted)]

@@ -17,13 +17,13 @@ _LOCK = ".run.lock"
 
 @contextmanager
 def claim_folder(folder: Path) -> Iterator[None]:
-    """Lock an output folder while a `with` block runs: two runs would overwrite each other's checkpoints.
+    """Lock an output folder within a `with` block, since two runs would overwrite each other's checkpoints.
 
-    The lock ends with the process, also if it is killed; the file says who has it. Of processes that train together,
-    the first one writes, and claims. Does nothing on Windows.
+    The lock ends with the process, even if it is killed; the lock file names the owner. Of processes that train
+    together, only the first one writes files, and only it takes the lock. Does nothing on Windows.
 
     Raises:
-        InputError: another run has claimed the folder, or the lock file cannot be written.
+        InputError: another run has locked the folder, or the lock file cannot be written.
     """
     if sys.platform == "win32" or not read_launched_processes().is_first:
         yield
@@ -54,7 +54,7 @@ def _lock_file(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A run that ended meanwhile removed the file that was opened: then another one has its name, or none.
+            # A run that ended meanwhile may have removed the opened file; its path is then another file, or missing.
             if _is_same(path, descriptor):
                 os.truncate(descriptor, 0)
                 os.write(descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())

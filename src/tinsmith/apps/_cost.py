@@ -1,7 +1,7 @@
-"""Cost: a lower bound of the memory and time of a run, and an error for one that this machine cannot finish.
+"""Cost: lower bounds of a run's memory and time, and an error for a run that this machine cannot finish.
 
-The bounds are generous, a tenth of the measurements on two slow cores: a run that is refused here would certainly
-be killed by the system, or take months. A run within the bounds may still be too large.
+The bounds are generous, a tenth of the measurements on two slow cores: a run that is refused here would certainly be
+killed by the system, or take months. A run within the bounds may still be too large.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from .._errors import InputError, refusal
 
 _LONGEST = 30 * 86400.0  # seconds
-_GPU_SPEED = 1000.0  # at most this many times the speed of two cores
+_GPU_SPEED = 1000.0  # upper bound of a GPU's speed, as a multiple of two cores' speed
 _UNITS = ((86400.0 * 365, "years"), (86400.0, "days"), (3600.0, "hours"))
 
 
@@ -28,7 +28,7 @@ class Cost:
 
 
 def require_affordable(cost: Cost, device: str, **options: object) -> None:
-    """Raise InputError if a run needs more memory than is free on its device, or more than 30 days.
+    """Raise InputError if a run needs more memory than its device has free, or more than 30 days.
 
     Args:
         cost: the cost of the run.
@@ -48,7 +48,7 @@ def require_affordable(cost: Cost, device: str, **options: object) -> None:
 
 
 def _free_memory(device: str) -> float:
-    """Bytes; infinite where the system does not tell."""
+    """Return the free memory of a device in bytes; infinity if the system does not report it."""
     if device == "cuda":
         return float(torch.cuda.mem_get_info()[0])
     try:

@@ -20,13 +20,13 @@ _ANOTHER_FOLDER = "Choose another folder with --out."
 
 
 def require_image(path: Path | None) -> None:
-    """Raise InputError for a missing image; None is the photograph that matplotlib ships."""
+    """Raise InputError if the image file does not exist. None stands for the photograph that matplotlib ships."""
     if path is not None and not path.exists():
         raise InputError(refusal("the image does not exist", [("file", str(path))], "Check the path, or leave it out."))
 
 
 def require_dataset(folder: Path | None) -> None:
-    """Raise InputError for a dataset that is not a folder; None is the built-in scene."""
+    """Raise InputError if the dataset is not a folder. None stands for the built-in scene."""
     if folder is not None and not folder.is_dir():
         headline = "the dataset is not a folder" if folder.exists() else "the dataset does not exist"
         remedy = "Name a folder that holds transforms_train.json, transforms.json, or a reconstruction of COLMAP's."
@@ -63,9 +63,9 @@ def require_writable(folder: Path) -> None:
 
 @contextmanager
 def replace_when_whole(path: Path) -> Iterator[Path]:
-    """A path to write to, which becomes `path` when the block ends well and is removed when it does not.
+    """Enter a context that yields a temporary path, which is renamed to `path` at the end, or removed on an error.
 
-    It has the suffix of `path`, since writers of pictures use the suffix.
+    The temporary path has the same suffix, since writers of pictures go by the suffix.
 
     Raises:
         InputError: the disk is full, or the folder was removed.
@@ -75,7 +75,7 @@ def replace_when_whole(path: Path) -> Iterator[Path]:
         beside.touch()
         mode = beside.stat().st_mode
         yield beside
-        # safetensors makes files that only the owner may read.
+        # safetensors creates files that only the owner may read.
         beside.chmod(mode)
         os.replace(beside, path)
     except (OSError, *_safetensors_errors()) as cause:

@@ -1,4 +1,4 @@
-"""The film of a training: which steps are filmed, the size of frames, and the PSNR of pictures."""
+"""The film of a training: which steps are shown, the size of frames, and the PSNR of pictures."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from torch import Tensor
 from torch.nn import functional
 
 _FRAMES = 48
-_FRAME_SIDE = 320  # pixels; the film of a large photograph is smaller than it
+_FRAME_SIDE = 320  # pixels; larger photographs are shrunk for the film
 
 
 def film_steps(steps: int) -> set[int]:
-    """The steps that are filmed, denser at the start, where more changes."""
+    """Return the steps of a training at which the film gets a frame: more at the start, where the picture changes
+    faster.
+    """
     return {round(steps * (number / _FRAMES) ** 2.5) for number in range(_FRAMES)}
 
 
 def shrink_to_film(image: Tensor) -> Tensor:
-    """An image (rows, columns, 3), shrunk if it is larger than a film should be."""
+    """Return an image (rows, columns, 3), shrunk if its longer side exceeds that of a film."""
     shrink = max(image.shape[:2]) / _FRAME_SIDE
     if shrink <= 1:
         return image
@@ -27,12 +29,14 @@ def shrink_to_film(image: Tensor) -> Tensor:
 
 
 def as_pixels(image: Tensor) -> Tensor:
-    """An image between 0 and 1 as uint8 on the CPU."""
+    """Convert an image of floats from 0 to 1 to uint8 on the CPU. Values outside are clamped."""
     return (image.detach().clamp(0, 1) * 255).round().to(torch.uint8).cpu()
 
 
 def psnr(error: float) -> float:
-    """The peak signal-to-noise ratio in dB of a mean squared error, the peak being 1."""
+    """Return the peak signal-to-noise ratio in dB for a mean squared error; the peak is 1. Infinite if the
+    error is 0.
+    """
     return math.inf if error == 0 else -10 * math.log10(error)
 
 
@@ -42,11 +46,13 @@ def decibels(psnr: float, digits: int = 1) -> str:
 
 
 def flat_psnr(pixels: Tensor) -> float:
-    """The PSNR in dB of a picture's mean colour, for (rows, columns, 3) uint8: where learning starts."""
+    """Return the PSNR in dB of a picture (rows, columns, 3) uint8 painted in its mean color: the least that learning
+    must reach.
+    """
     values = pixels.double() / 255
     return psnr((values - values.mean((0, 1))).square().mean().item())
 
 
 def psnr_of_pixels(pixels: Tensor, target: Tensor) -> float:
-    """The peak signal-to-noise ratio in dB of a picture as it is written, in 8 bits, against another of its size."""
+    """Return the PSNR in dB of a picture of 8 bits against another of the same size."""
     return psnr((pixels.double() - target.double()).div(255).square().mean().item())

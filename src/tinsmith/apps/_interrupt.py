@@ -10,20 +10,22 @@ from types import FrameType
 from typing import Any
 
 _REQUESTS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that ask a run to stop: Ctrl-C sends SIGINT; a cluster's scheduler sends SIGTERM before it kills a job."""
+"""The signals that ask a run to stop: Ctrl-C sends SIGINT, and a cluster's scheduler sends SIGTERM before it kills a
+job.
+"""
 
 
 class Stop:
-    """Whether a stop was requested."""
+    """A flag that a stop was requested."""
 
     is_requested: bool = False
 
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Stop]:
-    """Within the block the first Ctrl-C or SIGTERM sets `is_requested`; the next one of its kind acts immediately.
+    """Enter a context in which the first Ctrl-C or SIGTERM sets `is_requested`. The second of its kind acts as usual.
 
-    Signals only reach the main thread; a loop in another thread cannot be stopped this way.
+    Only the main thread gets signals; a loop in another thread cannot be stopped this way.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
@@ -34,7 +36,7 @@ def stop_on_interrupt() -> Iterator[Stop]:
         stop.is_requested = True
         signal.signal(number, before[number] or signal.SIG_DFL)
 
-    # None: a handler that C installed, which Python cannot put back.
+    # None stands for a handler that C code installed, which Python cannot restore.
     before: dict[int, Any] = {number: signal.getsignal(number) for number in _REQUESTS}
     try:
         for number in _REQUESTS:

@@ -1,6 +1,6 @@
-"""Live: the exchange between a training and the page of our own that shows and controls it.
+"""Live pages: the exchange between a training and the HTML page that shows and controls it.
 
-The server's threads only read what was published last and queue requests. An app's subclass defines what is shown.
+The server's threads only read what was last published, and queue requests. An app's subclass defines what is shown.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ._training import AnyLearner, AnyOutcome
 _LEAST_PAUSE = 0.25  # seconds between two pictures
 _SHARE = 4  # pictures take at most 1 part of time for this many parts of training
 _TICK = 0.1  # seconds between checks for requests and Ctrl-C while nothing runs
-_QUIET = 1.5  # seconds: a page without requests for this long has seen the end, or is closed
+_QUIET = 1.5  # seconds: a page that sent no request for so long has seen the end, or is closed
 _MOST_WAITED = 5.0  # seconds to wait for pages that have not seen the end
 
 
 class Live(Page[AnyLearner, AnyOutcome]):
-    """A run on a page: see `Page`. The server's threads call `describe`, `get_picture` and `wish`."""
+    """A training's page of our own: see `Page`. The server's threads call `describe`, `get_picture` and `wish`."""
 
     title, name = "a live page", "page"
 
@@ -39,26 +39,26 @@ class Live(Page[AnyLearner, AnyOutcome]):
 
     # The server's threads ------------------------------------------------------------------
     def describe(self) -> dict[str, Any]:
-        """Return the facts about the run: numbers and texts."""
+        """Return the facts about the run that the page shows: numbers and texts."""
         with self._changed:
             self._last_request = time.monotonic()
             return dict(self._facts)
 
     def get_picture(self, name: str) -> bytes | None:
-        """Return the last published picture of this name; None if there is none."""
+        """Return the last published picture with this name; None if there is none."""
         with self._changed:
             self._last_request = time.monotonic()
             return self._pictures.get(name)
 
     def wish(self, wish: Wish) -> str:
-        """Accept a request of the page; return what is wrong with it, or ""."""
+        """Accept a request of the page, to be carried out later. Return why it is invalid, or ""."""
         with self._changed:
             trouble = self.take_wish(wish)
             self._changed.notify_all()
         return trouble
 
     def take_wish(self, wish: Wish) -> str:
-        """Accept a request while the lock is held; return what is wrong with it, or ""."""
+        """Accept a request while the caller holds the lock. Return why it is invalid, or ""."""
         if wish.name == "stop":
             self._stop.is_requested = True
         elif wish.name in ("pause", "resume"):
@@ -70,11 +70,13 @@ class Live(Page[AnyLearner, AnyOutcome]):
     # The training's thread -----------------------------------------------------------------
     @abstractmethod
     def describe_start(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """Return pictures, by name, and facts for the page that do not change."""
+        """Return the pictures and facts that do not change, for the page's start: PNG or GIF data by name, and values
+        by name.
+        """
 
     @abstractmethod
     def look(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """Return pictures of the current state, by name, and facts for the page."""
+        """Return the pictures and facts of the current state: PNG or GIF data by name, and values by name."""
 
     def open(self) -> None:
         pictures, facts = self.describe_start()
@@ -97,7 +99,7 @@ class Live(Page[AnyLearner, AnyOutcome]):
         self.publish(status=status)
 
     def publish(self, pictures: dict[str, bytes] | None = None, **facts: Any) -> None:
-        """Publish pictures and facts to the page."""
+        """Replace pictures and facts that the page shows."""
         with self._changed:
             self._pictures |= pictures or {}
             self._facts |= facts
@@ -106,7 +108,7 @@ class Live(Page[AnyLearner, AnyOutcome]):
         pass
 
     def has_wishes(self) -> bool:
-        """Return whether there are requests to carry out."""
+        """Return True if requests are waiting to be carried out."""
         return False
 
     def wait(self) -> None:
@@ -118,7 +120,7 @@ class Live(Page[AnyLearner, AnyOutcome]):
         self.publish(is_unwritten=False)
 
     def end(self, reached: AnyOutcome) -> None:
-        """Show how the run ended, and wait until pages have seen it: one that has sends no more requests."""
+        """Show how the run ended, and wait until all pages have seen it: a page that has sends no more requests."""
         self.publish(status="ended", interrupted=reached.interrupted)
         give_up = time.monotonic() + _MOST_WAITED
         while time.monotonic() < min(self._last_request + _QUIET, give_up):
@@ -130,6 +132,6 @@ AnyLive = TypeVar("AnyLive", bound=Live[Any, Any])
 
 @contextmanager
 def serve_live(live: AnyLive, page: Path, port: int) -> Iterator[AnyLive]:
-    """Within, the page shows a run. Raises InputError: the port is taken."""
+    """Enter a context that serves a live page on a port. Raise InputError if the port is taken."""
     with serving(live, page, port) as live.url:
         yield live

@@ -16,9 +16,14 @@ _LEAST_GAIN, _GOOD = 0.5, 30.0  # dB
 class Outcome(ABC):
     """The result of a training.
 
-    `seconds` is the time that the steps of this run took, 0 if none were left, and `steps_per_second` their number per
-    second. `interrupted`: by Ctrl-C. `files` are the written files: none if no steps were left and the files existed.
-    `unit` is the word for a step in the command line.
+    Attributes:
+        step: the number of steps taken in all.
+        steps: the number of steps of the whole training.
+        seconds: how long the steps of this run took; 0 if none were left.
+        steps_per_second: the steps of this run per second.
+        interrupted: whether Ctrl-C ended the run.
+        files: the files that were written; none if no steps were left and the files existed.
+        unit: the word for a step in the command line.
     """
 
     step: int
@@ -32,11 +37,11 @@ class Outcome(ABC):
     @property
     @abstractmethod
     def score(self) -> str:
-        """The quality, in words."""
+        """The quality as text."""
 
     @property
     def details(self) -> str:
-        """What is said before the quality, or ""."""
+        """Text that precedes the quality, or ""."""
         return ""
 
     @property
@@ -49,7 +54,9 @@ class Outcome(ABC):
 class Reached(Outcome):
     """The outcome of a training towards a picture.
 
-    `psnr` is that of the picture as written, in 8 bits; `flat` is the PSNR of a picture all in the mean colour.
+    Attributes:
+        psnr: the PSNR in dB of the written picture, in 8 bits.
+        flat: the PSNR in dB of a picture painted in the mean color.
     """
 
     psnr: float
@@ -57,20 +64,20 @@ class Reached(Outcome):
 
     @property
     def score(self) -> str:
-        """The PSNR, in words."""
+        """The PSNR as text."""
         return decibels(self.psnr, 2)
 
     @property
     def flat_score(self) -> str:
-        """The PSNR of one colour, in words."""
+        """The PSNR of a single color as text."""
         return decibels(self.flat, 2)
 
     @property
     def remark(self) -> str:
-        """A remark if nothing was learned."""
+        """A remark if nothing was learned, or ""."""
         return f"That is not better than a single colour, {self.flat_score}." * self.learned_nothing
 
     @property
     def learned_nothing(self) -> bool:
-        """Whether one colour would be as good; a photograph of hardly more than one colour does not count."""
+        """True if a single color would be as good. A photograph of hardly more than one color does not count."""
         return self.psnr < min(self.flat + _LEAST_GAIN, _GOOD)

@@ -1,4 +1,4 @@
-"""A page that shows a run, and can pause and stop it: what `--live` and `--view` share."""
+"""Pages that show a run, and can pause and stop it: the base class of the pages of `--live` and `--view`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from ._training import AnyLearner, AnyOutcome, Training
 
 
 class Page(ABC, Generic[AnyLearner, AnyOutcome]):
-    """A run on a page. `url` is the page's address; `say` prints to the terminal.
+    """A page that shows a run.
 
-    The training's thread calls `begin`, what `watching` returns after each step, and `finish`. Everything that touches
-    the model happens there, between two steps: the threads that serve the page only queue requests.
+    The training's thread calls `begin`, then the watch that `watching` returns after each step, and then `finish`.
+    Everything that uses the model happens in that thread, between two steps: the threads that serve the page only queue
+    requests.
+
+    Attributes:
+        url: the page's address.
+        title, name: what messages call the page.
     """
 
     title: ClassVar[str]
@@ -29,14 +34,16 @@ class Page(ABC, Generic[AnyLearner, AnyOutcome]):
         self._is_paused = self._is_unwritten = False
 
     def begin(self, training: Training[AnyLearner], stop: Stop, folder: Path) -> None:
-        """Show a training from now on; `stop` requests it to stop, `folder` is for its files."""
+        """Show a training from now on. `stop` is the flag that requests its end, `folder` its output folder."""
         # The page may have requested a stop before the start.
         stop.is_requested |= self._stop.is_requested
         self._training, self._stop, self._folder = training, stop, folder.resolve()
         self.open()
 
     def watching(self, watch: Watch | None) -> Watch:
-        """Return a watch that also calls this one, and then carries out the page's requests."""
+        """Return a callback for each step that calls `watch`, then carries out the page's requests and updates the
+        page.
+        """
 
         def between(step: int, steps: int, quality: float) -> None:
             if watch is not None:
@@ -50,7 +57,7 @@ class Page(ABC, Generic[AnyLearner, AnyOutcome]):
         return between
 
     def finish(self, write: Callable[[], AnyOutcome]) -> AnyOutcome:
-        """Write the results, keep the page until a stop is requested, and show how the run ended.
+        """Write the results, keep the page until a stop is requested, and show how the run ended. Return the outcome.
 
         While the page stays, its requests are carried out; if they changed anything, the results are written again.
         """
@@ -76,11 +83,11 @@ class Page(ABC, Generic[AnyLearner, AnyOutcome]):
 
     @abstractmethod
     def show(self, status: str) -> None:
-        """Show a status, and the model as it is now."""
+        """Show a status, and the current model."""
 
     @abstractmethod
     def show_step(self) -> None:
-        """Show that the training has come to another step."""
+        """Show that the training has taken another step."""
 
     @abstractmethod
     def grant_wishes(self, status: str) -> None:

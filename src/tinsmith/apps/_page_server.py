@@ -1,8 +1,8 @@
 """The server of a live page: on 127.0.0.1 only, with the standard library; one HTML file without external resources.
 
 It answers only its own page: other sites open in the browser can neither read from it nor send it requests. Each
-connection carries one request, of a limited size and duration, and there are few at a time: whatever a client does,
-the training goes on. Everything is answered, and nothing is printed.
+connection carries one request, which is limited in size and duration, and the number of connections is limited, so that
+no client can stop the training. Every request is answered, and nothing is printed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .._untrusted import parse_json
 from ._requests import BUSY, CLOSED_TO_OTHERS, CONNECTIONS, HOST, READ_SECONDS, explain_foreign_request
 
 _STYLE = Path(__file__).with_name("page.css")
-_STYLE_HERE = "/* style of all pages */"  # in a page: what all of them share goes here
+_STYLE_HERE = "/* style of all pages */"  # the mark in a page that is replaced by the shared style
 _WISHES = ("pause", "resume", "retrain", "stop")
 _BODY_BYTES = 1000
 _REQUEST_BYTES = 1 << 15
-_WRITE_SECONDS = 30.0  # for an answer, which may go through ssh
+_WRITE_SECONDS = 30.0  # for sending an answer, which may go through ssh
 _PICTURES = {".png": "image/png", ".gif": "image/gif"}
 _POLICY = "; ".join(
     [
@@ -54,7 +54,7 @@ class Wish:
 
 
 class Shown(Protocol):
-    """The source of what the page shows; called from many threads."""
+    """Provides what the page shows. Called from many threads."""
 
     def describe(self) -> dict[str, Any]: ...
 
@@ -65,7 +65,9 @@ class Shown(Protocol):
 
 @contextmanager
 def serving(shown: Shown, page: Path, port: int) -> Iterator[str]:
-    """Within, serve the page, an HTML file; yields its address. Raises InputError if the port is taken."""
+    """Enter a context that serves an HTML page on a port, and yields its address. Raise InputError if the port is
+    taken.
+    """
     try:
         server = _Server((HOST, port), _Handler)
     except (OSError, OverflowError) as cause:
@@ -108,11 +110,11 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: the terminal shows the training's progress, and a page that is gone is no error."""
+        """Ignore errors of connections: the terminal shows the training's progress, and a closed page is no error."""
 
 
 class _Refusal(Exception):
-    """Ends a request with an answer: a status and the reason."""
+    """Ends a request with an answer: a status code and the reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -120,7 +122,7 @@ class _Refusal(Exception):
 
 
 class _Request(io.RawIOBase):
-    """The bytes of one request; _Refusal where they are too many, or have not come in time."""
+    """The bytes of one request. Raises _Refusal if there are too many, or if they arrive too late."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -138,12 +140,12 @@ class _Request(io.RawIOBase):
         return count
 
     def receive_into(self, buffer: Any) -> int:
-        # A limit for each read would let a client send a byte now and then for ever.
+        # With a limit for each read, a client could send single bytes forever.
         self._connection.settimeout(max(self._end - time.monotonic(), 0.001))
         try:
             return self._connection.recv_into(buffer)
         except TimeoutError:
-            # A browser connects in advance, and would take an answer for that of its next request.
+            # Browsers connect in advance, and would take this answer for that to their next request.
             if not self._bytes:
                 raise
             raise _Refusal(408, f"a request must be complete after {READ_SECONDS:g} s") from None
@@ -151,9 +153,9 @@ class _Request(io.RawIOBase):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]  (no other server has this handler)
-    # HTTP/0.9 has neither a status nor headers in its answers: such a request is refused as one of 1.0.
+    # Answers of HTTP/0.9 have neither a status nor headers, so its requests are refused in HTTP/1.0.
     default_request_version = request_version = "HTTP/1.0"
-    # For answers to what is not even a line.
+    # For answers to requests without a complete first line.
     command = requestline = ""
 
     def setup(self) -> None:
@@ -163,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(self._request)
 
     def handle(self) -> None:
-        """Answer one request: the connection is closed after it, whatever else the client sends."""
+        """Answer one request. The connection is closed afterwards, whatever else the client sends."""
         try:
             self.handle_one_request()
         except _Refusal as refused:
@@ -176,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def finish(self) -> None:
         super().finish()
-        # Closing with input unread resets the connection, and the client may lose the answer.
+        # Closing a connection with unread input resets it, and the client may lose the answer.
         with suppress(OSError, _Refusal):
             self.connection.shutdown(socket.SHUT_WR)
             while self._request.receive_into(bytearray(1 << 16)):
@@ -186,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not super().parse_request():
             return False
         if self.headers.defects or "\0" in self.requestline + "".join(self.headers.values()):
-            # Python's parser ends the headers at a line that is none, and would hide the others.
+            # Python's parser ends the headers at an invalid line, and ignores the rest.
             raise _Refusal(400, "a line of the headers is invalid")
         hosts, origins = (self.headers.get_all(name, []) for name in ("Host", "Origin"))
         trouble = explain_foreign_request(hosts, origins, self.server.server_port)
@@ -247,11 +249,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name is the library's)
-        """Say nothing: the terminal shows the training's progress."""
+        """Print nothing: the terminal shows the training's progress."""
 
 
 def _read_page(page: Path) -> bytes:
-    """A page with the style that all of them share."""
+    """Return an HTML page with the style inserted that all pages share."""
     text, style = (one.read_text(encoding="utf-8") for one in (page, _STYLE))
     return text.replace(_STYLE_HERE, style).encode()
 
@@ -265,7 +267,7 @@ def _block(body: bytes) -> Wish:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has neither nan nor infinity: they become null."""
+    """Replace NaN and infinity in nested values by None, since JSON has neither."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

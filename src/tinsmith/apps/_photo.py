@@ -1,4 +1,6 @@
-"""Photographs and other input images: read, turned upright, shrunk, and identified by a digest."""
+"""Photographs and other input images: reading them, turning them upright, shrinking them, and identifying them by a
+digest.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ from ._files import require_image
 
 _SIXTEEN_BITS = 65535
 _PART = 1 << 20
-"""Number of pixels that are converted in one step, which bounds the memory of intermediate results."""
+"""The number of pixels that are converted at a time, which bounds the memory of intermediate results."""
 
 
 @dataclass(frozen=True)
 class Photo:
-    """A photograph: `pixels` (h, w, 3) uint8, and a digest of them."""
+    """A photograph: its file's name, `pixels` (h, w, 3) uint8, and a digest of the pixels."""
 
     name: str
     pixels: Tensor
@@ -43,7 +45,8 @@ class Photo:
 
 
 def load_photo(path: Path | None, size: int) -> Photo:
-    """Read an image, no side longer than `size`; without a path the photograph that matplotlib ships.
+    """Read an image and shrink it so that no side exceeds `size`. Without a path, read the photograph that matplotlib
+    ships.
 
     Transparent pixels are blended with white. Raises InputError if the file is missing or not an image.
     """
@@ -77,17 +80,17 @@ def _read(path: Path) -> Image.Image:
 
 
 def open_image(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Image:
-    """An image, upright, as it is: of any mode with 8 bits a channel. A grey one of 16 bits becomes one of 8.
+    """Read an image and turn it upright. The mode stays, except that 16-bit gray is reduced to 8 bits.
 
     Args:
-        path: of a file that is there.
-        named_by: rows of a refusal that say what named this file.
+        path: an existing file.
+        named_by: rows for an error message that say which file named this one.
 
     Raises:
-        InputError: it is not an image, or has more bits.
+        InputError: it is not an image, or has more than 16 bits a channel.
     """
     with open_picture(path, lambda reason: _unreadable(path, reason, named_by)) as opened:
-        # Only if it is turned: an upright picture would be copied.
+        # Pillow would copy an upright picture, so turn only the others.
         is_turned = opened.getexif().get(ExifTags.Base.Orientation, 1) != 1
         opened.load()
         image = ImageOps.exif_transpose(opened) if is_turned else opened
@@ -97,12 +100,12 @@ def open_image(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Im
 
 
 def _reduce_to_8_bits(image: Image.Image, path: Path, named_by: Iterable[tuple[str, ...]]) -> Image.Image:
-    """16 bits a pixel as 8; Pillow itself would cut them off at 255."""
+    """Convert an image of 16 bits a pixel to 8 bits. Pillow itself would clip the values at 255."""
     values = np.asarray(image)
     if values.min() < 0 or values.max() > _SIXTEEN_BITS:
         raise _unreadable(path, f"it has more than 16 bits a pixel (mode {image.mode})", named_by)
     reduced = np.empty(values.shape, np.uint8)
-    # In parts: the intermediate results in float64 would take eight times the memory of the picture.
+    # Convert parts: at once, the intermediate results in float64 would take eight times the picture's memory.
     given, made = values.reshape(-1), reduced.reshape(-1)
     for first in range(0, given.size, _PART):
         part = slice(first, first + _PART)
@@ -120,7 +123,7 @@ def _on_white(image: Image.Image) -> Image.Image:
     if not image.has_transparency_data:
         return image.convert("RGB")
     blended = Image.new("RGB", image.size)
-    # In strips: three copies of a large picture with four channels would be in memory at once.
+    # Blend strips: at once, three copies of a large picture with four channels would be in memory.
     rows = max(1, _PART // image.width)
     for top in range(0, image.height, rows):
         layer = image.crop((0, top, image.width, min(top + rows, image.height))).convert("RGBA")

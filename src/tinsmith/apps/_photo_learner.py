@@ -1,4 +1,4 @@
-"""What the apps that learn a photograph share: how good their picture is, and the facts about it."""
+"""Base class of the learners of a photograph: the quality of their picture, and the facts about it."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from ._training import Learner, Training
 
 
 class PhotoLearner(Learner[Tensor, Reached]):
-    """A model on its way to a photograph. Its evaluation is its picture, (rows, columns, 3) uint8."""
+    """A model that learns a photograph. Its evaluation is its picture, (rows, columns, 3) uint8."""
 
     photo: Photo
 
     @abstractmethod
     def image(self) -> Tensor:
-        """Return the picture as the model has it now, (rows, columns, 3)."""
+        """Render the model's current picture, (rows, columns, 3), floats from 0 to 1."""
 
     @torch.no_grad()
     def evaluate(self, training: Training[Any]) -> Tensor:
         return as_pixels(self.image())
 
     def psnr(self, evaluation: Tensor) -> float:
-        """Return the PSNR of a picture, in dB."""
+        """Return the PSNR in dB of a picture (rows, columns, 3) uint8 against the photograph."""
         return psnr_of_pixels(evaluation, self.photo.pixels)
 
     def summarize(self, evaluation: Tensor, run: Mapping[str, Any]) -> Reached:
         return Reached(**run, psnr=self.psnr(evaluation), flat=flat_psnr(self.photo.pixels))
 
     def describe(self, training: Training[Any], evaluation: Tensor) -> dict[str, object]:
-        """Return the facts of a summary that all such runs have."""
+        """Return the entries of the summary file that all learners of a photograph share."""
         return {
             "photograph": self.photo.name,
             "width": self.photo.width,

@@ -1,4 +1,4 @@
-"""Writers of the results of every training: pictures, a film, a curve."""
+"""Writers for the results of all trainings: pictures, a film, a curve, a summary."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from ._files import replace_when_whole
 
-BRIGHTEST_ERROR = 0.1  # mean over the channels, of 1; the same for all maps, so that they can be compared
+BRIGHTEST_ERROR = 0.1  # mean error of the channels; the same for all maps, so that they can be compared
 
 _PANEL_SIDE = 384  # pixels; smaller photographs are shown enlarged
 _MARGIN = 12
-_LEAST_TEXT = 15  # pixels; larger above larger pictures
-_SAMPLED = 5  # frames that a film's palette is made of
+_LEAST_TEXT = 15  # pixels; captions of larger pictures are larger
+_SAMPLED = 5  # frames from which a film's palette is computed
 _FRAME_MS = 70
 _LAST_FRAME_MS = 2000
 
@@ -29,7 +29,9 @@ Writer = Callable[[Path], object]
 
 
 def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
-    """Write each file by its name; each file is complete or absent. Raises InputError."""
+    """Call each writer to write the file of its name. Each file is complete or absent. Raise InputError if
+    one fails.
+    """
     for name, write in writers.items():
         with replace_when_whole(folder / name) as beside:
             write(beside)
@@ -37,7 +39,7 @@ def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
 
 
 def write_summary(path: Path, facts: Mapping[str, object]) -> None:
-    """A JSON file; what is not a finite number, such as the PSNR of a picture without any error, is null there."""
+    """Write facts as a JSON file. NaN and infinity, such as the PSNR of a picture without error, become null."""
     path.write_text(json.dumps(_finite(facts), indent=2) + "\n", encoding="utf-8")
 
 
@@ -48,12 +50,12 @@ def _finite(value: object) -> object:
 
 
 def picture(pixels: Tensor) -> Image.Image:
-    """(h, w, 3) uint8 as an image of Pillow's."""
+    """Convert (h, w, 3) uint8 to an image of Pillow."""
     return Image.fromarray(pixels.numpy())
 
 
 def apply_colormap(values: Tensor, colours: str = "inferno") -> Image.Image:
-    """(h, w) numbers from 0 to 1 in the colours of a map of matplotlib's; what is beyond is cut off."""
+    """Convert numbers (h, w) from 0 to 1 to an image, with a color map of matplotlib. Values outside are clamped."""
     shade = values.detach().clamp(0, 1).mul(255).round().to(torch.uint8).cpu()
     return Image.fromarray(_colours(colours)[shade.numpy()])
 
@@ -66,12 +68,12 @@ def _colours(name: str) -> np.ndarray:
 
 
 def error_map(pixels: Tensor, target: Tensor) -> Image.Image:
-    """Where a picture (h, w, 3) uint8 differs from another: black where it does not, bright where it does."""
+    """Draw where two pictures (h, w, 3) uint8 differ: black where they are equal, brighter for larger errors."""
     return apply_colormap((pixels.float() - target.float()).abs().mean(-1) / 255 / BRIGHTEST_ERROR)
 
 
 def side_by_side(panels: Mapping[str, Image.Image]) -> Image.Image:
-    """Pictures of one size next to each other, each under its caption."""
+    """Arrange pictures of one size next to each other, each below its caption."""
     first = next(iter(panels.values()))
     zoom = max(1, round(_PANEL_SIDE / max(first.size)))
     width, height = first.width * zoom, first.height * zoom
@@ -88,7 +90,7 @@ def side_by_side(panels: Mapping[str, Image.Image]) -> Image.Image:
 
 
 def stack_sheets(sheets: Sequence[Image.Image]) -> Image.Image:
-    """Sheets of one width above each other."""
+    """Stack sheets of one width vertically."""
     whole = Image.new("RGB", (max(sheet.width for sheet in sheets), sum(sheet.height for sheet in sheets)), "white")
     top = 0
     for sheet in sheets:
@@ -98,13 +100,13 @@ def stack_sheets(sheets: Sequence[Image.Image]) -> Image.Image:
 
 
 def write_loop(file: Path | BinaryIO, frames: Sequence[Tensor]) -> None:
-    """A GIF of frames of one size that goes round and round."""
+    """Write frames of one size as a GIF that repeats."""
     film = _in_one_palette([picture(frame) for frame in frames])
     film[0].save(file, "GIF", save_all=True, append_images=film[1:], duration=_FRAME_MS, loop=0, optimize=False)
 
 
 def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:
-    """A GIF of the frames, which ends with the result."""
+    """Write a GIF of frames that ends with the result `reached`, which is shown longest."""
     last = picture(reached)
     if frames:
         last = last.resize((frames[-1].shape[1], frames[-1].shape[0]), Image.Resampling.LANCZOS)
@@ -118,12 +120,14 @@ def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:
 
 
 def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:
-    """Frames of one size in 256 colours, the same for all: a palette a frame takes ten times as long to find."""
+    """Reduce frames of one size to 256 colors that they share: a palette for each frame takes ten times as long to
+    find.
+    """
     if not frames:
         return []
     width, height = (-(-side // 2) for side in frames[0].size)
     sample = Image.new("RGB", (width, _SAMPLED * height))
-    # From the first to the last: early frames have colours that later ones do not have.
+    # Sample from the first to the last: early frames have colors that later ones lack.
     for number in range(_SAMPLED):
         frame = frames[round(number * (len(frames) - 1) / (_SAMPLED - 1))]
         sample.paste(frame.resize((width, height), Image.Resampling.NEAREST), (0, number * height))
@@ -131,8 +135,10 @@ def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:
 
 
 def _dither(sample: Image.Image, *pictures: Image.Image) -> list[Image.Image]:
-    """Pictures in the 256 colours that suit a sample; dithered, since smooth grounds fall into patches otherwise."""
-    # 2 to 4 dB better than the median cut that it starts from.
+    """Reduce pictures to the 256 colors that suit a sample, with dithering, since smooth areas would show bands
+    otherwise.
+    """
+    # k-means is 2 to 4 dB better than the median cut from which it starts.
     palette = sample.quantize(256, kmeans=1)
     return [one.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for one in pictures]
 
@@ -140,9 +146,12 @@ def _dither(sample: Image.Image, *pictures: Image.Image) -> list[Image.Image]:
 def write_curve(
     path: Path, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], logarithmic: str = ""
 ) -> None:
-    """A PNG with one diagram a curve, above each other: by its label the steps, and the values there.
+    """Plot curves below each other in one PNG.
 
-    `logarithmic` names a curve whose axis is logarithmic, if all of it is above 0.
+    Args:
+        path: the file.
+        curves: steps and values of each curve, by its label.
+        logarithmic: the label of a curve that gets a logarithmic axis if all its values are above 0.
     """
     # Slow to load; opens no window.
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -15,14 +15,14 @@ from torch import Tensor
 from .._errors import InputError, refusal
 
 _LAST_TENSOR = 0.1
-"""Seconds."""
+"""Seconds to wait before the process may end (see `join_processes`)."""
 
 
 @dataclass(frozen=True)
 class Processes:
     """The processes that train together, and the rank of this one.
 
-    All draw the same batch, and hold the same weights; the first one alone writes files and prints.
+    All draw the same batch and have the same weights. Only the first one writes files and prints.
 
     Attributes:
         rank: the number of this process, from 0.
@@ -36,14 +36,12 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes and prints."""
+        """True if this process is the one that writes and prints."""
         return self.rank == 0
 
     def require_shares(self, what: str, size: int) -> None:
-        """Refuse a batch that cannot be shared out evenly: means of unequal shares would not average to the whole's.
-
-        Raises:
-            InputError: with the size, and how many processes there are.
+        """Raise InputError if a batch cannot be split evenly: the mean of unequal parts' means would not be the batch's
+        mean.
         """
         if size % self.count:
             rows = [(what, str(size)), ("processes", str(self.count))]
@@ -51,17 +49,17 @@ class Processes:
             raise InputError(refusal(f"{what} cannot be shared out evenly among the processes", rows, remedy))
 
     def require_alone(self, what: str) -> None:
-        """Refuse what one process alone can do. Raises InputError."""
+        """Raise InputError if several processes train together: the feature `what` supports only one."""
         if self.count > 1:
             rows = [("processes", str(self.count))]
             raise InputError(refusal(f"{what} is for one process alone", rows, "Leave out one of the two."))
 
     def share(self, batch: Tensor, dim: int = 0) -> Tensor:
-        """This process's part of a batch: every `count`-th, so that all parts are alike."""
+        """Return this process's part of a batch: every `count`-th entry along `dim`, so that all parts are alike."""
         return batch if self.count == 1 else batch[(slice(None),) * dim + (slice(self.rank, None, self.count),)]
 
     def any(self, flag: bool) -> bool:
-        """Whether one of the processes says so; all get the same answer, and wait for each other."""
+        """Return True on every process if any passed True. Blocks until all have called."""
         if self.count == 1:
             return flag
         shared_flag = torch.tensor([flag], dtype=torch.int32, device=self._device)
@@ -69,12 +67,12 @@ class Processes:
         return bool(shared_flag)
 
     def align(self, model: torch.nn.Module) -> None:
-        """Give all processes the first one's weights."""
+        """Copy the first process's weights to all processes."""
         for tensor in (*model.parameters(), *model.buffers()) if self.count > 1 else ():
             dist.broadcast(tensor.data, 0, self.group)
 
     def wait(self) -> None:
-        """Wait until all are here."""
+        """Wait until all processes have called."""
         if self.count > 1:
             dist.barrier(self.group)
 
@@ -84,17 +82,19 @@ class Processes:
 
 
 ALONE = Processes()
-"""One process, which trains by itself."""
+"""A single process that trains alone."""
 
 
 def read_launched_processes() -> Processes:
-    """What `torchrun` says of this process; alone where it was started otherwise. Nothing is joined yet."""
+    """Return the rank and number of processes that `torchrun` has set in the environment; a single one without it.
+    Joins no group.
+    """
     return Processes(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 
 @contextmanager
 def join_processes(device: str) -> Iterator[Processes]:
-    """The processes that train together, joined for as long as the block runs."""
+    """Enter a context in which the processes that train together have a process group; yield them."""
     started = read_launched_processes()
     joins = started.count > 1 and not dist.is_initialized()
     if joins:
@@ -104,5 +104,5 @@ def join_processes(device: str) -> Iterator[Processes]:
     finally:
         if joins:
             dist.destroy_process_group()
-            # A thread of gloo's that lets go of the last tensor while Python ends aborts the process (torch 2.13).
+            # If a thread of gloo frees the last tensor while Python exits, the process aborts (torch 2.13).
             time.sleep(_LAST_TENSOR)

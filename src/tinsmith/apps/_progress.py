@@ -13,7 +13,7 @@ from rich.text import Text
 from ._film import decibels
 
 Watch = Callable[[int, int, float], None]
-"""Called at the start and after each step with the steps taken, the steps in all, and the PSNR in dB or the loss."""
+"""A callback at the start and after each step: the steps taken, all steps, and the PSNR in dB or the loss."""
 
 
 @contextmanager
@@ -24,15 +24,19 @@ def progress_bar(
     a_step: int = 1,
     describe: Callable[[float], str] | None = None,
 ) -> Iterator[Watch]:
-    """A progress bar on `console`, as something that an app calls after each step; `doing` says in a word what.
+    """Enter a context that shows a progress bar on `console`, and yields the callback that updates it after each step.
 
-    Its speed is in `unit` a second, `a_step` of them each step. `describe` writes the last number of a call: a PSNR
-    unless it is given.
+    Args:
+        console: the terminal.
+        doing: a word that names the activity.
+        unit: the unit of the speed, per second.
+        a_step: how many units a step has.
+        describe: formats the last argument of the callback: a PSNR by default.
     """
     describe = describe or _decibels
     speed = _Speed(unit, a_step)
     columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[shown]}"), speed)
-    # Taichi, imported within, complains in the middle of the bar of any stdout but the real one.
+    # If stdout were redirected, Taichi, which is imported within the context, would print a warning into the bar.
     progress = Progress(*columns, TimeRemainingColumn(), console=console, redirect_stdout=False)
     task = progress.add_task(doing, total=None, shown=describe(math.nan))
     with ExitStack() as stack:
@@ -52,7 +56,7 @@ def progress_bar(
         try:
             yield watch
         except BaseException:
-            # Removes the bar above an error message.
+            # Remove the bar above an error message.
             progress.live.transient = True
             raise
 

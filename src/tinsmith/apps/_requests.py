@@ -1,8 +1,8 @@
-"""Requests to a page on this machine: which ones are the page's own, and the limits of `--live` and `--view` alike.
+"""Requests to a page on this machine: which ones come from the page itself, and the limits for `--live` and `--view`.
 
-A page on 127.0.0.1 is reached by every program and every website of this machine's user. A browser reports the site
-that asks as `Origin`, and the name under which it found the server as `Host`: a foreign name is an attack by DNS
-rebinding. Programs other than browsers send no `Origin`, and are as free as the user who runs them.
+Every program and every website of this machine's user can reach a page on 127.0.0.1. A browser reports the site that
+asks as `Origin`, and the name under which it found the server as `Host`: a foreign name is an attack by DNS rebinding.
+Programs other than browsers send no `Origin`; they can do no more than the user who runs them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 HOST = "127.0.0.1"
 CONNECTIONS = 32
-"""At the same time, of one page; a browser opens up to six for a tab."""
+"""The maximum number of connections to one page at a time; a browser opens up to six for a tab."""
 READ_SECONDS = 5.0
-"""For the whole of a request; also for the handshake of a WebSocket."""
+"""The time limit for reading a whole request; also for the handshake of a WebSocket."""
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\n\r\ntoo many connections\n"
 """The answer to a connection beyond `CONNECTIONS`."""
 CLOSED_TO_OTHERS = {
@@ -21,7 +21,9 @@ CLOSED_TO_OTHERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Headers of each answer: other sites show it neither as a picture nor in a frame, in which a click would be theirs."""
+"""Headers of each answer that keep other sites from showing it as a picture or in a frame, where they could intercept
+clicks.
+"""
 
 
 def explain_foreign_request(hosts: Sequence[str], origins: Sequence[str], port: int) -> str:
@@ -30,9 +32,9 @@ def explain_foreign_request(hosts: Sequence[str], origins: Sequence[str], port: 
     Args:
         hosts: the values of its `Host` headers; there must be one.
         origins: the values of its `Origin` headers; there may be one.
-        port: the server's.
+        port: the server's port.
     """
-    # A browser leaves the port of http out.
+    # Browsers omit the default port of HTTP.
     names = [name + (f":{port}" if port != 80 else "") for name in (HOST, "localhost", "[::1]")]
     own = [f"http://{name}" for name in names]
     for header, values, expected in (("Host", hosts, names), ("Origin", origins, own)):

@@ -1,4 +1,4 @@
-"""A run of every app: check, claim the folder, train, evaluate and write."""
+"""The run of every app: check the options, lock the folder, train, evaluate and write."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RunOptions(Protocol):
 
 
 def require_at_least(least: int, **numbers: int) -> None:
-    """Raise InputError for a number that is smaller."""
+    """Raise InputError if one of the numbers, given by name, is less than `least`."""
     for name, value in numbers.items():
         if value < least:
             rows = [("got", str(value)), ("expected", f"{least} or more")]
@@ -46,7 +46,12 @@ def require_at_least(least: int, **numbers: int) -> None:
 
 
 def require_runnable(options: RunOptions, cost: Cost, **numbers: object) -> None:
-    """Check that this machine can run it: the engine, the device, and the cost, which grows with these options.
+    """Check that this machine can run an app: that the engine and the device exist, and that the cost is affordable.
+
+    Args:
+        options: the options of the run.
+        cost: the cost of the run.
+        numbers: the options that the cost grows with, by name, for the message.
 
     Raises:
         EngineError: the engine is not available.
@@ -70,23 +75,24 @@ def run_training(
     watch: Watch | None = None,
     page: Page[Any, AnyOutcome] | None = None,
 ) -> AnyOutcome:
-    """Train what `make_learner` makes, and write the results into `options.out`.
+    """Train the learner that `make_learner` builds, and write the results into `options.out`. Return the outcome.
 
     Ctrl-C ends the run after the current step; results and checkpoint are then written as they are.
 
     Args:
         options: the options of the run.
-        make_learner: makes the learner of one of the processes that train together.
-        checkpoints: of this run.
+        make_learner: builds the learner of one of the processes that train together.
+        checkpoints: the run's checkpoints.
         files: the names of the files that the learner's `writers` write.
-        inputs: files that are read, none of which may be overwritten, and what each is.
-        shares: what of a step is shared out among processes that train together, and how much there is; None for an
-            app that trains alone.
+        inputs: the input files, which must not be overwritten, each with its description.
+        shares: the name and size of what processes that train together split in a step; None for an app that trains in
+            one process.
         watch: called at the start and after each step with the steps taken, the steps in all and the quality.
         page: a page that shows the run.
 
     Raises:
-        InputError: a file cannot be written, another run uses the folder, or the processes do not fit.
+        InputError: a file cannot be written, another run uses the folder, or the batch cannot be split among the
+            processes.
         CheckpointError: with `resume`, the checkpoint is missing, broken or of another run.
     """
     if options.resume:
@@ -111,7 +117,7 @@ def run_training(
         def write() -> AnyOutcome:
             is_changed = training.taken or learner.extra_steps or not _are_written(options.out, files)
             is_new = processes.is_first and is_changed
-            # The checkpoint first, since it cannot be made again.
+            # Write the checkpoint first, since only it cannot be recomputed.
             written = [checkpoints.save(training)] if is_new else []
             evaluation = learner.evaluate(training)
             if is_new:
@@ -123,7 +129,7 @@ def run_training(
 
 
 def _require_apart(what: str, given: Path | None, out: Path, files: Collection[str]) -> None:
-    """Raise InputError if a file that was given is one that the app writes into `out`."""
+    """Raise InputError if an input file is one that the app would overwrite in `out`."""
     if given is None or given.resolve() not in [(out / name).resolve() for name in files]:
         return
     headline = f"the {what} would be overwritten"
@@ -131,7 +137,7 @@ def _require_apart(what: str, given: Path | None, out: Path, files: Collection[s
 
 
 def _are_written(folder: Path, files: Collection[str]) -> bool:
-    """Return whether all files exist and none is older than the checkpoint: then they need not be written again."""
+    """Return True if all files exist and none is older than the checkpoint, so that they need not be written again."""
     paths = [folder / name for name in (FILE, *files)]
     if not all(path.is_file() for path in paths):
         return False

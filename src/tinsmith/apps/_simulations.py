@@ -1,4 +1,4 @@
-"""The simulations by name: what each is about, and its module. Listing them loads none."""
+"""The simulations by name, with a description and the module of each. Listing them imports none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .._errors import InputError, nearest, refusal
 
 
 class Entry(NamedTuple):
-    """A simulation: file and class in `apps/simulate`, and what it is about."""
+    """A simulation: its file and class in `apps/simulate`, and what it is about."""
 
     place: str
     about: str
@@ -25,7 +25,7 @@ SIMULATIONS = {
 
 
 def require_simulation(name: str) -> None:
-    """Raise InputError for a name that is none of a simulation."""
+    """Raise InputError if there is no simulation of this name."""
     if name not in SIMULATIONS:
         guess = nearest(name, list(SIMULATIONS))
         remedy = f"Did you mean `{guess}`?" if guess else "`tinsmith simulate` lists them."

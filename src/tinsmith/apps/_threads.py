@@ -10,12 +10,12 @@ import torch
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Within the block torch's CPU operations run on the calling thread; an engine keeps its own threads.
+    """Enter a context in which torch's CPU operations run on the calling thread. An engine keeps its own threads.
 
-    Torch's OpenMP threads spin for a while after every operation. In a loop that alternates between
-    small torch operations and kernels they so take the cores from the engine's threads, and from each
-    other at every barrier. Measured on 2 cores, a step of fit-image (torch's share: 0.3 ms): 10 ms
-    either way on a quiet machine, but 24 against 130 to 250 ms beside two other busy processes.
+    Torch's OpenMP threads spin for a while after every operation. In a loop that alternates between small torch
+    operations and kernels, they take the cores from the engine's threads, and from each other at every barrier.
+    Measured on 2 cores, a step of fit-image (torch's share: 0.3 ms) takes 10 ms either way on a quiet machine, but 24
+    ms instead of 130 to 250 ms beside two other busy processes.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""The training of every app: its steps, history and snapshots. What is trained is the app's `Learner`."""
+"""The training of every app: its steps, history and snapshots. An app's `Learner` defines what is trained."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ AnyOutcome = TypeVar("AnyOutcome", bound=Outcome)
 
 @dataclass
 class History:
-    """The training so far: the loss before each step, and what snapshots in between found.
+    """The training so far: the loss before each step, and the results of snapshots.
 
-    `looked` are the steps of the snapshots whose PSNR was measured, `psnrs` their PSNRs in dB, and `frames` the film's,
-    (rows, columns, 3) uint8.
+    Attributes:
+        losses: the loss before each step.
+        looked: the steps of the snapshots whose PSNR was measured.
+        psnrs: the PSNRs of these snapshots, in dB.
+        frames: the frames of the film, (rows, columns, 3) uint8.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -43,16 +46,16 @@ class History:
 
     @property
     def loss(self) -> float:
-        """The loss before the last step; nan before the first."""
+        """The loss before the last step; NaN before the first step."""
         return self.losses[-1] if self.losses else math.nan
 
     @property
     def psnr(self) -> float:
-        """The PSNR of the last snapshot, in dB; nan before the first."""
+        """The PSNR of the last snapshot, in dB; NaN before the first snapshot."""
         return self.psnrs[-1] if self.psnrs else math.nan
 
     def state(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the fields of these names as a nest for a checkpoint."""
+        """Return the fields of these names as nested values for a checkpoint."""
         fields = {
             "losses": torch.tensor(self.losses, dtype=torch.float64),
             "looked": self.looked,
@@ -62,14 +65,16 @@ class History:
         return {name: fields[name] for name in names}
 
     def restore(self, state: Mapping[str, Any], names: Sequence[str]) -> None:
-        """Restore the result of `state`."""
+        """Restore the fields of these names from the result of `state`."""
         for name in names:
             value = state[name]
             setattr(self, name, [] if value is None else value.tolist() if name == "losses" else list(value))
 
 
 class Snapshot(NamedTuple):
-    """The model during a training: its PSNR in dB, and a frame of the film; None for what an app has not."""
+    """A measurement during a training: the PSNR in dB, and a frame of the film. None for what an app does not
+    provide.
+    """
 
     psnr: float | None = None
     frame: Tensor | None = None
@@ -82,8 +87,9 @@ class Learner(ABC, Generic[AnyEvaluation, AnyOutcome]):
         steps: the number of steps of the whole training.
         trainer: has `save(path, extra)` and `load_state_dict(state)`, as `nn.Trainer`, for `Checkpoints`.
         generators: the random generators that steps draw from, by their names in a checkpoint.
-        recorded: the fields of `History` that a checkpoint holds.
-        extra_steps: how many steps this run took that are not counted, as those of one block alone.
+        recorded: the names of the fields of `History` that a checkpoint stores.
+        extra_steps: how many steps of this run are not counted as steps of the training, such as those of one block
+            alone.
     """
 
     steps: int
@@ -98,22 +104,22 @@ class Learner(ABC, Generic[AnyEvaluation, AnyOutcome]):
 
     @abstractmethod
     def evaluate(self, training: Training[Any]) -> AnyEvaluation:
-        """Evaluate the model as it is now, for `writers` and `summarize`."""
+        """Evaluate the current model, for `writers` and `summarize`."""
 
     @abstractmethod
     def writers(self, training: Training[Any], evaluation: AnyEvaluation) -> Mapping[str, Writer]:
-        """Return how each file is written, by its name; the checkpoint is not among them."""
+        """Return the function that writes each result file, by the file's name. The checkpoint is not among them."""
 
     @abstractmethod
     def summarize(self, evaluation: AnyEvaluation, run: Mapping[str, Any]) -> AnyOutcome:
         """Return the outcome of a run. `run` has the fields that all outcomes share."""
 
     def take_snapshot(self) -> Snapshot:
-        """Evaluate the model quickly during the training."""
+        """Measure the model quickly during the training."""
         return Snapshot()
 
     def quality(self, history: History) -> float:
-        """Return what the progress bar shows: a PSNR in dB, or a loss; nan if there is none yet."""
+        """Return the number for the progress bar: a PSNR in dB, or a loss; NaN if there is none yet."""
         return history.psnr
 
 
@@ -121,9 +127,13 @@ AnyLearner = TypeVar("AnyLearner", bound=Learner[Any, Any])
 
 
 class Training(Generic[AnyLearner]):
-    """A learner on its way. The state is the learner's, `history` and `step`, the number of steps taken.
+    """A learner in training. Its state is that of the learner, `history` and `step`.
 
-    `taken` is the number of steps that this run took, and `seconds` the time that they took, 0 if none were left.
+    Attributes:
+        step: the number of steps taken in all.
+        steps: the number of steps of the whole training.
+        taken: the number of steps that this run took.
+        seconds: how long they took; 0 if none were left.
     """
 
     def __init__(self, learner: AnyLearner, processes: Processes = ALONE) -> None:
@@ -135,18 +145,18 @@ class Training(Generic[AnyLearner]):
 
     @property
     def quality(self) -> float:
-        """What the progress bar shows: a PSNR in dB, or a loss; nan if there is none yet."""
+        """The number for the progress bar: a PSNR in dB, or a loss; NaN if there is none yet."""
         return self.learner.quality(self.history)
 
     def advance(self) -> None:
-        """Run one step; take a snapshot before it if one is due."""
+        """Run one training step; take a snapshot before it if one is due."""
         if self.step in self._snapshot_steps and self.processes.is_first:
             self.look()
         self.history.losses.append(self.learner.training_step(self))
         self.step += 1
 
     def look(self) -> None:
-        """Take a snapshot, and record it."""
+        """Take a snapshot, and append it to the history."""
         snapshot = self.learner.take_snapshot()
         if snapshot.psnr is not None:
             self.history.looked.append(self.step)
@@ -155,7 +165,7 @@ class Training(Generic[AnyLearner]):
             self.history.frames.append(snapshot.frame)
 
     def run(self, save: Callable[[], object], watch: Watch | None, stop: Stop) -> None:
-        """Run the remaining steps, unless a stop is requested; now and then save a checkpoint."""
+        """Run the remaining steps unless a stop is requested; save a checkpoint every 100 steps."""
         watch = watch or (lambda *_: None)
         watch(self.step, self.steps, self.quality)
         first, start = self.step, time.perf_counter()
@@ -168,7 +178,7 @@ class Training(Generic[AnyLearner]):
         self.seconds = time.perf_counter() - start if self.taken else 0.0
 
     def describe_run(self, files: Collection[Path]) -> dict[str, Any]:
-        """Return the fields of every outcome, for a run that wrote these files."""
+        """Return the fields that all outcomes share, for a run that wrote these files."""
         return {
             "step": self.step,
             "steps": self.steps,
@@ -179,12 +189,12 @@ class Training(Generic[AnyLearner]):
         }
 
     def state(self) -> dict[str, Any]:
-        """Return the state besides the trainer's: a nest for a checkpoint."""
+        """Return the state, except the trainer's, as nested values for a checkpoint."""
         generators = {name: generator.get_state() for name, generator in self.learner.generators.items()}
         return {"step": self.step, **generators, **self.history.state(self.learner.recorded)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `state`."""
+        """Restore the training from the result of `state`."""
         self.step = state["step"]
         for name, generator in self.learner.generators.items():
             generator.set_state(state[name])
@@ -192,7 +202,7 @@ class Training(Generic[AnyLearner]):
 
 
 def _try_to_save(save: Callable[[], object]) -> None:
-    """Write a checkpoint during a training. If that fails, warn: there may be room again at the next one."""
+    """Save a checkpoint during a training. If that fails, only warn: the disk may have space again at the next one."""
     try:
         save()
     except InputError as error:

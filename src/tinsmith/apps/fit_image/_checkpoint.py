@@ -1,9 +1,8 @@
-"""The checkpoint: everything that a fit needs to continue, in one safetensors file.
+"""The checkpoint of fit-image: everything that a fit needs to continue, in one safetensors file.
 
-Tensors: the five of `Gaussians`; Adam's as `adam.<tensor>.<state>`; `history.errors` and
-`history.frames`. Metadata: photograph, number of Gaussians, seed and step; a resumed
-fit must agree with it. No random generator is stored: after the start, which the seed fixes,
-a fit draws no random numbers.
+Tensors: the five of `Gaussians`; Adam's as `adam.<tensor>.<state>`; `history.errors` and `history.frames`. Metadata:
+photograph, number of Gaussians, seed and step. A resumed fit must have the same photograph, number of Gaussians and
+seed. No random generator is stored: only the initial values are random, and the seed determines them.
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ class FitCheckpoints(Checkpoints):
         self._count = options.gaussians
 
     def save(self, training: Training[GaussianLearner]) -> Path:
-        """Write the state of a fit. Raises InputError if it cannot be written."""
+        """Write the state of a fit to the checkpoint file; return its path. Raise InputError if it cannot be
+        written.
+        """
         metadata = {"format": _FORMAT, "step": str(training.step), "fit": json.dumps(self._run)}
         with replace_when_whole(self.path) as beside:
             save_file(_tensors(training), beside, metadata)
@@ -61,7 +62,7 @@ class FitCheckpoints(Checkpoints):
         self._state = {"step": int(metadata["step"]), **tensors}
 
     def restore(self, training: Training[GaussianLearner]) -> None:
-        """Restore a fit from the checkpoint, if one was loaded."""
+        """Restore a fit from the loaded checkpoint, if there is one."""
         state, learner = self._state, training.learner
         if state is None:
             return

@@ -1,4 +1,4 @@
-"""The Gaussians: their parameters, initial values and rendering."""
+"""The 2-D Gaussians: their parameters, initial values and rendering."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Renderer = Callable[..., Tensor]
 """pos, scale, angle, colour, opacity, h=, w= -> image (h, w, 3); see `tinsmith.reference.splat`."""
 
 _SPEC = "pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]"
-_LEAST_SCALE = 0.3  # pixels: a thinner one slips between the pixels' centres and gets no gradient
-_EVERYWHERE = 0.05  # the part of the Gaussians that start anywhere, instead of at details of the photograph
-_START_SCALE = 0.45  # standard deviations between neighbours at the start
+_LEAST_SCALE = 0.3  # pixels: a thinner Gaussian would fit between the pixels' centers and get no gradient
+_EVERYWHERE = 0.05  # the part of the Gaussians that start at random places, not at details of the photograph
+_START_SCALE = 0.45  # initial scale, as a part of the distance between neighbors
 _START_OPACITY = 0.5
 
 
 @dataclass(frozen=True)
 class Gaussians:
-    """The optimised parameters. They are unbounded, so that Adam can use any value. For n Gaussians:
+    """The optimized parameters of n Gaussians. They are unbounded, so that Adam can set any value.
 
     pos        (n, 2), pixels
     log_scale  (n, 2): scale = 0.3 + exp(log_scale), pixels
     angle      (n), radians
-    colour     (n, 3), of any sign: Gaussians add up, and some take away
+    colour     (n, 3), of any sign: Gaussians add up, and some subtract
     logit      (n): opacity = 1 / (1 + exp(-logit))
     """
 
@@ -48,7 +48,9 @@ class Gaussians:
         return {name: getattr(self, name) for name in NAMES}
 
     def activate(self) -> dict[str, Tensor]:
-        """As `reference.splat` takes them: pos, scale, angle, colour, opacity."""
+        """Return the parameters of `reference.splat`, computed from the unbounded ones: pos, scale, angle, colour,
+        opacity.
+        """
         return {
             "pos": self.pos,
             "scale": _LEAST_SCALE + self.log_scale.exp(),
@@ -59,12 +61,12 @@ class Gaussians:
 
 
 def shapes(count: int) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor of `count` Gaussians."""
+    """Return the shape of each parameter of `count` Gaussians, by name."""
     return {"pos": (count, 2), "log_scale": (count, 2), "angle": (count,), "colour": (count, 3), "logit": (count,)}
 
 
 def scatter_gaussians(photo: Photo, count: int, seed: int) -> Gaussians:
-    """Place Gaussians on the photograph's details, in its colours, as large as the gaps between them.
+    """Place Gaussians at random on the photograph's details, in its colors, as large as the gaps between them.
 
     This is the fit's only use of random numbers.
     """
@@ -84,7 +86,9 @@ def scatter_gaussians(photo: Photo, count: int, seed: int) -> Gaussians:
 
 
 def _density(pixels: Tensor) -> Tensor:
-    """(h w) probabilities: mostly the smoothed gradient of the brightness, and a small constant."""
+    """Return a probability for each pixel (h w): mostly the smoothed gradient of the brightness, plus a small
+    constant.
+    """
     brightness = functional.pad(pixels.mean(-1)[None, None], (1, 1, 1, 1), mode="replicate")
     across = (brightness[..., 1:-1, 2:] - brightness[..., 1:-1, :-2]) / 2
     down = (brightness[..., 2:, 1:-1] - brightness[..., :-2, 1:-1]) / 2
@@ -93,7 +97,7 @@ def _density(pixels: Tensor) -> Tensor:
 
 
 def renderer(engine: str, device: str) -> Renderer:
-    """The splatting op on an engine, which is started unless it runs on that device."""
+    """Build the splatting op for an engine; start the engine unless it already runs on that device."""
     if engine not in list_running() or get(engine).device_type() != device:
         init_quietly(device, engine)
     return op(_SPEC, adjoint="source")(splat(get(engine).lang, serial=device == "cpu"))

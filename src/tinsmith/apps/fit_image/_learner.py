@@ -1,4 +1,4 @@
-"""The optimisation: Gaussians that learn a photograph, and their pictures, film and curve."""
+"""The optimization of fit-image: Gaussians that learn a photograph, and their pictures, film and curve."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _RATES = {"pos": 0.06, "log_scale": 0.12, "angle": 0.05, "colour": 0.04, "logit"
 
 _LAST_RATE = 0.05  # the factor at the end
 
-_SHRUNK = 0.4  # in the third panel, so that each Gaussian is seen
-_GREY = 0.4  # the ground of that panel: what takes colour away is seen on it too
+_SHRUNK = 0.4  # the scale in the third panel, so that each Gaussian is visible
+_GREY = 0.4  # the background of that panel, on which Gaussians that subtract color are visible too
 
 
 class GaussianLearner(PhotoLearner):
-    """Gaussians on their way to a photograph.
+    """Gaussians that learn a photograph.
 
-    The state is `gaussians` and `optimiser`; no random numbers are drawn. So on the CPU, where one thread renders and
-    one sums up the error, the same state continues bitwise the same.
+    The state is `gaussians` and `optimiser`; no random numbers are drawn. On the CPU, one thread renders and one
+    computes the error, so the same state continues bitwise the same.
     """
 
     def __init__(self, photo: Photo, gaussians: Gaussians, steps: int, render: Renderer, device: str) -> None:
@@ -53,11 +53,13 @@ class GaussianLearner(PhotoLearner):
         return torch.optim.Adam(groups, betas=(0.9, 0.95), eps=1e-15, fused=True)
 
     def quality(self, history: History) -> float:
-        """Return the PSNR in dB before the last step, of an image neither clamped nor rounded; nan at first."""
+        """Return the PSNR in dB before the last step, of an image neither clamped nor rounded; NaN before the first
+        step.
+        """
         return psnr(history.loss)
 
     def training_step(self, training: Training[Any]) -> float:
-        """Run one step of Adam down the mean squared error; return that error before it."""
+        """Run one step of Adam on the mean squared error; return the error before the step."""
         for group in self.optimiser.param_groups:
             group["lr"] = group["first_lr"] * _share_of_rate(training.step / self.steps)
         self.optimiser.zero_grad()
@@ -71,7 +73,7 @@ class GaussianLearner(PhotoLearner):
         return Snapshot(frame=as_pixels(shrink_to_film(self.image())))
 
     def image(self) -> Tensor:
-        """Render the Gaussians as they are now, (h, w, 3)."""
+        """Render the current Gaussians, (h, w, 3)."""
         return self.render(**self.gaussians.activate(), h=self.photo.height, w=self.photo.width)
 
     @torch.no_grad()
@@ -100,13 +102,13 @@ class GaussianLearner(PhotoLearner):
         return dict(zip(FILES, writers, strict=True))
 
     def _shrunk(self) -> Tensor:
-        """Render every Gaussian at less than half its size: they no longer cover the image, but show how they lie."""
+        """Render every Gaussian at less than half its size: they no longer cover the image, but show where they are."""
         shown = self.gaussians.activate()
         shown["scale"] = shown["scale"] * _SHRUNK
         return as_pixels(_GREY + self.render(**shown, h=self.photo.height, w=self.photo.width))
 
     def _write_gaussians(self, path: Path, evaluation: Tensor) -> None:
-        """Write pos, scale, angle, colour and opacity, as `reference.splat` takes them."""
+        """Write pos, scale, angle, colour and opacity, the parameters of `reference.splat`, to a safetensors file."""
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.gaussians.activate().items()}
         facts = {"h": self.photo.height, "w": self.photo.width, "psnr": self.psnr(evaluation)}
         metadata = {name: json.dumps(value) for name, value in facts.items()} | {"photo": self.photo.name}

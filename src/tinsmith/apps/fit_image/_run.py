@@ -1,4 +1,4 @@
-"""A whole fit: check everything, optimise, and write."""
+"""The run of fit-image: check the options, optimize, and write."""
 
 from __future__ import annotations
 
@@ -45,6 +45,10 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
 
 
 def _estimate_cost(options: FitOptions) -> Cost:
-    """At least: nine numbers a Gaussian, with gradient, two moments of Adam, what is rendered and its gradient."""
+    """Return a lower bound of a fit's cost.
+
+    Nine numbers for each Gaussian, eight times: the parameters, their gradients, two moments of Adam, the rendered
+    values and their gradients.
+    """
     floats, copies = 9, 8
     return Cost(options.gaussians * floats * copies * 4.0, options.steps * (1e-3 + options.gaussians * 2e-7))

@@ -1,6 +1,6 @@
 """The radiance field, and how rays see it.
 
-Density and colour at positions, seen in directions, come from a hash grid and two small networks. A scene marches
+A hash grid and two small networks compute density and color from positions and viewing directions. A scene marches
 through the occupied part of the box, evaluates the field, and composites.
 """
 
@@ -14,13 +14,13 @@ from torch import Tensor
 from ...nn import Encoding, Network, NetworkWithInputEncoding
 from ...render import OccupancyGrid, composite, distortion_loss, march
 
-_FEATURES = 15  # numbers that the density's network passes to the colour's network
+_FEATURES = 15  # features that the density network passes to the color network
 _START = -1.5  # initial exponent of the density: the box starts as a transparent haze
-_MOST = 11.0  # exp of it is opaque within a thousandth of the box; floats are far from their end
+_MOST = 11.0  # upper bound of the exponent: opaque within a thousandth of the box, far from an overflow
 _RESOLUTION = 64  # cells along a side of the box
-_DECAY = 0.5  # of what is known of a cell; at nerfacc's 0.95 three times as many samples lie in empty cells by step 300
+_DECAY = 0.5  # of a cell's occupancy; with nerfacc's 0.95, step 300 has three times as many samples in empty cells
 _OPAQUE = 1e-3  # transmittance at which a ray ends
-INPUTS = 10  # numbers a ray: origin, direction, the ground's colour, and where in a step its first sample is
+INPUTS = 10  # numbers of a ray: origin, direction, background color, and the first sample's offset in a step
 
 GRID = {
     "otype": "HashGrid",
@@ -36,11 +36,11 @@ COLOUR = {"n_neurons": 32, "n_hidden_layers": 2, "output_activation": "Sigmoid"}
 
 
 class Field(torch.nn.Module):
-    """Density and colour within a box.
+    """Density and color within a box.
 
     Args:
-        bound: the box goes from -bound to bound.
-        seed: of the initial parameters.
+        bound: the box extends from -bound to bound on each axis.
+        seed: the seed of the initial parameters.
         engine: the engine of the encodings.
     """
 
@@ -53,11 +53,11 @@ class Field(torch.nn.Module):
         self.colour = Network(_FEATURES + self.harmonics.n_output_dims, 3, COLOUR, seed + 1, alignment=1)
 
     def density(self, positions: Tensor) -> Tensor:
-        """(s): per unit of length, from (s, 3)."""
+        """Return the density (s), per unit of length, at positions (s, 3)."""
         return _density(self._inside(positions))
 
     def forward(self, positions: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
-        """Densities (s) and colours (s, 3) at positions, seen in directions of length 1."""
+        """Return densities (s) and colors (s, 3) at positions (s, 3), seen in directions (s, 3) of length 1."""
         features = self._inside(positions)
         harmonics = self.harmonics((directions + 1) / 2)
         return _density(features), self.colour(torch.cat([features[:, 1:], harmonics], -1))
@@ -71,7 +71,7 @@ def _density(features: Tensor) -> Tensor:
 
 
 class Seen(NamedTuple):
-    """The result for rays: colour (n, 3), opacity (n), depth (n) times opacity, distortion (n)."""
+    """The result for n rays: color (n, 3), opacity (n), depth times opacity (n), distortion (n)."""
 
     colour: Tensor
     opacity: Tensor
@@ -80,7 +80,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, columns: Tensor) -> Seen:
-        """From the output of `Scene`."""
+        """Split the output (n, 6) of `Scene` into its parts."""
         return cls(columns[:, :3], columns[:, 3], columns[:, 4], columns[:, 5])
 
 
@@ -88,9 +88,9 @@ class Scene(torch.nn.Module):
     """A field and the occupied part of its box, as a function of rays.
 
     Args:
-        bound: the box goes from -bound to bound.
-        samples: of a ray that crosses the box from side to side.
-        with_distortion: whether distortion is computed; else it is 0.
+        bound: the box extends from -bound to bound on each axis.
+        samples: the number of samples of a ray that crosses the box from side to side.
+        with_distortion: whether the distortion is computed; otherwise it is 0.
     """
 
     def __init__(self, bound: float, samples: int, seed: int, engine: str | None, with_distortion: bool) -> None:
@@ -102,11 +102,15 @@ class Scene(torch.nn.Module):
         self.engine, self.with_distortion = engine, with_distortion
 
     def solidity(self, positions: Tensor) -> Tensor:
-        """(s): densities times a step, by which a grid distinguishes empty from occupied cells."""
+        """Return density times the step's length (s) at positions (s, 3), which decides whether a grid cell counts as
+        empty.
+        """
         return self.field.density(positions) * self.step
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, 10), see `INPUTS`, to (n, 6), see `Seen`. Directions have length 1."""
+        """Render rays (n, 10), with the columns of `INPUTS`, to (n, 6), with the columns of `Seen`. Directions have
+        length 1.
+        """
         origins, directions, ground, offsets = x.split([3, 3, 3, 1], 1)
         samples = march(origins, directions, self.grid, step=self.step, jitter=offsets[:, 0], engine=self.engine)
         at = samples.positions(origins, directions)

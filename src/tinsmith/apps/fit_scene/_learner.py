@@ -19,18 +19,18 @@ from ..scenes import Dataset, Evaluation, SceneLearner, Views, describe_scene, p
 from ._field import COLOUR, DENSITY, GRID, HARMONICS, Scene, Seen
 from ._options import SceneOptions
 
-_CHUNK = 8192  # rays that are followed at once when a whole picture is asked for
-_UPDATE_EVERY = 8  # steps, of what is known to be occupied
+_CHUNK = 8192  # rays of a picture that are rendered at a time
+_UPDATE_EVERY = 8  # steps between updates of the occupancy grid
 _LOG_EVERY = 50  # steps
 
 
 class FieldLearner(SceneLearner):
-    """A field on its way to a scene. The state is the trainer's and the generators'."""
+    """A radiance field that learns a scene. The state is that of the trainer and the generators."""
 
     def __init__(self, dataset: Dataset, options: SceneOptions, processes: Processes = ALONE) -> None:
         super().__init__(dataset, options)
         self.options, self.processes = options, processes
-        # Draws positions within the cells of the grid.
+        # For random positions within the grid's cells.
         self.places = torch.Generator(options.device).manual_seed(options.seed)
         self.generators["places"] = self.places
         self.scene = Scene(
@@ -61,7 +61,7 @@ class FieldLearner(SceneLearner):
         return loss
 
     def _draw_rays(self) -> tuple[Tensor, Tensor]:
-        """Draw rays, as the scene takes them, and the colours that they should see."""
+        """Draw rays at random; return them as the scene's inputs, with the colors that they should see."""
         n, views = self.options.rays, self.dataset.train
         number = torch.randint(len(views), (n,), generator=self.draw)
         row = torch.randint(self.dataset.height, (n,), generator=self.draw)
@@ -80,7 +80,7 @@ class FieldLearner(SceneLearner):
         return loss + self.options.distortion * seen.distortion.mean() if self.options.distortion else loss
 
     def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
-        """Render a camera's view on the scene's background with the current model; `size` is (width, height)."""
+        """Render the current model from a camera, on the scene's background. `size` is (width, height)."""
         device = self.options.device
         camera = (pose.to(device, torch.float32), intrinsics.to(device, torch.float32))
         rays = image_rays(*camera, *size, convention=convention, engine=self.options.engine)
@@ -91,7 +91,7 @@ class FieldLearner(SceneLearner):
         return Seen(*(part.unflatten(0, (size[1], size[0])) for part in Seen.of(columns)))
 
     def evaluate(self, training: Training[Any]) -> Evaluation:
-        """Evaluate all held-out views, and end the log with the result."""
+        """Evaluate all held-out views, add the result to the log, and close the log."""
         evaluation = super().evaluate(training)
         self.trainer.log(psnr=evaluation.psnr, ssim=evaluation.ssim)
         self.trainer.close()
@@ -110,19 +110,19 @@ class FieldLearner(SceneLearner):
 
 
 def _load_pixels(views: Views, device: str, engine: str | None) -> PixelSampler:
-    """Views on a device, to draw pixels from."""
+    """Move views to a device; return a sampler of their pixels."""
     cameras = (x.to(device, torch.float32) for x in (views.poses, views.intrinsics))
     return PixelSampler(views.pictures.to(device), *cameras, convention="opengl", engine=engine)
 
 
 def _pack_rays(rays: Rays, ground: Tensor, offsets: Tensor) -> Tensor:
-    """(n, 10), as the scene takes rays."""
+    """Concatenate rays, background colors and offsets to (n, 10), the input of `Scene`."""
     n = len(rays.origins)
     return torch.cat([rays.origins, rays.directions, ground.expand(n, 3), offsets.expand(n, 1)], 1)
 
 
 class _Speed:
-    """Steps a second, from one question to the next."""
+    """Measures the steps per second from one query to the next."""
 
     def __init__(self) -> None:
         self._step, self._time = 0, math.nan
@@ -135,7 +135,9 @@ class _Speed:
 
 
 def _optimizer(steps: int) -> dict[str, Any]:
-    """Adam at a rate that falls to a thirtieth from the middle on, and averages of the last steps' weights."""
+    """Return the configuration of the optimizer: Adam whose rate falls to a thirtieth in the second half, and averaged
+    weights.
+    """
     adam = {"otype": "Adam", "learning_rate": 1e-2, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-15}
     falls = {"decay_start": steps // 2, "decay_interval": max(1, steps // 8), "decay_base": 0.4}
     return {"otype": "EMA", "decay": 0.95, "nested": {"otype": "ExponentialDecay", **falls, "nested": adam}}

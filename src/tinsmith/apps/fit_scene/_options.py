@@ -15,8 +15,8 @@ from ..scenes import require_background
 class SceneOptions:
     """The options of fit-scene; `tinsmith fit-scene --help` describes each.
 
-    `rays` is the number per step, `samples` that of a ray that crosses the whole box, if all of it is occupied.
-    `bound`: the scene lies within -bound to bound, on each axis.
+    `rays` is the number of rays per step, `samples` the number of samples of a ray that crosses the whole box, if all
+    of it is occupied. The scene lies within -`bound` to `bound` on each axis.
 
     Raises:
         InputError: a number is too small, or the background is unknown.

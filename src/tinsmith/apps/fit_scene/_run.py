@@ -1,4 +1,4 @@
-"""A whole run: check everything, learn, evaluate held-out views, and write."""
+"""The run of fit-scene: check the options, learn, evaluate held-out views, and write."""
 
 from __future__ import annotations
 
@@ -46,15 +46,17 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
 
 
 def _estimate_cost(options: SceneOptions) -> Cost:
-    """At least: the rays of a step, of whose samples a twentieth is not empty."""
+    """Return a lower bound of a run's cost: that of the rays of a step, if a twentieth of their samples is
+    not empty.
+    """
     samples = options.rays * (1 + options.samples / 20)
-    # Bytes: position, direction, thickness, density, colour, and some of their gradients.
+    # Bytes: position, direction, thickness, density, color, and some of their gradients.
     a_sample = 16 * 4.0
     return Cost(samples * a_sample, options.steps * (1e-3 + samples * 1e-8))
 
 
 def _require_seen(dataset: Dataset, options: SceneOptions) -> None:
-    """Raise InputError if no camera that is learned from sees the box."""
+    """Raise InputError if no camera of the training views sees the box."""
     origins, directions = dataset.train.some_rays()
     if Box((options.bound, options.bound, options.bound)).crossing(origins, directions).isfinite().any():
         return

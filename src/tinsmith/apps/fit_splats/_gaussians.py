@@ -1,4 +1,4 @@
-"""The Gaussians of a run: how they start, and their optimizers and the strategy that adds and removes them.
+"""The Gaussians of fit-splats: their initial values, their optimizers, and the strategy that adds and removes them.
 
 They start at the points of a reconstruction, or in the visual hull of the pictures.
 """
@@ -20,36 +20,38 @@ from ._options import SplatOptions
 
 _BETAS, _EPSILON = (0.9, 0.99), 1e-15
 _RATES = {"means": 1.6e-3, "scales": 4e-2, "quats": 1e-2, "opacities": 0.1, "sh0": 3e-2, "shN": 7.5e-3}
-"""Learning rates at the start: the paper's are for 30 times as many steps. That of means is times the scene's scale."""
-_FALL, _MEANS_FALL = 0.1, 0.02  # what is left of them at the end
-_GROW = 6e-4  # gradients in the image above which Gaussians are cloned and split
-_REFINE_EVERY = 100  # steps; sooner, gradients are of too few pictures, and splits disturb more than they help
-_REFINE_TO = {"default": 0.6, "mcmc": 0.75}  # in parts of all steps
-_NOISE = 5e4  # a tenth of the paper's, as rates are ten times larger
+"""Learning rates at the start, higher than the paper's, which are for 30 times as many steps. The rate of means is
+multiplied by the scene's scale.
+"""
+_FALL, _MEANS_FALL = 0.1, 0.02  # the final learning rates, as parts of the first
+_GROW = 6e-4  # Gaussians with a larger gradient in the image are cloned or split
+_REFINE_EVERY = 100  # steps; after fewer steps, gradients come from too few pictures, and splits do harm
+_REFINE_TO = {"default": 0.6, "mcmc": 0.75}  # as a part of all steps
+_NOISE = 5e4  # a tenth of the paper's, since learning rates are ten times larger
 
-_BOX = 0.35  # half the side of the box that a scene without points is looked for in, in parts of the cameras' distance
-_CANDIDATES = 30  # points in the box, for each Gaussian
+_BOX = 0.35  # for scenes without points: half the side of the initial box, as a part of the cameras' distance
+_CANDIDATES = 30  # random points in that box, for each Gaussian
 _MOST_CANDIDATES = 2_000_000
-_CLEAR = 0.05  # alpha below which a picture is seen through
+_CLEAR = 0.05  # alpha below which a picture counts as transparent
 _OPACITY = 0.3
-_SPREAD = 0.7  # of the distance to the nearest Gaussians
+_SPREAD = 0.7  # initial scale, as a part of the distance to the nearest Gaussians
 _NEIGHBOURS = 3
-_PAIRS = 1 << 24  # distances that are held at once
+_PAIRS = 1 << 24  # distances that are in memory at a time
 CONSTANT = 0.28209479177387814  # the spherical harmonic of degree 0
 
 
 class Gaussians:
-    """Parameters, optimizers, a strategy and its counts.
+    """The parameters of Gaussians, their optimizers, and a strategy with its counts.
 
     Args:
-        values: parameters by name, as `first_gaussians` gives them.
-        scale: how large the scene is.
+        values: initial parameters by name, from `first_gaussians`.
+        scale: the scale of the scene.
         options: the options of the run.
     """
 
     def __init__(self, values: dict[str, Tensor], scale: float, options: SplatOptions) -> None:
         self.options, self.scale = options, scale
-        # Draws splits, relocations and noise.
+        # For splits, relocations and noise.
         self.draw = torch.Generator().manual_seed(options.seed)
         self._take(values)
         self.strategy = _strategy(options, self.draw)
@@ -71,14 +73,14 @@ class Gaussians:
         }
 
     def rate(self, name: str, share: float) -> float:
-        """The learning rate of a parameter after a share of the steps."""
+        """Return the learning rate of a parameter after a share of all steps, from 0 to 1."""
         scale, fall = (self.scale, _MEANS_FALL) if name == "means" else (1.0, _FALL)
         return _RATES[name] * scale * fall**share
 
     def render(
         self, viewmat: Tensor, matrix: Tensor, size: tuple[int, int], ground: Tensor, mode: Any = "RGB"
     ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """Render a camera's view, (1, h, w, channels): see `rasterization`."""
+        """Render a camera's view, (1, h, w, channels), with `rasterization`; return its three results."""
         p = self.params
         coefficients = torch.cat([p["sh0"], p["shN"]], 1)
         return rasterization(
@@ -98,7 +100,7 @@ class Gaussians:
         )
 
     def learn(self, loss: Tensor, info: dict[str, Any], step: int) -> None:
-        """Step all optimizers, then the strategy."""
+        """Differentiate the loss, and step all optimizers and the strategy."""
         share = step / self.options.steps
         given = (self.params, self.optimizers, self.counts, step, info)
         self.strategy.step_pre_backward(*given)
@@ -113,9 +115,9 @@ class Gaussians:
         else:
             self.strategy.step_post_backward(*given, lr=self.rate("means", share))
 
-    # State, as `Checkpoints` asks for it ---------------------------------------------------------
+    # State for `Checkpoints` -------------------------------------------------------------------
     def save(self, path: Path, extra: Any = None) -> None:
-        """Write a checkpoint. Raises InputError."""
+        """Write a checkpoint file with the state and `extra`. Raise InputError if it cannot be written."""
         counts = {name: value for name, value in self.counts.items() if isinstance(value, Tensor)}
         optimizers = {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
         params = {name: value.detach() for name, value in self.params.items()}
@@ -123,7 +125,7 @@ class Gaussians:
         write_checkpoint(path, {"trainer": state, "extra": extra})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `save` wrote."""
+        """Restore the state that `save` wrote."""
         self._take(state["params"])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])
@@ -145,7 +147,7 @@ def _strategy(options: SplatOptions, draw: torch.Generator) -> DefaultStrategy |
 
 
 def first_gaussians(dataset: Dataset, count: int, degree: int, draw: torch.Generator) -> dict[str, Tensor]:
-    """Parameters by name, float32, on the CPU."""
+    """Return the initial parameters of at most `count` Gaussians by name: float32, on the CPU."""
     means, colors = _places(dataset, count, draw)
     n = len(means)
     quats = torch.randn(n, 4, generator=draw)
@@ -160,7 +162,9 @@ def first_gaussians(dataset: Dataset, count: int, degree: int, draw: torch.Gener
 
 
 def _places(dataset: Dataset, count: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Positions (n, 3) and colors (n, 3) from 0 to 1, n at most `count`."""
+    """Return at most `count` initial positions (n, 3) and colors (n, 3) from 0 to 1: known points, or points in the
+    visual hull.
+    """
     points = dataset.points
     if len(points.positions):
         chosen = torch.randperm(len(points.positions), generator=draw)[:count]
@@ -174,7 +178,9 @@ def _places(dataset: Dataset, count: int, draw: torch.Generator) -> tuple[Tensor
 
 
 def _carve_hull(dataset: Dataset, points: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean color of points in the pictures, and whether no picture is seen through there: the visual hull."""
+    """Return the mean color of points in the pictures, and whether they are in the visual hull: no picture is
+    transparent there.
+    """
     views = dataset.train
     colors, times = torch.zeros_like(points), points.new_zeros(len(points), 1)
     is_hidden = torch.ones(len(points), dtype=torch.bool)
@@ -191,7 +197,7 @@ def _carve_hull(dataset: Dataset, points: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _spacing(means: Tensor) -> Tensor:
-    """(n), the mean distance of each to its nearest neighbours."""
+    """Return the mean distance of each point to its nearest neighbors, (n)."""
     n = len(means)
     if n <= _NEIGHBOURS:
         return torch.full((n,), 0.1 * max(1.0, means.abs().max().item()))

@@ -1,4 +1,4 @@
-"""Gaussians that learn a scene: steps, each on one picture, their renderings, and their files."""
+"""Gaussians that learn a scene: steps of one picture each, their renderings, and their files."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ from ._options import SplatOptions
 
 FILES = (*PICTURE_FILES, "depth.gif", "splats.ply")
 
-_WIDER = 1.1  # the scene's scale, in parts of the cameras' distance: as gsplat's trainer has it
+_WIDER = 1.1  # the scene's scale, as a multiple of the cameras' distance: the value of gsplat's trainer
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A picture: `colour` (h, w, 3), `opacity` (h, w), `depth` (h, w) along the camera's axis, times opacity."""
+    """A rendered picture: `colour` (h, w, 3), `opacity` (h, w), and `depth` (h, w) along the camera's axis, times
+    opacity.
+    """
 
     colour: Tensor
     opacity: Tensor
@@ -43,7 +45,7 @@ class Seen:
 
 
 class SplatLearner(SceneLearner):
-    """Gaussians on their way to a scene. The state is theirs and the generator's."""
+    """Gaussians that learn a scene. The state is that of the Gaussians and the generator."""
 
     def __init__(self, dataset: Dataset, options: SplatOptions) -> None:
         super().__init__(dataset, options)
@@ -71,7 +73,7 @@ class SplatLearner(SceneLearner):
 
     @torch.no_grad()
     def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
-        """Render a camera's view on the scene's background with the current model; `size` is (width, height)."""
+        """Render the current model from a camera, on the scene's background. `size` is (width, height)."""
         flip = pose.new_tensor([1, -1, -1, 1] if convention == "opencv" else [1, 1, 1, 1])
         viewmat = viewmat_of(pose * flip).to(self.options.device, torch.float32)
         matrix = intrinsics.to(self.options.device, torch.float32)

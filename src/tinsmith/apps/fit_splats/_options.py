@@ -17,7 +17,7 @@ _MOST_DEGREE = 4
 class SplatOptions:
     """The options of fit-splats; `tinsmith fit-splats --help` describes each.
 
-    `gaussians` is the initial number, `most` the maximum number at the end.
+    `gaussians` is the initial number of Gaussians, `most` their maximum number.
 
     Raises:
         InputError: a number is out of range, or the background or strategy is unknown.

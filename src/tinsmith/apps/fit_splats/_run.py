@@ -1,4 +1,4 @@
-"""A whole run: check everything, learn, evaluate held-out views, and write."""
+"""The run of fit-splats: check the options, learn, evaluate held-out views, and write."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
 
 
 def _estimate_cost(options: SplatOptions) -> Cost:
-    """At least: each Gaussian's numbers with gradient and two moments."""
+    """Return a lower bound of a run's cost: that of each Gaussian's parameters, their gradients and two moments of
+    Adam.
+    """
     floats, copies = 11 + 3 * (options.degree + 1) ** 2, 4
     memory = options.gaussians * floats * copies * 4.0
     return Cost(memory, options.steps * (1e-3 + options.gaussians * 2e-7))
@@ -57,7 +59,9 @@ def _estimate_cost(options: SplatOptions) -> Cost:
 
 @contextmanager
 def _same_bits(device: str) -> Iterator[None]:
-    """Within, sums have one order on the CPU. A GPU's threads add in any, and torch has no other way there."""
+    """Enter a context in which torch's sums on the CPU have a fixed order. Does nothing on a GPU, whose threads add in
+    any order.
+    """
     if device != "cpu":
         yield
         return

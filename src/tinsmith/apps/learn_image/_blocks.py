@@ -1,6 +1,6 @@
 """Blocks: the parts of the photograph, one for each network.
 
-A photograph whose sides the grid does not divide is cut into blocks that differ by a row or a column of pixels.
+If the grid does not divide the photograph's sides evenly, blocks differ by a row or a column of pixels.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from torch import Tensor
 from ..._errors import ConfigError, refusal
 from .._photo import Photo
 
-_SIDE = 32  # pixels of a block, as a refusal proposes it
+_SIDE = 32  # pixels of a block's side, for the number of blocks that an error suggests
 
 
 class Blocks:
-    """The pixels of each block of a photograph, positions and colours. Blocks are counted row by row.
+    """The pixels of each block of a photograph: positions and colors. Blocks are counted row by row.
 
-    Positions are the pixels' centres, x and y from 0 to 1 across the block.
+    Positions are the pixels' centers, x and y from 0 to 1 across the block.
 
     Args:
         photo: the photograph.
-        grid_shape: rows and columns of blocks; (1, 1) for one network over all.
+        grid_shape: rows and columns of blocks; (1, 1) for a single network.
         device: the device of the tensors.
         every: take every n-th row and column of a block.
 
     Attributes:
         pixels: (rows, columns, 3) uint8, the pixels that are taken.
-        rows, columns: where blocks begin and end among them: one number more than there are blocks.
-        positions: [block, pixel, 2]; smaller blocks are filled up with their last pixels again.
+        rows, columns: the boundaries of blocks among these pixels: one number more than there are blocks.
+        positions: [block, pixel, 2]; smaller blocks are padded by repeating their last pixel.
     """
 
     def __init__(self, photo: Photo, grid_shape: tuple[int, int], device: str, every: int = 1) -> None:
@@ -48,35 +48,35 @@ class Blocks:
         self._targets = self.colours[self._index]
 
     def draw_pixels(self, count: int, draw: torch.Generator, blocks: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Pixels drawn at random in each block: positions [block, count, 2], and colours [block, count, 3].
+        """Draw pixels at random in each block; return positions [block, count, 2] and colors [block, count, 3].
 
         Args:
-            count: how many of each block.
-            draw: on the CPU.
-            blocks: of these only, by number; None: of all.
+            count: the number of pixels of each block.
+            draw: a generator on the CPU.
+            blocks: the numbers of the blocks to draw from; None for all.
         """
         chosen = torch.arange(len(self._counts)) if blocks is None else blocks
         sizes = self._counts[chosen, None]
         pixels = (torch.rand(len(chosen), count, generator=draw, dtype=torch.float64) * sizes).long()
-        # Rows of flat tables: five times as fast on the CPU as indices of blocks and pixels apart.
+        # One flat index: five times as fast on the CPU as separate indices of blocks and pixels.
         at = (chosen[:, None] * self.positions.shape[1] + pixels).flatten().to(self.positions.device)
         positions, colours = (table.flatten(0, 1).index_select(0, at) for table in (self.positions, self._targets))
         return positions.view(len(chosen), count, 2), colours.view(len(chosen), count, 3)
 
     def assemble_image(self, values: Tensor) -> Tensor:
-        """[block, pixel, channel] as an image (rows, columns, channel)."""
+        """Assemble values [block, pixel, channel] to an image (rows, columns, channel)."""
         image = values.new_empty(self._shape[0] * self._shape[1], values.shape[-1])
         image[self._index.flatten()] = values.flatten(0, 1)
         return image.view(*self._shape, -1)
 
     def mean(self, image: Tensor) -> Tensor:
-        """The mean over each block of an image (rows, columns): [block]."""
+        """Return the mean of an image (rows, columns) over each block, [block]."""
         inside = torch.arange(self._index.shape[1], device=image.device) < self._counts.to(image.device)[:, None]
         return (image.flatten()[self._index] * inside).sum(1) / inside.sum(1)
 
 
 def require_room(photo: Photo, grid_shape: tuple[int, int]) -> None:
-    """Raise ConfigError where there are more blocks than pixels in a direction."""
+    """Raise ConfigError if there are more rows or columns of blocks than of pixels."""
     if grid_shape[0] > photo.height or grid_shape[1] > photo.width:
         rows = [
             ("blocks", "{} rows, {} columns".format(*grid_shape)),
@@ -95,14 +95,14 @@ def _sizes(edges: list[int]) -> list[int]:
 
 
 class _Places(NamedTuple):
-    """What is taken of a block's rows, or columns: which, counted from its first, and of how many."""
+    """The rows or columns that are taken of a block, counted from its first, and how many the block has."""
 
     places: Tensor
     size: int
 
 
 def _places(size: int, every: int) -> _Places:
-    """From the middle of the first `every` on; one at least."""
+    """Return every `every`-th row or column of a block, from the middle of the first `every` on: at least one."""
     return _Places(torch.arange(min((every - 1) // 2, size - 1), size, every), size)
 
 
@@ -116,7 +116,9 @@ def _concatenate_places(parts: list[_Places]) -> Tensor:
 
 
 def _cut(down: list[_Places], across: list[_Places]) -> tuple[Tensor, Tensor, Tensor]:
-    """[block, pixel] places in the image, [block, pixel, 2] positions, and [block] how many pixels there are."""
+    """Return the index of each block's pixels in the flat image [block, pixel], their positions [block, pixel, 2], and
+    their number [block].
+    """
     rows, columns = _ends(down), _ends(across)
     most = max(len(part.places) for part in down) * max(len(part.places) for part in across)
     index, positions, counts = [], [], []

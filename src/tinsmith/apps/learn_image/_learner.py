@@ -1,4 +1,6 @@
-"""A network, or an array of them, that learns a photograph; and their pictures, film and curves."""
+"""The learner of learn-image: a network, or an array of networks, that learns a photograph; its pictures, film and
+curves.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,14 @@ from ._recipe import Recipe
 
 FILES = ("learned.png", "error.png", "comparison.png", "learning.gif", "curve.png", "summary.json")
 
-_LOOK_SIDE = 640  # pixels, about: of a larger photograph fewer are looked at along the way
-_CHUNK = 65536  # samples that go through a network at once when all are asked for: what lies between layers is large
+_LOOK_SIDE = 640  # pixels: snapshots of a larger photograph skip rows and columns to this size
+_CHUNK = 65536  # samples that are rendered at a time, which bounds the memory of hidden layers
 
 
 class NetworkLearner(PhotoLearner):
-    """A model on its way to a photograph: one network, or an array of networks with a block each.
+    """A model that learns a photograph: one network, or an array of networks with a block each.
 
-    The state is the trainer's and the generator's.
+    The state is that of the trainer and the generator.
     """
 
     recorded = ("losses", "looked", "psnrs", "frames")
@@ -65,7 +67,7 @@ class NetworkLearner(PhotoLearner):
 
     @property
     def n_params(self) -> int:
-        """The number of learned parameters; an array's memory has some more, which nothing reads."""
+        """The number of learned parameters. The memory of an array has some more, which are never read."""
         model = self.trainer.model
         learned = list(model.parameters())
         if isinstance(model, NetworkArray):
@@ -80,21 +82,21 @@ class NetworkLearner(PhotoLearner):
         return self.trainer.training_step(self._as_taken(x), self._as_taken(colours)).mean().item()
 
     def train_block(self, row: int, column: int, steps: int) -> None:
-        """Run steps of one block's network; the others stay as they are, bit for bit."""
+        """Run steps of one block's network; the other networks stay bitwise the same."""
         block = torch.tensor([row * self.blocks.grid_shape[1] + column])
         for _ in range(steps):
             self.trainer.training_step(*self.blocks.draw_pixels(self.recipe.batch_size, self._draw, block), at=block)
         self.extra_steps += steps
 
     def _as_taken(self, values: Tensor) -> Tensor:
-        """Return [block, ...] as the model takes it: [row, column, ...], or of one network without."""
+        """Reshape values [block, ...] to the model's inputs: [row, column, ...] for an array, [...] for one network."""
         return values[0] if self.recipe.grid_shape is None else values.unflatten(0, self.recipe.grid_shape)
 
     def image(self) -> Tensor:
         return self._image(self.blocks)
 
     def glance(self) -> Tensor:
-        """Return the picture as it is now, of a large photograph only the rows and columns of `looked_at`."""
+        """Render the model's current picture; of a large photograph only the rows and columns of `looked_at`."""
         return self._image(self.looked_at)
 
     def _image(self, blocks: Blocks) -> Tensor:
@@ -110,7 +112,7 @@ class NetworkLearner(PhotoLearner):
         return Snapshot(psnr_of_pixels(as_pixels(image), self.looked_at.pixels), frame)
 
     def psnr_by_block(self, image: Tensor) -> list[float]:
-        """Return the PSNR of each block of a glance, in dB."""
+        """Return the PSNR in dB of each block of a picture from `glance`."""
         target = self.looked_at.colours.view_as(image)
         errors = (image.clamp(0, 1) - target).square().mean(-1)
         return [psnr(error) for error in self.looked_at.mean(errors).tolist()]
@@ -154,6 +156,6 @@ def _model(recipe: Recipe, seed: int, engine: str | None, device: str) -> torch.
         parts = (recipe.network, recipe.encoding)
         array = NetworkArray(recipe.grid_shape, 2, 3, *parts, seed=seed, dtype=torch.float32, engine=engine)
         return array.to(device)
-    # Without padding: checkpoints of version 0.1.0 resume, and no unread rows are trained.
+    # Unpadded, so that checkpoints of version 0.1.0 can be resumed, and no unused rows are trained.
     model = NetworkWithInputEncoding(2, 3, recipe.encoding, recipe.network, seed, engine=engine, alignment=1)
     return model.to(device)

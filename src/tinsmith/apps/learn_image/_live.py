@@ -1,4 +1,4 @@
-"""A run of learn-image on a page, where a click trains one block's network."""
+"""The live page of learn-image, where a click trains one block's network."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .._pictures import BRIGHTEST_ERROR, error_map, picture
 from ._learner import NetworkLearner
 
 BLOCK_STEPS = 200
-"""Steps that a block's network takes when it is clicked on."""
+"""The number of steps that a click on a block trains its network."""
 
-_CHUNK = 20  # steps of a block between two looks at whether to stop
+_CHUNK = 20  # steps of a block between checks for a stop
 _PAGE = Path(__file__).with_name("page.html")
 
 
 class LiveImage(Live[NetworkLearner, Reached]):
-    """A run on a page: see `Live`. Its pictures are "photo", "learned" and "error"."""
+    """A page of a run: see `Live`. Its pictures are "photo", "learned" and "error"."""
 
     def __init__(self, say: Callable[[str], object] = lambda words: None) -> None:
         super().__init__(say)
@@ -51,7 +51,7 @@ class LiveImage(Live[NetworkLearner, Reached]):
         }
 
     def look(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """Return the picture as learned, its error, and how good it is."""
+        """Return the learned picture and its error as PNG, and its PSNR and other facts."""
         training, learner = self._training, self._training.learner
         image = learner.glance()
         pixels = as_pixels(image)
@@ -69,7 +69,7 @@ class LiveImage(Live[NetworkLearner, Reached]):
 
     # Blocks --------------------------------------------------------------------------------
     def take_wish(self, wish: Wish) -> str:
-        """Take a wish; one more than others have is to train a block."""
+        """Accept a request. Besides those of all pages, "retrain" asks to train a block."""
         if wish.name != "retrain":
             return super().take_wish(wish)
         grid = self._facts.get("grid_shape")
@@ -82,11 +82,11 @@ class LiveImage(Live[NetworkLearner, Reached]):
         return ""
 
     def has_wishes(self) -> bool:
-        """Whether a block is to be trained."""
+        """Return True if a block is waiting to be trained."""
         return bool(self._blocks_wanted)
 
     def grant_wishes(self, status: str) -> None:
-        """Train the blocks that are wanted."""
+        """Train the blocks that were clicked."""
         while self._blocks_wanted and not self._stop.is_requested:
             row, column = self._blocks_wanted[0]
             self._train_block(row, column)
@@ -108,11 +108,11 @@ class LiveImage(Live[NetworkLearner, Reached]):
 
 @contextmanager
 def live_page(port: int = 0, say: Callable[[str], object] = lambda words: None) -> Iterator[LiveImage]:
-    """Within, a page on this machine shows a run: `learn_image(options, live=...)`.
+    """Enter a context that serves a live page on this machine, for `learn_image(options, live=...)`; yield the page.
 
     Args:
-        port: of 127.0.0.1; 0 for one that is free.
-        say: called with words for the terminal when the files are written and the page stays.
+        port: the port on 127.0.0.1; 0 for a free one.
+        say: called with text for the terminal when the files are written and the page stays.
 
     Raises:
         InputError: the port is taken.

@@ -1,8 +1,8 @@
-"""The recipe: model and training of a configuration, resolved before anything is built.
+"""The recipe of learn-image: model and training of a configuration, resolved before anything is built.
 
-A configuration is tiny-cuda-nn's (`loss`, `optimizer`, `encoding`, `network`) and, of learn-image's own,
-`grid_shape` (rows and columns of blocks, a network each), `steps` and `batch_size` (samples a step, of each network).
-The summary that a run writes is one too.
+A configuration has the sections of tiny-cuda-nn (`loss`, `optimizer`, `encoding`, `network`) and three keys of
+learn-image: `grid_shape` (rows and columns of blocks, one network each), `steps` and `batch_size` (samples a step, for
+each network). The summary that a run writes is a configuration too.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ._options import LearnOptions
 
 _PARTS = ("loss", "optimizer", "encoding", "network")
 _OWN = ("grid_shape", "steps", "batch_size")
-_TOLD = ("photograph", "width", "height", "psnr_db", "step", "seconds", "parameters", "configuration")  # by a summary
+_TOLD = ("photograph", "width", "height", "psnr_db", "step", "seconds", "parameters", "configuration")  # of a summary
 _STEPS = 500
-_BATCH_SIZE = {True: 256, False: 16384}  # of each network of an array; of the one
+_BATCH_SIZE = {True: 256, False: 16384}  # of each network in an array; of a single network
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A resolved configuration. `grid_shape`: rows and columns of blocks; None: one network."""
+    """A resolved configuration. `grid_shape` is the rows and columns of blocks, or None for a single network."""
 
     name: str
     loss: Section
@@ -39,19 +39,19 @@ class Recipe:
     batch_size: int
 
     def identity(self) -> dict[str, object]:
-        """The entries that a checkpoint and the run that resumes from it must share."""
+        """Return the entries that a checkpoint and a run that resumes from it must share."""
         parts = {part: json.dumps(getattr(self, part).config(), sort_keys=True) for part in _PARTS}
         return {**parts, "grid_shape": str(self.grid_shape), "batch_size": self.batch_size}
 
 
 def find_shipped_configs() -> dict[str, Path]:
-    """The configurations that come with tinsmith, by name."""
+    """Return the paths of the configurations that come with tinsmith, by name."""
     folder = Path(__file__).parent / "configs"
     return {path.stem: path for path in sorted(folder.glob("*.json"))}
 
 
 def recipe(options: LearnOptions) -> Recipe:
-    """Resolve the options and their configuration.
+    """Read the configuration of the options, and resolve it to a recipe.
 
     Raises:
         InputError: the configuration cannot be read.
@@ -64,7 +64,7 @@ def recipe(options: LearnOptions) -> Recipe:
     _refuse_unknown(path, config)
     sections = {part: resolve_section(part, config.get(part, {}), where=f"{path}: {part}") for part in _PARTS}
     grid = options.blocks or _grid(path, config.get("grid_shape"))
-    # Raises here if the encoding does not fit positions in the plane.
+    # Raise the error now if the encoding does not accept two inputs.
     Encoding(2, sections["encoding"])
     steps = options.steps or _count(path, "steps", config.get("steps", _STEPS))
     batch_size = options.batch_size or _count(

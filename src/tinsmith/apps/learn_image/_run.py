@@ -1,4 +1,4 @@
-"""A whole run: check everything, learn, and write."""
+"""The run of learn-image: check the options, learn, and write."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveIma
 
 
 def _estimate_cost(recipe: Recipe) -> Cost:
-    """At least: position, colour, prediction, loss and two gradients of each sample, shared by the processes."""
+    """Return a lower bound of a run's cost for one process.
+
+    It counts position, color, prediction, loss and two gradients of each sample in a batch.
+    """
     rows, columns = recipe.grid_shape or (1, 1)
     samples = rows * columns * recipe.batch_size / read_launched_processes().count
     floats = 2 + 5 * 3

@@ -1,4 +1,4 @@
-"""Scenes that apps learn: views of a dataset or of the built-in scene; evaluation and viewer of a training."""
+"""Scenes for apps to learn: the views of a dataset or of the built-in scene; evaluation and viewer of a training."""
 
 from ._learner import Evaluation, SceneLearner, SceneReached
 from ._orbit import Orbit

@@ -1,6 +1,6 @@
-"""The built-in scene: solids with colour, texture and shading, seen from a hemisphere of cameras.
+"""The built-in scene: solids with color, texture and shading, seen from a hemisphere of cameras.
 
-It is rendered by casting rays: what they meet is exact, colours are means of `_SUBRAYS` x `_SUBRAYS` rays a pixel.
+It is rendered by ray casting: intersections are exact, and a pixel is the mean of `_SUBRAYS` x `_SUBRAYS` rays.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _LOOKED_AT = (0.0, 0.0, -0.15)
 _TRAIN_ELEVATIONS = (4, 74)  # degrees
 _TEST_ELEVATIONS = (12, 48)
 
-_LIGHT = (0.5, -0.35, 0.8)  # towards it
+_LIGHT = (0.5, -0.35, 0.8)  # the direction towards the light
 _AMBIENT, _DIFFUSE, _SPECULAR, _SHININESS = 0.35, 0.65, 0.25, 24
-_AWAY = 1e-6  # from the surface that a shadow's ray starts at
+_AWAY = 1e-6  # the distance from the surface at which a shadow's ray starts
 
 Paint = Callable[[Tensor], Tensor]
-"""From points on a solid, (n, 3) in its coordinates, to colours."""
+"""Maps points on a solid, (n, 3) in its coordinates, to colors."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A solid somewhere: turned by `turn` (degrees about x, then z), then moved to `at`, and painted."""
+    """A solid in the world: rotated by `turn` (degrees about x, then z), then moved to `at`, and painted."""
 
     solid: Solid
     at: tuple[float, float, float]
@@ -47,7 +47,7 @@ class Placed:
 
     @cached_property
     def rotation(self) -> Tensor:
-        """(3, 3), from the solid's coordinates to the world's."""
+        """The rotation (3, 3) from the solid's coordinates to the world's."""
         x, z = (math.radians(angle) for angle in self.turn)
         about_x = torch.tensor(
             [[1, 0, 0], [0, math.cos(x), -math.sin(x)], [0, math.sin(x), math.cos(x)]], dtype=torch.float64
@@ -58,11 +58,11 @@ class Placed:
         return about_z @ about_x
 
     def inside(self, points: Tensor) -> Tensor:
-        """World points in the solid's coordinates."""
+        """Convert points in the world to the solid's coordinates."""
         return (points - points.new_tensor(self.at)) @ self.rotation
 
     def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
-        """As the solid's, of rays in the world."""
+        """Return where rays in the world first meet the solid, like `Solid.crossing`."""
         return self.solid.crossing(self.inside(origins), directions @ self.rotation)
 
 
@@ -86,7 +86,7 @@ def _checks(size: float) -> Callable[[Tensor], Tensor]:
 
 
 def _patches(around: int, down: int) -> Callable[[Tensor], Tensor]:
-    """Fields between meridians and parallels."""
+    """Return a predicate that colors points on a sphere in two colors, alternating between meridians and parallels."""
 
     def which(points: Tensor) -> Tensor:
         longitude = torch.atan2(points[:, 1], points[:, 0]) / (2 * math.pi)
@@ -117,7 +117,9 @@ SOLIDS = (
 
 
 def own_scene(size: int) -> Dataset:
-    """The scene's pictures, `size` x `size`, (train, test), rendered again, the same each time."""
+    """Render the built-in scene: pictures of `size` x `size`, for training and for tests. The result is always the
+    same.
+    """
     train, test = (
         _views(part, poses, size) for part, poses in (("train", _place_training_poses()), ("test", _around()))
     )
@@ -125,7 +127,7 @@ def own_scene(size: int) -> Dataset:
 
 
 def estimate_own_scene_cost(size: int) -> Cost:
-    """What `own_scene` takes at least: all pictures in 8 bits, and the rays of one in float64."""
+    """Return a lower bound of the cost of `own_scene`: all pictures in 8 bits, and the rays of one in float64."""
     pixels, views = float(size) ** 2, _TRAIN_VIEWS + _TEST_VIEWS
     origins_and_directions = 2 * 3 * 8
     return Cost(pixels * (views * 4 + _SUBRAYS**2 * origins_and_directions), pixels * views * 1e-6)
@@ -140,7 +142,7 @@ def _views(part: str, poses: Tensor, size: int) -> Views:
 
 
 def _place_training_poses() -> Tensor:
-    """Poses that learn: a spiral of equal areas over the hemisphere."""
+    """Return the camera poses for training: a spiral of equal areas over the hemisphere."""
     low, high = (math.sin(math.radians(angle)) for angle in _TRAIN_ELEVATIONS)
     golden = math.pi * (3 - math.sqrt(5))
     heights = [low + (high - low) * (number + 0.5) / _TRAIN_VIEWS for number in range(_TRAIN_VIEWS)]
@@ -148,7 +150,7 @@ def _place_training_poses() -> Tensor:
 
 
 def _around() -> Tensor:
-    """Poses that test: once around, up and down meanwhile."""
+    """Return the camera poses for tests: one round about the scene, moving up and down."""
     low, high = (math.radians(angle) for angle in _TEST_ELEVATIONS)
 
     def at(share: float) -> Tensor:
@@ -158,7 +160,9 @@ def _around() -> Tensor:
 
 
 def looking(azimuth: float, elevation: float, distance: float = _DISTANCE) -> Tensor:
-    """(4, 4): the pose of a camera that looks at the middle, in OpenGL's convention (-z forward, y up)."""
+    """Return the pose (4, 4) of a camera that looks at the middle of the scene, in OpenGL's convention (-z forward, y
+    up).
+    """
     flat = math.cos(elevation)
     back = torch.tensor([flat * math.cos(azimuth), flat * math.sin(azimuth), math.sin(elevation)], dtype=torch.float64)
     right = torch.tensor([-math.sin(azimuth), math.cos(azimuth), 0], dtype=torch.float64)
@@ -169,7 +173,9 @@ def looking(azimuth: float, elevation: float, distance: float = _DISTANCE) -> Te
 
 
 def picture_from(pose: Tensor, focal: float, size: tuple[int, int]) -> Tensor:
-    """What a camera sees, (rows, columns, 4) uint8, colours not multiplied by alpha; `size` is (width, height)."""
+    """Render a camera's picture, (rows, columns, 4) uint8, colors not multiplied by alpha. `size` is (width,
+    height).
+    """
     mean = cast(*_subrays(pose, focal, size)).view(_SUBRAYS**2, -1, 4).mean(0)
     alpha = mean[:, 3:]
     straight = torch.cat([mean[:, :3] / alpha.clamp(min=1e-9), alpha], -1)
@@ -177,7 +183,9 @@ def picture_from(pose: Tensor, focal: float, size: tuple[int, int]) -> Tensor:
 
 
 def _subrays(pose: Tensor, focal: float, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Rays of all pixels through the first place in each, then through the next."""
+    """Return origins and directions of the rays through the first subpixel of all pixels, then through the next, and so
+    on.
+    """
     shares = (torch.arange(_SUBRAYS, dtype=torch.float64) + 0.5) / _SUBRAYS
     columns, rows = (torch.arange(side, dtype=torch.float64) - side / 2 for side in size)
     dy, dx, y, x = torch.meshgrid(shares, shares, rows, columns, indexing="ij")
@@ -187,7 +195,7 @@ def _subrays(pose: Tensor, focal: float, size: tuple[int, int]) -> tuple[Tensor,
 
 
 def cast(origins: Tensor, directions: Tensor) -> Tensor:
-    """(n, 4): what rays see, colours multiplied by alpha, which is 1 or 0."""
+    """Return what rays see, (n, 4): colors multiplied by alpha, which is 1 for a solid and 0 for a miss."""
     t, number = torch.stack([placed.crossing(origins, directions) for placed in SOLIDS]).min(0)
     seen = torch.zeros(len(origins), 4, dtype=origins.dtype)
     for which, placed in enumerate(SOLIDS):
@@ -199,7 +207,9 @@ def cast(origins: Tensor, directions: Tensor) -> Tensor:
 
 
 def _shade(placed: Placed, points: Tensor, directions: Tensor) -> Tensor:
-    """Blinn and Phong's colours, with shadows; `directions` have length 1."""
+    """Compute the colors (n, 3) of points on a solid by the Blinn-Phong model with shadows. `directions` have
+    length 1.
+    """
     own = placed.inside(points)
     normal = placed.solid.normal(own) @ placed.rotation.T
     light = points.new_tensor(_LIGHT) / math.hypot(*_LIGHT)

@@ -1,4 +1,4 @@
-"""A dataset in a folder: read, made small, split into views to learn from and views held out; written."""
+"""Datasets in a folder: read, shrunk, and split into training views and held-out views; written."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from .._photo import open_image
 from ._views import NO_POINTS, Dataset, Points, Views, dataset_of
 
 _TRAIN, _TEST, _VAL, _ALL = (f"transforms{part}.json" for part in ("_train", "_test", "_val", ""))
-_LEAST_SIDE = 11  # pixels: SSIM's window
-_EVERY = 8  # of a folder that does not say which views are for tests: each eighth, as has become custom
+_LEAST_SIDE = 11  # pixels: the size of SSIM's window
+_EVERY = 8  # without a file of test views, every eighth view is held out, as is customary
 
 
 def read_dataset(folder: Path, size: int) -> Dataset:
-    """The views of a folder, no side of a picture longer than `size`.
+    """Read the views of a folder, shrunk so that no side of a picture exceeds `size`.
 
-    transforms_train.json are those to learn from, transforms_test.json (else transforms_val.json) those held out. If
-    there is no such file, each eighth view is held out; if there is one transforms.json alone, each eighth of these. So
-    it is with a reconstruction of COLMAP's, which has points too.
+    The views of transforms_train.json are for training, those of transforms_test.json (or else transforms_val.json) are
+    held out. If the latter are missing, or if there is only transforms.json, every eighth view is held out; likewise
+    for a reconstruction of COLMAP, which also has points.
 
     Raises:
-        InputError: anything that is missing or broken; it names file and entry.
+        InputError: something is missing or broken. The message names the file and the entry.
     """
     require_dataset(folder)
     learned, held_out, points = _list_frames(folder)
@@ -40,7 +40,7 @@ def read_dataset(folder: Path, size: int) -> Dataset:
 
 
 def _list_frames(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
-    """Frames to learn from, frames held out, and points."""
+    """Return the frames for training, the held-out frames, and the points of a folder."""
     first = next((folder / name for name in (_TRAIN, _ALL) if (folder / name).is_file()), None)
     if first is not None:
         listed, points = read_transforms(first), NO_POINTS
@@ -62,7 +62,10 @@ def _list_frames(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
 
 
 def _load_views(folder: Path, listed: list[Frame], size: int, sizes: dict[str, tuple[int, int]]) -> Views:
-    """`sizes`: of the pictures as they are, by the first that had it; all are to have the one."""
+    """Read the pictures of frames: undistort and shrink them. Return them as views, with the cameras.
+
+    `sizes` has the original size of the first picture by its file; all others must have the same size. Updated.
+    """
     pictures: list[Tensor] = []
     intrinsics: list[Tensor] = []
     for frame in listed:
@@ -101,7 +104,10 @@ def _name(folder: Path, image: Path) -> str:
 
 
 def _shrink_picture(image: Image.Image, size: int) -> Image.Image:
-    """Colours count by their alpha: what is see-through lends its edges none."""
+    """Scale an image down so that no side exceeds `size`.
+
+    Pixels are weighted by their alpha, so that transparent ones do not tint the edges.
+    """
     shrink = max(image.size) / size
     if shrink <= 1:
         return image
@@ -110,7 +116,9 @@ def _shrink_picture(image: Image.Image, size: int) -> Image.Image:
 
 
 def write_dataset(folder: Path, dataset: Dataset) -> None:
-    """Write a dataset whose cameras share their intrinsics in Blender's form. Raises InputError."""
+    """Write a dataset whose cameras share their intrinsics in Blender's format. Raise InputError if a file cannot be
+    written.
+    """
     for part, views in ((_TRAIN, dataset.train), (_TEST, dataset.test)):
         for name, pixels in zip(views.names, views.pictures, strict=True):
             require_writable((folder / name).parent)

@@ -1,4 +1,4 @@
-"""Learning a scene, with any renderer: snapshots, and the evaluation of held-out views."""
+"""Learning a scene with any renderer: snapshots, and the evaluation of held-out views."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .._run import RunOptions
 from .._training import Learner, Snapshot, Training
 from ._views import BACKGROUNDS, Dataset, Views
 
-_LOOKED_AT = 2  # held-out views at a snapshot; all of them are looked at in the end
+_LOOKED_AT = 2  # held-out views that a snapshot evaluates; the end evaluates all
 
 
 class SceneRunOptions(RunOptions, Protocol):
@@ -37,7 +37,7 @@ class SceneRunOptions(RunOptions, Protocol):
 
 
 class Rendered(Protocol):
-    """A picture: `colour` (h, w, 3), `opacity` (h, w), `depth` (h, w), not divided by the opacity."""
+    """A rendered picture: `colour` (h, w, 3), `opacity` (h, w), and `depth` (h, w), multiplied by the opacity."""
 
     @property
     def colour(self) -> Tensor: ...
@@ -49,9 +49,13 @@ class Rendered(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Held-out views: `truth` and `ours` (k, h, w, 3) uint8, `opacity` and `depth` (k, h, w); of each PSNR and SSIM.
+    """The evaluation of k held-out views.
 
-    `depth` is the mean distance of what is seen, not divided by the opacity.
+    Attributes:
+        truth, ours: the given and the rendered pictures, (k, h, w, 3) uint8.
+        opacity: (k, h, w).
+        depth: (k, h, w), the mean distance of what is seen, multiplied by the opacity.
+        psnrs, ssims: the PSNR in dB and the SSIM of each view.
     """
 
     truth: Tensor
@@ -63,36 +67,36 @@ class Evaluation:
 
     @property
     def psnr(self) -> float:
-        """The mean over the views, in dB."""
+        """The mean PSNR of the views, in dB."""
         return sum(self.psnrs) / len(self.psnrs)
 
     @property
     def flat_psnr(self) -> float:
-        """The mean over the views of what one colour would reach, in dB."""
+        """The mean PSNR of the views painted in their mean color, in dB."""
         return sum(map(flat_psnr, self.truth)) / len(self.truth)
 
     @property
     def ssim(self) -> float:
-        """The mean over the views."""
+        """The mean SSIM of the views."""
         return sum(self.ssims) / len(self.ssims)
 
 
 @dataclass(frozen=True)
 class SceneReached(Reached):
-    """What a training reached; `psnr` and `ssim` are means over `held_out` views."""
+    """The outcome of learning a scene; `psnr` and `ssim` are means over `held_out` views."""
 
     ssim: float
     held_out: int
 
     @property
     def details(self) -> str:
-        """The means, in words."""
+        """The means of SSIM and PSNR as text."""
         views = f"{self.held_out} held-out view{'s' * (self.held_out != 1)}"
         return f"Means of {views}: SSIM {self.ssim:.3f}, {self.psnr:.2f} dB."
 
 
 class SceneLearner(Learner[Evaluation, SceneReached]):
-    """A model on its way to a scene; `ground` (3) is what pictures are laid on."""
+    """A model that learns a scene. `ground` (3) is the background color of its pictures."""
 
     def __init__(self, dataset: Dataset, options: SceneRunOptions) -> None:
         self.dataset, self.steps = dataset, options.steps
@@ -102,17 +106,17 @@ class SceneLearner(Learner[Evaluation, SceneReached]):
 
     @abstractmethod
     def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Rendered:
-        """Render a camera's view on the scene's background with the current model.
+        """Render the current model from a camera, on the scene's background.
 
         Args:
-            pose: of the camera, in `convention`: "opengl" or "opencv".
-            intrinsics: of the camera.
+            pose: the camera's pose (4, 4), from camera to world, in `convention`.
+            intrinsics: the camera's intrinsics (3, 3).
             size: width and height.
-            convention: of the pose.
+            convention: "opengl" or "opencv".
         """
 
     def view(self, views: Views, number: int) -> Rendered:
-        """Render the view of a picture."""
+        """Render the current model from the camera of one of the views."""
         size = (self.dataset.width, self.dataset.height)
         return self.render_camera(views.poses[number], views.intrinsics[number], size, "opengl")
 

@@ -1,4 +1,4 @@
-"""The orbit: a camera's path around a scene, computed from the cameras of its pictures."""
+"""Orbits: a camera's path around a scene, computed from the cameras of its pictures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from ._views import Views
 
-_PULL = 1e-3  # towards the origin: where all cameras look the same way, they do not say at what
+_PULL = 1e-3  # regularizes towards the origin: parallel cameras do not determine a middle
 
 
 @dataclass(frozen=True)
 class Orbit:
-    """A circle around `middle` (3), about `up` (3), as far away and as high as the cameras are on average (median)."""
+    """A circle around `middle` (3), about the axis `up` (3), at the cameras' median distance and elevation."""
 
     middle: Tensor
     up: Tensor
@@ -24,7 +24,9 @@ class Orbit:
 
     @classmethod
     def of(cls, views: Views) -> Orbit:
-        """The middle is the point nearest to all the lines along which the cameras look."""
+        """Compute the orbit for views. The middle is the point nearest to all the lines along which the
+        cameras look.
+        """
         places, back = views.poses[:, :3, 3], views.poses[:, :3, 2]
         across = torch.eye(3, dtype=back.dtype) - back[:, :, None] * back[:, None, :]
         pull = _PULL * torch.eye(3, dtype=back.dtype)
@@ -37,14 +39,14 @@ class Orbit:
         return cls(middle, up, distance.median().item(), heights.median().item())
 
     def place(self, share: float) -> Tensor:
-        """(3): where the camera is after a share of the round."""
+        """Return the camera's position (3) after a share of the round, from 0 to 1."""
         one, other = self._sides()
         angle = 2 * math.pi * share
         around = math.cos(angle) * one + math.sin(angle) * other
         return self.middle + self.distance * (math.cos(self.elevation) * around + math.sin(self.elevation) * self.up)
 
     def pose(self, share: float) -> Tensor:
-        """(4, 4): there, looking at the middle, in OpenGL's convention."""
+        """Return the camera's pose (4, 4) after a share of the round, looking at the middle, in OpenGL's convention."""
         place = self.place(share)
         back = (place - self.middle) / self.distance
         right = torch.linalg.cross(self.up, back)
@@ -54,7 +56,7 @@ class Orbit:
         return pose
 
     def _sides(self) -> tuple[Tensor, Tensor]:
-        """Two directions in the plane of the circle."""
+        """Return two orthogonal unit vectors in the plane of the circle."""
         axis = torch.zeros_like(self.up)
         axis[self.up.abs().argmin()] = 1
         one = torch.linalg.cross(axis, self.up)

@@ -32,15 +32,15 @@ FILES = ("comparison.png", "depth.png", "opacity.png", "turntable.gif", "curve.p
 
 _SHOWN = 4  # held-out views in a sheet
 _TURNTABLE_FRAMES = 48
-_TURNTABLE_ZOOM, _TURNTABLE_SIDE = 2, 160  # twice the pictures: the field knows more than each of them; pixels at most
-_MOST_RANKED = 1_000_000  # depths; torch ranks no more than 16 million
-_SEEN_THROUGH = 0.05  # opacity below which a depth says nothing
+_TURNTABLE_ZOOM, _TURNTABLE_SIDE = 2, 160  # times a picture's size, since a field resolves more; at most these pixels
+_MOST_RANKED = 1_000_000  # depths for a quantile; torch accepts no more than 16 million
+_SEEN_THROUGH = 0.05  # opacity below which no depth is shown
 
 
 def picture_writers(
     history: History, evaluation: Evaluation, facts: Mapping[str, object], frames: Sequence[Rendered]
 ) -> dict[str, Writer]:
-    """Return how each of `FILES` is written; `frames` are a turntable's."""
+    """Return the function that writes each of `FILES`, by name; `frames` are those of a turntable."""
     curves = {
         "loss": (range(len(history.losses)), history.losses),
         "PSNR held out, dB": (history.looked, history.psnrs),
@@ -58,7 +58,7 @@ def picture_writers(
 
 
 def _pick_evenly(count: int) -> list[int]:
-    """Numbers of the views that are shown."""
+    """Return the numbers of the views that are shown: at most four, evenly spaced."""
     shown = min(_SHOWN, count)
     return [round(place * (count - 1) / max(1, shown - 1)) for place in range(shown)]
 
@@ -77,7 +77,7 @@ def _comparison(evaluation: Evaluation) -> Image.Image:
 
 
 def _depths(evaluation: Evaluation) -> Image.Image:
-    """Near is yellow, far is violet; what is seen through is white."""
+    """Draw the depths of held-out views: near is yellow, far is violet, transparent is white."""
     near, far = _depth_range(evaluation.depth, evaluation.opacity)
     panels = {
         f"view {number}: depth, {near:.2f} yellow to {far:.2f} violet": _shaded_depth(
@@ -89,7 +89,7 @@ def _depths(evaluation: Evaluation) -> Image.Image:
 
 
 def depth_frames(frames: Sequence[Rendered]) -> list[Tensor]:
-    """The depths of frames as `_depths` has them, (h, w, 3) uint8."""
+    """Convert the depths of frames to colors as `_depths` does, each (h, w, 3) uint8."""
     depth, opacity = (torch.stack([getattr(frame, name).cpu() for frame in frames]) for name in ("depth", "opacity"))
     near, far = _depth_range(depth, opacity)
     shown = [_shaded_depth(one, other, near, far) for one, other in zip(depth, opacity, strict=True)]
@@ -116,7 +116,7 @@ def _opacities(evaluation: Evaluation) -> Image.Image:
 
 
 def turntable(learner: SceneLearner) -> list[Rendered]:
-    """Render pictures from once around the scene."""
+    """Render pictures from an orbit around the scene."""
     dataset = learner.dataset
     orbit, size = Orbit.of(dataset.train), (dataset.width, dataset.height)
     zoom = min(_TURNTABLE_ZOOM, _TURNTABLE_SIDE / max(size))
@@ -128,7 +128,7 @@ def turntable(learner: SceneLearner) -> list[Rendered]:
 
 
 def describe_scene(training: Training[Any], dataset: Dataset, evaluation: Evaluation) -> dict[str, object]:
-    """Return the facts of a summary that all trainings have."""
+    """Return the entries of the summary file that all trainings on scenes share."""
     return {
         "dataset": dataset.name,
         "width": dataset.width,

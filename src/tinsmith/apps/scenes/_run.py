@@ -1,4 +1,4 @@
-"""The run of every app that learns a scene: get the pictures, then train and write."""
+"""The run of every app that learns a scene: load the pictures, then train and write."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ._viewer import Viewer
 from ._views import Dataset
 
 OWN = "scene"
-"""The folder in `out` for the built-in scene, written as a dataset."""
+"""The folder in `out` into which the built-in scene is written as a dataset."""
 
 
 def load_scene(options: SceneRunOptions, cost: Cost, **numbers: object) -> Dataset:
-    """Check that this machine can run it, and read the dataset, or render the built-in scene.
+    """Check that this machine can run an app, and read the dataset or render the built-in scene.
 
     Args:
         options: the options of the run.
-        cost: of the training.
+        cost: the cost of the training.
         numbers: the options that the cost grows with, by name.
 
     Raises:
@@ -52,7 +52,7 @@ def run_scene(
     viewer: Viewer | None,
     shares: tuple[str, int] | None = None,
 ) -> SceneReached:
-    """Train and write as `run_training` does. The built-in scene is written as a dataset first."""
+    """Train and write as `run_training` does. Before, write the built-in scene as a dataset if it is used."""
 
     def make(processes: Processes) -> SceneLearner:
         if options.dataset is None and processes.is_first:
@@ -67,7 +67,7 @@ def run_scene(
 
 
 def identify_run(dataset: Dataset, options: SceneRunOptions, names: Collection[str]) -> dict[str, object]:
-    """Return what a resumed run must share with the interrupted one: the pictures, and the options of these names."""
+    """Return what a resumed run must share with the interrupted one: the pictures, and the options with these names."""
     size = f"{dataset.width} x {dataset.height}"
     shared = {name: getattr(options, name) for name in names}
     return {"dataset": dataset.name, "size": size, "pictures and cameras": dataset.digest, **shared}

@@ -1,7 +1,7 @@
-"""Solids that rays meet: exact crossings and normals, in the solid's coordinates. Where it stands: `_built_in_scene`.
+"""Solids for ray casting: exact intersections and normals, in the solid's coordinates. `_built_in_scene` places them.
 
-A ray is o + t d, of any length of d. Each solid gives the smallest t > 0 on its surface, and infinity for a miss.
-All of it is float64: the quartic of the torus needs it.
+A ray is o + t d, where d may have any length. Each solid returns the smallest t > 0 on its surface, and infinity for a
+miss. All numbers are float64: the quartic equation of the torus needs it.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-_REAL = 1e-6  # imaginary part, in units of the torus, below which a root is real
+_REAL = 1e-6  # a root with a smaller imaginary part counts as real
 _POLISHES = 2  # steps of Newton's method
 
 
 class Solid(Protocol):
-    """A solid about the origin."""
+    """A solid around the origin."""
 
     def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
-        """(n): the smallest t > 0 where o + t d is on the surface; infinity for a miss."""
+        """Return the smallest t > 0 at which o + t d is on the surface, (n); infinity for a miss."""
         ...
 
     def normal(self, points: Tensor) -> Tensor:
-        """(n, 3): unit normals, outwards, of points on the surface."""
+        """Return the outward unit normals (n, 3) at points on the surface."""
         ...
 
 
 @dataclass(frozen=True)
 class Sphere:
-    """|p| = radius."""
+    """The sphere |p| = radius."""
 
     radius: float
 
@@ -44,14 +44,14 @@ class Sphere:
 
 @dataclass(frozen=True)
 class Box:
-    """|x| <= half[0] and so on."""
+    """The box |x| <= half[0], |y| <= half[1], |z| <= half[2]."""
 
     half: tuple[float, float, float]
 
     def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
         half = origins.new_tensor(self.half)
         walls = torch.stack([(-half - origins) / directions, (half - origins) / directions])
-        # 0 / 0 is a ray within a wall's plane, which that pair of walls does not bound.
+        # 0 / 0: the ray is in a wall's plane, and this pair of walls does not bound it.
         near = walls.amin(0).nan_to_num(-math.inf, math.inf, -math.inf).amax(-1)
         far = walls.amax(0).nan_to_num(math.inf, math.inf, -math.inf).amin(-1)
         return _nearest(torch.where(near <= far, torch.stack([near, far]), math.inf))
@@ -64,7 +64,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Cylinder:
-    """x^2 + y^2 <= radius^2 and |z| <= half: about the z axis, closed."""
+    """The closed cylinder x^2 + y^2 <= radius^2, |z| <= half, about the z axis."""
 
     radius: float
     half: float
@@ -87,7 +87,7 @@ class Cylinder:
 
 @dataclass(frozen=True)
 class Torus:
-    """(sqrt(x^2 + y^2) - ring)^2 + z^2 = tube^2: about the z axis."""
+    """The torus (sqrt(x^2 + y^2) - ring)^2 + z^2 = tube^2, about the z axis."""
 
     ring: float
     tube: float
@@ -102,9 +102,10 @@ class Torus:
         return distances
 
     def _among(self, origins: Tensor, directions: Tensor, middle: Tensor) -> Tensor:
-        """Crossings of rays; `middle`: t where each is closest to the origin, from where its quartic is solved.
+        """Intersect rays with the torus; return t (n). `middle` is the t of each ray's point nearest to the origin.
 
-        With |p|^2 + ring^2 - tube^2 squared = 4 ring^2 (x^2 + y^2), a polynomial in t with the leading term 1.
+        The equation (|p|^2 + ring^2 - tube^2)^2 = 4 ring^2 (x^2 + y^2) is a polynomial in t with the leading
+        coefficient 1. It is solved in terms of the distance from `middle`.
         """
         speed = directions.norm(dim=-1)
         d = directions / speed[:, None]
@@ -125,13 +126,15 @@ class Torus:
 
 
 def _ball(origins: Tensor, directions: Tensor, radius: float) -> tuple[Tensor, Tensor, Tensor]:
-    """a, b, c of a t^2 + 2 b t + c = 0, where a ray is at `radius` from the origin."""
+    """Return a, b, c of the equation a t^2 + 2 b t + c = 0 for a ray's intersections with a sphere around the
+    origin.
+    """
     dot = (origins * directions).sum(-1)
     return directions.square().sum(-1), dot, origins.square().sum(-1) - radius**2
 
 
 def _quadratic(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """(2, n): the roots of a t^2 + 2 b t + c, infinite where there are none."""
+    """Return the two roots of a t^2 + 2 b t + c, (2, n); infinity if there are none."""
     inside = b**2 - a * c
     root = inside.clamp(min=0).sqrt()
     there = (inside > 0) & (a > 0)
@@ -139,7 +142,9 @@ def _quadratic(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
 
 def _quartic(coefficients: Tensor) -> Tensor:
-    """(n, 4): real roots of t^4 + c3 t^3 + c2 t^2 + c1 t + c0, from (n, 4) of these; infinite where complex."""
+    """Return the real roots (n, 4) of t^4 + c3 t^3 + c2 t^2 + c1 t + c0, from the coefficients (n, 4); infinity for
+    complex ones.
+    """
     companion = torch.diag_embed(torch.ones_like(coefficients[:, 1:]), -1)
     companion[:, 0] = -coefficients
     roots = torch.linalg.eigvals(companion)
@@ -153,5 +158,5 @@ def _quartic(coefficients: Tensor) -> Tensor:
 
 
 def _nearest(t: Tensor) -> Tensor:
-    """(n): the smallest of (k, n) that is in front."""
+    """Return the smallest positive t, (n), of (k, n); infinity if there is none."""
     return torch.where(t > 0, t, math.inf).amin(0)

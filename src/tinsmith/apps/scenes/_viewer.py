@@ -1,4 +1,4 @@
-"""The viewer: a page in the browser to walk around in a scene while it is learned, for any renderer.
+"""The viewer: a page in the browser to walk around in a scene while it is learned, with any renderer.
 
 Viser serves the page and reports its camera.
 """
@@ -25,15 +25,15 @@ from ._learner import Rendered, SceneLearner, SceneReached
 from ._orbit import Orbit
 from ._viser_server import serve_viser
 
-_SIDE = 160  # pixels of a picture's longer side, to begin with
-_SIDES = (32, 512)  # the least and the most
-_FARTHEST = 1e9  # of any number that a page's camera has
+_SIDE = 160  # pixels of a picture's longer side at first
+_SIDES = (32, 512)  # the smallest and the largest side
+_FARTHEST = 1e9  # the largest number in a page's camera
 _MOVING_SIDE = 80  # while the camera moves
 _MOVING = 0.25  # seconds that a camera counts as moving after its last move
 _LEAST_PAUSE = 0.5  # seconds between two pictures of a camera that stands still
-_SHARE = 2  # of the time: pictures of cameras that stand still take one part in so many and one
-_TICK = 0.05  # seconds until a wish, or Ctrl-C, is noticed while nothing runs
-_LAST_WORDS = 0.5  # seconds for what is said last to reach the page
+_SHARE = 2  # cameras that stand still are drawn at most 1 part of the time for this many parts of training
+_TICK = 0.05  # seconds between checks for requests and Ctrl-C while nothing runs
+_LAST_WORDS = 0.5  # seconds for the last text to reach the page
 _PREPARES = """**Preparing** (1 of 2): reading or rendering the pictures that it learns from.
 
 The scene appears here when the kernels are compiled, after up to a minute, and gets sharper from step to step.
@@ -45,7 +45,7 @@ _SHOWS = ("colour", "depth", "opacity")
 
 @dataclass
 class _Visitor:
-    """Somebody's camera: what was last drawn for it, and when it last moved."""
+    """A visitor's camera: what was last drawn for it, when it last moved, and when it may be drawn again."""
 
     client: Any
     moved: float = 0.0
@@ -72,7 +72,7 @@ class Viewer(Page[SceneLearner, SceneReached]):
     # Viser's threads -----------------------------------------------------------------------
     def _make_panel(self) -> None:
         gui = self._server.gui
-        # Sharing would use a server of viser's.
+        # Sharing would use a public server of viser.
         gui.configure_theme(show_logo=False, show_share_button=False)
         self._status = gui.add_markdown(_PREPARES)
         self._shows = gui.add_dropdown("Shows", _SHOWS)
@@ -157,14 +157,14 @@ class Viewer(Page[SceneLearner, SceneReached]):
         time.sleep(_LAST_WORDS)
 
     def grant_wishes(self, status: str) -> None:
-        """Draw what the page wants to see."""
+        """Draw the pictures that the pages ask for."""
         self._draw()
 
     def wait(self) -> None:
         time.sleep(_TICK)
 
     def tell(self, status: str) -> None:
-        """Show how far it is, and what more there is to say."""
+        """Show the status, the step, the PSNR and the last remark, if they changed."""
         training, psnr = self._training, self._training.history.psnr
         text = f"**{status}**, step {training.step} of {training.steps}"
         text += "" if math.isnan(psnr) else f", held out {decibels(psnr, 2)}"
@@ -173,7 +173,7 @@ class Viewer(Page[SceneLearner, SceneReached]):
             self._status.content = self._shown_text = text
 
     def _draw(self) -> None:
-        """A picture for every visitor whose is out of date."""
+        """Draw a picture for every visitor whose picture is out of date."""
         with self._lock:
             visitors = list(self._visitors.values())
         for visitor in visitors:
@@ -208,7 +208,7 @@ class Viewer(Page[SceneLearner, SceneReached]):
 
 
 def _read_camera(camera: Any) -> tuple[float, ...] | None:
-    """Return a page's quaternion, position, field of view, width and height; None unless they make a camera.
+    """Return a page's quaternion, position, field of view, width and height; None if they are not those of a camera.
 
     The page, or a program in its place, may have sent anything.
     """
@@ -224,7 +224,9 @@ def _read_camera(camera: Any) -> tuple[float, ...] | None:
 def _camera(
     wxyz: tuple[float, ...], position: tuple[float, ...], fov: float, width: float, height: float, side: int
 ) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    """Pose (OpenCV's convention), intrinsics and size (width, height) of a page's camera, `side` pixels at most."""
+    """Return pose (OpenCV's convention), intrinsics and size (width, height) of a page's camera; no side exceeds `side`
+    pixels.
+    """
     scale = side / max(width, height, 1)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     focal = size[1] / 2 / np.tan(fov / 2)
@@ -236,7 +238,7 @@ def _camera(
 
 
 def _rotation(wxyz: tuple[float, ...]) -> Tensor:
-    """(3, 3), from a quaternion."""
+    """Return the rotation matrix (3, 3) of a quaternion."""
     w, x, y, z = torch.nn.functional.normalize(torch.tensor(wxyz, dtype=torch.float64), dim=0).tolist()
     rows = [
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -247,7 +249,7 @@ def _rotation(wxyz: tuple[float, ...]) -> Tensor:
 
 
 def _wxyz(rotation: Tensor) -> np.ndarray:
-    """The quaternion of a camera's rotation, given in OpenGL's convention, as viser has it: in OpenCV's."""
+    """Convert a camera's rotation from OpenGL's convention to a quaternion in OpenCV's convention, which viser uses."""
     from viser.transforms import SO3
 
     return SO3.from_matrix(rotation.numpy() * np.array([1.0, -1.0, -1.0])).wxyz
@@ -255,12 +257,13 @@ def _wxyz(rotation: Tensor) -> np.ndarray:
 
 @contextmanager
 def viewer_page(title: str, port: int = 0, say: Callable[[str], object] = lambda words: None) -> Iterator[Viewer]:
-    """Within, a page on this machine shows a run: `fit_scene(options, viewer=...)`, `fit_splats(options, viewer=...)`.
+    """Enter a context that serves a viewer on this machine, for the option `viewer=` of `fit_scene` and `fit_splats`;
+    yield the viewer.
 
     Args:
-        title: of the page.
-        port: of 127.0.0.1; 0 for one that is free.
-        say: called with words for the terminal when the files are written and the viewer stays.
+        title: the page's title.
+        port: the port on 127.0.0.1; 0 for a free one.
+        say: called with text for the terminal when the files are written and the viewer stays.
 
     Raises:
         ConfigError: viser is not installed, or cannot be protected from other sites.

@@ -1,4 +1,6 @@
-"""Views: pictures on a background, and the cameras that took them. They come from `_built_in_scene` and `_dataset`."""
+"""Views: pictures with transparency, and the cameras that took them. They come from `_built_in_scene` and
+`_dataset`.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ class Views:
     """Pictures of one size, by k cameras.
 
     Attributes:
-        names: of the pictures' files, relative to the dataset's folder.
-        pictures: (k, rows, columns, 4) uint8, colours not multiplied by alpha.
+        names: the names of the pictures' files, relative to the dataset's folder.
+        pictures: (k, rows, columns, 4) uint8, colors not multiplied by alpha.
         poses: (k, 4, 4) float64, from camera to world, in OpenGL's convention (-z forward, y up).
-        intrinsics: (k, 3, 3) float64, in pixels; the first pixel's middle is at (0.5, 0.5).
+        intrinsics: (k, 3, 3) float64, in pixels; the center of the first pixel is at (0.5, 0.5).
     """
 
     names: tuple[str, ...]
@@ -34,12 +36,12 @@ class Views:
         return len(self.names)
 
     def at(self, numbers: list[int]) -> Views:
-        """Some of them."""
+        """Return the views with these numbers."""
         names = tuple(self.names[number] for number in numbers)
         return Views(names, self.pictures[numbers], self.poses[numbers], self.intrinsics[numbers])
 
     def some_rays(self) -> tuple[Tensor, Tensor]:
-        """Origins and directions (n, 3) of rays through 8 x 8 places of each picture, float64."""
+        """Return origins and directions (n, 3) float64 of rays through 8 x 8 points of each picture."""
         shares = (torch.arange(8, dtype=torch.float64) + 0.5) / 8
         rows, columns = self.pictures.shape[1:3]
         v, u = torch.meshgrid(shares * rows, shares * columns, indexing="ij")
@@ -49,14 +51,14 @@ class Views:
         return self.poses[:, None, :3, 3].expand_as(directions).reshape(-1, 3), directions.reshape(-1, 3)
 
     def on(self, background: Tensor) -> Tensor:
-        """(k, rows, columns, 3) float32 between 0 and 1: the pictures on a ground of one colour."""
+        """Blend the pictures with a background of one color: (k, rows, columns, 3) float32 from 0 to 1."""
         values = self.pictures.float() / 255
         return torch.lerp(background.expand_as(values[..., :3]), values[..., :3], values[..., 3:])
 
 
 @dataclass(frozen=True)
 class Points:
-    """Points of a scene that are known: `positions` (p, 3) float64, `colors` (p, 3) uint8."""
+    """The known points of a scene: `positions` (p, 3) float64, `colors` (p, 3) uint8."""
 
     positions: Tensor
     colors: Tensor
@@ -67,7 +69,7 @@ NO_POINTS = Points(torch.zeros(0, 3, dtype=torch.float64), torch.zeros(0, 3, dty
 
 @dataclass(frozen=True)
 class Dataset:
-    """Views to learn from and views held out, all of one size; `digest` is of what they hold, not of their names."""
+    """Training views and held-out views of one size. `digest` identifies their content without their names."""
 
     name: str
     train: Views
@@ -85,12 +87,12 @@ class Dataset:
 
     @property
     def is_transparent(self) -> bool:
-        """Whether anything in the pictures is see-through, so that they can be laid on any ground."""
+        """True if a pixel is transparent, so that the pictures can be blended with any background."""
         return bool((self.train.pictures[..., 3] < 255).any())
 
 
 def dataset_of(name: str, train: Views, test: Views, points: Points = NO_POINTS) -> Dataset:
-    """The dataset of these views and points."""
+    """Build a dataset from views and points, with their digest."""
     digest = hashlib.sha256()
     for views in (train, test):
         for tensor in (views.pictures, *(matrices.round(decimals=6) for matrices in (views.poses, views.intrinsics))):
@@ -101,7 +103,7 @@ def dataset_of(name: str, train: Views, test: Views, points: Points = NO_POINTS)
 
 
 def require_background(name: str) -> None:
-    """Raise InputError for an unknown background."""
+    """Raise InputError if there is no background of this name."""
     if name not in BACKGROUNDS:
         guess = nearest(name, list(BACKGROUNDS))
         rows = [("got", name), ("expected", ", ".join(BACKGROUNDS))]

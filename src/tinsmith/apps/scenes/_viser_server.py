@@ -2,9 +2,9 @@
 
 Viser 1.1.1 accepts a WebSocket from any origin and under any host name, and has no option for it: every website that
 its user visits could read the scene and press its buttons. It calls `websockets.asyncio.server.serve`, whose documented
-options can refuse requests; viser passes none of them on. So that function is replaced while viser starts, which is the
-only private fact of viser that tinsmith relies on. `_require_protection` checks it with requests from elsewhere:
-a viser that starts in another way is stopped, never served unprotected.
+options can refuse requests; viser passes none of them on. So that function is replaced while viser starts; this is the
+only private fact about viser that tinsmith relies on. `_require_protection` checks it with foreign requests: if a
+version of viser starts in another way, it is stopped, never served unprotected.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..._errors import ConfigError, InputError, refusal
 from ..._extras import missing_package
 from .._requests import BUSY, CLOSED_TO_OTHERS, CONNECTIONS, HOST, READ_SECONDS, explain_foreign_request
 
-_MESSAGE_BYTES = 1 << 20  # the page sends its camera and its buttons
-_BACKLOG = 64  # asyncio accepts as many connections at once, before they are counted
+_MESSAGE_BYTES = 1 << 20  # the page sends only its camera and its buttons
+_BACKLOG = 64  # asyncio accepts so many connections at once before they are counted
 
 
 @contextmanager
 def serve_viser(title: str, port: int) -> Iterator[Any]:
-    """Within, a `viser.ViserServer` runs that answers its own page only.
+    """Enter a context that runs a `viser.ViserServer` which answers only its own page; yield the server.
 
     Raises:
-        ConfigError: viser is not installed, or a version that cannot be protected is.
+        ConfigError: viser is not installed, or this version cannot be protected.
         InputError: the port is taken.
     """
     try:
@@ -54,12 +54,12 @@ def serve_viser(title: str, port: int) -> Iterator[Any]:
 
 
 class _Connections(set[Any]):
-    """The set of a server's open connections, which can all be aborted."""
+    """The open connections of a server, which can all be aborted."""
 
     is_closed = False
 
     def close(self) -> None:
-        """Abort all of them, and those to come: viser would wait for clients that do not answer."""
+        """Abort all connections, also later ones: viser would wait for clients that do not answer."""
         self.is_closed = True
         for connection in list(self):
             connection.loop.call_soon_threadsafe(connection.transport.abort)
@@ -87,7 +87,7 @@ def _protection(connections: _Connections, protocol: str) -> Iterator[None]:
             super().connection_lost(exc)
 
     def serve_protected(*arguments: Any, process_request: Callable[[Any, Any], Any], **options: Any) -> Any:
-        # What clients do wrong is not printed: the terminal shows the training's progress.
+        # Do not print clients' errors: the terminal shows the training's progress.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         options |= {
             "process_request": _refuse_others(process_request, protocol),
@@ -107,7 +107,9 @@ def _protection(connections: _Connections, protocol: str) -> Iterator[None]:
 
 
 def _refuse_others(process_request: Callable[[Any, Any], Any], protocol: str) -> Callable[[Any, Any], Any]:
-    """Wrap what answers the requests of HTTP, the first one of a WebSocket among them."""
+    """Wrap the callback that answers HTTP requests so that it refuses foreign ones, including the first one of a
+    WebSocket.
+    """
 
     def answer(connection: Any, request: Any) -> Any:
         hosts, origins, protocols = map(request.headers.get_all, ("Host", "Origin", "Sec-WebSocket-Protocol"))
@@ -127,7 +129,7 @@ def _refuse_others(process_request: Callable[[Any, Any], Any], protocol: str) ->
 
 
 def _require_protection(port: int, version: str) -> None:
-    """Raise ConfigError unless a foreign name is refused, and a WebSocket of a foreign site."""
+    """Raise ConfigError unless the server refuses a foreign host name and a WebSocket from a foreign site."""
     upgrade = {
         "Upgrade": "websocket",
         "Connection": "Upgrade",
@@ -155,7 +157,7 @@ def _silence() -> AbstractContextManager[object]:
 
 
 def _require_free(port: int) -> None:
-    """Raise InputError for a port that is taken: viser would take the next one."""
+    """Raise InputError if the port is taken: viser would silently use the next one."""
     import socket
 
     try:

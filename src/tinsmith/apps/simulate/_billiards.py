@@ -1,8 +1,8 @@
 """Rigid billiards: how must the cue ball be struck so that one ball of the rack reaches the pocket?
 
-Contacts are branches: balls that touch and approach exchange momentum, all others fly on. A branch passes the gradient
-to the side that was taken. What makes that gradient useful is that a collision happens at its own time within the step:
-were it put off to the next step, where it happens would jump, and of a jump no derivative tells.
+Contacts are branches: balls that touch and approach exchange momentum; all others keep moving. The gradient goes
+through the branch that was taken. It is useful because a collision happens at its exact time within the step: if
+collisions happened at the ends of steps, their places would jump, and a derivative tells nothing of jumps.
 """
 
 from typing import Any
@@ -18,14 +18,16 @@ from ._simulation import Look, Simulation
 
 RATE = 4e-3  # seconds a step
 RADIUS, LENGTH, WIDTH = 0.03, 1.5, 1.0
-BOUNCE, DRAG = 0.9, 0.25  # of each collision; a second
+BOUNCE, DRAG = 0.9, 0.25  # velocity kept in a collision; velocity lost per second
 ROWS = 4
-POCKET, SUNK = (0.75, 0.97), 6  # where it is, and the ball that is to reach it
-SHOTS = 32  # tried at once: from one alone the way down ends in the next valley
+POCKET, SUNK = (0.75, 0.97), 6  # the pocket's position, and the number of the ball that must reach it
+SHOTS = 32  # tried at once: a single one would end in the nearest local minimum
 
 
 def build_kernel(ti: Any) -> Any:
-    """One step: contacts with the other balls and the cushions, each at its time within the step."""
+    """Build the kernel of one step: contacts with the other balls and the cushions, each at its time within
+    the step.
+    """
     array = ti.types.ndarray()
 
     @ti.kernel
@@ -63,7 +65,7 @@ def build_kernel(ti: Any) -> Any:
 
 
 class Billiards(Simulation):
-    """Find where the cue ball starts and how fast, `cue` (SHOTS, 2, 2): metres, metres a second."""
+    """Find the start and the velocity of the cue ball: `cue` (SHOTS, 2, 2), in meters and meters per second."""
 
     steps, iterations, rate = 400, 60, 0.01
     rack: Tensor
@@ -72,7 +74,7 @@ class Billiards(Simulation):
 
     def __init__(self, engine: str, steps: int | None = None) -> None:
         super().__init__(steps)
-        # The kernel sees one table; `*b` runs all tables in one launch.
+        # The kernel is for one table; `*b` runs all tables in one launch.
         self.roll = op("x[*b, n, 2], v[*b, n, 2] -> x_next[*b, n, 2], v_next[*b, n, 2]")(build_kernel(get(engine).lang))
         rack = [
             (0.8 + 1.8 * RADIUS * i, WIDTH / 2 + 2.05 * RADIUS * (j - i / 2)) for i in range(ROWS) for j in range(i + 1)
@@ -83,17 +85,19 @@ class Billiards(Simulation):
         self.cue = torch.nn.Parameter(torch.stack([place, 1.5 * torch.stack([angle.cos(), angle.sin()], 1)], 1))
 
     def run(self) -> Tensor:
-        """Where all balls of all shots are after each step; the cue ball is the first."""
+        """Simulate all shots; return the positions of all balls after each step, (steps, SHOTS, balls, 2). The first is
+        the cue ball.
+        """
         x = torch.cat([self.cue[:, :1], self.rack], 1)
         v = torch.cat([self.cue[:, 1:], torch.zeros_like(self.rack)], 1)
         return scan(self.roll, (x, v), length=self.steps, keep="all")[0][0]
 
     def misses(self, x: Tensor) -> Tensor:
-        """How near the ball comes to the pocket, squared, in each shot."""
+        """Return the smallest squared distance of the ball from the pocket, for each shot."""
         return (x[:, :, SUNK] - self.pocket).square().sum(-1).amin(0)
 
     def loss(self) -> Tensor:
-        """The mean over the shots."""
+        """Return the mean of the shots' smallest squared distances from the pocket."""
         return self.misses(self.run()).mean()
 
     def look(self) -> Look:

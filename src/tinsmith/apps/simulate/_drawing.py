@@ -1,4 +1,4 @@
-"""Drawing: numbers in colours, and bodies of points and lines."""
+"""Drawing: numbers as colors, and bodies made of points and lines."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from torch.nn import functional
 
 from .._pictures import apply_colormap
 
-_SHARPER = 3  # drawn larger, then shrunk: edges are smooth
+_SHARPER = 3  # the factor of supersampling, for smooth edges
 
 
 def colorize(values: Tensor, low: float, high: float, zoom: int = 1, colours: str = "RdBu_r") -> Tensor:
-    """(rows, columns) numbers as pixels (rows zoom, columns zoom, 3) uint8."""
+    """Convert numbers (rows, columns) from `low` to `high` to colors, enlarged: (rows zoom, columns zoom, 3) uint8."""
     image = apply_colormap((values - low) / (high - low), colours)
     return _pixels(image.resize((zoom * image.width, zoom * image.height), Image.Resampling.BICUBIC))
 
 
 class Canvas:
-    """A picture of a part of the plane, y upward: drawn on in the plane's own lengths."""
+    """A picture of a part of the plane, y upward. Coordinates and radii are in the plane's units."""
 
     def __init__(self, width: int, left: float, right: float, low: float, high: float, ground: str = "white") -> None:
         self._scale = _SHARPER * width / (right - left)
@@ -33,17 +33,17 @@ class Canvas:
         self._pen = ImageDraw.Draw(self._image)
 
     def line(self, points: Iterable[Any], colour: str, width: float) -> None:
-        """A line through points; its width in pixels."""
+        """Draw a line through points; `width` is in pixels."""
         self._pen.line([self._place(one) for one in points], colour, round(_SHARPER * width), joint="curve")
 
     def disc(self, centre: Any, radius: float, colour: str, outline: str | None = None) -> None:
-        """A disc."""
+        """Draw a disc."""
         x, y = self._place(centre)
         r = radius * self._scale
         self._pen.ellipse((x - r, y - r, x + r, y + r), colour, outline, _SHARPER if outline else 0)
 
     def pixels(self) -> Tensor:
-        """(rows, columns, 3) uint8."""
+        """Return the picture, (rows, columns, 3) uint8."""
         size = self._image.width // _SHARPER, self._image.height // _SHARPER
         return _pixels(self._image.resize(size, Image.Resampling.LANCZOS))
 
@@ -57,7 +57,7 @@ def _pixels(image: Image.Image) -> Tensor:
 
 
 def draw_text(text: str, side: int, height: int) -> Tensor:
-    """Letters in the middle of (side, side) numbers from 0 to 1, softened."""
+    """Draw text in the middle of a picture (side, side) of numbers from 0 to 1, slightly blurred."""
     image = Image.new("L", (side, side))
     ImageDraw.Draw(image).text((side / 2, side / 2), text, 255, ImageFont.load_default(height), anchor="mm")
     return functional.avg_pool2d(torch.from_numpy(np.array(image))[None, None] / 255, 3, 1, 1)[0, 0]

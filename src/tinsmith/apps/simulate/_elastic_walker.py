@@ -1,7 +1,7 @@
 """An elastic body that learns to walk: the material point method (MLS-MPM) in two dimensions, with muscles in its legs.
 
-Particles carry the body, a grid is where they meet. Each step: particles to grid (p2g), forces on the grid, grid to
-particles (g2p), as one chain. What is learned is how the tension of each muscle goes with time.
+Particles carry the body, and interact on a grid. Each step is a chain of three kernels: particles to grid (p2g), forces
+on the grid, grid to particles (g2p). The tension of each muscle over time is learned.
 """
 
 import math
@@ -16,12 +16,12 @@ from ...time import scan
 from ._drawing import Canvas
 from ._simulation import Look, Simulation
 
-GRID = 48  # cells a side, of a world of 1 x 1
-RATE = 2e-3  # seconds a step: sound must not cross a cell in one, and goes about 6 a second
+GRID = 48  # cells along a side of the world, which is 1 x 1
+RATE = 2e-3  # seconds a step: sound, with a speed of about 6 a second, must not cross a cell
 STIFFNESS, STRENGTH, GRAVITY, FRICTION = 10.0, 4.0, 3.8, 0.8
-FLOOR = 3  # cells below it, and beyond the walls
+FLOOR = 3  # cells below the floor, and behind each wall
 WAVES, PERIOD = 4, 0.15  # seconds
-SPACING = 0.5 / GRID  # two particles a cell, in each direction
+SPACING = 0.5 / GRID  # between particles: two in a cell along each axis
 """Where the body's parts are: left, low, width, height, and the muscle in it."""
 PARTS = (
     (0.00, 0.08, 0.28, 0.10, -1),
@@ -33,14 +33,14 @@ PARTS = (
 
 
 def build_kernels(ti: Any) -> list[Any]:
-    """Particles to grid, forces on the grid, grid to particles."""
+    """Build the kernels of one step: particles to grid, forces on the grid, grid to particles."""
     array = ti.types.ndarray()
     vectors = ti.types.ndarray(dtype=ti.types.vector(2, float))
     matrices = ti.types.ndarray(dtype=ti.types.matrix(2, 2, float))
 
     @ti.func
     def weights(fx):
-        """Of the three cells around a place, in one direction: the quadratic B-spline."""
+        """Return the quadratic B-spline's weights of the three cells around a position, for each axis."""
         return ti.Matrix.rows([0.5 * (1.5 - fx) ** 2, 0.75 - (fx - 1.0) ** 2, 0.5 * (fx - 0.5) ** 2])
 
     @ti.kernel
@@ -61,7 +61,7 @@ def build_kernels(ti: Any) -> list[Any]:
             w = weights(fx)
             f = (ti.Matrix.identity(float, 2) + RATE * C[p]) @ F[p]
             F_next[p] = f
-            # The rotation next to f, in closed form; then the stress of corotated elasticity.
+            # The rotation nearest to f, in closed form; then the stress of corotated elasticity.
             a, b = f[0, 0] + f[1, 1], f[1, 0] - f[0, 1]
             r = ti.Matrix([[a, -b], [b, a]]) / ti.sqrt(a * a + b * b)
             J = f.determinant()
@@ -144,14 +144,14 @@ class ElasticWalker(Simulation):
         self.bias = torch.nn.Parameter(torch.zeros(len(PARTS) - 1))
 
     def walk(self, **how: Any) -> Tensor:
-        """Where the particles are at the end."""
+        """Simulate the body; return the positions of the particles at the end."""
         C = torch.zeros(len(self.x), 2, 2).to(self.x)
         begin = self.x, self.still, C, C + torch.eye(2).to(C)
         tension = torch.tanh(self.waves @ self.weights + self.bias)
         return scan(self.move, begin, tension, parameters=self.muscle, **how)[0][0]
 
     def loss(self) -> Tensor:
-        """Minus the way of the middle of the body."""
+        """Return the negative distance that the body's center walked along x."""
         return (self.x - self.walk()).mean(0)[0]
 
     def look(self) -> Look:
@@ -167,7 +167,7 @@ class ElasticWalker(Simulation):
 
 
 def _fill(left: float, low: float, width: float, height: float, muscle: int) -> tuple[Tensor, Tensor]:
-    """Particles of a rectangle, in rows, and the muscle that they belong to."""
+    """Fill a rectangle with particles in rows; return their positions and the number of their muscle."""
     columns, rows = (torch.arange(0.5 * SPACING, length, SPACING) for length in (width, height))
     x = torch.cartesian_prod(left + columns, low + rows)
     return x, torch.full((len(x),), muscle, dtype=torch.int32)

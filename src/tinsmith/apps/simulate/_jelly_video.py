@@ -1,6 +1,6 @@
-"""A renderer inside the loop: how stiff is a ring of jelly, and how was it thrown? A video of it is all that is known.
+"""A renderer in the loop: how stiff is a ring of jelly, and how was it thrown? Only a video of it is known.
 
-Each step moves the ring and draws it. What is learned gets its gradient through the pixels of all frames, and through
+Each step moves the ring and draws it. The parameters get their gradient through the pixels of all frames, and through
 the whole flight before each of them.
 """
 
@@ -17,15 +17,15 @@ from ...time import scan
 from ._drawing import colorize
 from ._simulation import Look, Simulation
 
-NODES, RING = 16, 0.15  # on a ring of this radius, metres
-REACH = (1, 2, 3, 8)  # springs go to the next nodes, and across
-RATE, GRAVITY, FLOOR = 0.01, 2.5, 3000.0  # seconds a step; metres a second squared; how the floor pushes back
-ROWS, COLUMNS, WIDTH = 24, 40, 1.5  # pixels, and metres of the width
-BLUR = 0.05  # metres: what is sharper than the mistake at the start gives no direction
+NODES, RING = 16, 0.15  # nodes on a ring of this radius in meters
+REACH = (1, 2, 3, 8)  # springs connect a node to these next ones, the last one across the ring
+RATE, GRAVITY, FLOOR = 0.01, 2.5, 3000.0  # seconds a step; meters per second squared; stiffness of the floor
+ROWS, COLUMNS, WIDTH = 24, 40, 1.5  # pixels; the width in meters
+BLUR = 0.05  # meters: a sharper picture has no gradient towards a ring that is farther away
 
 
 def build_kernel(ti: Any) -> Any:
-    """One step of the ring, and a picture of it."""
+    """Build the kernel of one step of the ring, which also draws it."""
     array = ti.types.ndarray()
 
     @ti.kernel
@@ -77,23 +77,23 @@ class JellyVideo(Simulation):
         self.throw = torch.nn.Parameter(torch.zeros(2))
 
     def record(self, stiffness: Tensor, throw: Tensor) -> Tensor:
-        """The video (steps, ROWS, COLUMNS) of a ring of this stiffness, thrown with this velocity."""
+        """Simulate a ring of this log stiffness, thrown with this velocity; return its video (steps, ROWS, COLUMNS)."""
         parameters = {"rest": self.rest, "stiffness": stiffness.exp(), "rows": ROWS, "columns": COLUMNS}
         begin = self.ring, throw.expand(NODES, 2)
         return scan(self.fly, begin, length=self.steps, parameters=parameters)[1]
 
     @cached_property
     def video(self) -> Tensor:
-        """Everything that the search knows."""
+        """The video of the true ring: everything that the search knows."""
         return self.record(self.truth[0], self.truth[1:])
 
     def loss(self) -> Tensor:
-        """The mean squared difference of the videos, relative to the one that was seen."""
+        """Return the squared difference of the ring's video from the given one, relative to the given one."""
         difference = self.record(self.stiffness, self.throw) - self.video
         return difference.square().sum() / self.video.square().sum()
 
     def look(self) -> Look:
-        """The video that was seen, and that of the ring that was found."""
+        """Render the given video beside that of the current ring."""
         fitted_video = self.record(self.stiffness, self.throw)
         pairs = [torch.cat([self.video[at], fitted_video[at]], 1) for at in range(0, self.steps, self.every)]
         off = (self.stiffness - self.truth[0]).exp().item()

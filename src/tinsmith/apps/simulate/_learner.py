@@ -1,4 +1,4 @@
-"""A simulation that learns: the steps of its optimizer, and its pictures, film and curve."""
+"""The learner of a simulation: the steps of its optimizer, and its pictures, film and curve."""
 
 from __future__ import annotations
 
@@ -17,30 +17,32 @@ from ._simulation import Look, Simulation, SimulationOutcome
 FILES = ("simulation.png", "simulation.gif", "curve.png", "summary.json")
 
 _LAST_RATE = 0.05  # the factor of the learning rate at the end
-_STEEPEST = 0.1  # of a gradient: where a simulation is chaotic, a single one may be a million times the others
+_STEEPEST = 0.1  # the maximum norm of a gradient: of a chaotic simulation, one may be a million times the others
 _SHOWN = 5  # frames in the picture
 
 
 class SimulationTrainer:
-    """A simulation and its optimizer, as a checkpoint holds them."""
+    """A simulation and its optimizer, which a checkpoint stores."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.optimizer = torch.optim.Adam(simulation.parameters(), simulation.rate)
 
     def save(self, path: Any, extra: Any = None) -> None:
-        """Write a checkpoint. Raises InputError if it cannot be written."""
+        """Write a checkpoint file with the state and `extra`. Raise InputError if it cannot be written."""
         state = {"simulation": self.simulation.state_dict(), "optimizer": self.optimizer.state_dict()}
         write_checkpoint(path, {"trainer": state, "extra": extra})
 
     def load_state_dict(self, state: Any) -> None:
-        """Restore what `save` wrote."""
+        """Restore the state that `save` wrote."""
         self.simulation.load_state_dict(state["simulation"])
         self.optimizer.load_state_dict(state["optimizer"])
 
 
 class SimulationLearner(Learner[Look, SimulationOutcome]):
-    """A simulation on its way down its loss. Its evaluation is what it does now; `before` is what it did at first."""
+    """A simulation whose parameters are learned. Its evaluation is the current `Look`; `before` is the one before
+    training.
+    """
 
     recorded = ("losses",)
 
@@ -56,11 +58,11 @@ class SimulationLearner(Learner[Look, SimulationOutcome]):
         return self.simulation.look()
 
     def quality(self, history: History) -> float:
-        """Return the loss before the last iteration; nan before the first."""
+        """Return the loss before the last iteration; NaN before the first."""
         return history.loss
 
     def training_step(self, training: Training[Any]) -> float:
-        """Run one iteration of Adam down the loss; return the loss before it."""
+        """Run one iteration of Adam on the loss; return the loss before it."""
         simulation, optimizer = self.simulation, self.trainer.optimizer
         done = min(training.step / self.steps, 1)
         for group in optimizer.param_groups:
@@ -104,6 +106,6 @@ class SimulationLearner(Learner[Look, SimulationOutcome]):
 
 
 def _choose(look: Look) -> torch.Tensor:
-    """Return some frames side by side, from the first to the last."""
+    """Select some frames, from the first to the last, and concatenate them side by side."""
     last = len(look.frames) - 1
     return torch.cat([look.frames[number * last // (_SHOWN - 1)] for number in range(_SHOWN)], 1)

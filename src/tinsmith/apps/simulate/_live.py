@@ -1,4 +1,4 @@
-"""A run of a simulation on a page: how it moves before training and now, and the loss."""
+"""The live page of a simulation: films of it before training and now, and the loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAGE = Path(__file__).with_name("page.html")
 
 
 class LiveSimulation(Live[SimulationLearner, SimulationOutcome]):
-    """A run on a page: see `Live`. Its pictures are the films "before" and "now"."""
+    """A page of a run: see `Live`. Its pictures are the films "before" and "now"."""
 
     def describe_start(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         learner = self._training.learner
@@ -29,9 +29,9 @@ class LiveSimulation(Live[SimulationLearner, SimulationOutcome]):
         return {"before": _film(learner.before.frames)}, facts
 
     def look(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """Return the film of the simulation as it runs now, and its loss."""
+        """Return the film of the current simulation as GIF, and its loss and other facts."""
         training, learner = self._training, self._training.learner
-        # A look must not change the run.
+        # Drawing must not change the run's random numbers.
         with torch.random.fork_rng():
             now = learner.look()
         return {"now": _film(now.frames)}, {
@@ -45,11 +45,11 @@ class LiveSimulation(Live[SimulationLearner, SimulationOutcome]):
 
 @contextmanager
 def live_page(port: int = 0, say: Callable[[str], object] = lambda words: None) -> Iterator[LiveSimulation]:
-    """Within, a page on this machine shows a run: `simulate(options, live=...)`.
+    """Enter a context that serves a live page on this machine, for `simulate(options, live=...)`; yield the page.
 
     Args:
-        port: of 127.0.0.1; 0 for one that is free.
-        say: called with words for the terminal when the files are written and the page stays.
+        port: the port on 127.0.0.1; 0 for a free one.
+        say: called with text for the terminal when the files are written and the page stays.
 
     Raises:
         InputError: the port is taken.

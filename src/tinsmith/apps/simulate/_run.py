@@ -1,4 +1,4 @@
-"""A whole run of a simulation: check everything, train, draw, and write."""
+"""The run of a simulation: check the options, train, draw, and write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORMAT = "tinsmith simulate 1"
 
 @dataclass(frozen=True)
 class SimulateOptions:
-    """The options of a run; `tinsmith simulate --help` describes each. None for the simulation's default.
+    """The options of a run; `tinsmith simulate --help` describes each. None selects the simulation's default.
 
     Raises:
         InputError: a number is too small, or the simulation is unknown.
@@ -68,7 +68,7 @@ def simulate(
     """
     kind = _find_simulation(options.name)
     steps, iterations = options.steps or kind.steps, options.iterations or kind.iterations
-    # At least: what is kept of a step is eight bytes, and a launch takes some microseconds.
+    # A lower bound: a step keeps at least eight bytes, and a launch takes a few microseconds.
     cost = Cost(steps * 8.0, iterations * steps * 5e-6)
     require_runnable(options, cost, steps=steps, iterations=iterations)
 
@@ -81,13 +81,13 @@ def simulate(
 
 
 def _find_simulation(name: str) -> Any:
-    """The class of a simulation."""
+    """Import and return the class of a simulation."""
     file, own_name = SIMULATIONS[name].place.split(":")
     return getattr(importlib.import_module(f".{file}", __package__), own_name)
 
 
 def _make(options: SimulateOptions) -> Simulation:
-    """The simulation, on an engine that is started unless it already runs for that device."""
+    """Build a simulation from the options; start its engine unless it already runs on that device."""
     if options.engine not in list_running() or get(options.engine).device_type() != options.device:
         init_quietly(options.device, options.engine)
     with torch.random.fork_rng():

@@ -1,4 +1,4 @@
-"""The interface of a simulation: its parameters, its loss, and its pictures."""
+"""The interface of simulations: their parameters, loss, and pictures."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 from .._outcome import Outcome
 
 FRAMES = 48
-"""Frames of a film, at most."""
+"""The maximum number of frames in a film."""
 
 
 class Look(NamedTuple):
-    """What a simulation does at the moment: frames (rows, columns, 3) uint8, and the figure that it is known by."""
+    """A run of a simulation: its frames (rows, columns, 3) uint8, and a number that measures its result."""
 
     frames: Sequence[Tensor]
     figure: float
@@ -25,7 +25,7 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class SimulationOutcome(Outcome):
-    """What a run reached: the figure that the simulation is known by, before training and after."""
+    """The outcome of a training: the measured result before and after it, and the words that describe the number."""
 
     figures: tuple[float, float]
     words: str
@@ -38,15 +38,15 @@ class SimulationOutcome(Outcome):
 
 
 class Simulation(torch.nn.Module, ABC):
-    """A simulation with something to learn: its parameters change so that `loss()` falls.
+    """A simulation with parameters that are learned so that `loss()` decreases.
 
-    What does not change is kept in buffers, so that `.double()` and `.to(device)` move all of it.
+    Constants are kept in buffers, so that `.double()` and `.to(device)` move all tensors.
 
     Attributes:
-        steps: time steps of a rollout, if not given.
-        iterations: iterations of Adam, if not given.
+        steps: the default number of time steps in a rollout.
+        iterations: the default number of iterations of Adam.
         rate: the learning rate at the start.
-        figure: what `Look.figure` is, in words, with its unit in the form of `str.format`.
+        figure: a format string that describes `Look.figure`, with its unit.
     """
 
     steps: int
@@ -60,18 +60,18 @@ class Simulation(torch.nn.Module, ABC):
 
     @property
     def every(self) -> int:
-        """A film shows every n-th state."""
+        """The film shows every n-th state; this is n."""
         return -(-self.steps // FRAMES)
 
     @abstractmethod
     def loss(self) -> Tensor:
-        """The loss to minimize, a 0-d tensor."""
+        """Compute the loss to minimize, a 0-d tensor."""
 
     @abstractmethod
     def look(self) -> Look:
         """Run the simulation once, and draw it."""
 
     def keep_constants(self, **constants: Any) -> None:
-        """Keep tensors that do not change, as buffers that no checkpoint needs."""
+        """Register constant tensors as buffers, which are not stored in checkpoints."""
         for name, value in constants.items():
             self.register_buffer(name, value, persistent=False)

@@ -1,9 +1,9 @@
-"""Smoke control: which velocity at the beginning makes smoke end in a given form?
+"""Smoke control: which initial velocity makes smoke end in a given shape?
 
     velocity' = project(advect(velocity)),   smoke' = advect(smoke)
 
-Advection looks upstream and interpolates (semi-Lagrangian: stable at any step). Projection takes away what would
-compress the fluid, the gradient of a pressure that a few sweeps of Jacobi's method find. Edges wrap around.
+Advection looks upstream and interpolates (semi-Lagrangian: stable for any step). Projection makes the velocity free of
+divergence: it subtracts the gradient of a pressure, which a few sweeps of Jacobi's method compute. Edges wrap around.
 """
 
 import math
@@ -19,16 +19,18 @@ from ._drawing import colorize, draw_text
 from ._simulation import Look, Simulation
 
 SIDE = 64  # cells
-SWEEPS = 8  # of Jacobi's method
+SWEEPS = 8  # sweeps of Jacobi's method
 
 
 def build_kernels(ti: Any) -> list[Any]:
-    """One step: the velocity carried along by itself, made free of divergence, then smoke carried along by it."""
+    """Build the kernels of one step: advect the velocity, compute the pressure, then project the velocity and advect
+    the smoke.
+    """
     array = ti.types.ndarray()
 
     @ti.func
     def sample(field: ti.template(), x, y, k: ti.template()):
-        """Component k of a field between cells, by bilinear interpolation."""
+        """Return component k of a field at (x, y), by bilinear interpolation."""
         n = field.shape[0]
         i, j = ti.cast(ti.floor(x), ti.i32), ti.cast(ti.floor(y), ti.i32)
         a, b = x - i, y - j
@@ -70,7 +72,7 @@ def build_kernels(ti: Any) -> list[Any]:
 
 
 class Smoke(Simulation):
-    """Find the velocity at the beginning, `push` (SIDE, SIDE, 2), in cells a step, that makes a form of smoke."""
+    """Find the initial velocity, `push` (SIDE, SIDE, 2), in cells per step, that gives the smoke a shape."""
 
     steps, iterations, rate = 40, 100, 0.05
     begin: Tensor
@@ -91,18 +93,18 @@ class Smoke(Simulation):
         self.push = torch.nn.Parameter(torch.zeros(SIDE, SIDE, 2))
 
     def run(self, **how: Any) -> tuple[Tensor, Tensor]:
-        """Velocity and smoke at the end."""
+        """Simulate the smoke; return velocity and smoke at the end."""
         return scan(self.flow, (self.push, self.begin), length=self.steps, **how)[0]
 
     def loss(self) -> Tensor:
-        """The squared difference from the form, relative to the form."""
+        """Return the squared difference of the final smoke from the target, relative to the target."""
         return self.error(self.run()[1])
 
     def error(self, smoke: Tensor) -> Tensor:
         return (smoke[..., 0] - self.target).square().sum() / self.target.square().sum()
 
     def look(self) -> Look:
-        """The smoke on its way, beside the form."""
+        """Draw the smoke of each shown step beside the target."""
         smoke = torch.cat([self.begin[None], self.run(keep=self.every)[1]])
         frames = [colorize(torch.cat([one[..., 0], self.target], 1), 0, 1, zoom=2, colours="magma") for one in smoke]
         return Look(frames, self.error(smoke[-1]).item())

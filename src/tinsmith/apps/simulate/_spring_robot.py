@@ -1,7 +1,7 @@
-"""A robot of masses and springs with a neural controller that sees it at each step: a closed loop.
+"""A robot of masses and springs with a neural controller that observes it at each step: a closed loop.
 
-Some springs contract on command. The network gets where the nodes are, how fast they go and what a few
-clocks show, and commands how much. Gradients go through the physics and through the network, step by step.
+The controller commands how much springs contract. Its inputs are the positions and velocities of the nodes, and a few
+clocks. Gradients go through the physics and through the network, step by step.
 """
 
 import math
@@ -20,11 +20,11 @@ from ._simulation import Look, Simulation
 RATE = 4e-3  # seconds a step
 SQUARES, SIDE = 3, 0.1  # the body is a row of squares
 CLOCKS, PERIOD = 4, 0.2  # seconds
-EVERY = 4  # steps of the physics for each of the controller
+EVERY = 4  # steps of the physics for each step of the controller
 
 
 def build_kernel(ti: Any) -> Any:
-    """One step: springs push nodes, a soft floor pushes back and holds what presses on it."""
+    """Build the kernel of one step: springs push nodes, and a soft floor pushes back, with friction."""
     array = ti.types.ndarray()
 
     @ti.kernel
@@ -51,7 +51,7 @@ def build_kernel(ti: Any) -> Any:
 
 
 class SpringRobot(Simulation):
-    """Learn the weights of a network that tells springs how long to be."""
+    """Learn the weights of a network that controls the lengths of springs."""
 
     steps, iterations, rate = 100, 60, 0.01
     nodes: Tensor
@@ -78,7 +78,7 @@ class SpringRobot(Simulation):
         )
         config = {"otype": "FullyFusedMLP", "n_neurons": 32, "n_hidden_layers": 1}
         config |= {"activation": "Tanh", "output_activation": "Tanh"}
-        # From torch's generator, like all random numbers here.
+        # The seed comes from torch's generator, like all random numbers here.
         seed = int(torch.randint(2**31, ()))
         shape = 4 * len(nodes) + CLOCKS, len(pairs)
         # Without padding: checkpoints of version 0.1.0 resume.
@@ -86,10 +86,12 @@ class SpringRobot(Simulation):
         self.controller = NetworkWithInputEncoding(*shape, encoding, config, seed, engine=engine, alignment=1)
 
     def control(self, state: tuple[Tensor, Tensor], clocks: Tensor) -> tuple[tuple[Tensor, Tensor], None]:
-        """One look of the controller, and the steps until the next one."""
+        """Run the controller once, then the physics until the next control step. Return the state, and None
+        as output.
+        """
         x, v = state
         bent = (x - x.mean(0)) - (self.nodes - self.nodes.mean(0))
-        # Small numbers: a loop that feeds much of the motion back into itself explodes, and so does its gradient.
+        # Small factors: with a strong feedback, the motion and its gradient diverge.
         seen = torch.cat([3.0 * bent.flatten(), 0.1 * v.flatten(), clocks])
         tension = self.controller(seen[None])[0].to(x.dtype)
         for _ in range(EVERY):
@@ -97,12 +99,12 @@ class SpringRobot(Simulation):
         return (x, v), None
 
     def walk(self, **how: Any) -> Tensor:
-        """Where the nodes are at the end."""
+        """Simulate the robot; return the positions of the nodes at the end."""
         begin = self.nodes, torch.zeros_like(self.nodes)
         return scan(self.control, begin, self.clocks, **how)[0][0]
 
     def loss(self) -> Tensor:
-        """Minus the way of the middle of the body."""
+        """Return the negative distance that the robot's center walked along x."""
         return (self.nodes - self.walk()).mean(0)[0]
 
     def look(self) -> Look:

@@ -1,9 +1,9 @@
-"""Wave inversion: sensors around a pond hear waves. What did the pond look like when they began?
+"""Wave inversion: sensors around a pond record waves. What did the pond look like at the start?
 
     u' = u + (1 - damping) (u - u_before) + SPEED^2 lap(u)
 
-The pulse is the initial state of a scan and the record of the sensors its output. What geophysics calls the adjoint
-state method, to run the misfit backward through the wave equation, is the gradient of that scan.
+The pulse is the initial state of a scan, and the sensors' record is its output. The gradient of that scan is what
+geophysics calls the adjoint state method: the misfit runs backward through the wave equation.
 """
 
 import math
@@ -20,13 +20,13 @@ from ._drawing import colorize, draw_text
 from ._simulation import Look, Simulation
 
 SIDE = 64  # cells
-RIM = 8  # cells that swallow waves, so that few come back
+RIM = 8  # cells at the edge that absorb waves, so that few are reflected
 SENSORS = 120
-SPEED = 0.5  # cells a step. This scheme explodes above 0.7, the condition of Courant, Friedrichs and Lewy.
+SPEED = 0.5  # cells a step. The scheme is unstable above 0.7 (Courant-Friedrichs-Lewy condition).
 
 
 def build_kernel(ti: Any) -> Any:
-    """One step of the wave equation, and what the sensors hear."""
+    """Build the kernel of one step of the wave equation, which also reads the sensors."""
     array = ti.types.ndarray()
 
     @ti.kernel
@@ -44,7 +44,7 @@ def build_kernel(ti: Any) -> Any:
 
 
 class WaveSource(Simulation):
-    """Find the pulse that waves came from, `pulse` (SIDE, SIDE), from what sensors heard."""
+    """Find the pulse that waves came from, `pulse` (SIDE, SIDE), from what sensors recorded."""
 
     steps, iterations, rate = 96, 250, 0.1
     damping: Tensor
@@ -67,24 +67,26 @@ class WaveSource(Simulation):
         self.pulse = torch.nn.Parameter(torch.zeros(SIDE, SIDE))
 
     def record(self, pulse: Tensor, **how: Any) -> tuple[Tensor, Tensor]:
-        """The pond over time, and what the sensors hear (steps, SENSORS), of a pulse at rest."""
+        """Simulate the waves of a pulse that starts at rest; return the pond over time, and the sensors' record (steps,
+        SENSORS).
+        """
         (u, _), heard = scan(
             self.ripple, (pulse, pulse), length=self.steps, parameters=(self.damping, self.sensors), **how
         )
         return u, heard
 
     def loss(self) -> Tensor:
-        """The mean squared misfit of the records, relative to the one that was heard."""
+        """Return the squared misfit of the pulse's record from the true one, relative to the true one."""
         misfit = self.record(self.pulse)[1] - self.heard
         return misfit.square().sum() / self.heard.square().sum()
 
     @cached_property
     def heard(self) -> Tensor:
-        """What the sensors recorded of the true pulse: everything that the search knows."""
+        """The sensors' record of the true pulse: everything that the search knows."""
         return self.record(self.truth)[1]
 
     def look(self) -> Look:
-        """The pond as it was, and as it would be with the pulse that was found."""
+        """Draw the true pond over time beside the pond of the current pulse."""
         ponds = [self.record(pulse, keep=self.every)[0] for pulse in (self.truth, self.pulse)]
         error = (self.pulse - self.truth).norm() / self.truth.norm()
         begin = [torch.cat([pulse[None], pond]) for pulse, pond in zip((self.truth, self.pulse), ponds, strict=True)]
