@@ -1,6 +1,6 @@
 """Baseline: a file with the known findings of a project. A check with a baseline fails only if it finds new ones.
 
-A finding is known again by its rule, its file, and what its line says: lines above may be added or removed.
+A finding is recognized by its rule, its file, and the text of its line, so that lines above may be added or removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORMAT = 1
 
 
 class _Entry(NamedTuple):
-    """What a finding is known by; `path` is relative to the folder of the baseline."""
+    """What a finding is recognized by. `path` is relative to the baseline's folder."""
 
     path: str
     rule: str
@@ -32,9 +32,9 @@ class _Entry(NamedTuple):
 
 
 def write_baseline(report: ReportContents, file: Path) -> int:
-    """Write the findings of a report to a baseline, and return how many there are.
+    """Write the findings of a report to a baseline file; return their number.
 
-    What could not be checked (TS001, TS002) is left out: it always fails.
+    Files and parts that could not be checked (TS001, TS002) are left out: they always fail.
 
     Raises:
         InputError: the file cannot be written.
@@ -52,7 +52,8 @@ def write_baseline(report: ReportContents, file: Path) -> int:
 
 
 def apply_baseline(report: _Report, file: Path) -> _Report:
-    """Return a report without the findings that a baseline has; of several that are alike, as many as it counts.
+    """Remove the findings of a baseline from a report. If several findings are alike, remove as many as the baseline
+    counts.
 
     Raises:
         InputError: the file cannot be read, or is not a baseline.
@@ -73,11 +74,11 @@ def _count_entries(findings: Iterable[Finding], file: Path) -> Counter[_Entry]:
 
 
 def _find_entries(findings: Iterable[Finding], file: Path) -> Iterator[tuple[Finding, _Entry]]:
-    """Yield each finding with what it is known by. Each file is read once."""
+    """Yield each finding with the entry that it is recognized by. Each file is read once."""
     known: dict[str, tuple[str, list[str]]] = {}
     for one in findings:
         if one.path not in known:
-            # A path with bytes that are no text is written with escapes, and compared with them.
+            # Bytes of a path that are not valid text are escaped, here and in the baseline.
             path = _relative(one.path, file).encode("utf-8", "backslashreplace").decode()
             known[one.path] = path, lines_of(one.path)
         path, lines = known[one.path]

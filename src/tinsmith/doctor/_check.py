@@ -1,4 +1,4 @@
-"""Check: all checks of one op on given inputs, as a report."""
+"""Check: runs all checks of one op on given inputs, and reports the results."""
 
 from __future__ import annotations
 
@@ -73,18 +73,19 @@ def check_example(op: Op, example: str) -> Report:
             init("cpu", engine=op.engine)
         inputs, named = example_inputs(op.examples[example]())
         return _report(op, label, inputs, named)
-    except Exception as error:  # noqa: BLE001  # the example is somebody's own code
+    except Exception as error:  # noqa: BLE001  # the example is the user's code
         place = _place(op.examples[example])
         return Report(f"op `{label}`", [not_run(f"example `{example}` of op `{op.name}`", error, *place)])
 
 
 def check_file(path: Path) -> Report:
     """Lint every kernel in a Python file without running it. A file that cannot be read or parsed is a finding."""
-    path = Path(os.path.realpath(path))  # as kernels that were imported name it; `resolve` refuses a loop of links
+    # Like the paths of imported kernels. `Path.resolve` would raise an error for a loop of links.
+    path = Path(os.path.realpath(path))
     contents = FileContents(0, ())
     try:
         _require_python_file(path)
-        # As Python itself reads it: UTF-8, or what its first lines say.
+        # Use the encoding that Python would: UTF-8, or the one that the first lines declare.
         with tokenize.open(path) as file, ignore_syntax_warnings():
             text = file.read()
             subjects = scan_kernels(str(path), text)
@@ -93,16 +94,18 @@ def check_file(path: Path) -> Report:
     except SyntaxError as error:
         words = f"the file does not parse: {error.msg}"
         findings = [Finding("TS001", "error", str(path), error.lineno or 1, max(error.offset or 0, 0), words)]
-    except (OSError, ValueError, LookupError) as error:  # no text, or no file that can be read
+    except (OSError, ValueError, LookupError) as error:  # not text, or not readable
         findings = [Finding("TS001", "error", str(path), 1, 0, f"the file cannot be read: {error}")]
-    except Exception as error:  # noqa: BLE001  # one odd file among many: it is named, and the others are looked at
+    except Exception as error:  # noqa: BLE001  # report the file, and go on with the others
         findings = [not_run("lint of the file", error, str(path), 1)]
     counts = {"kernels": contents.kernels, "without_examples": contents.ops_without_examples}
     return Report(shorten_path(str(path)), in_order(findings), looked=("lint",), **counts)
 
 
 def _require_python_file(path: Path) -> None:
-    """Raise ValueError for what is never read as Python, though it may parse: a notebook is a valid dict."""
+    """Raise ValueError for a file that must not be read as Python: a notebook, which would parse as a dict, or no
+    regular file.
+    """
     if path.suffix == ".ipynb":
         raise ValueError("notebooks are not read; write its code to a Python file: `jupyter nbconvert --to script`")
     if path.exists() and not path.is_file():
@@ -111,7 +114,7 @@ def _require_python_file(path: Path) -> None:
 
 
 def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:
-    """Run `check`; `label` is the op's name in the report, None for its own."""
+    """Run all checks of a call. `label` is the op's name in the report; None for its own."""
     call = examine_call(op, inputs, named, "ts.check")
     label = call.name if label is None else label
     title = f"{call.kind} `{label}`"
@@ -122,7 +125,7 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
         if harmful:
             return [_left_out(title, harmful)]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TruncationWarning)  # the sanitizer has it, with the numbers
+            warnings.simplefilter("ignore", TruncationWarning)  # the sanitizer reports it, with the numbers
             gradients[label] = gradcheck(op, *inputs, **named)
         return gradients[label].findings
 
@@ -136,7 +139,7 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
     for part, run in parts.items():
         try:
             findings_by_part[part] = run()
-        except Exception as error:  # noqa: BLE001  # engines raise their own; the other parts still have their say
+        except Exception as error:  # noqa: BLE001  # engines raise any type; go on with the other parts
             lost.append(not_run(f"{part} of {title}", error, *call.starts[0]))
     linted = _worse(findings_by_part.get("lint", []), findings_by_part.get("sanitizer", []))
     findings = in_order([*lost, *linted, *findings_by_part.get("gradient check", [])])
@@ -147,7 +150,7 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
 
 
 def _uses_engine(call: Examination) -> bool:
-    """Whether an op's gradient comes from the engine's own reverse mode."""
+    """Return True if an op's gradient comes from the engine's own reverse mode."""
     return call.origin(frozenset(call.differentiable)) == "engine"
 
 
@@ -162,7 +165,7 @@ def _kernels(op: Op) -> tuple[Any, ...]:
 
 
 def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
-    """Drop findings that lint and the run share: lint's are kept, unless the run's are more severe."""
+    """Remove duplicates of lint and the run: keep lint's finding of the two, unless the run's is more severe."""
 
     def drop_repeated(findings: list[Finding], others: list[Finding], *, is_first: bool) -> list[Finding]:
         severities = {(one.rule, one.path, one.line): SEVERITIES.index(one.severity) for one in others}
@@ -179,7 +182,7 @@ def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
 
 
 def _left_out(title: str, harmful: Finding) -> Finding:
-    """A hint; the finding that prevents the gradient check is itself an error."""
+    """Build the hint that the gradient check was left out because of a harmful finding, which is itself an error."""
     words = f"gradient check of {title} was left out: {HAZARDS[harmful.rule]}"
     return Finding("TS002", "info", harmful.path, harmful.line, harmful.column, words)
 

@@ -1,4 +1,4 @@
-"""Examples: which ops of a module have some, also where ops are methods."""
+"""Examples: finds the ops of a module and those that have examples, including ops that are methods."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from ..operation import Op
 
 
 def ops_with_examples(namespace: Mapping[str, Any]) -> list[Op]:
-    """The ops of a module that have examples: `ops_in`."""
+    """Return the ops of a module (`ops_in`) that have examples."""
     return [op for op in ops_in(namespace) if op.examples]
 
 
 def ops_in(namespace: Mapping[str, Any]) -> list[Op]:
-    """The ops of a module, each once: at its top, and those of objects at its top.
+    """Return the ops in a module's namespace and those of the objects in it, each once.
 
-    Of a class that the module defines and has no object of, the ops are bound to nothing, and cannot run.
+    If the module defines a class and has no object of it, the ops of the class are included. They are not bound to an
+    object, and cannot run.
     """
     values = list(namespace.values())
     ops = [op for value in values for op in ops_of(value)]
@@ -29,7 +30,10 @@ def ops_in(namespace: Mapping[str, Any]) -> list[Op]:
 
 
 def ops_of(value: Any) -> Iterator[Op]:
-    """An op itself, or the ops of a data-oriented object. Asked of the type: an object may answer anything itself."""
+    """Yield an op itself, or the ops of a data-oriented object.
+
+    Members are looked up in the type, since an object may answer to any attribute.
+    """
     if issubclass(type(value), Op):
         yield value
         return

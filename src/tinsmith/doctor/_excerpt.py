@@ -1,4 +1,4 @@
-"""Excerpt: the lines of a file to show around those of findings."""
+"""Excerpts: the lines of a file to show around findings."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from contextlib import contextmanager
 from ..engines import file_lines
 from ..frontend import find_function_spans
 
-_AROUND = 2  # lines above and below one that stands in no function
+_AROUND = 2  # lines above and below a line outside of functions
 
 
 def lines_of(path: str) -> list[str]:
-    """A file's lines without their ends, also those of a notebook's cell; none where there is no such file."""
+    """Return the lines of a file or of a notebook's cell, without line ends; empty if there is no such file."""
     linecache.checkcache(path)
     return [line.rstrip("\r\n") for line in file_lines(path)]
 
 
 def excerpts(lines: list[str], marked: Collection[int]) -> list[range]:
-    """Runs of line numbers, from 1, that hold the marked ones: the whole function where they stand in one."""
+    """Return ranges of line numbers, from 1, to show around the marked lines.
+
+    A line inside a function is shown with the whole function, another one with two lines above and below.
+    """
     with ignore_syntax_warnings():
-        # None in a text that is not Python: the lines around a finding may be what the finding is about.
+        # Empty if the text is not valid Python.
         functions = find_function_spans("\n".join(lines))
     spans = sorted(_around(line, functions, len(lines)) for line in marked if 1 <= line <= len(lines))
     joined: list[range] = []
@@ -40,12 +43,12 @@ def ignore_syntax_warnings() -> Generator[None]:
     """Suppress warnings of Python's parser about strings in users' files."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)  # what it was before Python 3.12
+        warnings.simplefilter("ignore", DeprecationWarning)  # the category before Python 3.12
         yield
 
 
 def shorten_path(path: str) -> str:
-    """A path as people read it: from the working directory down where it is below, else in full."""
+    """Return a path relative to the working directory if it is below that, or else unchanged."""
     try:
         short = os.path.relpath(path)
     except ValueError:  # another drive

@@ -46,7 +46,7 @@ from .gradients import (
 from .sanitize import DryRun, describe_lines, dry_run
 
 LARGE = 4096
-"""Inputs with more elements in all are checked along random directions."""
+"""If the inputs have more elements in all, the gradient is checked along random directions."""
 SECONDS = 30.0
 """If differences for all elements would take longer, random directions are used."""
 
@@ -129,7 +129,7 @@ def gradcheck(
 
 
 class _Check:
-    """One gradient check."""
+    """A single gradient check."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _Check:
         self.dry_run = DryRun()
 
     def result(self, given: Cotangents | None) -> Gradcheck:
-        """Run it."""
+        """Run the check. `given` are the caller's cotangents; None for random ones."""
         values = {name: one.detach() for name, one in self.call.differentiable.items()}
         self.dry_run = dry_run(self.call)
         if not self.dry_run.obstacle and (self.dry_run.unknown or self.call.gradient == "backward"):
@@ -206,7 +206,7 @@ class _Check:
         return replace(self._build_result(tuple(compared)), modes=modes)
 
     def _modes(self, compared: list[InputDerivatives], values: Tensors, cotangents: Tensors) -> tuple[Mode, ...]:
-        """Compare the other ways to differentiate with the backward pass, if that is right."""
+        """Compare other ways to differentiate with the backward pass, if the backward pass is right."""
         reasons = {
             "the gradient is wrong already": any(one.severity == "error" for one in self.findings),
             "nothing was tested": all(one.why_untested for one in compared),
@@ -220,7 +220,9 @@ class _Check:
         return Modes(self.call, values, cotangents, self.exact, self.is_double).compare()
 
     def _describe_untested(self, compared: list[InputDerivatives], values: Tensors, cotangents: Tensors) -> None:
-        """Report inputs whose derivatives are all 0, with inputs at which they are not, and lines that never ran."""
+        """Report inputs by which all derivatives are 0, propose inputs by which they are not, and note lines that never
+        ran.
+        """
         zeros = [one.name for one in compared if one.is_zero]
         if zeros:
             dtypes = {name: one.dtype for name, one in self.given.inputs.items()}
@@ -245,7 +247,9 @@ class _Check:
         return self._build_result(was_refused=True)
 
     def _guarded_hazards(self, values: Tensors) -> list[Finding]:
-        """Find indices outside arrays that the interpreter missed: it was stopped, or the gradient is hand-written."""
+        """Find indices out of bounds in a compiled run with bounds checks, for kernels that the interpreter did not run
+        to the end.
+        """
         try:
             function = of_op(self.call.with_bounds_checked())
             with torch.no_grad():
@@ -255,12 +259,12 @@ class _Check:
         except BoundsError as reason:
             words = "; ".join(" ".join(one.split()) for one in str(reason).splitlines())
             return [Finding("TS604", "error", reason.path, reason.line, 0, words)]
-        except TinsmithError:  # a kernel that cannot be guarded, or a gradient that is refused: the check goes on
+        except TinsmithError:  # the kernel has no guarded form, or no gradient: go on without
             return []
         return []
 
     def _not_compared(self, seen: DryRun) -> Gradcheck:
-        """Report, as an error, why nothing was launched."""
+        """Build the result of a check that launched nothing, with the reason as an error."""
         path, line = self.call.starts[0]
         endless = Finding("TS002", "error", path, line, 0, f"the gradient check was left out: {seen.obstacle}")
         self.findings += seen.hazards or [endless]
@@ -268,7 +272,9 @@ class _Check:
         return replace(self._build_result(), obstacle=seen.obstacle)
 
     def _oracle(self, values: Tensors, cotangents: Tensors) -> tuple[Tensors, tuple[Function, Tensors, float] | None]:
-        """The oracle's gradient; and the interpreted op, its outputs, and the time of a run."""
+        """Return the oracle's gradient, and the interpreted op with its outputs and its time in seconds. Return ({},
+        None) without an oracle.
+        """
         if self.dry_run.unknown:
             self.notes.append(f"without the oracle: {self.dry_run.unknown}")
             return {}, None
@@ -287,7 +293,7 @@ class _Check:
         return {}, None
 
     def _compare_values(self, mine: Tensors, theirs: Tensors, tolerances: tuple[float, float], form: str) -> None:
-        """Report values of the op that are not reproducible."""
+        """Report the first output element on which two runs of the op differ."""
         place = values_that_differ(mine, theirs, tolerances[not self.is_double])
         if place is None:
             return
@@ -305,7 +311,9 @@ class _Check:
         interpreted: tuple[Function, Tensors, float] | None,
         taken: float,
     ) -> tuple[Steps, float]:
-        """The function to take differences of, and the seconds of one run."""
+        """Choose whose differences are taken, the op's or its interpreted kernels'; return them, and the seconds of one
+        run.
+        """
         if self.is_double or interpreted is None:
             kind = "f64" if self.is_double else "f32"
             precision = 4 * torch.finfo(torch.float64 if self.is_double else torch.float32).eps
@@ -338,7 +346,9 @@ def _tolerance(rtol: float | None, atol: float | None, default: tuple[float, flo
 
 @contextlib.contextmanager
 def _memory_that_shows() -> Iterator[None]:
-    """New memory is NaN, as torch's deterministic mode has it: what a kernel leaves out could happen to be zero."""
+    """Enter a context in which torch fills new memory with NaN, so that elements that a kernel leaves out are
+    noticed.
+    """
     was = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=not was[0] or was[1])
     try:

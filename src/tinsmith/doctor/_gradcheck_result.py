@@ -75,7 +75,7 @@ class Gradcheck:
 
     @property
     def errors(self) -> dict[str, np.ndarray]:
-        """By input, the error of each element relative to the oracle, or to differences without an oracle."""
+        """The error of each element by input, relative to the oracle, or to differences if there is no oracle."""
         pairs = ((one.name, one.op, one.reference) for one in self.inputs)
         return {name: (op - true).abs().cpu().numpy() for name, op, true in pairs if true is not None}
 
@@ -84,7 +84,7 @@ class Gradcheck:
         """The text of the result without its findings."""
         origin = (
             f", {self.origin}" if self.inputs or self.was_refused else ""
-        )  # an origin only matters if there is a gradient
+        )  # without a gradient, its origin does not matter
         verdict = "WRONG" if self.verdict == "wrong" else self.verdict
         lines = [f"the gradient of {self.kind} `{self.name}`{origin}: {verdict}"]
         untested = [one for one in self.inputs if one.why_untested]
@@ -106,7 +106,7 @@ class Gradcheck:
         return f"<tinsmith gradient check of {self.kind} `{self.name}`: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        """HTML for notebooks."""
+        """Return the result as HTML for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ class Gradcheck:
 
 
 def _line(kind: str, one: InputDerivatives) -> str:
-    """How far the derivatives by one input are apart at most."""
+    """Format the greatest differences between the derivatives by one input."""
     shape = f"({', '.join(map(str, one.op.shape))})"
     parts = []
     if one.oracle is not None:

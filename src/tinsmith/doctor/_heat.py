@@ -1,7 +1,7 @@
-"""Heat maps: pictures of the errors of a gradient, as PNG in text, for self-contained pages.
+"""Heat maps: pictures of a gradient's errors, as PNG in text, for self-contained pages.
 
-Errors are relative to the largest derivative, and all pictures have one logarithmic scale: rounding looks pale in all
-of them, a wrong element dark.
+Errors are relative to the largest derivative, and all pictures have the same logarithmic scale: rounding errors look
+pale in all of them, a wrong element dark.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-_SIDE = 512  # of more cells a side several share one: a picture shows no more
+_SIDE = 512  # cells on a side at most; of more elements, several share a cell
 _INCHES = 3.4
 _LEAST, _GREATEST = 1e-10, 1.0
 
 
 def relative_errors(mine: torch.Tensor, true: torch.Tensor) -> np.ndarray:
-    """How far each derivative is from the true one, relative to the greatest of either."""
+    """Return the error of each derivative, relative to the largest absolute derivative of both gradients."""
     both = torch.cat([mine.flatten(), true.flatten()]).abs()
     finite = both[both.isfinite()]
     scale = finite.max().item() if finite.numel() else 0.0
@@ -27,9 +27,9 @@ def relative_errors(mine: torch.Tensor, true: torch.Tensor) -> np.ndarray:
 
 
 def heat_map(errors: np.ndarray) -> str:
-    """A picture of relative errors, `data:image/png;base64,...`: a strip for one dim, rows for three.
+    """Draw relative errors as a picture, `data:image/png;base64,...`: a strip for one dim, rows for three.
 
-    Cells that are not finite are grey.
+    Elements that are not finite are gray.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ def _draw(figure: Any, sheet: np.ndarray) -> None:
 
 
 def _sheet(values: np.ndarray) -> np.ndarray:
-    """Two dims, not too many cells; the largest of those that share one stays to be seen."""
+    """Reshape errors to two dims of at most 512 cells each. A cell for several elements has their maximum."""
     flat = values.reshape(1, -1) if values.ndim < 2 else values.reshape(-1, values.shape[-1])
     rows, columns = (-(-size // _SIDE) for size in flat.shape)
     padded = np.pad(flat, [(0, -flat.shape[0] % rows), (0, -flat.shape[1] % columns)])

@@ -1,4 +1,4 @@
-"""Page: a report for browsers in one self-contained file: source with findings at their lines, heat maps."""
+"""Pages: a report for browsers in one self-contained file: source with findings at their lines, heat maps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def page(report: ReportContents) -> str:
-    """The whole page, as HTML."""
+    """Return a report as a whole HTML page."""
     title = escape(f"check of {report.name}")
     return "\n".join(
         [
@@ -51,7 +51,9 @@ def _head(report: ReportContents) -> Iterator[str]:
 
 
 def _list(findings: Mapping[Finding, list[Finding]]) -> Iterator[str]:
-    """The findings in short, the worst first, each with a link to where it stands and with what follows from it."""
+    """Yield the table of findings, the most severe first, each with a link to its source line and the findings that
+    follow from it.
+    """
     if not findings:
         return
     yield '<table class="list">'
@@ -75,7 +77,7 @@ def _sources(report: ReportContents) -> Iterator[str]:
 
 
 class _Card(NamedTuple):
-    """A finding with its place in the list, and what follows from it."""
+    """A finding, its number in the list, and the findings that follow from it."""
 
     place: int
     finding: Finding
@@ -83,7 +85,9 @@ class _Card(NamedTuple):
 
 
 def _source(path: str, cards: list[_Card], followers: list[Finding], starts: list[int]) -> Iterator[str]:
-    """The lines with findings, and a card below each; lines of those that follow from another are marked alone."""
+    """Yield the source lines around findings, with a card below each line. Findings that follow from others only mark
+    their lines.
+    """
     lines = lines_of(path)
     coloured = _highlight_tokens(lines)
     at = {line: list(own) for line, own in groupby(cards, key=lambda card: card.finding.line)}
@@ -91,7 +95,7 @@ def _source(path: str, cards: list[_Card], followers: list[Finding], starts: lis
     for one in [*(card.finding for card in cards), *followers]:
         marks.setdefault(one.line, []).append(one)
     yield '<div class="source">'
-    for line in [line for line in at if not 1 <= line <= len(lines)]:  # a file that is not there any more
+    for line in [line for line in at if not 1 <= line <= len(lines)]:  # the file was removed or shortened
         yield from map(_card_below, at[line])
     spans = excerpts(lines, [*marks, *starts])
     for span in spans:
@@ -112,7 +116,7 @@ def _row(line: int, code: str, findings: list[Finding]) -> str:
 
 
 def _card_below(card: _Card, line: str = "") -> str:
-    """A finding below its line, with a caret where the column is known."""
+    """Return the HTML of a finding below its line, with a caret if the column is known."""
     one, caret = card.finding, ""
     if line.strip() and 1 <= one.column <= len(line):
         blank = escape(" " * (one.column - 1))
@@ -139,7 +143,7 @@ def _gradient(label: str, gradient: Gradcheck) -> Iterator[str]:
 
 
 def _picture(one: InputDerivatives) -> str:
-    """The errors of one input's gradient; an empty input has none."""
+    """Return the HTML of a heat map of the errors by one input; without a picture if the input is empty."""
     name, shape = escape(one.name), ", ".join(map(str, one.op.shape))
     errors = relative_errors(one.op, one.op if one.reference is None else one.reference)
     words = f'<span class="faint">({shape}) error relative to the greatest derivative</span>'
@@ -148,7 +152,7 @@ def _picture(one: InputDerivatives) -> str:
 
 
 def _rules(report: ReportContents) -> Iterator[str]:
-    """What the rules find that the page names: the page needs no other, so links lead here."""
+    """Yield the descriptions of the rules in the findings, to which the findings link."""
     rules = sorted({one.rule for one in report.findings} & RULES.keys())
     if not rules:
         return
@@ -160,24 +164,24 @@ def _rules(report: ReportContents) -> Iterator[str]:
 
 
 def _link(rule: str) -> str:
-    """A rule's id, which leads to what the rule finds."""
+    """Return the HTML of a rule's id, linked to its description."""
     return f'<a href="#rule-{rule}">{escape(rule)}</a>' if rule in RULES else escape(rule)
 
 
 def _highlight_tokens(lines: list[str]) -> list[str]:
-    """Lines of Python with their tokens marked."""
-    from pygments import highlight  # it comes with rich
+    """Return lines of Python as HTML with highlighted syntax."""
+    from pygments import highlight  # a dependency of rich
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
 
     text = highlight("\n".join(lines), PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True))
     coloured = text.removesuffix("\n").split("\n")
-    # A lexer may see line ends where Python does not (a form feed): better no colours than wrong lines.
+    # A lexer may see line ends where Python does not (a form feed); then show the lines without colors.
     return coloured if len(coloured) == len(lines) else [escape(line) for line in lines]
 
 
 def _words(message: str) -> str:
-    """A sentence in which `code` is set as code."""
+    """Convert a sentence to HTML, with `code` marked as code."""
     parts = escape(message).split("`")
     if len(parts) % 2 == 0:
         return escape(message)

@@ -1,6 +1,6 @@
-"""Records: a report for machines, as JSON and as SARIF 2.1.0, which code hosts' scanners read.
+"""Records: a report for machines, as JSON and as SARIF 2.1.0, which the scanners of code hosts read.
 
-Paths are relative to a folder, the root of the repository; SARIF wants them as URIs.
+Paths are relative to a folder, the root of the repository. SARIF requires them as URIs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
-_ROOT = "%SRCROOT%"  # the name that code hosts know for it
+_ROOT = "%SRCROOT%"  # the name by which code hosts know the root
 
 
 def as_json(report: ReportContents, root: Path) -> str:
-    """A report as JSON: `ok`, `verdict`, `complete`, `kernels`, `without_examples`, `findings` and `gradients`."""
+    """Convert a report to JSON: `ok`, `verdict`, `complete`, `kernels`, `without_examples`, `findings` and
+    `gradients`.
+    """
     findings = [_record(one, root) for one in report.findings]
     gradients = {
         label: {
@@ -45,9 +47,10 @@ def as_json(report: ReportContents, root: Path) -> str:
 
 
 def _record(finding: Finding, root: Path) -> dict[str, Any]:
-    """A finding; `follows` stands in it where it follows from another one.
+    """Convert a finding to a dict for JSON.
 
-    `engines` are those whose own reverse mode alone it is about.
+    `engines` has the engines whose own reverse mode the finding is limited to. `follows` is present if the finding
+    follows from another one, and has that one's place.
     """
     record = {
         "rule": finding.rule,
@@ -66,7 +69,7 @@ def _record(finding: Finding, root: Path) -> dict[str, Any]:
 
 
 def as_sarif(report: ReportContents, root: Path) -> str:
-    """A report as SARIF 2.1.0: all rules with their help, and a result a finding."""
+    """Convert a report to SARIF 2.1.0: all rules with their help, and one result for each finding."""
     rules = list(RULES.values())
     places = {rule.id: place for place, rule in enumerate(rules)}
     driver = {
@@ -116,13 +119,13 @@ def _result(finding: Finding, place: int, root: Path) -> dict[str, Any]:
 
 def _artifact(path: str, root: Path) -> dict[str, str]:
     relative = _relative(path, root)
-    if os.path.isabs(relative):  # outside the root: no host can show it, but the file says where it was
+    if os.path.isabs(relative):  # outside the root: a host cannot show the file, but its path is kept
         return {"uri": Path(relative).as_uri()}
     return {"uri": quote(os.fsencode(relative)), "uriBaseId": _ROOT}
 
 
 def _relative(path: str, root: Path) -> str:
-    """From the root down, with `/`; the whole path of what stands elsewhere."""
+    """Return a path relative to the root, with `/`; the absolute path if it is outside."""
     whole = Path(os.path.realpath(path))
     try:
         return whole.relative_to(root.resolve()).as_posix()
@@ -131,7 +134,7 @@ def _relative(path: str, root: Path) -> str:
 
 
 def _fingerprint(finding: Finding, root: Path) -> str:
-    """The same after lines were added above: of the rule, the file, and what the line says."""
+    """Return a digest of a finding's rule, file and line text, which stays the same when lines are added above."""
     lines = lines_of(finding.path)
     text = lines[finding.line - 1].strip() if 1 <= finding.line <= len(lines) else ""
     words = "\0".join([finding.rule, _relative(finding.path, root), text])

@@ -1,7 +1,7 @@
 """Report: the result of checking an op, or files.
 
-Its findings come from `lint`, `sanitize` and `gradcheck`; it is formatted by `_terminal`
-(a page for terminals), `_page` (one for browsers) and `_records` (files for machines).
+Its findings come from `lint`, `sanitize` and `gradcheck`. It is formatted by `_terminal` (for terminals), `_page` (for
+browsers) and `_records` (for machines).
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Report(ReportContents):
         return f"<tinsmith report of {self.name}: {self.verdict}, {self.summary}>"
 
     def _repr_html_(self) -> str:
-        """HTML for notebooks."""
+        """Return the report as HTML for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
-        from ._terminal import plain  # needs rich, which both engines bring along
+        from ._terminal import plain  # needs rich, which both engines install
 
         return plain(self)
 
@@ -69,9 +69,9 @@ class Report(ReportContents):
 
 
 def join_reports(name: str, reports: Iterable[Report]) -> Report:
-    """Join several reports. Findings of the same rule at the same place are kept once, as the first report has them.
+    """Join several reports. Of findings with the same rule at the same place, those of the first report are kept.
 
-    Files may use kernels in other ways than an op, so findings that were put aside are shown again.
+    The other kernels of a file may use the engine's own reverse mode, so findings that were put aside are shown again.
     """
     reports = list(reports)
     findings: dict[tuple[object, ...], list[Finding]] = {}

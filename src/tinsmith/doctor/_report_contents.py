@@ -14,7 +14,7 @@ from ..linter import SEVERITIES, Finding, Severity
 from ._gradcheck_result import Gradcheck
 
 NOT_LOOKED_AT = frozenset({"TS001", "TS002"})
-"""Rules for what could not be checked."""
+"""The rules for files and parts that could not be checked."""
 
 _NOUNS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "hint"}
 
@@ -36,17 +36,17 @@ class ReportContents:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no finding of severity "error", and every gradient that was checked is right."""
+        """True if there is no finding of severity "error", and every checked gradient is right."""
         return not self.of("error") and all(one.ok for one in self.gradients.values())
 
     @property
     def gradient(self) -> Gradcheck | None:
-        """The result of the gradient check; None without one, the first of several."""
+        """The result of the gradient check; the first of several, None if there is none."""
         return next(iter(self.gradients.values()), None)
 
     @property
     def was_complete(self) -> bool:
-        """Whether all parts of the check ran."""
+        """True if all parts of the check ran."""
         return not any(one.rule in NOT_LOOKED_AT for one in self.of("error"))
 
     @property
@@ -72,14 +72,14 @@ class ReportContents:
 
     @property
     def summary(self) -> str:
-        """The numbers of findings in words: "2 errors, 1 hint"."""
+        """The numbers of findings as text: "2 errors, 1 hint"."""
         counts = Counter(one.severity for one in self.findings)
         words = [_format_count(counts[severity], _NOUNS[severity]) for severity in SEVERITIES if counts[severity]]
         return ", ".join(words) or "nothing found"
 
     @property
     def coverage(self) -> str:
-        """The coverage in words: "2 kernels read. 1 op has no example, ..."; "" if no file was read."""
+        """The coverage as text: "2 kernels read. 1 op has no example, ..."; "" if no file was read."""
         if self.kernels is None:
             return ""
         words = f"{_format_count(self.kernels, 'kernel')} read." if self.kernels else "No kernel was found."
@@ -91,7 +91,7 @@ class ReportContents:
 
     @property
     def baseline(self) -> str:
-        """What a baseline left out, in words: "12 findings are in the baseline."; "" without one."""
+        """What a baseline left out, as text: "12 findings are in the baseline."; "" without a baseline."""
         if not self.in_baseline + self.fixed:
             return ""
         verb = "is" if self.in_baseline == 1 else "are"
@@ -102,11 +102,11 @@ class ReportContents:
         return f"{words} {_format_count(self.fixed, 'other')} of it {verb} not found any more: write it again."
 
     def of(self, *severities: Severity) -> list[Finding]:
-        """The findings of some severities."""
+        """Return the findings of some severities."""
         return [one for one in self.findings if one.severity in severities]
 
     def at_least(self, severity: Severity) -> Self:
-        """The report without findings that are less severe."""
+        """Return the report without findings that are less severe than `severity`."""
         kept = SEVERITIES[: SEVERITIES.index(severity) + 1]
         return replace(self, findings=self.of(*kept), aside=self.aside if "warning" in kept else ())
 
@@ -117,7 +117,7 @@ class ReportContents:
             return
         wrong = [one.summary for one in self.gradients.values() if not one.ok]
         parts = [f"{self.name} did not pass its check: {self.summary}", *map(str, self.of("error")), *wrong]
-        if any(one.rule.startswith("TS6") for one in self.of("error")):  # of the sanitizer's run
+        if any(one.rule.startswith("TS6") for one in self.of("error")):  # a finding of the sanitizer
             parts.append(f"To stop at such a line with a debugger: {DEBUGGING}.")
         raise CheckError("\n\n".join(parts))
 

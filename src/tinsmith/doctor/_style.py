@@ -1,4 +1,4 @@
-"""Style: the one style sheet of a report's page. Light or dark as the reader's system is."""
+"""Style: the style sheet of a report's page. It is light or dark according to the reader's system."""
 
 STYLE = """
 :root { color-scheme: light dark;

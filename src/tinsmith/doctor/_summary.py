@@ -1,4 +1,4 @@
-"""Summary: findings by rule and by cause, each cause once, for projects with more of them than anybody reads."""
+"""Summary: findings grouped by rule and cause, for projects with more findings than anybody would read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from ..linter import SEVERITIES, Finding
 
 _VARYING = re.compile(r"`[^`]*`|\bline \d+")
-"""What may differ between findings of one cause: code, and numbers of lines."""
+"""The parts of a message that may differ between findings of one cause: code, and line numbers."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Findings of one rule whose messages say the same of different code.
+    """Findings of one rule whose messages differ only in the code and line that they name.
 
     Attributes:
         findings: the findings, in the order of the report.
@@ -25,14 +25,16 @@ class Cause:
 
     @property
     def words(self) -> str:
-        """The message, with `…` in place of what differs."""
+        """The message that the findings share, with `…` in place of the parts that differ."""
         messages = [_VARYING.findall(one.message) for one in self.findings]
         shared = iter([parts[0] if len({*parts}) == 1 else "" for parts in zip(*messages, strict=True)])
         return _VARYING.sub(lambda match: next(shared) or _hide(match), self.findings[0].message)
 
     @property
     def subjects(self) -> list[tuple[str, int]]:
-        """Return the names that the messages begin with, each with how many do, the most frequent first; [] for one."""
+        """The code that each message names first, with the number of such messages, the most frequent first; [] if all
+        name the same.
+        """
         names = [
             next((part.strip("`") for part in _VARYING.findall(one.message) if part[0] == "`"), "")
             for one in self.findings
@@ -55,12 +57,12 @@ class RuleSummary:
 
     @property
     def findings(self) -> list[Finding]:
-        """All findings."""
+        """All findings of the rule."""
         return [one for cause in self.causes for one in cause.findings]
 
     @property
     def files(self) -> int:
-        """The number of files with a finding."""
+        """The number of files with such a finding."""
         return len({one.path for one in self.findings})
 
 

@@ -1,6 +1,6 @@
-"""Terminal: a report as a page for terminals, drawn with rich: findings by file, each under its source line.
+"""Terminal: a report as text for terminals, drawn with rich: findings by file, each below its source line.
 
-Nothing is written past the width: messages are wrapped, and of a long source line the part that matters is shown.
+No line exceeds the width: messages are wrapped, and long source lines are clipped around the column of the finding.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ if TYPE_CHECKING:
 _WIDTH = 80
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _MOST_SUBJECTS = 4
-"""Names that a summary lists for a cause."""
-_MARGIN = 9  # "  123:45 " stands in it; messages are indented by as much
+"""The maximum number of names that a summary lists for a cause."""
+_MARGIN = 9  # the width of "  123:45 ", by which messages are indented
 
 
 def plain(report: ReportContents, width: int = _WIDTH, *, is_summary: bool = False) -> str:
-    """The page without colours; `is_summary` lists errors and causes in place of all findings."""
+    """Return a report as text without colors. `is_summary` lists only errors and causes instead of all findings."""
     console = Console(width=width, file=io.StringIO(), record=True, color_system=None, legacy_windows=False)
     console.print(Group(*render_report(report, width, is_summary=is_summary)))
     return "\n".join(line.rstrip() for line in console.export_text().splitlines())
 
 
 def render_report(report: ReportContents, width: int, *, is_summary: bool = False) -> Iterator[RenderableType]:
-    """The page, piece by piece."""
+    """Yield the parts of a report for rich to print. `is_summary` lists only errors and causes instead of all
+    findings.
+    """
     yield _heading(f"check of {report.name}")
     shown = causes(report.of("error") if is_summary else report.findings)
     for path, findings in groupby(shown, key=lambda one: one.path):
@@ -68,7 +70,9 @@ def render_report(report: ReportContents, width: int, *, is_summary: bool = Fals
 
 
 def _render_summary(report: ReportContents) -> Iterator[RenderableType]:
-    """Each rule, and below it each cause once, with what it names most often and its first place."""
+    """Yield each rule, followed by each of its causes once, with the names that it mentions most and its
+    first place.
+    """
     for one in summarize(report.of("warning", "info")):
         rule = RULES.get(one.rule)
         yield Text()
@@ -89,7 +93,7 @@ def _render_summary(report: ReportContents) -> Iterator[RenderableType]:
 
 
 def causes(findings: Sequence[Finding]) -> dict[Finding, list[Finding]]:
-    """Findings that stand for themselves, in order, each with those that follow from it."""
+    """Map each finding that does not follow from another one to the findings that follow from it."""
     places = {(one.path, one.line, one.column): one for one in findings if one.follows is None}
     consequences: dict[Finding, list[Finding]] = {
         one: [] for one in findings if one.follows is None or one.follows not in places
@@ -101,7 +105,7 @@ def causes(findings: Sequence[Finding]) -> dict[Finding, list[Finding]]:
 
 
 def describe_followers(findings: Sequence[Finding]) -> str:
-    """What follows from a finding, in one sentence.
+    """Describe the findings that follow from another one, in one sentence.
 
     Example:
         >>> describe_followers([Finding("TS604", "error", "k.py", line, 5, "") for line in (9, 10)])
@@ -126,7 +130,7 @@ def _verdict(report: ReportContents) -> Text:
 
 
 def describe_engine_findings(findings: Sequence[Finding]) -> str:
-    """Findings about the engine's own reverse mode, in one sentence.
+    """Describe the findings about the engine's own reverse mode, in one sentence.
 
     Example:
         >>> describe_engine_findings([Finding("TS404", "warning", "splat.py", 12, 9, "...")])
@@ -156,7 +160,7 @@ def _finding(finding: Finding, lines: list[str], width: int) -> Iterator[Rendera
 
 
 def _source(line: str, finding: Finding, width: int) -> Iterator[RenderableType]:
-    """The line, and a caret under the column, where it is known."""
+    """Yield a source line, with a caret below the column if it is known."""
     text, caret = clip_line(line, finding.column, width - 2)
     yield _indent(Text.assemble(("│ ", "dim"), text, no_wrap=True, overflow="ellipsis"))
     if caret:
@@ -165,7 +169,8 @@ def _source(line: str, finding: Finding, width: int) -> Iterator[RenderableType]
 
 
 def clip_line(line: str, column: int, width: int) -> tuple[str, int]:
-    """What fits of a line without its indentation, and where its `column` is there; 0 where it is unknown.
+    """Cut a line without its indentation to a width, around a column; return the text, and the column in it (0 if
+    unknown).
 
     Example:
         >>> clip_line("    y[i] = x[i] + x[i + 1]", 19, 12)
@@ -183,7 +188,7 @@ def clip_line(line: str, column: int, width: int) -> tuple[str, int]:
 
 
 def _remedy(remedy: str) -> Iterator[RenderableType]:
-    """Code, as it is to be written."""
+    """Yield a finding's remedy: code to write instead."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -192,7 +197,7 @@ def _remedy(remedy: str) -> Iterator[RenderableType]:
 
 
 def _hanging(line: str, style: str) -> RenderableType:
-    """A line whose rest, where it is wrapped, stands below its beginning."""
+    """Format a line such that its wrapped rest has the same indentation as its start."""
     bare = line.lstrip()
     return Padding(Text(bare, style=style), (0, 0, 0, len(line) - len(bare)))
 

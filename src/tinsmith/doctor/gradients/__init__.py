@@ -1,4 +1,6 @@
-"""Gradients: an op's own, the oracle's and central differences, in the best precision there is, compared."""
+"""Gradients: compares an op's own gradient with the oracle's and with central differences, in the best available
+precision.
+"""
 
 from ._child_process import pull_back_in_child
 from ._comparison import Comparison, InputDerivatives

@@ -1,7 +1,7 @@
-"""A gradient computed in a child process, since an engine's reverse mode may crash the process it runs in.
+"""A gradient computed in a child process, since an engine's reverse mode may crash its process.
 
-The child is a fork: it has the op, whatever file the kernel came from. The engine is started again in it, for its
-threads are not forked. Where there is no fork (or CUDA, which does not survive one) the gradient is computed here.
+The child is a fork, so it has the op, whatever file the kernel came from. The engine is started again in it, since its
+threads are not forked. Without fork (or with CUDA, which does not support it) the gradient is computed in this process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...operation.examination import Examination
 from ._function import Tensors, of_op, pull_back
 
 SECONDS = 120.0
-"""After which a child is taken for one that hangs."""
+"""The time limit of a child; one that takes longer counts as hanging."""
 
 _DEADLY = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)
 
@@ -31,10 +31,10 @@ _DEADLY = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.S
 def pull_back_in_child(
     call: Examination, values: Mapping[str, torch.Tensor], cotangents: Mapping[str, torch.Tensor]
 ) -> Tensors:
-    """`pull_back` of a call, in a process of its own; of one with fields, whose memory is here, in this one.
+    """Compute the gradient of a call (`pull_back`) in a child process; a call that uses fields, in this process.
 
     Raises:
-        GradientError: the op refused, or the process died or hung.
+        GradientError: the op refused, or the child crashed or hung.
     """
     engine = call.forkable_engine if sys.platform == "linux" else None
     if engine is None or any(one.device.type != "cpu" for one in values.values()):
@@ -67,7 +67,7 @@ def _work(
     answer: Path,
     words: Path,
 ) -> None:
-    """What the child does. It never returns."""
+    """Compute the gradient in the child process, and write it or the refusal to `answer`. Never returns."""
     code = 1
     try:
         said = os.open(words, os.O_WRONLY | os.O_CREAT)
@@ -90,7 +90,9 @@ def _work(
 
 
 def _wait_for(child: int) -> int | None:
-    """How the child ended: 0, or what killed it; None where it hung."""
+    """Wait for the child to end; return its exit code, negative for a signal. Kill it after the time limit, and return
+    None.
+    """
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""Comparison: compares the three derivatives of one input, element by element or along random directions."""
+"""Comparison of the three derivatives by one input, element by element or along random directions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from ._differences import Slope, Steps, closer, slope_along
 from ._verdict import Kind, Point, Tolerance, judge_point
 
 LOOKS = 64
-"""Elements of one input that are looked at more closely because something disagrees."""
+"""The maximum number of elements of one input that are examined with several step sizes because derivatives
+disagree.
+"""
 Index = tuple[int, ...]
 
 
@@ -33,12 +35,12 @@ class InputDerivatives:
     Attributes:
         name: the input.
         op: the op's gradient, float64.
-        oracle: the interpreter's; None where it was left out.
-        differences: central differences, element by element, NaN where there is no derivative; None where directions
-            were taken instead.
-        directions: how many random ones.
-        along: how far op and differences are apart at most along these, relative to the direction's length.
-        disagreements: what is the matter, the worst first; empty where all agree.
+        oracle: the interpreter's gradient; None if it was left out.
+        differences: central differences for each element, NaN if there is no derivative; None if random directions were
+            used.
+        directions: the number of random directions.
+        along: the greatest difference between op and differences along these, relative to the direction's length.
+        disagreements: the disagreements, the worst first; empty if all agree.
     """
 
     name: str
@@ -51,12 +53,12 @@ class InputDerivatives:
 
     @property
     def is_zero(self) -> bool:
-        """Whether all derivatives are 0, and nobody says otherwise."""
+        """True if all derivatives are 0, and nothing disagrees."""
         return self.op.numel() > 0 and not self.op.any() and not self.disagreements
 
     @property
     def why_untested(self) -> str:
-        """Why a right gradient and a wrong one would look the same here; "" where they would not."""
+        """Why right and wrong gradients would look the same at these inputs; "" if they would not."""
         if not self.op.numel():
             return "the input is empty"
         if self.is_zero:
@@ -65,21 +67,21 @@ class InputDerivatives:
 
     @property
     def reference(self) -> torch.Tensor | None:
-        """What the op is held against, element by element."""
+        """The gradient that the op's is compared with, element by element: the oracle's, or else differences."""
         return self.differences if self.oracle is None else self.oracle
 
 
 @dataclass
 class Comparison:
-    """How inputs are compared.
+    """Compares the derivatives by each input.
 
     Attributes:
-        steps: to take differences with.
-        exact: how near op and oracle must be.
-        rough: how near both must be to differences.
-        directions: how many random ones stand for all elements; 0 for every element by itself.
-        is_rough: whether steps must be so long that a function's bends and jumps are seen in differences: then how
-            far the one-sided slopes are apart says how much they can be relied on.
+        steps: takes differences.
+        exact: the tolerance between op and oracle.
+        rough: the tolerance between either and differences.
+        directions: the number of random directions that stand for all elements; 0 to compare each element.
+        is_rough: whether steps must be so long that differences include a function's kinks and jumps. Then the gap of
+            the one-sided slopes counts as noise.
     """
 
     steps: Steps
@@ -109,7 +111,9 @@ class Comparison:
         return InputDerivatives(name, op, oracle, differences, self.directions, self._largest_difference, groups)
 
     def _indices(self, op: torch.Tensor, oracle: torch.Tensor | None, scale: float) -> Iterator[Index]:
-        """Elements to take differences of: all, or those that op and oracle do not agree on, the worst first."""
+        """Yield the elements to take differences of: all, or only those on which op and oracle disagree, the worst
+        first.
+        """
         if not self.directions:
             wanted = torch.arange(op.numel())
         elif oracle is None:
@@ -135,7 +139,7 @@ class Comparison:
     def _judge(
         self, name: str, direction: torch.Tensor, op: float, oracle: float | None, scale: float, size: float
     ) -> tuple[Kind, Point]:
-        """The verdict along a direction; where something disagrees, after a closer look."""
+        """Classify the derivatives along a direction. If they disagree, take more accurate differences first."""
         if self.is_rough:
             slope = self.steps.slope(name, direction, self.steps.eps * max(1.0, size))
             point = Point(op, oracle, slope._replace(noise=slope.noise + slope.gap))
@@ -153,7 +157,7 @@ class Comparison:
         return closer(self.steps, name, direction, self.steps.eps * max(1.0, size), slope)
 
     def _along_directions(self, name: str, op: torch.Tensor, oracle: torch.Tensor | None) -> Iterator[Disagreement]:
-        """What disagrees along random directions; where it is the op, which element."""
+        """Yield the first disagreement along random directions. If the op is wrong, bisect to find the element."""
         generator = torch.Generator().manual_seed(0)
         point = self.steps.values[name]
         size = point.abs().max().item() if point.numel() else 0.0
@@ -184,7 +188,9 @@ class Comparison:
         return self._judge(name, direction, mine, true, scale, size)
 
     def _bisect(self, name: str, direction: torch.Tensor, op: torch.Tensor, size: float) -> Index:
-        """The element that makes a direction wrong: the half that is more wrong is halved again."""
+        """Find the element that makes a direction wrong: halve the direction repeatedly, and keep the half with the
+        larger error.
+        """
         flat = direction.flatten()
         left, right = 0, flat.numel()
         while right - left > 1:
@@ -207,7 +213,7 @@ def _part(direction: torch.Tensor, left: int, right: int) -> torch.Tensor:
 
 
 def _scale(gradient: torch.Tensor) -> float:
-    """The size of an input's derivatives: that of the greatest, 1 where all are 0."""
+    """Return the largest finite absolute derivative by an input, or 1 if all are 0."""
     finite = gradient[gradient.isfinite()].abs()
     return (finite.max().item() if finite.numel() else 0.0) or 1.0
 
@@ -216,7 +222,7 @@ _ORDER = list(Kind)
 
 
 def _group_by_kind(points: Mapping[Index, tuple[Kind, Point]], scale: float) -> tuple[Disagreement, ...]:
-    """Elements by what is the matter with them."""
+    """Group elements by the kind of their disagreement, the most severe kind first."""
     kinds: dict[Kind, list[tuple[Index, Point]]] = {}
     for index, (kind, point) in points.items():
         kinds.setdefault(kind, []).append((index, point))
@@ -226,7 +232,9 @@ def _group_by_kind(points: Mapping[Index, tuple[Kind, Point]], scale: float) -> 
 
 
 def _measure_disagreement(point: Point, scale: float) -> float:
-    """How far the numbers of a point are apart."""
+    """Return the largest difference between the derivatives at a point, relative to `scale`; infinity if one is not
+    finite.
+    """
     numbers = [one for one in (point.op, point.oracle, point.slope and point.slope.central) if one is not None]
     if not all(map(math.isfinite, numbers)):
         return math.inf

@@ -1,12 +1,13 @@
-"""Differences: the slope of a function along a direction, from values beside a point, and whether it has one there.
+"""Differences: the slope of a function along a direction, computed from values at nearby points; and whether it exists.
 
 With cotangents c, outputs y and a step h along d:
 
     central = sum c (y(x + h d) - y(x - h d)) / 2 h
     above   = sum c (y(x + h d) - y(x)) / h             below = sum c (y(x) - y(x - h d)) / h
 
-Where the function is smooth, above and below meet as h shrinks; at a kink they do not, and every number between them is
-a derivative that somebody may choose. The bounds are taken output by output: kinks of two may cancel in the sum.
+If the function is smooth, above and below converge to one number as h decreases. At a kink they do not, and every
+number between them is a valid derivative. The bounds are computed for each output: the kinks of two may cancel in the
+sum.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from ._function import Function
 
 
 class Slope(NamedTuple):
-    """A slope, and what is known of it.
+    """A slope, with its uncertainty.
 
     Attributes:
         central: the central difference.
-        least, greatest: bounds of what may be chosen for a derivative; at a smooth point near to each other.
-        noise: how far rounding alone may have moved it.
-        kind: "smooth", "kink" (two slopes), "jump" (steeper and steeper) or "undefined" (no value on one side).
+        least, greatest: bounds of the valid derivatives; close together at a smooth point.
+        noise: the possible error from rounding.
+        kind: "smooth", "kink" (two slopes), "jump" (steeper with smaller steps) or "undefined" (no value on one side).
     """
 
     central: float
@@ -39,21 +40,21 @@ class Slope(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """How far the one-sided slopes are apart."""
+        """The difference between the one-sided slopes."""
         return self.greatest - self.least
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A function and a point, to step away from.
+    """A function and a point at which differences are taken.
 
     Attributes:
-        function: what is differentiated, without a graph.
-        values: the point, by name.
+        function: the function, run without a graph.
+        values: the point: tensors by the input's name.
         cotangents: by the output's name, in float64.
-        here: outputs at the point.
-        eps: the step, for numbers up to 1; times their size for greater ones.
-        precision: relative rounding of the function's outputs.
+        here: the outputs at the point.
+        eps: the step for numbers up to 1; it is multiplied by the size of larger ones.
+        precision: the relative rounding error of the function's outputs.
     """
 
     function: Function
@@ -64,7 +65,7 @@ class Steps:
     precision: float
 
     def slope(self, name: str, direction: torch.Tensor, step: float) -> Slope:
-        """The slope along a direction of one input, with one step."""
+        """Compute the slope along a direction of one input, with one step size."""
         point = self.values[name]
         above, below = (point + (sign * step * direction).to(point.dtype) for sign in (1, -1))
         with torch.no_grad():
@@ -92,14 +93,14 @@ class Steps:
 
 
 def slope_along(steps: Steps, name: str, direction: torch.Tensor, size: float, tolerance: float) -> Slope:
-    """The slope along a direction, looked at more closely where its sides do not meet.
+    """Compute the slope along a direction; if the one-sided slopes differ, try several step sizes.
 
     Args:
         steps: the function and the point.
         name: the input.
-        direction: in its shape, float64.
-        size: of the numbers that change: the step is a part of it.
-        tolerance: how far apart the sides may be without a second look.
+        direction: has the input's shape, float64.
+        size: the size of the numbers that change; the step is proportional to it.
+        tolerance: the gap between the one-sided slopes that is accepted without further steps.
     """
     step = steps.eps * max(1.0, size)
     slope = steps.slope(name, direction, step)
@@ -109,7 +110,9 @@ def slope_along(steps: Steps, name: str, direction: torch.Tensor, size: float, t
 
 
 def closer(steps: Steps, name: str, direction: torch.Tensor, step: float, first: Slope) -> Slope:
-    """The slope with the steps that tell most, and what kind of point it is at."""
+    """Compute the slope with several step sizes; return the most accurate one, classified as smooth, kink, jump or
+    undefined.
+    """
     ladder = [steps.slope(name, direction, step * factor) for factor in (100.0, 10.0, 1.0, 0.1, 0.01)]
     near, nearest = ladder[2], ladder[3]
     if nearest.kind == "undefined":

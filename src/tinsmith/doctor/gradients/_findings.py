@@ -25,7 +25,7 @@ _SEVERITIES: dict[Kind, tuple[str, Severity]] = {
 
 
 def describe_gradient(call: Examination, compared: InputDerivatives) -> list[Finding]:
-    """Describe what is wrong with the gradient by one input."""
+    """Return the findings about disagreements in the derivatives by one input."""
     read, stored = _places(call, compared.name)
     findings = []
     for one in compared.disagreements:
@@ -39,7 +39,9 @@ def describe_gradient(call: Examination, compared: InputDerivatives) -> list[Fin
 
 
 def describe_zeros(call: Examination, zeros: Sequence[str], proposal: Proposal | None, *, all_zero: bool) -> Finding:
-    """A finding about inputs by which all derivatives are 0: a warning where nothing else was compared either."""
+    """Build the finding about inputs by which all derivatives are 0: a warning if no other input was compared either,
+    else a hint.
+    """
     names = [f"`{name}`" for name in zeros]
     by = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     what = "nothing was tested" if all_zero else f"the gradient by {by} was not tested"
@@ -106,9 +108,10 @@ _Place = tuple[str, int, int]
 
 
 def _places(call: Examination, name: str) -> tuple[_Place, _Place]:
-    """File, line and column where an input is read; and where its gradient is stored, if a kernel by hand does that.
+    """Return file, line and column where an input is read, and where a hand-written kernel stores its gradient.
 
-    What is wrong with a gradient by hand is wrong in its own kernel; of any other there is no text of the user's.
+    An error in a hand-written gradient is reported in its kernel. Other gradients have no source of the user's, so both
+    places are the first one.
     """
     columns = Columns()
     path, line = _place(call, name)
@@ -120,7 +123,7 @@ def _places(call: Examination, name: str) -> tuple[_Place, _Place]:
 
 
 def _place(call: Examination, name: str) -> tuple[str, int]:
-    """Where an input is read first, if that is known."""
+    """Return file and line where an input is first read, or the start of the first kernel if that is unknown."""
     try:
         kernels = [lowered.kernel for lowered in call.kernels]
     except NotCovered:
@@ -140,7 +143,9 @@ def _reads(stmt: nodes.Stmt, name: str) -> bool:
 def values_that_differ(
     mine: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor], tolerance: float
 ) -> tuple[str, str, float, float] | None:
-    """The first element that two runs do not agree on: its output, its index, and both values."""
+    """Return the first element on which two runs differ: its output, its index, and both values; None if
+    there is none.
+    """
     for name, one in mine.items():
         left, right = one.detach().double().cpu(), theirs[name].detach().double().cpu()
         finite = left[left.isfinite()].abs()

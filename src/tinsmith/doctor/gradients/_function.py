@@ -1,4 +1,6 @@
-"""Function: an op, or its kernels interpreted, as a function from tensors by name to floating outputs by name."""
+"""Functions: an op or its interpreted kernels as a function of named tensors, which returns its floating outputs by
+name.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ Function: TypeAlias = Callable[[Mapping[str, torch.Tensor]], Tensors]
 
 
 def in_double(call: Examination) -> Examination | None:
-    """The same call with all floats in float64; None where it takes or makes narrower ones."""
+    """Convert a call to float64; return None if it computes with narrower floats anyway."""
     wide = call.to_double()
     return wide if wide is not None and _is_double(wide) else None
 
 
 def _is_double(call: Examination) -> bool:
-    """Whether nothing that a call computes is rounded to less than float64."""
+    """Return True if a call rounds nothing to less than float64."""
     try:
         if any(dtype.is_floating_point and dtype != torch.float64 for dtype in call.allocated_dtypes.values()):
             return False
@@ -43,7 +45,7 @@ def _works_in_double(kernel: nodes.Kernel) -> bool:
 
 
 def of_op(call: Examination) -> Function:
-    """The op or the layer itself. Where it draws random numbers, they are the same at every call."""
+    """Return the op or the layer of a call as a function. If it draws random numbers, each call draws the same ones."""
 
     def run(values: Mapping[str, torch.Tensor]) -> Tensors:
         with _same_numbers(is_wanted=call.draws):
@@ -64,16 +66,18 @@ def _same_numbers(*, is_wanted: bool) -> Iterator[None]:
 
 
 def same_numbers() -> Any:
-    """Inside, an op that draws random numbers draws those that `of_op` makes it draw."""
+    """Enter a context in which an op draws the same random numbers as the function from `of_op`."""
     return _same_numbers(is_wanted=True)
 
 
 class Dangerous(Exception):
-    """A run used an index outside an array, or divided an integer by zero."""
+    """Raised when an interpreted run uses an index out of bounds, or divides an integer by zero."""
 
 
 def of_interpreter(call: Examination, budget: Budget | None = None, *, is_strict: bool = False) -> Function:
-    """The kernels, interpreted in float64. Raises TooLong where a budget is spent, Dangerous where it is strict."""
+    """Return a call's kernels, interpreted in float64, as a function. It raises TooLong beyond the budget and, if
+    strict, Dangerous.
+    """
     counter = None if budget is None else (_Strict if is_strict else _Counter)(budget)
 
     def observer(*_: Any) -> tuple[Recorder | None, Watch | None]:
@@ -87,30 +91,30 @@ def of_interpreter(call: Examination, budget: Budget | None = None, *, is_strict
 
 
 class _Counter(Watch):
-    """Counts operations. What is not there is left out, and is the sanitizer's to tell."""
+    """Counts operations against a budget. Errors of the run are ignored here; the sanitizer reports them."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
 
     def on_statement(self, operations: int, line: int) -> None:
-        """Spend some of the budget."""
+        """Subtract a statement's operations from the budget."""
         self._budget.count(operations)
 
 
 class _Strict(_Counter):
-    """Ends the run where a launch would be dangerous."""
+    """Counts operations, and stops a run that would be dangerous as a launch."""
 
     def on_index_out_of_range(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
-        """Refuse it."""
+        """Stop the run."""
         raise Dangerous
 
     def on_division_by_zero(self, operator: str, left: int, line: int) -> None:
-        """Refuse it."""
+        """Stop the run."""
         raise Dangerous
 
 
 def random_cotangents(outputs: Mapping[str, torch.Tensor]) -> Tensors:
-    """Normally distributed ones, the same for the same shapes."""
+    """Draw normally distributed cotangents for outputs: the same ones for the same shapes."""
     generator = torch.Generator().manual_seed(0)
     return {
         name: torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device)
@@ -121,7 +125,7 @@ def random_cotangents(outputs: Mapping[str, torch.Tensor]) -> Tensors:
 def pull_back(
     function: Function, values: Mapping[str, torch.Tensor], cotangents: Mapping[str, torch.Tensor]
 ) -> Tensors:
-    """The gradient that a function has by autograd, in float64."""
+    """Compute the gradient of a function by autograd, in float64, given the cotangents of its outputs."""
     leaves = {name: one.detach().clone().requires_grad_() for name, one in values.items()}
     with torch.enable_grad():
         outputs = function(leaves)

@@ -1,7 +1,7 @@
 """Modes: compares the other ways in which torch differentiates an op with its single backward pass.
 
-A batch of two samples, forward mode and second derivatives have kernels of their own, whose errors would be
-silent. With f = sum(c * op(x)), g(x) its gradient by one plain backward pass, and a direction t:
+A batch of two samples, forward mode and second derivatives have kernels of their own, whose errors would go unnoticed.
+With f = sum(c * op(x)), its gradient g(x) by one plain backward pass, and a direction t:
 
     vmap(grad)           g of two samples at once           = g of each
     *b                   the same, by the spec's batch dims
@@ -30,18 +30,18 @@ from ._verdict import Tolerance
 
 NAMES = ("vmap(grad)", "*b", "jacrev", "jvp", "second derivatives")
 OPERATIONS = 100_000
-"""Operations for a look at the second sample of a batch."""
+"""The maximum number of operations of the interpreted run that tests the second sample of a batch."""
 _Batch: TypeAlias = list[Tensors]
 
 
 @dataclass(frozen=True)
 class Mode:
-    """What became of one way to differentiate.
+    """The result of checking one way to differentiate.
 
     Attributes:
         name: "vmap(grad)", "*b", "jacrev", "jvp", "second derivatives".
         verdict: "right", "wrong", "refused" or "not compared".
-        reason: which number is wrong, or why there is none to compare; "" where it is right.
+        reason: which number is wrong, or why nothing was compared; "" if the mode is right.
     """
 
     name: str
@@ -53,15 +53,15 @@ class Mode:
 
 
 class _Differs(Exception):
-    """A mode's number is another than that of the single backward pass."""
+    """Raised when a mode's result differs from that of the single backward pass."""
 
 
 class _NotCompared(Exception):
-    """There is nothing to hold a mode against."""
+    """Raised when there is nothing to compare a mode with."""
 
 
 def skip_modes(call: Examination, reason: str) -> tuple[Mode, ...]:
-    """All modes of an op, not compared for one reason."""
+    """Return all modes of an op as "not compared", with one reason."""
     return tuple(Mode(name, "not compared", reason) for name in _names(call))
 
 
@@ -71,12 +71,12 @@ def _names(call: Examination) -> list[str]:
 
 @dataclass(frozen=True)
 class Modes:
-    """The modes of one call.
+    """Checks the modes of one call.
 
     Attributes:
-        call: the op's call; `function` is it, from floating inputs to floating outputs.
-        values: floating inputs; `cotangents` are those of its outputs.
-        tolerance: how near a mode must be to the single backward pass.
+        call: the op's call; `function` runs it, from floating inputs to floating outputs.
+        values: the floating inputs; `cotangents` are those of the outputs.
+        tolerance: between a mode and the single backward pass.
         is_double: whether everything is computed in float64.
     """
 
@@ -87,7 +87,7 @@ class Modes:
     is_double: bool
 
     def compare(self) -> tuple[Mode, ...]:
-        """Try every mode."""
+        """Check every mode."""
         runs: dict[str, Callable[[], None]] = {
             "vmap(grad)": self._vmap_grad,
             "*b": self._batch_dims,
@@ -175,7 +175,7 @@ class Modes:
         ]
         return {name: (ends[0][name] - ends[1][name]) / (2 * step) for name in self.values}
 
-    # What they share --------------------------------------------------------------------------
+    # Shared ---------------------------------------------------------------------------------
 
     @property
     def _function(self) -> Function:
@@ -192,7 +192,7 @@ class Modes:
         return pull_back(self._function, values, seeds)
 
     def _alone(self, samples: _Batch, seeds: _Batch) -> Tensors:
-        """Gradients of each sample by a backward pass of its own."""
+        """Return the gradients of the samples, stacked, each from its own backward pass."""
         return _stack_samples([self._gradient(*pair) for pair in zip(samples, seeds, strict=True)])
 
     def _seeds(self) -> _Batch:
@@ -202,7 +202,9 @@ class Modes:
         ]
 
     def _samples(self) -> _Batch:
-        """Two samples, of other values where the interpreter says that these do no harm."""
+        """Return two samples. The second has other values if the interpreter runs them safely, or else the
+        same values.
+        """
         other = {name: one * 0.9 for name, one in self.values.items()}
         look = of_interpreter(self.call, Budget(OPERATIONS), is_strict=True)
         try:
@@ -215,7 +217,7 @@ class Modes:
     def _require_same(
         self, mine: Mapping[str, torch.Tensor], wanted: Tensors, tolerance: Tolerance | None = None
     ) -> None:
-        """Raise _Differs for the first element that is another one."""
+        """Raise _Differs if an element differs from the expected one."""
         tolerance = tolerance or self.tolerance
         for name, true in wanted.items():
             actual, true = mine[name].detach().double(), true.double()
@@ -248,7 +250,7 @@ def _judge_mode(name: str, run: Callable[[], None]) -> Mode:
 
 
 def describe_modes(call: Examination, modes: tuple[Mode, ...]) -> list[Finding]:
-    """A finding for each mode that is wrong."""
+    """Return a finding for each mode that is wrong."""
     path, line = call.starts[0]
     words = "{} is wrong where a single backward pass is right: {}"
     return [

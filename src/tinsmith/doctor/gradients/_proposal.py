@@ -1,8 +1,8 @@
-"""Proposal: inputs at which derivatives are not 0, for inputs at which they all are.
+"""Proposal: finds inputs with nonzero derivatives, for a call whose derivatives are all 0.
 
-A mask that no element passes, or a splat that covers no pixel, gives zeros even with a wrong gradient. Random
-numbers of several scales, the sizes of the call's dims among them, are tried with the interpreter, which is safe where
-they lead outside an array.
+A mask that no element passes, or a splat that covers no pixel, gives zeros even with a wrong gradient. Random numbers
+of several scales, including the sizes of the call's dims, are tried with the interpreter, in which an index out of
+bounds is harmless.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .._budget import Budget, TooLong
 from ._function import Dangerous, Tensors, of_interpreter, pull_back
 
 OPERATIONS = 100_000
-"""Operations that are interpreted at most in all trials together, a few seconds of them."""
+"""The maximum number of interpreted operations in all trials together, which take a few seconds."""
 _ELEMENTS = 20_000
-"""Elements of all inputs together beyond which nothing is tried."""
+"""If all inputs together have more elements, nothing is tried."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Inputs at which more derivatives are not 0.
+    """Inputs with more nonzero derivatives.
 
     Attributes:
-        code: statements that make them.
-        moved: inputs by which derivatives are not 0 there.
+        code: statements that create them.
+        moved: the names of inputs by which the derivatives are then not all 0.
     """
 
     code: str
@@ -40,7 +40,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How random numbers are drawn: torch's function, and what it is multiplied with."""
+    """How random numbers are drawn: the name of torch's function, and a factor."""
 
     function: str
     factor: float
@@ -63,14 +63,14 @@ def propose(
     zeros: Sequence[str],
     dtypes: Mapping[str, torch.dtype],
 ) -> Proposal | None:
-    """The first of some random inputs at which derivatives by most of `zeros` are not 0; None where none is found.
+    """Try random inputs; return those for which derivatives by the most of `zeros` are nonzero, or None if none are.
 
     Args:
         call: the op's call.
         values: its floating inputs.
-        cotangents: of its outputs.
-        zeros: inputs by which all derivatives are 0 now.
-        dtypes: of the inputs as the user has them, for the code.
+        cotangents: the cotangents of its outputs.
+        zeros: the names of inputs by which all derivatives are now 0.
+        dtypes: the dtypes of the user's inputs, for the code.
     """
     if sum(one.numel() for one in values.values()) > _ELEMENTS:
         return None
@@ -97,7 +97,7 @@ def _moves(gradient: torch.Tensor) -> bool:
 
 
 def _scales(values: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> list[float]:
-    """Factors to try: 1, the greatest sizes of dims (for what is a position), and small and large ones."""
+    """Return the factors to try: 1, the three largest sizes of dims (for inputs that are positions), 0.1 and 10."""
     sizes = sorted({size for one in (*values.values(), *outputs.values()) for size in one.shape if size > 1})
     return list(dict.fromkeys([1.0, *map(float, reversed(sizes[-3:])), 0.1, 10.0]))
 
@@ -105,7 +105,7 @@ def _scales(values: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tens
 def _trials(
     values: Mapping[str, torch.Tensor], zeros: Sequence[str], scales: Sequence[float]
 ) -> Iterator[dict[str, _Recipe]]:
-    """What to draw for which inputs: one recipe for all that have no derivative, for one of them, for all inputs."""
+    """Yield recipes by input: one recipe for all inputs in `zeros`, then for all inputs, then for each input alone."""
     recipes = [_Recipe("rand", scale) for scale in scales]
     recipes += [_Recipe("rand", -1.0), *(_Recipe("randn", scale) for scale in scales)]
     for recipe in recipes:
@@ -119,7 +119,7 @@ def _trials(
 
 
 def _draw_values(recipes: Mapping[str, _Recipe], values: Mapping[str, torch.Tensor]) -> Tensors:
-    """What the code of `_code` makes."""
+    """Draw the values that the statements of `_code` create."""
     generator = torch.Generator().manual_seed(0)
     return {name: recipe.draw(values[name], generator) for name, recipe in recipes.items()}
 

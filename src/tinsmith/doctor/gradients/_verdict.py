@@ -1,4 +1,4 @@
-"""Verdict: compares the three derivatives of one number."""
+"""Verdicts: classifies the three derivatives by one number."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ class Kind(Enum):
     """The kind of a disagreement."""
 
     RIGHT = "right"
-    WRONG = "wrong"  # what oracle and differences say, as far as there are, the op does not
+    WRONG = "wrong"  # the op differs from oracle and differences, as far as they exist
     ALL_DIFFER = "all differ"
-    CONVENTION = "convention"  # a kink, or no derivative: one of many answers was chosen
-    AT_KINK = "at a kink"  # the same, and all agree
-    ORACLE = "oracle"  # alone against two
-    DIFFERENCES = "differences"  # alone against two
+    CONVENTION = "convention"  # at a kink, or without a derivative, where several answers are valid
+    AT_KINK = "at a kink"  # at a kink, and all three agree
+    ORACLE = "oracle"  # only the oracle differs
+    DIFFERENCES = "differences"  # only the differences differ
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far apart two derivatives may be: `rtol` of the greater one, and `atol` times the scale of the input's."""
+    """The accepted difference of two derivatives: `rtol` times the larger one, plus `atol` times the scale of the
+    input's derivatives.
+    """
 
     rtol: float
     atol: float
 
     def close(self, one: float, two: float, scale: float, more: float = 0.0) -> bool:
-        """Whether two are near enough; two that are both not finite are."""
+        """Return True if two derivatives differ by at most the tolerance plus `more`, or if neither is finite."""
         if not (math.isfinite(one) and math.isfinite(two)):
             return not math.isfinite(one) and not math.isfinite(two)
         return abs(one - two) <= self.atol * scale + self.rtol * max(abs(one), abs(two)) + more
@@ -37,7 +39,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Point:
-    """The three derivatives by one number; None where one is not available."""
+    """The three derivatives by one number. None for one that is not available."""
 
     op: float
     oracle: float | None
@@ -45,13 +47,13 @@ class Point:
 
 
 def judge_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) -> Kind:
-    """Decide which derivative of one number is wrong.
+    """Decide which of the three derivatives by one number is wrong.
 
     Args:
-        point: the three.
-        exact: how near the op must be to the oracle.
-        rough: how near both must be to differences.
-        scale: size of the input's derivatives.
+        point: the three derivatives.
+        exact: the tolerance between op and oracle.
+        rough: the tolerance between either and differences.
+        scale: the size of the input's derivatives.
     """
     agrees = point.oracle is None or exact.close(point.op, point.oracle, scale)
     slope = point.slope
@@ -65,18 +67,18 @@ def judge_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) 
     if point.oracle is None:
         return Kind.RIGHT if near else Kind.WRONG
     is_oracle_near = rough.close(point.oracle, slope.central, scale, 2 * slope.noise)
-    if near and is_oracle_near:  # a small error: the one that is nearer is right
+    if near and is_oracle_near:  # a small error: the one closer to the differences counts as right
         near = abs(point.op - slope.central) < abs(point.oracle - slope.central)
     return Kind.ORACLE if near else Kind.WRONG if is_oracle_near else Kind.ALL_DIFFER
 
 
 def _at_an_edge(point: Point, slope: Slope, rough: Tolerance, scale: float, *, agrees: bool) -> Kind:
-    """Where the function has no derivative, whatever lies between its slopes will do."""
+    """Classify a point at which the function has no derivative: any number between the one-sided slopes is accepted."""
     if agrees and point.oracle is not None:
         return Kind.AT_KINK
     if not math.isfinite(point.op):
         return Kind.WRONG if point.oracle is not None else Kind.CONVENTION
-    if slope.kind != "kink":  # slopes without bound: who has the oracle against him is wrong
+    if slope.kind != "kink":  # unbounded slopes: an op that differs from the oracle is wrong
         return Kind.CONVENTION if point.oracle is None else Kind.WRONG
     margin = rough.atol * scale + rough.rtol * max(abs(slope.least), abs(slope.greatest)) + 2 * slope.noise
     is_between = slope.least - margin <= point.op <= slope.greatest + margin

@@ -1,4 +1,4 @@
-"""The sanitizer: kernels interpreted at small sizes, and what went wrong in the run."""
+"""The sanitizer: interprets kernels at small sizes, and reports what goes wrong in the run."""
 
 from ._dry_run import HAZARDS, DryRun, describe_lines, dry_run, is_hazard
 from ._sanitize import sanitize

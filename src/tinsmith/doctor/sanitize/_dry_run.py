@@ -1,7 +1,7 @@
-"""Dry run: an op's kernels interpreted once, before anything compiled is launched on a user's word.
+"""Dry run: interprets an op's kernels once, before a check launches them.
 
-A compiled kernel that leaves its arrays corrupts memory, one that divides an integer by zero ends the process, and
-one that never ends takes it along. The interpreter survives all three and says where they are.
+A compiled kernel that indexes out of bounds corrupts memory, one that divides an integer by zero ends the process, and
+one that never ends blocks it. The interpreter survives all three and reports where they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HAZARDS = {
     "TS607": "a compiled kernel that divides an integer by zero ends the process",
     "TS610": "an element that is never written may hold anything, and its gradient too",
 }
-"""Rules whose errors make a launch dangerous or its result meaningless, with the reason."""
+"""The rules whose errors make a launch dangerous or its result meaningless, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class DryRun:
     """What one interpreted run says about launching an op on these inputs.
 
     Attributes:
-        hazards: findings that rule a launch out, the worst first.
-        outputs: of the run, by name; None where it did not reach its end.
-        seconds: that it took.
-        unknown: why the run did not reach its end, "it" being the interpreter; "" where it did.
-        unreached: lines that work with floats and never ran; empty where the run did not reach its end.
+        hazards: the findings that rule out a launch, the worst first.
+        outputs: the outputs of the run by name; None if it did not finish.
+        seconds: the time of the run.
+        unknown: why the run did not finish, in words that call the interpreter "it"; "" if it finished.
+        unreached: lines that compute with floats and never ran; empty if the run did not finish.
         is_endless: whether it was stopped in a `while` that may never end.
     """
 
@@ -51,21 +51,21 @@ class DryRun:
 
     @property
     def obstacle(self) -> str:
-        """Why nothing may be launched; "" where nothing speaks against it."""
+        """Why nothing may be launched; "" if the run found no obstacle."""
         if self.hazards:
             return f"{HAZARDS[self.hazards[0].rule]} (line {self.hazards[0].line})"
         return self.unknown if self.is_endless else ""
 
 
 def is_hazard(finding: Finding) -> bool:
-    """Whether a finding rules out a launch of compiled kernels."""
+    """Return True if a finding rules out a launch of compiled kernels."""
     return finding.rule in HAZARDS and finding.severity == "error"
 
 
 def dry_run(call: Examination) -> DryRun:
-    """Interpret an op's kernels forwards, as precisely as they compute, and say whether a launch is safe.
+    """Interpret an op's kernels forward, in their own precision, and say whether a launch is safe.
 
-    Comments that turn findings off do not count: they make no launch safer.
+    Comments that suppress findings are ignored: they make no launch safer.
     """
     if call.reason_unreadable:
         return DryRun(unknown=call.reason_unreadable)
@@ -98,7 +98,7 @@ _WORST_FIRST = ("TS604", "TS607", "TS602", "TS610")
 
 
 def _find_unreached_lines(call: Examination, reached: Mapping[str, set[int]]) -> tuple[int, ...]:
-    """Lines that give a float to a local or an array, and did not run."""
+    """Return the lines that assign a float to a local or an array, and did not run."""
     unreached: set[int] = set()
     for lowered in call.kernels:
         kernel = lowered.kernel
@@ -119,7 +119,7 @@ def _makes_float(kernel: nodes.Kernel, stmt: nodes.Stmt) -> bool:
 
 
 def describe_lines(lines: Sequence[int]) -> str:
-    """Lines in words, consecutive ones as a range.
+    """Format line numbers, with consecutive ones as a range.
 
     Example:
         >>> describe_lines([3, 4, 5, 9])

@@ -1,7 +1,7 @@
-"""Integers: what a result would have been without wrapping around, and whether its type holds it.
+"""Integers: the exact results of operations that may wrap around, and whether their types hold them.
 
-On some lines they wrap around on purpose: a hash multiplies, shifts and mixes. A line is taken for a part of one where
-it has a bit operation, or gives a value to a local that a bit operation takes, straight or through other locals.
+In a hash, integers wrap around on purpose. A line counts as part of a hash if it has a bit operation, or if it assigns
+to a local that a bit operation uses, directly or through other locals.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...ir import nodes, walk
 
 _BITS = frozenset({"&", "|", "^", ">>", ">>>", "~"})
 _FAR = 128
-"""More bits than any type has."""
+"""A number of bits that exceeds those of any type."""
 
 
 def _power(base: int, exponent: int) -> int:
@@ -46,17 +46,15 @@ def is_unsigned(kind: str) -> bool:
 
 
 def limits(kind: str) -> tuple[int, int]:
-    """The least and the greatest number of a type."""
+    """Return the smallest and the largest number of an integer type."""
     bits = int(kind[1:])
     return (0, 2**bits - 1) if is_unsigned(kind) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def overflow(name: str, kind: str, operands: tuple[Number, ...]) -> int | None:
-    """What an operation on integers gives that `kind` does not hold; None where all is well."""
+    """Return the exact result of an integer operation if `kind` cannot hold it, or None if it can."""
     exact = _EXACT.get(name)
-    if exact is None or (
-        name == "<<" and is_unsigned(kind)
-    ):  # bits shifted out of an unsigned number are not a mistake
+    if exact is None or (name == "<<" and is_unsigned(kind)):  # shifting bits out of an unsigned number is intended
         return None
     value = exact(*operands)
     least, greatest = limits(kind)
@@ -64,7 +62,7 @@ def overflow(name: str, kind: str, operands: tuple[Number, ...]) -> int | None:
 
 
 def loses_bits(kind: str, value: Number) -> bool:
-    """Whether a cast to an integer type loses more than a fraction: the bits of -1 as unsigned are kept."""
+    """Return True if a cast to an integer type loses more than a fraction. A cast of -1 to unsigned does not."""
     if kind == "u1":
         return False
     least, greatest = limits(kind)
@@ -75,14 +73,14 @@ def loses_bits(kind: str, value: Number) -> bool:
 
 
 def format_operation(name: str, operands: tuple[Number, ...]) -> str:
-    """An operation with its numbers, as the source would write it."""
+    """Format an operation with its operands, as the source would write it."""
     numbers = [str(one.item() if isinstance(one, torch.Tensor) else one) for one in operands]
     form = _CALLED.get(name, "{} " + name + " {}" if len(numbers) == 2 else name + "({})")
     return form.format(*numbers)
 
 
 def hashing_lines(kernel: nodes.Kernel) -> frozenset[int]:
-    """Lines of a kernel that are parts of a hash."""
+    """Return the lines of a kernel that are part of a hash."""
     statements = list(walk.statements(kernel.body))
     mixed = {name for stmt in statements for name in _find_mixed_locals(stmt)}
     size = -1
@@ -99,11 +97,11 @@ def _is_part(stmt: nodes.Stmt, mixed: set[str]) -> bool:
 
 
 def _find_mixed_locals(stmt: nodes.Stmt) -> set[str]:
-    """Locals that bit operations of a statement take."""
+    """Return the locals that a statement's bit operations use."""
     return {name for one in _operations(stmt) for name in walk.locals_in(walk.operands(one))}
 
 
 def _operations(stmt: nodes.Stmt) -> Iterator[nodes.Expr]:
     parts = walk.parts(*walk.expressions(stmt))
     bitwise = (one for one in parts if isinstance(one, nodes.Binary | nodes.Unary) and one.operator in _BITS)
-    return (one for one in bitwise if any(operand.type != "u1" for operand in walk.operands(one)))  # no truths
+    return (one for one in bitwise if any(operand.type != "u1" for operand in walk.operands(one)))  # not of booleans

@@ -1,4 +1,4 @@
-"""Log: findings of a run, each once for its rule, line and array, with a count of its repetitions."""
+"""Log: the findings of a run, each once for its rule, line and array, with the number of repetitions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ class _Entry:
 
 
 class Log:
-    """Findings so far."""
+    """The findings so far."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str, int, str], _Entry] = {}
 
     def note(self, rule: str, severity: Severity, path: str, line: int, about: str, words: Words) -> None:
-        """One occurrence. Words are made for the first and for one that is worse than those before."""
+        """Count one occurrence. `words` builds the finding; it is called for the first occurrence, and for one that is
+        more severe.
+        """
         key = rule, path, line, about
         entry = self._entries.get(key)
         if entry is None:
@@ -34,7 +36,7 @@ class Log:
             entry.finding = words()
 
     def findings(self) -> list[Finding]:
-        """All of them, in the order of the file."""
+        """Return all findings, sorted by file and line."""
         return in_order([_append_count(entry.finding, entry.count - 1) for entry in self._entries.values()])
 
 

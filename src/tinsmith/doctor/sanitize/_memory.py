@@ -1,7 +1,8 @@
-"""Memory: finds unwritten elements, reads before writes, and values overwritten after they were read, in a run.
+"""Memory: finds unwritten elements, reads before writes, and values that are overwritten after they were read, in a
+run.
 
-Elements of inputs and fields have values from the start; those of outputs and scratch get them from a kernel, or
-from an earlier one of a chain. Races are `_races`'s.
+Elements of inputs and fields have values from the start; those of outputs and scratch get them from a kernel, or from
+an earlier kernel of a chain. `_races` finds races.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from ._races import Races
 
 
 class Memory:
-    """Observes every access. `made` are outputs and scratch, `empty` those that start uninitialised.
+    """Observes all accesses of a run.
 
-    Of these, `outputs` must be written completely.
+    `made` are outputs and scratch, `empty` those of them that start uninitialized. The `outputs` among the latter must
+    be written completely.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class Memory:
         self._stores: dict[str, tuple[str, int]] = {}
 
     def begin(self, arrays: Mapping[str, torch.Tensor], *, is_new_sample: bool) -> None:
-        """A kernel is run on arrays; of a new sample of a batch, all memory is new."""
+        """Begin a kernel on these arrays. For a new sample of a batch, all memory counts as new."""
         self._races.begin()
         if is_new_sample:
             self.end()
@@ -62,7 +64,7 @@ class Memory:
                 self._stores.setdefault(name, (kernel.path, lines[0]))
 
     def end(self) -> None:
-        """All kernels of a sample were run."""
+        """Report elements that were never written, after all kernels of a sample."""
         for name, shape in self._shapes.items():
             written = {position for array, position in self._written if array == name}
             missing = [position for position in range(math.prod(shape)) if position not in written]
@@ -88,7 +90,7 @@ class Memory:
         self._log.note("TS610", "error", path, line, name, words)
 
     def enter(self, task: int, iteration: tuple[int, ...] = ()) -> None:
-        """What follows belongs to this iteration."""
+        """Begin an iteration of a task."""
         if task != self._here.place.task:
             self._races.begin()
         self._here.enter(task, iteration)
@@ -96,7 +98,7 @@ class Memory:
     def add(
         self, how: How, array: str, position: int, line: int, operator: str = "", value: Number | None = None
     ) -> None:
-        """An access of the present iteration."""
+        """Record an access of the current iteration, and report what is wrong with it."""
         if self._here.is_parallel:
             self._races.add(how, array, position, line, operator, value)
         if array in self._here.kernel.cells:
@@ -115,7 +117,7 @@ class Memory:
     def _report_unwritten(self, how: How, array: str, position: int, line: int) -> None:
         is_empty = array in self._empty
         if how == "write" or (how == "atomic" and not is_empty):
-            return  # accumulating onto the zeros that an output starts with is what they are for
+            return  # outputs start at zero so that kernels can add to them
         severity: Severity = "error" if is_empty else "warning"
         here = self._here
 
@@ -147,7 +149,7 @@ class Memory:
 
 
 def _elsewhere(here: ExecutionPosition, read: Spot) -> str:
-    """The line and the iteration of a read, as the finding about the present access names it."""
+    """Return line and iteration of an earlier read, in words for a finding about the current access."""
     if read.place.kernel != here.place.kernel:
         return f"line {read.line}, by an earlier kernel"
     return f"line {read.line}{here.within(read)}"

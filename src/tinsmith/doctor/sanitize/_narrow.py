@@ -1,4 +1,7 @@
-"""Narrow values: what begins as a literal is float32 for good, and so is a `vec3`: float64 values are rounded there."""
+"""Narrow values: finds float64 values that are rounded to float32.
+
+A local that begins as a literal is float32 for good, and so is a `vec3`.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ _SAID = re.compile(r"\s*\w+\s*:[^=]*=|.*\b(?:cast|f32)\(")
 
 
 def narrow_values(kernel: nodes.Kernel, columns: Columns, module: str) -> Iterator[Finding]:
-    """TS609, at literals and at vectors of the default type. What the source says to be float32 is meant so.
+    """Yield findings (TS609) for literals and vectors of the default type that hold float64 values.
 
-    `module` is what the kernel's file calls its engine.
+    Explicit types are intended, so they are not reported. `module` is the engine's name in the kernel's file.
     """
     yield from _locals(kernel, module)
     cut = (stmt.line for stmt in walk.statements(kernel.body) if any(map(_is_cut, walk.expressions(stmt))))
@@ -27,7 +30,7 @@ def narrow_values(kernel: nodes.Kernel, columns: Columns, module: str) -> Iterat
 
 
 def _vector(path: str, line: int, columns: Columns, module: str) -> Iterator[Finding]:
-    """The first `tm.vec3(...)` of a statement in which float64 is rounded."""
+    """Yield a finding for the first `tm.vec3(...)` on a line, which rounds float64."""
     for name in _VECTORS:
         at, column = columns.operation(path, line, name)
         if column:
@@ -50,12 +53,12 @@ def _locals(kernel: nodes.Kernel, module: str) -> Iterator[Finding]:
 
 
 def _is_rounded(value: nodes.Expr) -> bool:
-    """Whether a value, or what it is made of, is float64 and becomes float32."""
+    """Return True if a value is float64, or an operand of it is rounded from float64 to float32."""
     return value.type == "f64" or _is_cut(value)
 
 
 def _is_cut(value: nodes.Expr) -> bool:
-    """Whether float64 becomes float32 in an expression."""
+    """Return True if an expression rounds a float64 variable to float32."""
     casts = (one for one in walk.parts(value) if isinstance(one, nodes.Cast) and one.type == "f32")
     return any(one.value.type == "f64" and _is_variable(one.value) for one in casts)
 
@@ -69,7 +72,7 @@ def _report_narrowing(path: str, first: nodes.Assign, line: int, module: str) ->
     if _SAID.match(text):
         return
     own = re.search(rf"\b{re.escape(first.name)}\b", text)
-    match = own or _GIVEN.search(text)  # a function's local, or an entry of a vector, has a name that is not there
+    match = own or _GIVEN.search(text)  # the name of a function's local or of a vector's entry is not on the line
     name, column = (match[match.re.groups], match.start(match.re.groups) + 1) if match else (first.name, 0)
     words = f"`{name}` begins as a literal, so it is float32, and line {line} gives it a float64 value: "
     words += "all but 24 of its 53 bits are lost"

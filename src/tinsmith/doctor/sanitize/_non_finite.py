@@ -1,8 +1,8 @@
 """Origins of non-finite numbers: operations with finite operands and a non-finite result, in values and gradients.
 
-An infinite value may be intended (a sentinel, the reciprocal of a ray's direction), and a NaN may be unused: it is an
-error if an output is NaN, or the gradient infinite or NaN. In the gradient, torch's own backward pass finds the
-operation: its incoming gradient is finite, and the outgoing one is not.
+An infinite value may be intended (a sentinel, the reciprocal of a ray's direction), and a NaN may be unused. It is an
+error if an output is NaN, or if the gradient is infinite or NaN. In the gradient, the operation is found by hooks on
+torch's backward pass: the gradient that comes in is finite, and the one that goes out is not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Origin(NamedTuple):
 
 
 class NonFiniteOrigins:
-    """Observes every float that is computed."""
+    """Observes every float that a run computes."""
 
     def __init__(self, here: ExecutionPosition) -> None:
         self._here = here
@@ -38,7 +38,7 @@ class NonFiniteOrigins:
         self._gradients: list[_Origin] = []
 
     def on_result(self, operator: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
-        """An operation gave a float."""
+        """Record an operation if its result is not finite and its operands are; watch its gradient otherwise."""
         assert isinstance(result, torch.Tensor)
         value = result.item()
         if not math.isfinite(value):
@@ -53,7 +53,7 @@ class NonFiniteOrigins:
         return _Origin(here.kernel.path, line, operator, numbers, value, here.inside(line))
 
     def _follow(self, node: torch.autograd.graph.Node, operator: str, operands: tuple[Number, ...], line: int) -> None:
-        """See what the backward pass of an operation makes of a finite gradient."""
+        """Register a hook that records the operation if its backward pass makes a finite gradient infinite or NaN."""
         here, spot = self._here, self._here.spot(line)
 
         def check_gradients(given: Sequence[torch.Tensor | None], incoming: Sequence[torch.Tensor | None]) -> None:
@@ -67,7 +67,9 @@ class NonFiniteOrigins:
     def log_origins(
         self, log: Log, columns: Columns, outputs: Sequence[torch.Tensor], gradient: Sequence[torch.Tensor]
     ) -> None:
-        """Log what was seen, by whether outputs and the gradient of inputs have it."""
+        """Log the recorded operations. Their severity depends on whether outputs and the gradient of inputs
+        are finite.
+        """
         has_nan = any(bool(one.isnan().any()) for one in outputs)
         has_infinite = has_nan or any(bool(one.isinf().any()) for one in outputs)
         is_smooth = all(bool(one.isfinite().all()) for one in gradient)
@@ -89,12 +91,12 @@ class NonFiniteOrigins:
 
     @property
     def has_values(self) -> bool:
-        """Whether a value was not finite."""
+        """True if a value was not finite."""
         return bool(self._values)
 
     @property
     def has_gradients(self) -> bool:
-        """Whether the gradient stopped being finite at an operation that was seen."""
+        """True if an observed operation made the gradient infinite or NaN."""
         return bool(self._gradients)
 
 

@@ -1,4 +1,4 @@
-"""Numbers: finds indices outside arrays, divisions by zero and overflows in a run."""
+"""Numbers: finds indices out of bounds, divisions by zero and overflows in a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._position import ExecutionPosition, Place
 
 
 class LongestWhile(NamedTuple):
-    """The entry of a `while` that took most operations so far: its line, its turns, and those operations."""
+    """The execution of a `while` that took the most operations so far: its line, its iterations, and its operations."""
 
     line: int
     turns: int
@@ -27,12 +27,12 @@ class LongestWhile(NamedTuple):
 
 
 class Numbers(Watch):
-    """Observes every operation.
+    """Observes all operations of a run.
 
     Attributes:
-        line: the last that ran.
-        longest_while: what a run that was stopped may have hung in.
-        reached: lines that ran, by file.
+        line: the last line that ran.
+        longest_while: the loop in which a stopped run probably hung.
+        reached: the lines that ran, by file.
     """
 
     def __init__(
@@ -53,21 +53,21 @@ class Numbers(Watch):
         self._lines: set[int] = set()
 
     def begin(self, kernel: nodes.Kernel) -> None:
-        """A kernel is run."""
+        """Begin a kernel."""
         self._hashing = hashing_lines(kernel)
         self._lines = self.reached.setdefault(kernel.path, set())
 
     def on_statement(self, operations: int, line: int) -> None:
-        """A statement is run."""
+        """Record that a statement's line ran, and subtract its operations from the budget."""
         self._lines.add(line)
         self._budget.count(operations)
 
     def on_begin(self, held: Mapping[str, Any]) -> None:
-        """The kernel's locals are in `held`."""
+        """Keep the mapping of the kernel's locals, which changes during the run."""
         self._here.held = held
 
     def on_while_turn(self, line: int, turn: int) -> None:
-        """A `while` begins another turn: note how much of the budget it took since it was entered."""
+        """Update the longest `while` by the operations of one at `line` since it was entered."""
         if turn == 0:
             self._entered[line] = self._budget.left
         spent = self._entered[line] - self._budget.left
@@ -75,7 +75,7 @@ class Numbers(Watch):
             self.longest_while = LongestWhile(line, turn, spent)
 
     def on_index_out_of_range(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
-        """An index is not in its array."""
+        """Report an index out of bounds (TS604)."""
         here = self._here
         shape, name = here.shape(array), here.find_label(array)
         starts = here.kernel.arrays[array].offset or (0,) * len(shape)
@@ -99,21 +99,21 @@ class Numbers(Watch):
             bound = f"{name}.shape[{axis}]"
             remedy = f"guard it: `if 0 <= k < {bound}:`, k being that index; or loop over fewer elements"
             where = (here.kernel.path, *place)
-            # One bound that is too great takes every index of its loop outside, in the same iteration.
+            # If a loop's bound is too large, several indices of one iteration are out of bounds: one cause.
             cause = self._causes.setdefault(here.place, where) if here.place.iteration else where
             return Finding("TS604", "error", *where, what, remedy, None if cause == where else cause)
 
         self._log.note("TS604", "error", here.kernel.path, line, f"{array} {side}", words)
 
     def on_division_by_zero(self, operator: str, left: int, line: int) -> None:
-        """An integer is divided by zero."""
+        """Report a division of an integer by zero (TS607)."""
         sign = {"raw_div": "/", "raw_mod": "%"}.get(operator, operator)
         words = f"{left} {sign} 0{self._here.inside(line)}: an integer divided by zero "
         words += "crashes the process, or gives any number"
         self._note("TS607", "error", line, operator, words, "guard the divisor: `if d != 0:`, or `max(d, 1)`")
 
     def on_result(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
-        """An operation gave a result."""
+        """Check the result of an operation: report overflows, casts that lose bits, and numbers that are not finite."""
         self.line = line
         if types.is_float(Type(kind)):
             self._origins.on_result(operator, operands, result, line)
@@ -139,7 +139,7 @@ class Numbers(Watch):
         self._note("TS605", "error", line, "cast", words, "clamp it before the cast, or use a wider integer")
 
     def _report_truncation(self, kind: str, value: float, result: Number, line: int) -> None:
-        """A fraction is lost: a mistake, unless somebody wrote the cast."""
+        """Report a fraction that an assignment cuts off (TS301), unless the source has an explicit cast."""
         path = self._here.kernel.path
         cut = self._cuts.at(path, line)
         if cut is not None:
@@ -164,7 +164,9 @@ class Numbers(Watch):
         self._note("TS605", severity, line, operator, words, remedy)
 
     def _severity(self, kind: str, line: int) -> Severity:
-        """Unsigned numbers wrap by their definition, and hashes by intent."""
+        """Return the severity of an overflow: a hint if the type is unsigned or the line is part of a hash, else an
+        error.
+        """
         return "info" if is_unsigned(kind) or line in self._hashing else "error"
 
     def _note(self, rule: str, severity: Severity, line: int, operator: str, words: str, remedy: str) -> None:

@@ -15,7 +15,7 @@ _TARGET = re.compile(r"\bfor\s+(.+?)\s+in\b")
 
 
 class Place(NamedTuple):
-    """An iteration of a task of a kernel. Two are the same iteration where they are equal."""
+    """An iteration of a task of a kernel. Equal places are the same iteration."""
 
     kernel: int
     task: int
@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """A line in an iteration. `turn` are values of the loops inside the task that the line stands in."""
+    """A line in an iteration. `turn` has the variables' values of the inner loops around the line."""
 
     kernel: nodes.Kernel
     place: Place
@@ -32,13 +32,13 @@ class Spot(NamedTuple):
 
 
 class ExecutionPosition:
-    """Where a run is.
+    """The current position of a run.
 
     Attributes:
-        kernel: the kernel that runs.
+        kernel: the running kernel.
         place: its number in the op, its task and iteration.
         is_parallel: whether the task's iterations have no order.
-        held: the kernel's locals, as they change.
+        held: the current values of the kernel's locals.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class ExecutionPosition:
         self._turning: dict[int, tuple[str, ...]] = {}
 
     def begin(self, kernel: nodes.Kernel, number: int, arrays: Mapping[str, torch.Tensor]) -> None:
-        """A kernel is run on arrays."""
+        """Begin a kernel on these arrays."""
         if kernel is not self.kernel:
             self._loops = dict(_inner_loops(kernel.body))
             self._turning = {line: tuple([n for one in of for n in one.names]) for line, of in self._loops.items()}
@@ -59,22 +59,22 @@ class ExecutionPosition:
         self.place = Place(number, 0, ())
 
     def enter(self, task: int, iteration: tuple[int, ...]) -> None:
-        """What follows belongs to an iteration of the kernel that runs."""
+        """Begin an iteration of a task of the current kernel."""
         self.place = Place(self.place.kernel, task, iteration)
         stmt = self.kernel.body[task]
         self.is_parallel = isinstance(stmt, nodes.For) and (stmt.is_parallel or stmt.may_race)
 
     def find_label(self, array: str) -> str:
-        """What the source calls an array."""
+        """Return the name of an array in the source."""
         return self.kernel.arrays[array].label or array
 
     def shape(self, array: str) -> tuple[int, ...]:
-        """Sizes that an index of an array has."""
+        """Return the sizes of an array's index dims, without its element dims."""
         rank = self.kernel.arrays[array].rank
         return tuple(self._arrays[array].shape[:rank]) if array in self._arrays else ()
 
     def element(self, array: str, position: int) -> str:
-        """An element as the source would name it: `x[1, 2]`; an entry of a vector has a bracket of its own."""
+        """Format an element as in the source: `x[1, 2]`; an entry of a vector follows in a second pair of brackets."""
         held = self.kernel.arrays[array]
         if array in self.kernel.cells:
             return f"the local `{array}`"
@@ -91,16 +91,20 @@ class ExecutionPosition:
         return f"`{self.find_label(array)}[{inside}]{tail}`"
 
     def spot(self, line: int) -> Spot:
-        """A line in the present iteration."""
+        """Return a line in the current iteration as a `Spot`."""
         held = self.held
         return Spot(self.kernel, self.place, line, tuple([held.get(name, 0) for name in self._turning.get(line, ())]))
 
     def inside(self, line: int) -> str:
-        """Words that go on a sentence, " in iteration i = 3"; of a statement in no loop, none."""
+        """Return the current iteration as words that continue a sentence, " in iteration i = 3"; "" outside
+        of loops.
+        """
         return self.within(self.spot(line))
 
     def within(self, spot: Spot) -> str:
-        """The same of another spot."""
+        """Return the iteration of a spot as words that continue a sentence, " in iteration i = 3"; "" outside
+        of loops.
+        """
         kernel, place = spot.kernel, spot.place
         stmt = kernel.body[place.task] if place.task < len(kernel.body) else None
         named = []
@@ -113,7 +117,9 @@ class ExecutionPosition:
         return f" in iteration {', '.join(named)}" if named else ""
 
     def known_values(self, line: int) -> dict[str, int]:
-        """Values of sizes, and of the variables of the loops that a line stands in, as the source writes them."""
+        """Return the current values of sizes and of the loop variables around a line, by their expressions in the
+        source.
+        """
         stmt = self.kernel.body[self.place.task]
         shapes = {self.find_label(name): self.shape(name) for name in self.kernel.arrays}
         values = {f"{name}.shape[{axis}]": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
@@ -127,7 +133,7 @@ class ExecutionPosition:
 def _inner_loops(
     body: Sequence[nodes.Stmt], loops: tuple[nodes.For, ...] = (), depth: int = 0
 ) -> Iterator[tuple[int, tuple[nodes.For, ...]]]:
-    """Lines, each with the loops that it stands in, without the task itself."""
+    """Yield the line of each statement inside inner loops, with these loops. The task's own loop is left out."""
     for stmt in body:
         if loops:
             yield stmt.line, loops
@@ -137,7 +143,7 @@ def _inner_loops(
 
 
 def _names(path: str, loop: nodes.For) -> list[str]:
-    """The names that a loop's line gives its variables."""
+    """Return the names of a loop's variables in the source, or those in the IR if the line cannot be parsed."""
     match = _TARGET.search(linecache.getline(path, loop.line))
     return [one.strip() for one in match[1].strip("()").split(",")] if match else list(loop.names)
 

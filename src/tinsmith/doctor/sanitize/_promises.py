@@ -1,6 +1,6 @@
-"""Promises of a spec, as `unique idx[n]` and `segments rays[r, 2]`, checked on the values of a call.
+"""Promises of a spec, such as `unique idx[n]` and `segments rays[r, 2]`, checked on the values of a call.
 
-The gradient of an op relies on them: it adds without atomics where they say that no two iterations meet.
+The gradient of an op relies on them: if they say that no two iterations use the same element, it adds without atomics.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ...spec import PROMISES
 
 
 def find_broken_promises(call: Examination) -> list[Finding]:
-    """A finding for each input whose numbers are not what the spec says, with the first numbers that are not."""
+    """Return a finding for each input that breaks its promise, with the first numbers that do."""
     path, line = call.starts[0]
     findings = []
     for name, (promise, lead) in call.promises.items():
-        numbers = call.inputs[name].detach().cpu().to(torch.int32)  # as the indices that they are used as
+        numbers = call.inputs[name].detach().cpu().to(torch.int32)  # int32, the type of indices
         samples = numbers.reshape(-1, *numbers.shape[lead:])
         broken = (
             words for number in range(len(samples)) for words in _find_mistakes(name, promise, samples[number], number)
@@ -41,7 +41,7 @@ def _find_mistakes(name: str, promise: str, numbers: torch.Tensor, sample: int) 
 
 
 def _find_duplicates(name: str, numbers: torch.Tensor) -> Iterator[str]:
-    """The first number that stood there before."""
+    """Yield words about the first number that equals an earlier one, if any."""
     values, order = numbers.flatten().sort(stable=True)
     again = values[1:] == values[:-1]
     pairs = torch.stack([order[:-1][again], order[1:][again]], 1)
@@ -52,7 +52,7 @@ def _find_duplicates(name: str, numbers: torch.Tensor) -> Iterator[str]:
 
 
 def _find_falls(name: str, numbers: torch.Tensor) -> Iterator[str]:
-    """The first number that is below the one before it, or below 0."""
+    """Yield words about the first number that is less than the one before it, or less than 0, if any."""
     before = torch.cat([numbers.new_zeros(1), numbers])
     wrong = (before[1:] < before[:-1]).nonzero().flatten().tolist()
     if wrong:
@@ -62,7 +62,9 @@ def _find_falls(name: str, numbers: torch.Tensor) -> Iterator[str]:
 
 
 def _overlapping(name: str, promise: str, numbers: torch.Tensor) -> Iterator[str]:
-    """A row that is not a segment, else two rows that share a place: those with the first one that is shared."""
+    """Yield words about the first row that is not a valid segment or range, or else about the first two rows that
+    overlap, if any.
+    """
     rows = tuple(numbers.shape[:-1])
     start, second = numbers.reshape(-1, 2).to(torch.int64).unbind(1)
     end = start + second if promise == "segments" else second

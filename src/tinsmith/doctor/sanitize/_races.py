@@ -1,7 +1,7 @@
-"""Races: two iterations of a parallel loop that access one element, at least one with a plain write.
+"""Races: finds iterations of a parallel loop that access the same element, at least one with a plain write.
 
-For each element and kind of access two iterations are kept: at least one of two different iterations differs from any
-later one. Atomics of one kind do not conflict; an atomic and a plain access do.
+For each element and kind of access, two iterations are stored: any later iteration differs from at least one of them.
+Atomics of one kind do not conflict; an atomic and a plain access do.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ...linter import Finding, Severity
 from ._log import Log
 from ._position import ExecutionPosition, Place, Spot
 
-_KINDS = {"sub": "add"}  # these two commute
+_KINDS = {"sub": "add"}  # additions and subtractions commute
 
 
 class _Touch(NamedTuple):
-    """How an iteration touched an element: "read", "write", or what an atomic did.
+    """An access of an iteration to an element: "read", "write", or the operation of an atomic.
 
-    `value` is what a write stores; None if the iteration writes several values.
+    `value` is the value that a write stores; None if the iteration writes different values.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class _Touch(NamedTuple):
 
 
 class Races:
-    """Observes every access of a parallel loop."""
+    """Observes all accesses of parallel loops."""
 
     def __init__(self, here: ExecutionPosition, log: Log, columns: Columns) -> None:
         self._here = here
@@ -46,19 +46,19 @@ class Races:
         self._last_writers: dict[tuple[str, int], Place] = {}
 
     def begin(self) -> None:
-        """Another loop starts: the accesses of the last one cannot conflict with it."""
+        """Begin another loop, whose accesses cannot conflict with those of the last one."""
         self._touched.clear()
         self._last_writers.clear()
 
     def add(self, how: How, array: str, position: int, line: int, operator: str, value: Number | None) -> None:
-        """An access of the present iteration."""
+        """Record an access of the current iteration, and report a race if it conflicts with an earlier one."""
         kind = _KINDS.get(operator, operator) or how
         touch = _Touch(kind, self._here.spot(line), value if kind == "write" else None)
         kinds = self._touched.setdefault((array, position), {})
         if kind == "write":
             self._last_writers[array, position] = touch.spot.place
         elif kind == "read" and self._last_writers.get((array, position)) == touch.spot.place:
-            return  # what another iteration does to the element conflicts with the write of this one
+            return  # a conflict with this read is also one with this iteration's own write
         other = _conflicting(touch, kinds)
         if other is not None:
             self._report_race(touch, other, array, position)
@@ -74,7 +74,7 @@ class Races:
         writer, partner = sorted([touch, other], key=lambda one: (_RANK.get(one.kind, 1), one.line))
         is_harmless = writer.kind == partner.kind == "write" and _is_same(writer.value, partner.value)
         if is_harmless and not types.is_float(here.kernel.arrays[array].type):
-            return  # a flag
+            return  # all iterations set the same flag
         severity: Severity = "warning" if is_harmless else "error"
 
         def words() -> Finding:
@@ -106,7 +106,7 @@ _REMEDIES = {
 
 
 def _conflicting(touch: _Touch, kinds: dict[str, list[_Touch]]) -> _Touch | None:
-    """A conflicting access of another iteration; a plain one first."""
+    """Return a conflicting access of another iteration, preferably a plain one; None if there is none."""
     for kind in sorted(kinds, key=["read", "write"].__contains__, reverse=True):
         if kind == touch.kind and kind != "write":
             continue
@@ -117,7 +117,7 @@ def _conflicting(touch: _Touch, kinds: dict[str, list[_Touch]]) -> _Touch | None
 
 
 def _is_same(left: Number | None, right: Number | None) -> bool:
-    """Whether two values are equal, and neither has a gradient."""
+    """Return True if two values are equal, and neither requires a gradient."""
     if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
         return not (left.requires_grad or right.requires_grad) and left.item() == right.item()
     return isinstance(left, int) and left == right

@@ -1,7 +1,7 @@
-"""Sanitize: interprets an op's kernels once, forwards and in reverse, and reports what goes wrong.
+"""Sanitize: interprets an op's kernels once, forward and backward, and reports what goes wrong.
 
-Floats are rounded as in the compiled kernel: an overflow of single precision belongs to the kernel, and would not be
-seen in float64. The gradient is computed from the same numbers.
+Floats are rounded as in the compiled kernel: an overflow in single precision belongs to the kernel, and float64 would
+hide it. The gradient is computed from the same numbers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _find_problems(call: Examination) -> list[Finding]:
 
 
 def _run_and_watch(call: Examination) -> list[Finding]:
-    """What a run shows."""
+    """Interpret a call's kernels; return the findings of the run."""
     if call.reason_unreadable:
         words = f"{call.reason_unreadable}: its kernels were not checked at run time"
         return [Finding("TS608", "warning", *call.starts[0], 0, words)]
@@ -98,7 +98,7 @@ def _run_and_watch(call: Examination) -> list[Finding]:
 
 
 class Run:
-    """One run, and what observes it."""
+    """An interpreted run with its observers."""
 
     def __init__(self, call: Examination) -> None:
         self.call = call
@@ -112,14 +112,16 @@ class Run:
     def forward(
         self, leaves: Mapping[str, torch.Tensor], *, with_gradient: bool, seeded: bool = False
     ) -> dict[str, torch.Tensor]:
-        """Run forwards; the outputs are connected with `leaves` where a gradient is wanted."""
+        """Run the kernels forward; return the outputs. If `with_gradient`, they are connected to `leaves` in torch's
+        graph.
+        """
         with torch.set_grad_enabled(with_gradient):
             outputs = self.call.run(leaves, faithful=True, seeded=seeded, observer=self._observe)
         self.memory.end()
         return outputs
 
     def go(self) -> None:
-        """Run forwards and in reverse."""
+        """Run the kernels forward and backward, and log what goes wrong."""
         # A gradient that is written by hand may be finite where autograd's is not.
         has_gradient = self.call.gradient != "backward"
         leaves = self.call.leaves() if has_gradient else {}
@@ -137,7 +139,7 @@ class Run:
         return self.memory, self.numbers
 
     def _unborn(self, gradient: Mapping[str, torch.Tensor]) -> None:
-        """A gradient that is not finite, of operations that all were."""
+        """Log inputs whose gradient is not finite, if no single operation made it so."""
         for name, one in gradient.items():
             wrong = ~one.isfinite()
             if wrong.any():
@@ -154,7 +156,7 @@ class Run:
 
 
 def _pull_back(outputs: list[torch.Tensor], leaves: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The gradient for random cotangents: any will do, for what is infinite stays so."""
+    """Compute the gradient for random cotangents. Any cotangents would do to find numbers that are not finite."""
     ends = [one for one in outputs if one.requires_grad and one.numel()]
     if not ends or not leaves:
         return {}

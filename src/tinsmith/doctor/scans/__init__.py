@@ -1,4 +1,4 @@
-"""Scans: whether the gradient of a long simulation is right, how it grows, and where numbers stop being finite."""
+"""Scans: checks the gradient of a long simulation, how it grows, and where numbers stop being finite."""
 
 from ._check import check_scan
 from ._non_finite import describe_origin

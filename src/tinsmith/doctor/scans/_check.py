@@ -86,10 +86,10 @@ class _Subject:
     """A scan as a function of tensors.
 
     Attributes:
-        step: the user's.
-        given: state, inputs and parameters, taken apart.
-        loss: of state and outputs; None for a random sum of the state.
-        options: of `scan`.
+        step: the user's step.
+        given: state, inputs and parameters, flattened.
+        loss: a function of state and outputs; None for a random sum of the state.
+        options: the options of `scan`.
     """
 
     step: Any
@@ -99,11 +99,11 @@ class _Subject:
 
     @property
     def point(self) -> list[Tensor]:
-        """The tensors that are differentiated."""
+        """The tensors that are differentiated: the floats among state, inputs and parameters."""
         return [one for given in self.given for one in given.tensors if one.is_floating_point()]
 
     def replace(self, tensors: Sequence[Tensor]) -> _Subject:
-        """The same at another point."""
+        """Return the same scan with other values for the differentiated tensors."""
         replacements = iter(tensors)
 
         def other(leaf: Any) -> Any:
@@ -113,7 +113,7 @@ class _Subject:
         return _Subject(self.step, given, self.loss, self.options)
 
     def value(self, steps: int) -> Tensor:
-        """The loss after some steps, in float64."""
+        """Compute the loss after some steps, in float64."""
         state, inputs, parameters = (
             one.tree.put_together([leaf[:steps] for leaf in one.leaves] if place == 1 else one.leaves)
             for place, one in enumerate(self.given)
@@ -123,7 +123,7 @@ class _Subject:
             return self.loss_of(*scan(self.step, state, inputs, length=steps, **options))
 
     def loss_of(self, state: Any, outputs: Any) -> Tensor:
-        """The loss of what a scan returned."""
+        """Compute the loss from the state and outputs of a scan, in float64."""
         if self.loss is not None:
             return self.loss(state, outputs).double()
         generator = torch.Generator().manual_seed(0)
@@ -135,7 +135,7 @@ class _Subject:
 
 
 def _run_once(subject: _Subject, count: int) -> None:
-    """Run the scan as it is given: what a call refuses is refused, and numbers that are not finite are named."""
+    """Run the scan once as it is given, so that its errors are raised. Raise CheckError if the loss is not finite."""
     with torch.no_grad():
         if not subject.value(count).isfinite():
             subject = _Subject(subject.step, subject.given, subject.loss, {**subject.options, "check_finite": True})
@@ -145,7 +145,7 @@ def _run_once(subject: _Subject, count: int) -> None:
 
 
 def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
-    """The scan in float64, where its step computes in it."""
+    """Return the scan in float64 if its step supports it, or else unchanged; and a note that says which."""
     wide = subject.replace([one.detach().double() for one in subject.point])
     own = subject.replace([one.detach() for one in subject.point])
     if made.op is not None:
@@ -158,7 +158,7 @@ def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
                 states, _ = made(*_first(wide.given))
             if all(one.dtype == torch.float64 for one in states if one.is_floating_point()):
                 return wide, ["in float64"]
-        except Exception as error:  # noqa: BLE001  # the step is somebody's own code; the note has its reason
+        except Exception as error:  # noqa: BLE001  # the step is the user's code; the note has the reason
             return own, [
                 f"in the step's own precision: in float64 it raises {str(error).strip().splitlines()[0]!r:.80}"
             ]
@@ -166,7 +166,7 @@ def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
 
 
 def _first(given: Sequence[Given]) -> tuple[list[Any], list[Any], list[Tensor]]:
-    """What the first step is given."""
+    """Return the arguments of the first step: state, one row of the inputs, and parameters."""
     state, inputs, parameters = given
     return [one.clone() for one in state.leaves], [one[0] for one in inputs.leaves], parameters.tensors
 
@@ -183,10 +183,10 @@ def _horizons(wanted: Sequence[int] | None, count: int) -> list[int]:
 
 
 def _compare_beside_kinks(subject: _Subject, steps: int) -> Horizon:
-    """The derivative after some steps. Where it seems wrong, it is compared beside the point too.
+    """Compare the derivative after some steps with differences. If it seems wrong, compare it at a nearby point too.
 
-    Simulations often begin at a kink, with a body that rests on the floor. There the difference is the mean of two
-    slopes and the gradient one of them; a little beside, each number is on one side or the other.
+    Simulations often begin at a kink, such as a body that rests on the floor. There the difference is the mean of two
+    slopes and the gradient is one of them; at a nearby point, each number is on one side or the other.
     """
     horizon = _compare(subject, steps)
     if horizon.verdict != "wrong":
@@ -201,15 +201,15 @@ def _compare_beside_kinks(subject: _Subject, steps: int) -> Horizon:
 
 
 def _size(tensor: Tensor) -> float:
-    """The size of the numbers in a tensor."""
+    """Return the largest absolute value in a tensor, at least 1e-3."""
     return max(tensor.abs().max().item() if tensor.numel() else 0.0, 1e-3)
 
 
 def _compare(subject: _Subject, steps: int) -> Horizon:
-    """The derivative after some steps, by the scan's gradient and by differences."""
+    """Compare the derivative after some steps, along a random direction, with central differences."""
     generator = torch.Generator().manual_seed(steps)
     point = subject.point
-    # As long as the numbers are large: a relative change of each tensor.
+    # Directions are proportional to the tensors' sizes, so each tensor has the same relative change.
     directions = [
         _size(one) * torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device) for one in point
     ]
@@ -233,10 +233,11 @@ def _compare(subject: _Subject, steps: int) -> Horizon:
 
 
 def _difference(value: Callable[[float], float], here: float, *, is_double: bool) -> tuple[float, float]:
-    """The central difference that three steps, each a tenth of the one before, agree on best, and how far they do not.
+    """Return the central difference of a function along a line, and its estimated error.
 
-    Rounding moves differences of small steps, curvature those of large ones; in between is a range where neither does.
-    A chaotic simulation has none, and three of its differences do not agree by chance.
+    Steps decrease by factors of ten; of three consecutive ones, those whose differences agree best are used. Small
+    steps suffer from rounding and large ones from curvature; in between, there is a range without either. A chaotic
+    simulation has no such range, and three of its differences do not agree by chance.
     """
     precision = torch.finfo(torch.float64 if is_double else torch.float32).eps
     steps = [10.0**-power for power in (range(3, 13) if is_double else range(1, 6))]
@@ -261,7 +262,9 @@ def _verdict(derivative: float, scale: float, difference: float, noise: float, t
 
 
 def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
-    """The length of the gradient by the state before each step and after the last, and where it stops being finite."""
+    """Return the norms of the gradient by the state before each step and after the last, and what made the gradient
+    non-finite, or "".
+    """
     state, inputs, parameters = subject.given
     made = step_of(subject.step, state, inputs, parameters)
     squares = torch.zeros(count + 1, dtype=torch.float64)
@@ -288,7 +291,7 @@ def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
 
 
 def _add_hook(tensor: Tensor, squares: Tensor, number: Tensor) -> Tensor:
-    """A tensor whose gradient adds its square to those of a step."""
+    """Return a view of a tensor with a hook that adds the square of its gradient to `squares[number]`."""
     if not tensor.requires_grad:
         return tensor
     place = int(number)
@@ -302,7 +305,7 @@ def _add_hook(tensor: Tensor, squares: Tensor, number: Tensor) -> Tensor:
 
 
 def _origin_before(subject: _Subject, made: Any, number: int) -> str:
-    """What made the gradient infinite or NaN in a step whose results have a finite one."""
+    """Describe the operation that made the gradient infinite or NaN in step `number`."""
     state, inputs, parameters = subject.given
     now = state.leaves
     if number:

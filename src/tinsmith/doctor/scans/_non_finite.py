@@ -1,7 +1,7 @@
-"""The operation of one step that first made a number that is not finite.
+"""The operation of one step that first computed a number that is not finite.
 
-The step is run once more, and every call of an op and of a function of torch is looked at. Of an op the sanitizer then
-names the line.
+The step is run once more, with every call of an op and of a function of torch observed. For an op, the sanitizer then
+finds the line.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ _UNFILLED = frozenset({"empty_like", "new_empty", "new_empty_strided"})
 
 
 class _FirstNonFinite(Exception):
-    """The first number that is not finite was made: by a function of torch, `where`, or by the last call of an op."""
+    """Raised at the first number that is not finite. `where` names the function of torch; "" stands for the last call
+    of an op.
+    """
 
     def __init__(self, where: str = "") -> None:
         self.where = where
 
 
 class _Watch(TorchFunctionMode):
-    """Looks at what ops and functions of torch make, until one makes what is not finite of what is."""
+    """Observes the results of ops and functions of torch until one is not finite although its arguments are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +53,7 @@ class _Watch(TorchFunctionMode):
         return made
 
     def look_at_call(self, op: Op[Any], run: Callable[[], Any], given: Sequence[Any], named: dict[str, Any]) -> Any:
-        """Run a call of an op, and look at its results."""
+        """Run a call of an op, and raise _FirstNonFinite if its results are not finite although its arguments are."""
         before = [one.clone() if isinstance(one, Tensor) else one for one in given]  # it may change them
         self.calls.append((op, before, named))
         self._is_inside_op = True
@@ -69,10 +71,11 @@ class _Watch(TorchFunctionMode):
 def describe_origin(
     step: Step, state: Sequence[Any], inputs: Sequence[Any], parameters: Sequence[Any], *, in_gradient: bool = False
 ) -> list[Row]:
-    """Rows of a message: which op and line, or which function of torch, made a step's numbers not finite.
+    """Return rows of a message that name the op and line, or the function of torch, which made a step's numbers
+    non-finite.
 
-    Empty where nobody can tell: where a layer made them, or what the step was given was not finite either; and for a
-    gradient where it was a function of torch.
+    Returns no rows if that is unknown: if a layer computed the numbers, or the step's arguments were not finite; and
+    for a gradient, if a function of torch did.
     """
     watch = _Watch()
     try:
@@ -91,7 +94,7 @@ def describe_origin(
 
 
 def _lines_of(op: Op[Any], given: Sequence[Any], named: dict[str, Any]) -> list[Row]:
-    """Where in a kernel it happened, as the sanitizer sees it."""
+    """Return the line of an op's kernel that computed the number, as found by the sanitizer."""
     try:
         findings = [one for one in sanitize(op, *given, **named) if one.rule == "TS606"]
     except TinsmithError as error:
@@ -100,7 +103,7 @@ def _lines_of(op: Op[Any], given: Sequence[Any], named: dict[str, Any]) -> list[
 
 
 def _has_odd(values: Iterable[Any]) -> bool:
-    """Whether one of them is a tensor with infinities or NaN."""
+    """Return True if one of the values is a tensor with infinities or NaN."""
     tensors = [one for one in values if isinstance(one, Tensor) and (one.is_floating_point() or one.is_complex())]
     with torch.no_grad():
         return not all(bool(one.isfinite().all()) for one in tensors)

@@ -1,4 +1,4 @@
-"""The result of a check of a scan: its gradient, horizon by horizon, and how the gradient grows."""
+"""The result of a check of a scan: its gradient for each horizon, and how the gradient grows."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class ScanCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether no horizon is wrong, and all numbers are finite."""
+        """True if no horizon is wrong, and all numbers are finite."""
         return self.verdict in ("right", "explodes", "unclear")
 
     @property
@@ -156,7 +156,7 @@ class ScanCheck:
         return "\n".join([*lines, *(f"  {line}" for line in self._growth())])
 
     def _growth(self) -> list[str]:
-        """How the gradient by the state grows, from the last step to the first."""
+        """Return lines about how the gradient by the state grows, from the last step to the first."""
         sizes = self.sizes
         steps = len(sizes) - 1
         lines = [
@@ -187,7 +187,7 @@ def _format_error(horizon: Horizon) -> str:
 
 
 def _plot(check: ScanCheck, path: str | Path | None = None) -> Any:
-    """The figure. It is written to `path` where one is given."""
+    """Draw the figure of `ScanCheck.plot`, and write it to `path` if one is given."""
     require_packages("the figure of a scan", "apps", "matplotlib")
     from matplotlib.figure import Figure
 
