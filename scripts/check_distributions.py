@@ -1,4 +1,4 @@
-"""Check what `./scripts/release` built: metadata, files, and a README that an index can show.
+"""Check what `./scripts/release` built: metadata, files, and whether a package index can render the README.
 
 python check_distributions.py FOLDER CHECKOUT   one line for each fault; exit code 1 if there is any
 python check_distributions.py --example WHEEL   prints the first program of the README that the wheel carries
@@ -18,26 +18,28 @@ NEEDED_IN_SDIST = ("LICENSE", "README.md", "CITATION.cff", "SECURITY.md", "hatch
 
 
 def metadata_of(wheel: Path) -> Message:
-    """The METADATA of a wheel; its payload is README."""
+    """Read the METADATA of a wheel. Its payload is the README."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
         return message_from_bytes(archive.read(name))
 
 
 def readme_of(metadata: Message) -> str:
-    """README as the index gets it."""
+    """Return the README in a wheel's metadata, as the package index gets it."""
     payload = metadata.get_payload(decode=True)
     assert isinstance(payload, bytes)
     return payload.decode()
 
 
 def first_example(readme: str) -> str:
-    """The first Python program of README."""
+    """Return the first Python program in the README."""
     return re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0]
 
 
 def faults_of_readme(readme: str, html: str | None) -> list[str]:
-    """What an index could not show: links without an address; `html` is what its renderer makes of it."""
+    """Return what a package index could not show: relative links, and content that is missing in `html`, its
+    rendering.
+    """
     links = re.findall(r"\]\(([^)\s]+)\)", readme) + re.findall(r'(?:src|href)="([^"]+)"', readme)
     faults = [f"README: not an address: {link}" for link in links if not link.startswith(("https://", "#"))]
     if html is None:
@@ -47,7 +49,7 @@ def faults_of_readme(readme: str, html: str | None) -> list[str]:
 
 
 def faults_of_metadata(metadata: Message) -> list[str]:
-    """Fields that a project on an index must have."""
+    """Return the required metadata fields that are missing, and dependencies without an upper bound."""
     wanted = ("Author", "Summary", "License-Expression", "License-File", "Requires-Python", "Keywords", "Project-URL")
     faults = [f"metadata: no {name}" for name in wanted if not metadata.get_all(name)]
     core = [one for one in metadata.get_all("Requires-Dist", []) if "extra ==" not in one]
@@ -55,7 +57,7 @@ def faults_of_metadata(metadata: Message) -> list[str]:
 
 
 def faults_of_files(wheel: list[str], sdist: list[str], checkout: Path) -> list[str]:
-    """Files that are missing, and files that have no place there."""
+    """Return the files that are missing in the wheel or the sdist, and files that do not belong there."""
     package = {
         f"{one.relative_to(checkout / 'src')}".replace("\\", "/")
         for one in (checkout / "src").rglob("*")
@@ -72,7 +74,7 @@ def faults_of_files(wheel: list[str], sdist: list[str], checkout: Path) -> list[
 
 
 def faults_of(folder: Path, checkout: Path) -> list[str]:
-    """Everything that is wrong with the distributions in a folder."""
+    """Return everything that is wrong with the distributions in a folder."""
     from readme_renderer.markdown import render
 
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
@@ -84,7 +86,7 @@ def faults_of(folder: Path, checkout: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """See the module."""
+    """Check the distributions, or print the README's first example. Return the exit code."""
     if arguments[0] == "--example":
         print(first_example(readme_of(metadata_of(Path(arguments[1])))))
         return 0

@@ -49,14 +49,14 @@ class Part:
 
 
 def tests(name: str, limit: float, *paths: str) -> Part:
-    """The tests marked gpu of a room."""
+    """Build the part that runs the tests marked gpu in these paths."""
     # The engines keep compiled kernels in pytest's cache, so it cannot be switched off.
     options = ("-q", "-m", "gpu", "-o", "cache_dir=OUT/cache", "-p", "pytest_timeout", "WORKERS")
     return Part(f"tests: {name}", ("-m", "pytest", *options, *paths), limit)
 
 
 def measured(name: str, limit: float, *options: str) -> Part:
-    """A section of benchmarks/on_device.py."""
+    """Build the part that runs a section of benchmarks/on_device.py."""
     rows = ("--out", "ROWS", "QUICK")
     return Part(name, ("benchmarks/on_device.py", name, "--device", "DEVICE", *rows, *options), limit, rows=True)
 
@@ -103,7 +103,7 @@ class Result:
         return self.ended_well and all(row["ok"] for row in self.rows)
 
     def lines(self) -> str:
-        """Its rows of the table."""
+        """Return the part's rows in the report's table."""
         took = f"{self.seconds:.0f} s"
         own = [f"| {self.part.name} | | | {self.words} | {took} | {'' if self.ok else 'LOOK'} |"]
         for row in self.rows:
@@ -164,7 +164,7 @@ class Run:
         return Result(part, *judge(code, text, limit, log.name), seconds, read_rows(rows))
 
     def command(self, part: Part, rows: Path) -> list[str]:
-        """A part's command, with what stands for something filled in."""
+        """Return a part's command with its placeholders (OUT, ROWS, DEVICE, QUICK, WORKERS) replaced."""
         arguments = []
         for word in part.command:
             if word == "QUICK":
@@ -177,18 +177,20 @@ class Run:
         return [sys.executable, *arguments]
 
     def workers(self) -> list[str]:
-        """Tests compile on one core each; four processes leave most of a GPU's memory to each other."""
+        """Return pytest's options for parallel tests: four processes on a large machine, which leave each other most of
+        a GPU's memory.
+        """
         has_many = (os.cpu_count() or 1) >= 8 and importlib.util.find_spec("xdist") is not None
         return ["-p", "xdist", "-n", "4"] if has_many else []
 
     def write(self) -> None:
-        """The report, as far as it is known."""
+        """Write the report of the results so far."""
         table = "".join(result.lines() for result in self.results)
         (self.out / "report.md").write_text(f"{self.head}\n{HEADINGS}{table}", "utf-8")
 
 
 def judge(code: int | None, text: str, limit: float, log: str) -> tuple[bool, str]:
-    """Whether a part went well, and in a few words how, from its exit code and what it printed."""
+    """Decide from exit code and output whether a part succeeded; return that with a short description."""
     counts = re.findall(
         r"^(?:=+ )?(\d+ (?:passed|failed|skipped|errors?|deselected)\b.*?)(?: in [\d.]+s.*)?$", text, re.M
     )
@@ -202,13 +204,13 @@ def judge(code: int | None, text: str, limit: float, log: str) -> tuple[bool, st
 
 
 def last_words(text: str) -> str:
-    """The last line that was printed, as it fits a cell."""
+    """Return the last printed line, shortened for a cell of a table."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:160].replace("|", "/") if lines else "it printed nothing"
 
 
 def read_rows(file: Path) -> list[dict[str, object]]:
-    """The rows that a part wrote; a last line that it was killed in is left out."""
+    """Read the rows that a part wrote. Skip a last line that is incomplete because the part was killed."""
     if not file.is_file():
         return []
     rows = []
@@ -219,7 +221,7 @@ def read_rows(file: Path) -> list[dict[str, object]]:
 
 
 def describe_machine(device: str, *, is_rehearsal: bool) -> str:
-    """The head of the report: versions and the device, asked of a process of its own, since torch may not load."""
+    """Return the report's head: versions and the device. A child process asks torch, which may fail to load."""
     asked = (
         "import torch; from importlib.metadata import version as v; "
         "gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else 'no GPU';"
@@ -234,13 +236,13 @@ def describe_machine(device: str, *, is_rehearsal: bool) -> str:
 
 
 def has_gpu() -> bool:
-    """Whether torch can use a GPU."""
+    """Return True if torch can use a GPU."""
     asked = "import sys, torch; sys.exit(not torch.cuda.is_available())"
     return subprocess.run([sys.executable, "-c", asked], capture_output=True, check=False).returncode == 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """See the module."""
+    """Run the parts, print the results and write the report. Return the exit code."""
     names = [part.name for part in PARTS]
     asked = argparse.ArgumentParser(prog="gpu_check", description="Check tinsmith on a GPU.")
     asked.add_argument("--rehearse", action="store_true", help="on the CPU, with little of everything")

@@ -1,4 +1,4 @@
-"""What ./scripts/matrix asks of each environment, and the table that it makes of the answers.
+"""What ./scripts/matrix collects from each environment, and the table of the results.
 
 - `describe ROW.json`, in a row's environment: its versions, and what the probes say.
 - `print FOLDER`: a table of the rows in a folder, each a ROW.json and pytest's ROW.xml; with `--write`,
@@ -37,7 +37,7 @@ class Row:
 
 
 def describe() -> dict[str, object]:
-    """Versions and probes of this very Python."""
+    """Return the versions of the packages in this environment, and the results of tinsmith's probes."""
     from tinsmith import engines, tracing
 
     # Before the engines: after Quadrants, setuptools does not load everywhere, which torch's compiler needs.
@@ -55,7 +55,7 @@ def describe() -> dict[str, object]:
 
 
 def rows(folder: Path) -> Iterator[Row]:
-    """The rows in a folder, oldest Python and torch first."""
+    """Yield the rows of the table from the files in a folder, oldest Python and torch first."""
     tables = [(json.loads(path.read_text(encoding="utf-8")), path) for path in folder.glob("*.json")]
     tables = [(facts, path) for facts, path in tables if path.with_suffix(".xml").exists()]  # pytest may have died
     for facts, path in sorted(tables, key=lambda row: (_numbers(row[0], "python"), _numbers(row[0], "torch"))):
@@ -68,7 +68,7 @@ def _numbers(facts: dict, package: str) -> list[int]:
 
 
 def _outcomes(report: Path) -> tuple[int, int, int]:
-    """Tests passed, failed and skipped, of pytest's report in JUnit's format."""
+    """Count the tests that passed, failed and were skipped in a report of pytest in JUnit's format."""
     suites = list(ET.parse(report).iter("testsuite"))
     total, failures, errors, skipped = (
         sum(int(suite.get(name, 0)) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
@@ -77,7 +77,7 @@ def _outcomes(report: Path) -> tuple[int, int, int]:
 
 
 def table(all_rows: list[Row]) -> str:
-    """The rows in Markdown, and the probes that failed below them."""
+    """Return the rows as a Markdown table, followed by the probes that failed."""
     lines = [
         "| Python | torch | Taichi | Quadrants | numpy | probes that hold | tests passed | failed | skipped |",
         "|---|---|---|---|---|---:|---:|---:|---:|",
@@ -91,14 +91,14 @@ def table(all_rows: list[Row]) -> str:
 
 
 def written(page: str, text: str) -> str:
-    """A page with `text` between its marks."""
+    """Return a page with `text` between its marks."""
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n{text}\n{END}{tail}"
 
 
 def main(arguments: list[str]) -> int:
-    """0 where every probe holds."""
+    """Describe this environment, or print the table of all environments. Return 0 if all probes hold."""
     command, path = arguments[0], Path(arguments[1])
     if command == "describe":
         path.write_text(json.dumps(describe()), encoding="utf-8")

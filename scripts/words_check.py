@@ -1,4 +1,4 @@
-"""Names and words that the style rules out, with their places: what ./scripts/words prints.
+"""Find names and words that the style forbids, with their places: what ./scripts/words prints.
 
 A function and a property have no bare participle for a name (`told`: who told what to whom?), a local and an attribute
 have no word of `LOCALS` and `ATTRIBUTES`, and texts have no phrase of `PHRASES`.
@@ -71,14 +71,16 @@ class Breach(NamedTuple):
 
 
 def is_participle(name: str) -> bool:
-    """Whether a name is a past participle alone: `told`, `_merged`; not `told_in_order`, not `seed`."""
+    """Return True if a name is a single past participle: `told`, `_merged`; not `told_in_order`, not `seed`."""
     bare = name.strip("_")
     is_regular = re.fullmatch(r"[a-z]+ed", bare) is not None and bare not in VERBS
     return bare in IRREGULAR or is_regular
 
 
 def check_source(path: str, text: str) -> Iterator[Breach]:
-    """Names of functions, attributes and locals in a file of Python; of a test or a script those of locals alone."""
+    """Yield the forbidden names of functions, attributes and locals in a Python file; in a test or script, only those
+    of locals.
+    """
     is_package = not path.startswith(tuple(f"{folder}/" for folder in LOCALS_ONLY))
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in LOCALS:
@@ -110,7 +112,7 @@ def _check_attribute(path: str, line: int, name: str) -> Iterator[Breach]:
 
 
 def check_text(path: str, text: str) -> Iterator[Breach]:
-    """Phrases in a file, whatever it is written in."""
+    """Yield the forbidden phrases in a file of any kind."""
     for phrase, instead in PHRASES.items():
         for match in re.finditer(phrase, text):
             line = text.count("\n", 0, match.start()) + 1
@@ -118,7 +120,9 @@ def check_text(path: str, text: str) -> Iterator[Breach]:
 
 
 def check_all(root: Path = ROOT) -> list[Breach]:
-    """Everything that breaks a rule in the package, its pages and examples; and locals of tests and scripts."""
+    """Return all breaches of the rules in the package, its pages and its examples, and in the locals of tests and
+    scripts.
+    """
     files = [root / "README.md", root / "CONTRIBUTING.md"]
     for folder, endings in (("src", {".py"}), ("docs", {".md"}), ("examples", {".py", ".md"})):
         files += sorted(one for one in (root / folder).rglob("*") if one.suffix in endings)

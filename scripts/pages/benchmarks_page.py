@@ -1,4 +1,4 @@
-"""The pages with benchmarks' numbers, between marks: what every file of results holds and misses, networks, peers."""
+"""The pages that show numbers of benchmarks, between marks: all results and missed targets, networks, peers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_PEERS = "peers-cpu.md"
 
 
 def pages() -> dict[Path, str]:
-    """The pages with their texts."""
+    """Return the text of each page, by its path."""
     own = {
         "machine": "\n\n".join(machine()),
         "counts": _counts(),
@@ -59,7 +59,9 @@ def _peers() -> str:
 
 
 def _lost() -> str:
-    """Who is faster than the faster of ours, and what of its time ours takes."""
+    """Return a list of the peers that are faster than tinsmith on its faster engine, with the kernel and their relative
+    time.
+    """
     heads, *rows = table_of(text_of(_OF_PEERS), "")
     lines = []
     for who, *cells in rows:

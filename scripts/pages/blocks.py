@@ -1,4 +1,4 @@
-"""Blocks: the programs of a page, and the marks beside them that say how they run.
+"""Blocks: the programs of a page, and the marks next to them that say how they run.
 
 A page's ```python and ```sh blocks are one program, run from top to bottom. What the marks say:
 
@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(page: str) -> list[Block]:
-    """The blocks of a page that run, in their order."""
+    """Return the blocks of a page that run, in order."""
     blocks = [_block(match, number) for number, match in enumerate(_FENCE.finditer(page)) if _runs(match)]
     names = [block.name for block in blocks]
     assert len(set(names)) == len(names), f"two blocks of one page have one title: {names}"
@@ -57,7 +57,7 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def commands_of(page: str) -> list[str]:
-    """The commands that the blocks of shell of a page show, one a line, without their comments."""
+    """Return the commands in a page's shell blocks, one for each line, without comments."""
     texts = [match["text"] for match in _FENCE.finditer(page) if match["language"] == "sh" and not match["why"]]
     lines = [re.sub(r"(^|\s+)#.*", "", line) for text in texts for line in text.splitlines()]
     return [line.strip() for line in lines if line.strip()]
@@ -70,7 +70,7 @@ class Output(NamedTuple):
     varies: str
 
     def is_of(self, printed: str) -> bool:
-        """Whether a program that printed this has the output that the page shows."""
+        """Return True if a program's printed text matches the output that the page shows."""
         if self.varies == "any":
             return bool(self.text)
         if self.varies:
@@ -79,13 +79,13 @@ class Output(NamedTuple):
 
 
 def shown_outputs(page: str) -> list[Output]:
-    """What a page shows below each block that runs, in their order; the text is "" where nothing is shown."""
+    """Return the output that a page shows below each block that runs, in order; its text is "" if nothing is shown."""
     matches = [match for match in _FENCE.finditer(page) if _runs(match)]
     return [Output(textwrap.dedent(match["output"] or ""), match["varies"] or "") for match in matches]
 
 
 def with_outputs(page: str, outputs: list[str]) -> str:
-    """The page with what its blocks printed; what is shown stays where it differs only in what may."""
+    """Return a page with new outputs of its blocks. An old output stays if it differs only where it is allowed to."""
     rest = iter(outputs)
 
     def write(match: re.Match[str]) -> str:
@@ -106,14 +106,14 @@ def with_outputs(page: str, outputs: list[str]) -> str:
 
 
 def without_outputs(page: str) -> str:
-    """The page with its marks alone."""
+    """Return a page without the outputs of its blocks."""
     return _FENCE.sub(
         lambda match: page[match.start() : match.start("written")] if match["written"] else match[0], page
     )
 
 
 def as_the_site_has_it(page: str) -> str:
-    """The page with its outputs set as such, and without marks."""
+    """Convert a page for the site: style outputs as such, and remove marks."""
 
     def style(match: re.Match[str]) -> str:
         if not match["written"]:
@@ -134,7 +134,7 @@ class Cell(NamedTuple):
 
 
 def cells_of(page: str) -> list[Cell]:
-    """The page in pieces: blocks of Python that run are programs, all else is prose."""
+    """Split a page into the cells of a notebook: Python blocks that run are programs, the rest is prose."""
     cells, end = list[Cell](), 0
     for match in _FENCE.finditer(page):
         if match["language"] != "python" or not _runs(match):
@@ -148,7 +148,7 @@ def cells_of(page: str) -> list[Cell]:
 
 
 def _round_alike(one: str, other: str) -> bool:
-    """Whether texts differ in the last digits of floats alone, as they may on another processor."""
+    """Return True if texts differ at most in the last digits of floats, as they may on another processor."""
     if _FLOAT.sub("#", one).split() != _FLOAT.sub("#", other).split():
         return False
     pairs = zip(_FLOAT.findall(one), _FLOAT.findall(other), strict=True)

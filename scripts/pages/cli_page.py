@@ -29,13 +29,13 @@ _PAGES = {
 
 
 def pages() -> dict[Path, str]:
-    """The page with its text."""
+    """Return the page's text, by its path."""
     head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     return {PAGE: f"{head}{BEGIN}\n\n{commands()}\n\n{END}{rest.partition(END)[2]}"}
 
 
 def commands() -> str:
-    """Every command."""
+    """Return the reference of all commands in Markdown."""
     return "\n\n".join(_command(one.name, one.callback) for one in app.registered_commands)
 
 
@@ -56,12 +56,12 @@ def _command(name: str, callback: Any) -> str:
 
 
 def _mark_options(text: str) -> str:
-    """A text in which options are code: a browser breaks a line inside `--strict` otherwise."""
+    """Mark options such as `--strict` in a text as code, so that a browser does not break lines inside them."""
     return re.sub(r"(?<![\w`-])--[a-z][a-z-]*", r"`\g<0>`", text)
 
 
 def _parameters(callback: Any) -> list[tuple[str, Any, Any, Any]]:
-    """Arguments, then options: the name, what typer was told, the type, the default."""
+    """Return the parameters of a command, arguments first: name, typer's info, type, and default."""
     hints = get_type_hints(callback, include_extras=True)
     rows = []
     for name, parameter in inspect.signature(callback).parameters.items():

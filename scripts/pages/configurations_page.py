@@ -1,4 +1,4 @@
-"""The page of configurations: every component with its keys, read from the tables that refuse all others."""
+"""The page of configurations: every component with its keys, from the tables that validate configurations."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _LEFT_OUT = {
 
 
 def pages() -> dict[Path, str]:
-    """The page with its text."""
+    """Return the page's text, by its path."""
     head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     return {PAGE: f"{head}{BEGIN}\n\n{components()}\n\n{END}{rest.partition(END)[2]}"}
 
 
 def components() -> str:
-    """Every kind, with its components."""
+    """Return the reference of all components in Markdown, by kind."""
     return "\n\n".join(_kind(kind, catalog) for kind, catalog in CATALOGS.items())
 
 
@@ -78,7 +78,7 @@ def _row(key: Key) -> str:
 
 
 def _range(key: Key) -> str:
-    """What a refusal says that it wants."""
+    """Return the values that a key accepts, in the words of its error message."""
     try:
         key.kind.validate(object())
     except Unfit as wanted:

@@ -1,4 +1,6 @@
-"""Docstrings as we write them, for griffe to read: `Example:` with a prompt below, and items that share their words."""
+"""An extension of griffe that reads our docstrings: `Example:` followed by a prompt, and items that share
+their words.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,15 @@ class Examples(griffe.Extension):
     """Reads every docstring before it is shown."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
-        """Called for each module, class, function and attribute."""
+        """Convert the docstring of a module, class, function or attribute. Called by griffe."""
         if obj.docstring:
             obj.docstring.value = as_griffe_reads(obj.docstring.value)
 
 
 def as_griffe_reads(text: str) -> str:
-    """A docstring whose examples are code, and in which `a, b: words` is an item for each."""
+    """Convert a docstring to the style that griffe expects: examples as code, and an item of its own for each of `a, b:
+    words`.
+    """
     text = re.sub(r"^Example:(?=\n\s+>>>)", "Examples:", text, flags=re.MULTILINE)
     return _SHARED.sub(
         lambda item: "\n".join(f"    {name}:{item['words']}" for name in item["names"].split(", ")), text

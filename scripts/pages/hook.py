@@ -1,4 +1,4 @@
-"""The hook that mkdocs calls: outputs are set as such, and links that leave docs/ lead to copies in the site.
+"""The hooks that mkdocs calls: they style outputs, and redirect links that leave docs/ to copies in the site.
 
 A page of docs/ links to files of the repository as a code host would have it (`../../tests/...`). In the site such
 a file is a page of its own below repository/: Markdown as it is, other text as code, pictures as pictures.
@@ -46,7 +46,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """A page as the site shows it."""
+    """Rewrite a page's Markdown for the site. Called by mkdocs."""
     uri = page.file.src_uri
     origin = uri.removeprefix("repository/") if uri.startswith("repository/") else f"docs/{uri}"
     origin = "CHANGELOG.md" if uri == _CHANGELOG else origin
@@ -61,7 +61,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def _boost(uri: str) -> float:
-    """How much a page counts in a search: what a name is stands before where it is used."""
+    """Return a page's weight in the search: the definition of a name ranks above its uses."""
     if uri == "reference/op.md":
         return 4.0
     if uri.startswith("reference/") and not uri.startswith("reference/lint/"):
@@ -70,7 +70,7 @@ def _boost(uri: str) -> float:
 
 
 def on_post_page(output, page, config):
-    """Types in signatures, without the modules that they are defined in: those are nobody's to import from."""
+    """Remove the private modules before types in signatures. Called by mkdocs."""
     return _PRIVATE_TITLE.sub("", output)  # here, since mkdocstrings resolves links after on_page_content
 
 
@@ -79,7 +79,7 @@ def _links(text: str):
 
 
 def _unfoldered(text: str, origin: str) -> str:
-    """Without links to folders, which a code host shows and the site has not."""
+    """Replace links to folders by their text, since only a code host can show folders."""
 
     def plain(link: re.Match[str]) -> str:
         path = ROOT / posixpath.normpath(posixpath.join(posixpath.dirname(origin), link["target"]))
@@ -96,7 +96,7 @@ def _rewritten(link: re.Match[str], origin: str, uri: str) -> str:
 
 
 def _resolved(origin: str, target: str) -> str | None:
-    """The file of the repository that a link means; None for what is elsewhere, or missing, which mkdocs will say."""
+    """Return the repository's file that a link refers to; None if it is elsewhere or missing, which mkdocs reports."""
     if re.match(r"\w+:", target):
         return None
     path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
@@ -104,7 +104,7 @@ def _resolved(origin: str, target: str) -> str | None:
 
 
 def _uri(target: str) -> str:
-    """Where a file of the repository stands in the site's sources."""
+    """Return the path of a repository's file in the site's sources."""
     if target == "CHANGELOG.md":
         return _CHANGELOG
     if target.startswith("docs/"):

@@ -1,4 +1,4 @@
-"""The notebook of "Taichi in ten minutes": the page as cells with their outputs, so that neither says anything else."""
+"""The notebook of "Taichi in ten minutes", generated from the page so that both always agree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _METADATA = {
 
 
 def notebook() -> str:
-    """The notebook's text, in the format 4.5."""
+    """Return the notebook as JSON, in the format 4.5."""
     cells = cells_of(PAGE.read_text(encoding="utf-8"))
     counts = iter(range(1, len(cells) + 1))
     made = [

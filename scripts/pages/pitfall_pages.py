@@ -34,7 +34,7 @@ _ABOUT = "On Quadrants, `import quadrants as ti`. How to read it: [pitfalls](ind
 
 
 def pages() -> dict[Path, str]:
-    """Every page with its text."""
+    """Return the text of each page, by its path."""
     index = FOLDER / "index.md"
     head, _, rest = index.read_text(encoding="utf-8").partition(BEGIN)
     made = {FOLDER / f"{theme.slug}.md": page(theme) for theme in THEMES}
@@ -42,7 +42,7 @@ def pages() -> dict[Path, str]:
 
 
 def tests_of(row: Row) -> list[tuple[Path, str]]:
-    """Files and functions of the tests that show it."""
+    """Return the file and the function of each test that shows a pitfall."""
     places = []
     for one in row.shown:
         file, _, function = one.partition("::")
@@ -51,18 +51,18 @@ def tests_of(row: Row) -> list[tuple[Path, str]]:
 
 
 def is_measured(row: Row) -> bool:
-    """Whether its page shows numbers."""
+    """Return True if the section of a pitfall shows numbers."""
     return bool(row.spec) and row.name not in UNMEASURED and any(_is_off(row, engine) for engine in ENGINES)
 
 
 def contents() -> str:
-    """The pages."""
+    """Return the table of the pages, one for each theme."""
     lines = [f"| [{theme.title}]({theme.slug}.md) | {theme.about} |" for theme in THEMES]
     return "\n".join(["| page | what is there |", "|---|---|", *lines])
 
 
 def table() -> str:
-    """All pitfalls in the order of their numbers."""
+    """Return the table of all pitfalls, ordered by number."""
     lines = ["| | what goes wrong | Taichi | Quadrants | tinsmith |", "|---|---|---|---|---|"]
     pages_of = {row.name: theme.slug for theme in THEMES for row in theme.rows}
     for row in ROWS:
@@ -73,7 +73,7 @@ def table() -> str:
 
 
 def page(theme: Theme) -> str:
-    """One theme's page."""
+    """Return the page of a theme."""
     imports = "".join(f"import {name}\n" for name in theme.imports) + "\n" * bool(theme.imports)
     parts = [
         f"# {theme.title}",
@@ -86,7 +86,7 @@ def page(theme: Theme) -> str:
 
 
 def section(row: Row) -> str:
-    """One pitfall."""
+    """Return the section of a pitfall."""
     rest = row.wrong[len(_first(row)) :].lstrip(":; ")
     parts = [f"## {heading(row)}"]
     parts += [f"{rest[0].upper()}{rest[1:]}."] if rest else []
@@ -99,7 +99,7 @@ def section(row: Row) -> str:
 
 
 def heading(row: Row) -> str:
-    """Its number, and what goes wrong."""
+    """Return the heading of a pitfall: its number, and what goes wrong."""
     return f"{row.number}: {_first(row)}"
 
 
@@ -120,7 +120,7 @@ def _fence(text: str, info: str = "") -> str:
 
 
 def _kernel(row: Row) -> str:
-    """The kernel; lines that a rule reports are highlighted."""
+    """Return the code block of a pitfall's kernel, with the lines highlighted that a rule reports."""
     text = shown(row.name)
     marks = [str(number) for number, line in enumerate(text.splitlines(), 1) if "#" in line]
     return _fence(text, f' hl_lines="{" ".join(marks)}"' if marks else "")
@@ -134,7 +134,7 @@ def _program(row: Row) -> str:
 
 
 def _gives(row: Row) -> str:
-    """The results of each engine and of tinsmith, in words, and in numbers where there are some."""
+    """Return the table of what each engine and tinsmith do, in words, and in numbers if the pitfall is measured."""
     words = f"| {row.taichi} | {row.quadrants} | {row.does} |"
     if not is_measured(row):
         return f"| Taichi | Quadrants | tinsmith |\n|---|---|---|\n{words}"
@@ -151,7 +151,9 @@ def _gives(row: Row) -> str:
 
 
 def _is_off(row: Row, engine: str) -> bool:
-    """Whether the op with `adjoint="engine"`, which gives the numbers, has a gradient that is not the right one."""
+    """Return True if the op with `adjoint="engine"`, which computes the numbers, has a wrong gradient on this
+    engine.
+    """
     return bool(re.search(r"wrong(?!; right through tinsmith)|differs", getattr(row, engine)))
 
 
@@ -162,7 +164,9 @@ def _numbers(given: float | list) -> str:
 
 
 def _reported_by(row: Row) -> str:
-    """The checks that report its kernel, with links: "lint TS203, and for Taichi TS204; sanitizer TS602"."""
+    """Return the checks that report a pitfall's kernel, with links: "lint TS203, and for Taichi TS204; sanitizer
+    TS602".
+    """
     if row.name not in TEXTS:
         return ""
     of = {who: _rules(row, who) for who in (*ENGINES, "sanitizer")}
@@ -185,7 +189,7 @@ def _link(rule: str) -> str:
 
 
 def _instead(row: Row) -> str:
-    """Its remedy, or the right kernels of the rules that report it."""
+    """Return the remedy of a pitfall, or links to the right kernels of the rules that report it."""
     if row.remedy or row.name not in TEXTS:
         return row.remedy
     rules = sorted({rule for engine in ENGINES for rule in _rules(row, engine)})

@@ -1,4 +1,4 @@
-"""Play: run the blocks of pages, each page in a process of its own, and write down what each block printed.
+"""Run the blocks of pages, each page in a process of its own, and write down what each block printed.
 
     python play.py FOLDER...        each holds blocks.json; outputs.json or trouble.txt is put beside it
 
@@ -82,7 +82,9 @@ def _forked(folder: str) -> int:
 
 
 def _stop_engines() -> None:
-    """Taichi 1.7.4 keeps what it compiled for the next run where it is stopped, and not where a fork ends."""
+    """Reset the engines, since Taichi 1.7.4 writes its cache of compiled kernels on a reset, but not at the end of a
+    fork.
+    """
     for engine in filter(None, map(sys.modules.get, ("taichi", "quadrants"))):
         engine.reset()
 
@@ -117,7 +119,10 @@ def _python(name: str, text: str, names: dict, error: str) -> str:
 
 
 def _shell(text: str, code: str) -> str:
-    """A command that fails is told, in a pipe too: what comes behind it would print nothing, and succeed."""
+    """Run a shell block and print its output; return an error message, or "" if the exit code is `code`.
+
+    A failing command stops the block, also in a pipe; otherwise the commands after it could hide the failure.
+    """
     strict = ["bash", "-e", "-o", "pipefail", "-c", text]
     done = subprocess.run(strict, text=True, errors="replace", capture_output=True, check=False)
     print(done.stdout.rstrip())
@@ -131,7 +136,9 @@ def _one_line(message, category, *_):
 
 @contextlib.contextmanager
 def _printed(caught: list[str]) -> Iterator[None]:
-    """What is printed within, by Python and by what lies below it."""
+    """Enter a context that captures everything printed to stdout, by Python or by libraries, and appends it to
+    `caught`.
+    """
     sys.stdout.flush()
     kept = os.dup(1)
     with tempfile.TemporaryFile() as file:

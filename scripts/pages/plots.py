@@ -31,7 +31,7 @@ _STYLE = {
 
 
 def calls(axes: Any, source: str) -> None:
-    """How long a call takes, by elements and way."""
+    """Plot the time of a call by the number of elements, one line for each way to call."""
     heads, *rows = table_of(source, "Forward and backward, one input")
     sizes = [number(head) for head in heads[1:]]
     for row, colour in zip(rows, _colours(rows), strict=True):
@@ -43,7 +43,7 @@ def calls(axes: Any, source: str) -> None:
 
 
 def gradients(axes: Any, source: str) -> None:
-    """A generated gradient beside one by hand, the backward pass alone."""
+    """Plot the time of generated backward passes relative to hand-written ones."""
     heads, *rows = table_of(source, "Times and tapes")
     ours, hand = heads.index("generated"), heads.index("by hand")
     ratios: dict[str, dict[str, float]] = {}
@@ -63,7 +63,7 @@ def gradients(axes: Any, source: str) -> None:
 
 
 def networks(axes: Any, source: str) -> None:
-    """Training steps of 1,024 networks, by width."""
+    """Plot the training speed of 1,024 networks by their width."""
     heads, *rows = table_of(source, "Training steps, thousands of samples a second")
     chosen = [row for row in rows if row[heads.index("networks")] == "1,024" and row[heads.index("hidden")] == "2"]
     widths = [row[heads.index("width")] for row in chosen]
@@ -94,7 +94,7 @@ def write() -> None:
 
 
 def drawn(source: str, draw: Callable[[Any, str], None]) -> str:
-    """One plot, as SVG."""
+    """Draw one plot; return it as SVG."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(5.2, 3.9), layout="constrained")
         axes = figure.subplots()
@@ -106,12 +106,12 @@ def drawn(source: str, draw: Callable[[Any, str], None]) -> str:
 
 
 def digest(source: str) -> str:
-    """By which a plot names its tables."""
+    """Return the digest by which a plot names the table that it was drawn from."""
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def stale() -> list[Path]:
-    """Plots that are not of the tables that are there."""
+    """Return the plots that were not drawn from the current tables."""
     plots = {FOLDER / name: digest(text_of(source)) for name, (source, _) in PLOTS.items()}
     return [
         path for path, wanted in plots.items() if not path.exists() or wanted not in path.read_text(encoding="utf-8")

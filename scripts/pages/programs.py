@@ -1,4 +1,4 @@
-"""Programs: run the blocks of pages, each page in a process and a folder of its own, once for what they depend on.
+"""Run the programs of pages, each page in a process and a folder of its own, and cache the outputs.
 
 Outputs are kept in .cache/docs under a digest of the blocks, of this machinery and of all of tinsmith: after a change
 of words nothing runs. `./scripts/docs write` writes them into the pages, and a test compares them; a build of the site
@@ -30,7 +30,7 @@ class PageError(Exception):
 
 
 def outputs_of(page: Path) -> list[str]:
-    """What the blocks of a page print, one string a block; PageError when one does not run."""
+    """Return what each block of a page prints. Raise PageError if a block fails."""
     trouble = run([page]).get(page)
     if trouble:
         raise PageError(f"{os.path.relpath(page, ROOT)} does not run:\n{trouble}")
@@ -55,12 +55,12 @@ def run(pages: Sequence[Path]) -> dict[Path, str]:
 
 
 def _longest_first(blocks: dict[Path, list[Block]]) -> list[Path]:
-    """Pages in the order in which they start: commands import torch again, each process of them, so they come first."""
+    """Sort pages by their number of shell blocks, the most first: each of these starts a process that imports torch."""
     return sorted(blocks, key=lambda page: sum(block.language == "sh" for block in blocks[page]), reverse=True)
 
 
 def pages_with_programs() -> list[Path]:
-    """All pages whose blocks run: kernels of the pages of lint rules are linted instead."""
+    """Return all pages with blocks that run, except those of lint rules, whose kernels are linted instead."""
     pages = sorted((ROOT / "docs").rglob("*.md"))
     linted = set((ROOT / "docs" / "reference" / "lint").glob("TS*.md"))
     return [page for page in pages if page not in linted and _read(page)]
@@ -108,7 +108,7 @@ def _kept(blocks: list[Block]) -> Path:
 
 @functools.cache
 def _ground() -> str:
-    """What every program stands on."""
+    """Return a text that changes with everything that all programs depend on: the package's source and versions."""
     files = [*sorted((ROOT / "src").rglob("*.py")), _PLAY]
     text = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     return text + sys.version + version("torch") + version("taichi")

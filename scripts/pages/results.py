@@ -1,4 +1,4 @@
-"""Results: the tables in benchmarks/results/*.md, read back."""
+"""Reads the tables in benchmarks/results/*.md."""
 
 from __future__ import annotations
 
@@ -22,35 +22,37 @@ class Bar(NamedTuple):
 
 
 def text_of(name: str) -> str:
-    """One file of results."""
+    """Return the text of a file of results."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def files() -> list[str]:
-    """The files of results that have bars."""
+    """Return the names of the files of results that have targets."""
     return sorted(path.name for path in FOLDER.glob("*.md") if bars_of(path.name))
 
 
 def bars_of(name: str) -> list[Bar]:
-    """The rows of a file's first table that have something to hold."""
+    """Return the rows of a file's first table that have a target."""
     heads, *rows = table_of(text_of(name), "") or [[]]
     return [Bar(*row) for row in rows if "to hold" in heads and len(row) == len(Bar._fields) and row[4]]
 
 
 def title_of(name: str) -> str:
-    """A file's first heading."""
+    """Return the first heading of a file."""
     return text_of(name).partition("\n")[0].lstrip("# ")
 
 
 def machine() -> list[str]:
-    """What the results were measured on, each machine once."""
+    """Return the lines that describe the machines on which the results were measured, each once."""
     lines = [line for path in sorted(FOLDER.glob("*.md")) for line in text_of(path.name).splitlines()]
     named = [re.sub(r" Load average.*", "", line) for line in lines if "torch uses" in line]
     return list(dict.fromkeys(named))
 
 
 def table_of(text: str, heading: str) -> list[list[str]]:
-    """The rows of the first table below a heading ("" for the file's), its own heads first."""
+    """Return the rows of the first table below a heading ("" for the file's first table), with its column heads as the
+    first row.
+    """
     body = text.partition(f"\n## {heading}\n")[2] if heading else text
     rows: list[list[str]] = []
     for line in body.splitlines():
@@ -63,7 +65,7 @@ def table_of(text: str, heading: str) -> list[list[str]]:
 
 
 def number(text: str) -> float | None:
-    """The number that a cell begins with, in its unit: "2.24 ms" is 0.00224."""
+    """Parse the number at the start of a cell, converted to seconds if it has a unit: "2.24 ms" is 0.00224."""
     match = re.match(r"([\d,.]+)\s*(us|ms|s)?\b", text)
     if not match:
         return None

@@ -30,7 +30,7 @@ BEGIN, END = "<!-- rules: begin -->", "<!-- rules: end -->"
 
 
 def pages() -> dict[Path, str]:
-    """Every page with its text; an engine must run, since some rules are seen in a run."""
+    """Return the text of each page, by its path. An engine must run, since some rules are only reported in a run."""
     made = {FOLDER / f"{rule.id}.md": page(rule, ROWS[rule.id]) for rule in RULES.values()}
     index = (FOLDER / "index.md").read_text(encoding="utf-8")
     head, _, rest = index.partition(BEGIN)
@@ -39,13 +39,13 @@ def pages() -> dict[Path, str]:
 
 
 def table() -> str:
-    """All rules, with links to their pages."""
+    """Return the table of all rules, with links to their pages."""
     rows = [f"| [{rule.id}]({rule.id}.md) | {rule.name} | {rule.about} |" for rule in RULES.values()]
     return "\n".join(["| rule | name | finds |", "|---|---|---|", *rows])
 
 
 def page(rule: Rule, row: Row) -> str:
-    """One rule's page."""
+    """Return the page of a rule."""
     wrong, right = row.text(row.wrong), row.text(row.right)
     said = apply_rule(row, wrong, "wrong.py")
     about = rule.about[0].upper() + rule.about[1:]
@@ -67,7 +67,7 @@ class Said(NamedTuple):
 
 
 def apply_rule(row: Row, text: str, name: str) -> list[Said]:
-    """What is said of a text by the row's own rule."""
+    """Write a text to a file; return the findings about it by the row's own rule."""
     with _folder():
         Path(name).write_text(text, encoding="utf-8")
         findings = _findings(row, text, name)
@@ -77,7 +77,7 @@ def apply_rule(row: Row, text: str, name: str) -> list[Said]:
 
 
 def _as_read(finding: Finding, name: str) -> Finding:
-    """Without the folder, and without the numbers of TS704, which are others each time."""
+    """Remove the folder from a finding, and the numbers of TS704, which vary."""
     message = finding.message.replace(f"{Path.cwd()}{os.sep}", "")
     if finding.rule == "TS704":
         message = re.sub(r"\b\d\.\d[\de-]*", "0.…", message)
@@ -130,7 +130,7 @@ def _text(said: list[Said]) -> str:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[None]:
-    """Within, an empty folder is where we are, so that messages name files as a reader would."""
+    """Enter a context whose working directory is an empty folder, so that messages have short paths."""
     here = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -1,4 +1,5 @@
-"""Kernels of pitfalls, as text. Marks at the ends of lines are the rules that name them, `#! TS102; taichi: TS204`.
+"""The kernels of pitfalls, as text. Marks at the ends of lines name the rules that report them: `#! TS102; taichi:
+TS204`.
 
 Those after `sanitizer:` are what a run shows, the others what lint says. `A` is an array of any kind. A kernel
 is called `k`.
@@ -358,18 +359,20 @@ TEXTS["17_adstack_33"] = TEXTS["17_adstack_20"]
 
 
 def text_of(name: str, engine: str) -> str:
-    """A file for an engine."""
+    """Return the text of a pitfall's kernel as a file for an engine."""
     body = textwrap.dedent(TEXTS[name]).strip()
     return HEAD.format(engine=engine) + body.replace(": A", ": ti.types.ndarray()") + "\n"
 
 
 def shown(name: str) -> str:
-    """What a page shows: the kernel with its rules at the ends of lines, and `A` as it is."""
+    """Return a kernel's text as a page shows it: with rules at the ends of lines, and with `A` for array
+    annotations.
+    """
     return textwrap.dedent(TEXTS[name]).strip().replace("#! ", "# ").replace("taichi:", "Taichi:")
 
 
 def marked(text: str, by: str) -> set[tuple[str, int]]:
-    """Rules and lines that the marks in a text stand for, by lint for an engine, or by the "sanitizer"."""
+    """Return the (rule, line) pairs that a text's marks expect of lint for an engine, or of the "sanitizer"."""
     marks = set()
     for number, line in enumerate(text.splitlines(), 1):
         for part in line.partition("#!")[2].split(";"):

@@ -1,4 +1,4 @@
-"""Row: what the page of a rule says besides what the rule itself does."""
+"""Row: the content of a rule's page besides the rule's own text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Row(NamedTuple):
     words: str = ""
 
     def text(self, body: str) -> str:
-        """A kernel as a whole file."""
+        """Complete a kernel to a whole file, with its imports."""
         text = textwrap.dedent(body).strip()
         if "@ti.kernel" not in text and "def k(" in text:
             text = f"@ti.kernel\n{text}"
