@@ -59,7 +59,7 @@ if __name__ == "__main__":
 
 
 def stroke(width):
-    """A camera that moved along a hook while it looked."""
+    """Return the blur kernel of a camera that moved along a hook during the exposure."""
     weights = torch.zeros(width, width)
     for turn in torch.linspace(0, 1, 200):
         row = (0.9 - 0.8 * turn) * (width - 1)
@@ -92,7 +92,7 @@ if __name__ == "__main__":
 
 # %% What it looks like
 def show(axes, image, title):
-    """A picture in grey under its title, brightest where it is largest."""
+    """Show an image in gray under its title, with its maximum in white."""
     axes.imshow(image.detach(), cmap="gray", vmin=0)
     axes.set_title(title, fontsize=11)
     axes.set_axis_off()

@@ -47,7 +47,7 @@ def in_one_cell(x: ti.types.ndarray(), a: ti.types.ndarray(), cell: ti.types.nda
 
 
 def naive(x, a):
-    """The last average as Taichi alone gives it, and its gradients in x and a."""
+    """Return the last average as Taichi alone computes it, and its gradients in x and a."""
     x, a = (tensor.detach().clone().requires_grad_() for tensor in (x, a))
     cell = torch.zeros(len(x), dtype=x.dtype, requires_grad=True)
     for tensor in (x, a, cell):
@@ -138,7 +138,7 @@ def in_torch(x, a):
 
 
 def with_gradients(average):
-    """A function that gives the last averages and their gradients, as `naive` does."""
+    """Return a function that computes the last averages and their gradients, like `naive`."""
 
     def value_and_gradients(x, a):
         x, a = (tensor.detach().clone().requires_grad_() for tensor in (x, a))
@@ -160,13 +160,13 @@ if __name__ == "__main__":
 
 
 def error(actual, expected):
-    """The largest error of values and gradients, relative to the largest of them."""
+    """Return the largest error of values and gradients, relative to the largest expected one."""
     pairs = zip(actual, expected, strict=True)
     return max(((one - other).abs().max() / other.abs().max()).item() for one, other in pairs)
 
 
 def timed(way, x, a, repeats=5):
-    """Milliseconds, the least of several."""
+    """Return the time of a call in milliseconds, the minimum of several."""
     times = []
     for _ in range(repeats):
         begin = time.perf_counter()

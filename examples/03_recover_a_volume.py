@@ -41,7 +41,7 @@ SIDE, STEPS, RAYS = (24, 80, 1024) if options.quick else (64, 1000, 4096)  # pix
 
 # %% What is in the box
 def true_volume():
-    """A ring around a ball, both soft: the values of a scan."""
+    """Build the values of the true volume: a ring around a ball, both with soft edges."""
     side = (torch.arange(SIZE) + 0.5) / SIZE * 2 - 1  # where the cells' middles are
     x, y, z = torch.meshgrid(side, side, side, indexing="ij")
     u, w = 0.8 * x + 0.6 * z, 0.8 * z - 0.6 * x  # the ring is tilted
@@ -51,7 +51,7 @@ def true_volume():
 
 
 def true_table():
-    """Air, a thin blue skin, and orange flesh with a dark heart."""
+    """Build the true transfer function: air, a thin blue skin, and orange flesh with a dark heart."""
     value = torch.linspace(0, 1, ROWS)[:, None]
     skin = torch.exp(-(((value - 0.3) / 0.08) ** 2))
     flesh = torch.sigmoid((value - 0.58) * 30)
@@ -63,7 +63,9 @@ def true_table():
 
 # %% Eight pictures, and one more
 def camera(around, above, distance=3.4):
-    """The pose of a camera that looks at the middle: angles in turns, x, y, z to the right, down and ahead."""
+    """Return the pose of a camera that looks at the middle, with x to the right, y down, z ahead. Angles are
+    in turns.
+    """
     around, above = (torch.tensor(2 * torch.pi * turns) for turns in (around, above))
     place = torch.stack([above.cos() * around.cos(), above.cos() * around.sin(), above.sin()])
     right = torch.stack([-around.sin(), around.cos(), torch.tensor(0.0)])
@@ -72,7 +74,7 @@ def camera(around, above, distance=3.4):
 
 
 def views(side):
-    """Origins and directions (9, side, side, 3) of rays: eight views from all sides, and that left out."""
+    """Return origins and directions (9, side, side, 3) of rays: eight views from all sides, and the one held out."""
     heights = [0.11, -0.07, 0.04, -0.12, 0.08, -0.03, 0.13, -0.09]  # in turns: a quarter is straight above
     poses = [camera(turn * 3 / 8, height) for turn, height in enumerate(heights)] + [camera(0.44, 0.03)]
     lens = torch.tensor([[1.6 * side, 0, side / 2], [0, 1.6 * side, side / 2], [0, 0, 1]])
@@ -81,7 +83,7 @@ def views(side):
 
 
 def seen(volume, table, origins, directions, step=0.5 / SIZE, **options):
-    """Colours of rays; a cell's side is 2 / SIZE."""
+    """Render the colors of rays through a volume. The side of a cell is 2 / SIZE."""
     return volume_render(volume, table, origins, directions, BOX, step=step, background=WHITE, **options).colour
 
 
@@ -113,7 +115,9 @@ class Guess(torch.nn.Module):
 
 
 def roughness(volume):
-    """The mean difference between neighbours: of all volumes that look right, an even one is likelier."""
+    """Return the mean difference between neighbors: of all volumes with the right pictures, smooth ones are more
+    likely.
+    """
     return sum(volume.diff(dim=dim).abs().mean() for dim in range(3))
 
 
@@ -148,20 +152,20 @@ if __name__ == "__main__":
 
 # %% Results
 def agreement(volume, table, other_volume, other_table):
-    """The correlation of two volumes' densities."""
+    """Return the correlation of two volumes' densities."""
     densities = [density_in(volume, table), density_in(other_volume, other_table)]
     return torch.corrcoef(torch.stack(densities))[0, 1].item()
 
 
 def density_in(volume, table):
-    """The table's densities for a volume's values, flat."""
+    """Return the density of each volume value according to the table, flattened."""
     row = volume.flatten() * (ROWS - 1)
     before = row.floor().long().clamp(max=ROWS - 2)
     return torch.lerp(table[before, 3], table[before + 1, 3], row - before)
 
 
 def show(images, titles, name, columns):
-    """Pictures under their titles, as a file."""
+    """Save pictures under their titles to a file."""
     rows = -(-len(images) // columns)
     figure, panels = plt.subplots(rows, columns, figsize=(2.2 * columns, 2.5 * rows), layout="constrained")
     for axes, image, title in zip(panels.flat, images, titles, strict=True):
@@ -172,7 +176,7 @@ def show(images, titles, name, columns):
 
 
 def plot_table(axes, table, title):
-    """The density that a table gives each value, above the colour."""
+    """Plot the density of each value in a table, with the colors below."""
     value = torch.linspace(0, 1, ROWS)
     axes.plot(value, table[:, 3], color="black")
     axes.bar(value, table[:, 3].clamp(min=0.4), width=1 / (ROWS - 1), color=table[:, :3].clamp(0, 1).tolist())

@@ -121,7 +121,7 @@ class Controller(torch.nn.Module):
 
 # %% Training
 def travelled(x):
-    """How far the middle of the body went."""
+    """Return how far the middle of the body moved."""
     return x[-1, :, 0].mean() - x[0, :, 0].mean()
 
 
@@ -143,7 +143,7 @@ if __name__ == "__main__":
 
 # %% Plot: before and after training, five moments each
 def draw(axes, x, title, shots=5):
-    """The body at some steps, from pale to dark, the way of its middle, and the floor."""
+    """Draw the body at some steps, from pale to dark, with the path of its middle and the floor."""
     axes.axhline(0, color="#888888", lw=2)
     axes.plot(*x.mean(1).T, color="#c0392b", lw=2, zorder=3, label="path of the middle")
     for shot in range(shots):

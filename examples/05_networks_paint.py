@@ -40,12 +40,12 @@ if __name__ == "__main__":
 
 
 def cut(image):
-    """[block row, block column, pixel of the block, channel] of [row, column, channel]."""
+    """Cut an image [row, column, channel] into [block row, block column, pixel of the block, channel]."""
     return image.view(BLOCKS, SIDE, BLOCKS, SIDE, 3).transpose(1, 2).reshape(BLOCKS, BLOCKS, SIDE * SIDE, 3)
 
 
 def joined(blocks):
-    """The other way round."""
+    """Join blocks [block row, block column, pixel of the block, channel] to an image [row, column, channel]."""
     return blocks.view(BLOCKS, BLOCKS, SIDE, SIDE, 3).transpose(1, 2).reshape(SIZE, SIZE, 3)
 
 

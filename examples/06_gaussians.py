@@ -40,7 +40,7 @@ SEEN = [round(STEPS * part) for part in (0, 0.05, 0.2, 1)]
 
 # %% The knot
 def knot():
-    """A trefoil of 240 beads, in all colors once around."""
+    """Build a trefoil knot of 240 beads in all colors of the rainbow."""
     turn = torch.linspace(0, 2 * math.pi, 241)[:240]
     ring = 2 + (3 * turn).cos()
     places = torch.stack([ring * (2 * turn).cos(), ring * (2 * turn).sin(), 1.2 * (3 * turn).sin()], dim=1) / 3
@@ -56,7 +56,7 @@ def knot():
 
 # %% Cameras
 def camera(around, above, distance=3.5):
-    """What turns the world's x, y, z into a camera's, right, down and ahead, for one that looks at the middle."""
+    """Return the matrix from world to camera (x right, y down, z ahead) of a camera that looks at the middle."""
     place = torch.tensor([math.cos(above) * math.cos(around), math.cos(above) * math.sin(around), math.sin(above)])
     right = torch.tensor([-math.sin(around), math.cos(around), 0.0])
     axes = torch.stack([right, torch.linalg.cross(-place, right), -place])
@@ -64,7 +64,7 @@ def camera(around, above, distance=3.5):
 
 
 def look(scene, cameras):
-    """Pictures (cameras, SIDE, SIDE, 3) of Gaussians on white, and what a strategy wants to know."""
+    """Render pictures (cameras, SIDE, SIDE, 3) of Gaussians on white; return them with the `info` for a strategy."""
     lens = torch.tensor([[1.5 * SIDE, 0, SIDE / 2], [0, 1.5 * SIDE, SIDE / 2], [0, 0, 1]])
     count = len(cameras)
     pictures, _, info = gaussians.rasterization(
@@ -89,7 +89,7 @@ if __name__ == "__main__":
 
 # %% Random Gaussians
 def scene_of(params):
-    """Gaussians by numbers without bounds."""
+    """Compute the Gaussians' properties from parameters without bounds."""
     return {
         "means": params["means"],
         "scales": params["scales"].exp(),

@@ -42,7 +42,7 @@ TORQUE = 3.0
 
 # %% The scene: links that hang from each other, without contact
 def chain(joints):
-    """MuJoCo's description of a chain; all joints at 0 is upright."""
+    """Return a chain in MuJoCo's XML. It is upright if all joints are at 0."""
     text = ""
     for number in reversed(range(joints)):
         text = (
@@ -91,7 +91,7 @@ if __name__ == "__main__":
 
 
 def run_in_genesis(positions, speeds, torques):
-    """The same without tinsmith: only Genesis' own kernels."""
+    """Run one period with Genesis' own kernels only, without tinsmith; return positions and speeds."""
     qpos.from_torch(positions.detach())
     dofs.vel.from_torch(speeds.detach())
     dofs.ctrl_force.from_torch(torques.detach())
@@ -113,12 +113,14 @@ class Policy(torch.nn.Module):
 
 
 def heights(positions):
-    """Heights of the ends of all links, as a fraction of the chain's length: 1 is upright."""
+    """Return the heights of the ends of all links, as a fraction of the chain's length: 1 is upright."""
     return (positions.cumsum(0).cos().cumsum(0) / len(positions))[:, 0]
 
 
 def run(policy, function):
-    """A run from rest, hanging: the positions of the joints after each period, and the loss."""
+    """Simulate a run that starts hanging at rest; return the positions of the joints after each period, and
+    the loss.
+    """
     positions = torch.zeros(options.joints, 1, dtype=torch.float64)
     positions[0] = torch.pi
     speeds = torch.zeros_like(positions)
@@ -216,14 +218,16 @@ if __name__ == "__main__":
 
 # %% Pictures: the loss, and the chain before and after training
 def ends_of(positions):
-    """Ends of the links in the plane of the chain, in meters; the first is where the chain hangs."""
+    """Return the ends of the links in the plane of the chain, in meters. The first is the point where the
+    chain hangs.
+    """
     angles = positions[:, 0].cumsum(0)
     links = LENGTH * torch.stack([angles.sin(), angles.cos()], 1)
     return torch.cat([torch.zeros(1, 2), links.cumsum(0)])
 
 
 def draw_frame(figure, paths, number):
-    """The chain after some periods, before and after training, with the way of its end."""
+    """Draw the chain after some periods, before and after training, with the path of its end."""
     figure.clear()
     seconds = number * options.substeps * options.dt
     figure.suptitle(f"A network swings up {options.joints} joints in Genesis: {seconds:.2f} s", fontsize=12)

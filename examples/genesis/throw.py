@@ -86,7 +86,7 @@ if __name__ == "__main__":
 
 
 def miss(end):
-    """The squared distance of the body's middle from the target."""
+    """Return the squared distance of the body's middle from the target."""
     return (end.reshape(-1, 3).mean(0) - torch.tensor(TARGET, dtype=end.dtype)).square().sum()
 
 
@@ -97,7 +97,7 @@ def throw_at(velocity):
 
 # %% The gradient against Genesis' own, and against central differences
 def throw_in_genesis(velocity):
-    """The same without tinsmith, as Genesis' users do it."""
+    """Throw the body with Genesis' own gradient, without tinsmith; return the loss."""
     scene.reset()
     body.set_velocity(velocity)
     scene.step()
@@ -159,7 +159,7 @@ if __name__ == "__main__":
 
 # %% Pictures: the loss, and the throw before and after training
 def draw_frame(figure, number):
-    """The body after some substeps, over its shadow, before and after training."""
+    """Draw the body after some substeps, over its shadow, before and after training."""
     figure.clear()
     figure.suptitle(f"Learning to throw an elastic cube in Genesis: {number * options.dt:.2f} s", fontsize=12)
     for column, (iteration, path) in enumerate(paths.items()):
