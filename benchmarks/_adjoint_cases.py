@@ -1,4 +1,6 @@
-"""What is differentiated: each kernel as an op, generated and by hand, beside its twin in plain torch."""
+"""The cases of the adjoint benchmark: each kernel as an op, with a generated and a hand-written gradient, and in plain
+torch.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Case:
     scratch: str | None = None
 
     def generated(self, lang: Any, adjoint: str = "source") -> Way:
-        """The op, its gradient from the kernel's source, or from the engine, right or wrong."""
+        """Return the op whose gradient is generated from the kernel's source, or is the engine's own, right
+        or wrong.
+        """
         kernels = self.kernel(lang)
         kernels = kernels if isinstance(kernels, list) else [kernels]
         return ts.chain(self.spec, kernels, scratch=self.scratch, adjoint=adjoint, trust_engine=True)
@@ -69,7 +73,7 @@ def serial_splat(lang: Any) -> Any:
 
 
 def gaussians(is_small: bool) -> tuple[Tensor, ...]:
-    """Gaussians as in a picture that was fitted: a few pixels, all over it."""
+    """Draw Gaussians like those of a fitted picture: a few pixels large, all over it."""
     n, h, w = (6, 9, 8) if is_small else (2000, 256, 218)
     wide = torch.exp(0.5 * torch.randn(n, 2)) * (1 if is_small else 2.0)
     return torch.rand(n, 2) * torch.tensor([w, h]), wide, torch.rand(n) * 3, torch.randn(n, 3), torch.rand(n) * 0.9
@@ -101,7 +105,7 @@ LAST = "start[n], speed[n], stiffness[n] -> x[n], v[n]"
 
 
 def moved(start: Tensor, speed: Tensor, stiffness: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Places and speeds at all times."""
+    """Return positions and speeds at all times."""
     states = [(start, speed)]
     for _ in range(STEPS):
         x, v = states[-1]
@@ -135,7 +139,7 @@ BETWEEN = "weights[s], moments[s], terms[s]"
 
 
 def distorted(w: Tensor, t: Tensor, rays: Tensor, d: Tensor) -> Tensor:
-    """Arguments as a call of the chain has them."""
+    """Compute the distortion of each ray in plain torch. The arguments are those of the chain."""
     starts, ends = rays.long().unbind(1)
     counts = ends - starts
 

@@ -1,4 +1,4 @@
-"""The kernels whose gradients are timed, as a person writes them, and gradients of them written by hand.
+"""The kernels whose gradients are timed, in a natural form, and gradients of them written by hand.
 
 A pair each: `lang` is the engine's module. The gradient by hand is the bar, so it is written with what is known of
 the function as a whole, not line by line. It gets the op's arrays by name, `grad_<output>`, and fills `grad_<input>`.
@@ -16,7 +16,7 @@ STEP = 0.01
 
 # Light along rays -------------------------------------------------------------------------
 def compositing(lang: Any) -> Any:
-    """Light of each ray from front to back; `t` is what is let through so far."""
+    """Build the kernel that composites the light of each ray from front to back; `t` is the transmittance so far."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -34,7 +34,9 @@ def compositing(lang: Any) -> Any:
 
 
 def compositing_by_hand(lang: Any) -> Any:
-    """No tape and one `exp` a sample: light from behind a sample is all the light less that from before it."""
+    """Build the gradient of `compositing` without a tape and with one `exp` a sample: light behind a sample is all
+    light minus that in front of it.
+    """
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -70,7 +72,9 @@ def compositing_by_hand(lang: Any) -> Any:
 
 # A chain of masses and springs ------------------------------------------------------------
 def chain(lang: Any) -> Any:
-    """Masses in a row, a spring between neighbours: all places and speeds, by time and mass."""
+    """Build the kernel of masses in a row with springs between neighbors, which stores all positions and speeds by time
+    and mass.
+    """
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -92,7 +96,9 @@ def chain(lang: Any) -> Any:
 
 
 def chain_by_hand(lang: Any) -> Any:
-    """From the last step to the first; the states are all there, so nothing is computed again."""
+    """Build the gradient of `chain`, from the last step to the first. All states are stored, so nothing is
+    recomputed.
+    """
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -124,7 +130,7 @@ def chain_by_hand(lang: Any) -> Any:
 
 
 def chain_in_place(lang: Any, steps: int) -> Any:
-    """The same, of which only the last places and speeds are kept."""
+    """Build the kernel of masses in a row that keeps only the last positions and speeds."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -147,7 +153,9 @@ def chain_in_place(lang: Any, steps: int) -> Any:
 
 
 def chain_that_remembers(lang: Any) -> Any:
-    """The same again, leaving the places of all times in `path`, for a gradient by hand."""
+    """Build the kernel of masses in a row that also stores the positions of all times in `path`, for a hand-written
+    gradient.
+    """
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -171,7 +179,7 @@ def chain_that_remembers(lang: Any) -> Any:
 
 
 def remembered_by_hand(lang: Any) -> Any:
-    """From the last step to the first, over the places that were left."""
+    """Build the gradient of `chain_that_remembers`, from the last step to the first, over the stored positions."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -202,7 +210,7 @@ def remembered_by_hand(lang: Any) -> Any:
 
 # Online softmax ---------------------------------------------------------------------------
 def online_softmax(lang: Any) -> Any:
-    """Of each row: the largest so far, and the sum so far relative to it, in one sweep."""
+    """Build the kernel of a softmax by rows that computes the maximum and the sum relative to it in one sweep."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -220,9 +228,9 @@ def online_softmax(lang: Any) -> Any:
 
 
 def softmax_by_hand(lang: Any) -> Any:
-    """The kernel reversed by somebody who sees that the result does not depend on `largest`.
+    """Build the gradient of `online_softmax` that exploits that the result does not depend on `largest`.
 
-    So nothing goes back to it, and what goes back through the sum that is rescaled is one number for a whole row.
+    So `largest` gets no cotangent, and the cotangent of the rescaled sum is one number for a whole row.
     """
     array = lang.types.ndarray()
 
@@ -246,9 +254,9 @@ def softmax_by_hand(lang: Any) -> Any:
 
 
 def softmax_in_closed_form(lang: Any) -> Any:
-    """Of the result alone, without any `exp`: y (g - sum of g y).
+    """Build the gradient of softmax from its result alone, without any `exp`: y (g - sum of g y).
 
-    A theorem about softmax, no adjoint of the kernel, which never says that it is one: shown, and not the bar.
+    This is a theorem about softmax and not an adjoint of the kernel, so it is shown for comparison, and no target.
     """
     array = lang.types.ndarray()
 
@@ -268,7 +276,9 @@ def softmax_in_closed_form(lang: Any) -> Any:
 
 
 def distortion(lang: Any) -> list[Any]:
-    """Sums along rays, a term for each sample, and the terms of each ray summed."""
+    """Build the three kernels of the distortion loss: sums along rays, a term for each sample, and the sum of each
+    ray's terms.
+    """
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -299,7 +309,7 @@ def distortion(lang: Any) -> list[Any]:
 
 
 def distortion_by_hand(lang: Any) -> Any:
-    """All three in one sweep from the last sample to the first."""
+    """Build the gradient of all three kernels of `distortion` in one sweep from the last sample to the first."""
     array = lang.types.ndarray()
 
     @lang.kernel

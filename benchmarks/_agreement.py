@@ -1,4 +1,4 @@
-"""Agreement: are the gradients right? Asked in a process of its own, for an engine's reverse mode may end it.
+"""Agreement: checks whether gradients are right, in a child process, since an engine's reverse mode may crash it.
 
     python benchmarks/_agreement.py ENGINE CASE
 
@@ -27,7 +27,7 @@ GENERATED, ENGINES_OWN, TORCH = "generated", "engine's own", "plain torch"
 
 
 def agreement(engine: str, case: Case) -> dict[str, str]:
-    """What each way's gradients are: "" where right, else in words."""
+    """Check the gradients of each way in a child process; return "" for right ones, or else what is wrong."""
     done = subprocess.run([sys.executable, __file__, engine, case.name], capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     said = {line["way"]: _in_words(line) for line in lines}
@@ -47,7 +47,7 @@ def _in_words(line: dict[str, Any]) -> str:
 
 
 def ways(case: Case, lang: Any) -> Iterator[tuple[str, Way]]:
-    """Every way to get the case's gradients, the engine's own last."""
+    """Yield every way to get the case's gradients by name; the engine's own comes last."""
     yield GENERATED, case.generated(lang)
     for name, build in case.by_hand.items():
         yield name, build(lang)
@@ -61,7 +61,7 @@ def outputs_of(way: Way, inputs: Sequence[Tensor], named: Any) -> tuple[Tensor, 
 
 
 def leaves_of(inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Copies of inputs, and those of them that get a gradient: all but whole numbers."""
+    """Return copies of the inputs, and those of them that get a gradient: all but integers."""
     arguments = [tensor.clone().requires_grad_(tensor.is_floating_point()) for tensor in inputs]
     return arguments, [tensor for tensor in arguments if tensor.requires_grad]
 

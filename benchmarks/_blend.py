@@ -20,7 +20,7 @@ FAINTEST, MOST, OPAQUE = 1 / 255, 0.99, 1e-4
 
 
 def blend(lang: Any) -> Any:
-    """Light of each pixel, by the list of its tile."""
+    """Build the kernel that blends the Gaussians of each pixel's tile."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -48,7 +48,9 @@ def blend(lang: Any) -> Any:
 
 
 def blend_by_hand(lang: Any) -> Any:
-    """From the last pair that was blended to the first: what is let through is divided out."""
+    """Build the gradient of `blend`, from the last blended pair to the first; the transmittance is recovered by
+    division.
+    """
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -111,7 +113,7 @@ def blend_by_hand(lang: Any) -> Any:
 def blend_by_tiles(
     mean: Tensor, conic: Tensor, colour: Tensor, opacity: Tensor, ids: Tensor, starts: Tensor, *, h: int, w: int
 ) -> Tensor:
-    """The same in plain torch, a tile at a time: every pair of the tile, without an early end."""
+    """Blend in plain torch, one tile at a time: all pairs of the tile, without an early stop."""
     rows = []
     places = torch.arange(TILE, dtype=mean.dtype) + 0.5
     bounds = starts.tolist()
@@ -134,9 +136,9 @@ def blend_by_tiles(
 
 
 def sorted_gaussians(is_small: bool, side: int = SIDE) -> tuple[Tensor, ...]:
-    """Gaussians of a few pixels all over the picture, in the order of their depth, and the list of each tile.
+    """Draw Gaussians of a few pixels all over the picture, sorted by depth, with the list of each tile.
 
-    A small picture is one tile; others have `side` pixels a side.
+    A small picture is a single tile; others have `side` x `side` pixels.
     """
     n, side = (12, TILE) if is_small else (2000, side)
     mean, scale = torch.rand(n, 2) * side, 1.0 + 2.0 * torch.rand(n)
@@ -152,6 +154,6 @@ def sorted_gaussians(is_small: bool, side: int = SIDE) -> tuple[Tensor, ...]:
 
 
 def sides(is_small: bool) -> dict[str, int]:
-    """The picture's."""
+    """Return the height and width of the picture."""
     side = TILE if is_small else SIDE
     return {"h": side, "w": side}

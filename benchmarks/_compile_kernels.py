@@ -26,12 +26,12 @@ def online_softmax(lang: Any) -> ts.Op:
 
 
 def distortion(lang: Any) -> ts.Op:
-    """A chain of three kernels over ragged rays."""
+    """Build the distortion loss: a chain of three kernels over ragged rays."""
     return ts.chain(adjoint_cases.DISTORTION, adjoint_kernels.distortion(lang), scratch=adjoint_cases.BETWEEN)
 
 
 def mpm(lang: Any) -> ts.Op:
-    """A step of a material point method in two dimensions: a chain of three kernels."""
+    """Build a step of the material point method in two dimensions: a chain of three kernels."""
 
     @lang.func
     def stress(now):  # engines take no other annotations
@@ -44,7 +44,7 @@ def mpm(lang: Any) -> ts.Op:
 
 
 def projection(lang: Any) -> ts.Op:
-    """Gaussians in space seen by fisheye cameras, as `ts.render.gaussians` has them."""
+    """Build the projection of 3-D Gaussians to fisheye cameras, as in `ts.render.gaussians`."""
     cameras = "viewmats[v, 4, 4], intrinsics[v, 3, 3], images[p]: i32, rows[p]: i32"
     values = "means2d[p, 2], depths[p], conics[p, 3], compensations[p]"
     spec = f"means[g, 3], covars[g, 6], {cameras}, radii[p, 2]: i32 -> {values}"
@@ -52,16 +52,16 @@ def projection(lang: Any) -> ts.Op:
 
 
 def volume(lang: Any) -> ts.Op:
-    """Shaded rays through a volume, as `ts.render.volume_render` has them."""
+    """Build the rendering of shaded rays through a volume, as in `ts.render.volume_render`."""
     values = "volume[x, y, z], table[k, 4], origins[n, 3], directions[n, 3], box[6], offsets[n], settings[10]"
     seen = "colour[n, 3], opacity[n], depth[n], before[n], used[n]: i32"
     return ts.op(f"{values} -> {seen}", races="allow")(kernels.volume_render(lang, fp="f32", shaded=True))
 
 
 def stencil(lang: Any, width: int) -> ts.Op:
-    """Particles that give to `3 width^2` nodes of a grid around them, as a material point method does.
+    """Build a kernel whose particles add to `3 width^2` nodes of a grid around them, as in a material point method.
 
-    All of it is unrolled, and each node stands under a condition of its own.
+    All of it is unrolled, and each node has a condition of its own.
     """
     vector, matrix = lang.types.vector(3, lang.f32), lang.types.matrix(3, 3, lang.f32)
     vectors, matrices = (lang.types.ndarray(dtype=one, ndim=1) for one in (vector, matrix))
@@ -98,7 +98,7 @@ _GROUP = """\
 
 
 def generated(lang: Any, count: int) -> ts.Op:
-    """About `count` statements in a row, each of which needs what came before."""
+    """Build a kernel of about `count` statements, each of which depends on the ones before."""
     text = f"""\
 @lang.kernel
 def generated(x: array, w: array, y: array):
@@ -136,5 +136,5 @@ GROWING: Mapping[str, Mapping[int, Callable[[Any], Any]]] = {
 
 
 def name_of(what: str, size: int) -> str:
-    """The name of an op of `GROWING`."""
+    """Return the name of an op of `GROWING` with this size."""
     return f"{what} {size}"

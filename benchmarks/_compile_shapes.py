@@ -1,4 +1,4 @@
-"""Kernels of any number of statements, in several shapes: what the compiler does must be linear in each.
+"""Kernels of any number of statements, in several shapes: the compiler's time must be linear in the size of each.
 
 Annotations here are values that the engines read: this file must not say `from __future__ import annotations`.
 """
@@ -32,7 +32,7 @@ def _repeat(text: str, places: int | Iterable[int]) -> str:
 
 
 def chain(lang: Any, count: int) -> ts.Op:
-    """Statements in a row, each of which needs what came before, in an unrolled loop."""
+    """Build a kernel with an unrolled loop in which each statement depends on the ones before."""
     body = f"""\
         for k in lang.static(range({count // 4})):
             a = s * w[(i + k) % n] + 0.5
@@ -44,7 +44,7 @@ def chain(lang: Any, count: int) -> ts.Op:
 
 
 def branches(lang: Any, count: int) -> ts.Op:
-    """Conditions, three levels deep."""
+    """Build a kernel with conditions nested three levels deep."""
     body = """\
         if s > {k}.5:
             s = s * t + 1.0
@@ -61,14 +61,14 @@ def branches(lang: Any, count: int) -> ts.Op:
 
 
 def deep_branches(lang: Any, count: int) -> ts.Op:
-    """Conditions that are each the `else` of another one, 25 levels deep."""
+    """Build a kernel with conditions that are each the `else` of another one, 25 levels deep."""
     first = "        if s > 0.5:\n            s = s * t + 1.0\n"
     rest = _repeat("        elif s > {k}.5:\n            s = s * t + {k}.0\n", range(1, 25))
     return _make(lang, "deep branches", f"{_HEAD}{(first + rest) * max(1, count // 50)}        y[i] += s + t\n")
 
 
 def loops(lang: Any, count: int) -> ts.Op:
-    """Loops inside the parallel one, with what they carry."""
+    """Build a kernel with inner loops that carry values."""
     body = """\
         for j in range(4):
             s = s * w[j] + t
@@ -79,7 +79,7 @@ def loops(lang: Any, count: int) -> ts.Op:
 
 
 def nested_loops(lang: Any, count: int) -> ts.Op:
-    """Loops and a branch inside loops."""
+    """Build a kernel with loops and a branch inside loops."""
     body = """\
         for j in range(4):
             a = s * w[j]
@@ -93,7 +93,7 @@ def nested_loops(lang: Any, count: int) -> ts.Op:
 
 
 def while_loops(lang: Any, count: int) -> ts.Op:
-    """Loops that end by data."""
+    """Build a kernel with `while` loops whose trip count depends on data."""
     body = """\
         c{k} = 0
         while s > 0.5 and c{k} < 4:
@@ -105,7 +105,7 @@ def while_loops(lang: Any, count: int) -> ts.Op:
 
 
 def tasks(lang: Any, count: int) -> ts.Op:
-    """Parallel loops, one after the other."""
+    """Build a kernel with parallel loops, one after the other."""
     head = "@lang.kernel\ndef kernel(x: array, w: array, y: array):\n"
     body = """\
     for i in range(x.shape[0]):
@@ -116,7 +116,7 @@ def tasks(lang: Any, count: int) -> ts.Op:
 
 
 def locals_(lang: Any, count: int) -> ts.Op:
-    """Many locals, each overwritten, some under a condition."""
+    """Build a kernel with many locals, each overwritten, some under a condition."""
     many = max(2, count // 4)
     body = _repeat("        a{k} = x[i] * {k}.5\n", many)
     body += "".join(f"        a{k} = lang.sin(a{k}) * a{(7 * k + 1) % many} + t\n" for k in range(many))
@@ -125,7 +125,7 @@ def locals_(lang: Any, count: int) -> ts.Op:
 
 
 def carried(lang: Any, count: int) -> ts.Op:
-    """Many locals that one loop carries; to half of them it only adds."""
+    """Build a kernel with many locals that one loop carries; half of them are only added to."""
     many = max(2, count // 3)
     body = _repeat("        a{k} = x[i] * {k}.5\n", many) + "        for j in range(5):\n"
     body += "".join(f"            a{k} = a{k} * a{(6 * k + 2) % many} + t\n" for k in range(0, many, 2))
@@ -134,7 +134,7 @@ def carried(lang: Any, count: int) -> ts.Op:
 
 
 def arrays(lang: Any, count: int) -> ts.Op:
-    """Many arrays."""
+    """Build a kernel with many arrays."""
     many = max(2, count // 2)
     names = [f"x{k}" for k in range(many)]
     head = f"@lang.kernel\ndef kernel({', '.join(f'{one}: array, y{one}: array' for one in names)}):\n"
@@ -147,7 +147,7 @@ def arrays(lang: Any, count: int) -> ts.Op:
 
 
 def copies(lang: Any, count: int) -> ts.Op:
-    """Many arrays whose gradients are handed on."""
+    """Build a kernel with many arrays whose gradients equal their cotangents."""
     many = max(2, count)
     parameters = ", ".join(f"x{k}: array, y{k}: array" for k in range(many))
     head = f"@lang.kernel\ndef kernel({parameters}):\n    for i in range(x0.shape[0]):\n"
@@ -156,7 +156,7 @@ def copies(lang: Any, count: int) -> ts.Op:
 
 
 def expressions(lang: Any, count: int) -> ts.Op:
-    """Expressions of 50 operations, which count as 50 statements."""
+    """Build a kernel with expressions of 50 operations, which count as 50 statements."""
     deep = "s"
     for place in range(50):
         deep = f"({deep} * t + x[i])" if place % 2 else f"lang.sin({deep})"
@@ -165,7 +165,7 @@ def expressions(lang: Any, count: int) -> ts.Op:
 
 
 def functions(lang: Any, count: int) -> ts.Op:
-    """Calls of functions that call functions."""
+    """Build a kernel with calls of functions that call functions."""
     text = """\
 @lang.func
 def inner(a, b):
@@ -186,7 +186,7 @@ def outer(a, b):
 
 
 def matrices(lang: Any, count: int) -> ts.Op:
-    """Products of 3 x 3 matrices, which count as 10 statements."""
+    """Build a kernel with products of 3 x 3 matrices, which count as 10 statements."""
     body = """\
         m = lang.Matrix([[s, t, s], [t, s, t], [s, s, t]])
         q = lang.Matrix([[t, t, s], [t, s, s], [s, t, t]])
@@ -196,7 +196,7 @@ def matrices(lang: Any, count: int) -> ts.Op:
 
 
 def stores(lang: Any, count: int) -> ts.Op:
-    """One element that is overwritten and read again."""
+    """Build a kernel that overwrites one element and reads it again."""
     return _make(lang, "stores", _HEAD + "        y[i] = y[i] * s + w[i]\n        s = lang.sin(y[i])\n" * (count // 2))
 
 

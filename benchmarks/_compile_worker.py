@@ -43,7 +43,7 @@ class Clock:
 
 
 def time_parts(build: Callable[[Any], Any], lang: Any) -> dict[str, float]:
-    """From the source of an op to the text of its gradient by all its inputs, part by part."""
+    """Time each part of the way from an op's source to the text of its gradient by all inputs."""
     clock = Clock()
     gc.collect()
     with clock.part("lower"):
@@ -64,7 +64,7 @@ def time_parts(build: Callable[[Any], Any], lang: Any) -> dict[str, float]:
 
 
 def time_first_call(build: Callable[[Any], Any], lang: Any) -> float:
-    """Seconds of the first call of an op, forward and backward, with an engine that takes no time to compile."""
+    """Return the seconds of an op's first call, forward and backward, with an engine that takes no time to compile."""
     _kernel_families._FAMILIES.clear()  # what ops before had in common with it is not known yet either
     op = build(lang)
     signature = op._core.signature

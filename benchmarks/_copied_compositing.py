@@ -1,4 +1,4 @@
-"""The compositing kernel that people copy, made right: as we understand it, in words of our own.
+"""The compositing kernel that many people copy, corrected: our own implementation of the idea as we understand it.
 
 Known from taichi-nerfs, and written so that the engine can differentiate it: what shines through to each sample is an
 array, so that nothing is carried by a loop, and a ray's sums are added into its outputs, sample by sample. There, what
@@ -8,7 +8,7 @@ and gradients are off by a tenth. Here each ray has count + 1 elements of its ow
 
 
 def copied(lang):
-    """The kernel for an engine. Its arrays are of one float type; `through` is scratch of s + n elements, zeros."""
+    """Build the kernel for an engine. Its arrays have one float type; `through` is scratch of s + n zeros."""
     array = lang.types.ndarray()
 
     @lang.kernel

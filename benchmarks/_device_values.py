@@ -1,4 +1,4 @@
-"""One small case of every room, computed on a device: results and gradients by name.
+"""One small case of every part of the library, computed on a device: results and gradients by name.
 
 What comes in is drawn on the CPU, so that it is the same on every device. What is compared with what is said in
 `on_device.py`.
@@ -23,12 +23,12 @@ Values = dict[str, Tensor]
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
-    """Numbers between 0 and 1, the same on each device."""
+    """Draw numbers between 0 and 1, the same on each device."""
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def with_gradients(function: Callable[..., Sequence[Tensor]], given: Sequence[Tensor], device: str) -> Values:
-    """Outputs, and gradients to everything of floats that is given, from cotangents that are drawn."""
+    """Return the outputs of a function, and the gradients by all floating inputs for random cotangents, by name."""
     mine = [one.to(device).requires_grad_(one.is_floating_point()) for one in given]
     outputs = function(*mine)
     cotangents = [drawn(*one.shape, seed=7).to(device) for one in outputs]
@@ -39,19 +39,19 @@ def with_gradients(function: Callable[..., Sequence[Tensor]], given: Sequence[Te
 
 
 def of_op(engine: str, device: str) -> Values:
-    """An op, by the kernel of one line."""
+    """Compute an op with a one-line kernel."""
     op = _ways.ours(__import__(engine))
     return with_gradients(lambda x: [op(x)], [drawn(100_000)], device)
 
 
 def of_batch(engine: str, device: str) -> Values:
-    """The same under vmap: one launch for the batch."""
+    """Compute an op under vmap: one launch for the batch."""
     op = _ways.ours(__import__(engine))
     return with_gradients(lambda x: [torch.func.vmap(op)(x)], [drawn(16, 1000)], device)
 
 
 def of_generated_gradient(engine: str, device: str) -> Values:
-    """A kernel with loops that carry a value and break, and its generated gradient."""
+    """Compute a kernel with loops that carry a value and break, and its generated gradient."""
     torch.manual_seed(3)
     given = _blend.sorted_gaussians(is_small=False)
     op = ts.op(_blend.SPEC)(_blend.blend(__import__(engine)))
@@ -59,7 +59,7 @@ def of_generated_gradient(engine: str, device: str) -> Values:
 
 
 def of_second_derivative(engine: str, device: str) -> Values:
-    """A gradient of a gradient."""
+    """Compute a gradient of a gradient."""
     op = _ways.ours(__import__(engine))
 
     def slope(x: Tensor) -> list[Tensor]:
@@ -70,7 +70,7 @@ def of_second_derivative(engine: str, device: str) -> Values:
 
 
 def of_scan(engine: str, device: str) -> Values:
-    """A step that runs many times, with checkpoints in between."""
+    """Compute a scan of many steps, with checkpoints in between."""
     step = ts.op("x[n] -> y[n]")(triple(__import__(engine)))
     return with_gradients(
         lambda x: [ts.scan(lambda state, _: (0.3 * step(state), None), x, length=50)[0]], [drawn(256)], device
@@ -78,13 +78,13 @@ def of_scan(engine: str, device: str) -> Values:
 
 
 def of_layer(engine: str, device: str) -> Values:
-    """A Tube."""
+    """Compute a Tube layer."""
     layer = _ways.tube(ts, __import__(engine), 64, batched=False)
     return with_gradients(lambda x: [layer(x)], [drawn(64)], device)
 
 
 def of_encoding(engine: str, device: str) -> Values:
-    """A hash grid, to its table and to the positions."""
+    """Compute a hash grid, with the gradients by its table and by the positions."""
     config = {"otype": "HashGrid", "n_levels": 8, "log2_hashmap_size": 14}
     encoding = ts.nn.Encoding(3, config, engine=engine)
     table = drawn(len(encoding.params), seed=1)
@@ -93,7 +93,7 @@ def of_encoding(engine: str, device: str) -> Values:
 
 
 def of_networks(engine: str, device: str) -> Values:
-    """An array of small networks: losses, and the gradient of all parameters."""
+    """Compute the losses of an array of small networks, and the gradient by all parameters."""
     torch.manual_seed(4)
     sizes = networks.Networks(16, 16, 2)
     array = sizes.array(engine)
@@ -105,7 +105,7 @@ def of_networks(engine: str, device: str) -> Values:
 
 
 def of_composite(engine: str, device: str) -> Values:
-    """Volume rendering of ragged samples."""
+    """Compute a volume rendering of ragged samples."""
     counts = torch.randint(0, 40, (500,), generator=torch.Generator().manual_seed(5))
     rays = torch.stack([counts.cumsum(0) - counts, counts], 1).int()
     s = int(counts.sum())
@@ -115,7 +115,7 @@ def of_composite(engine: str, device: str) -> Values:
 
 
 def of_gaussians(engine: str, device: str) -> Values:
-    """Splatting of 3-D Gaussians, to everything that they are made of."""
+    """Compute a splatting of 3-D Gaussians, with the gradients by all their parameters."""
     torch.manual_seed(6)
     *given, view, intrinsics = splatting.scene(2000, 128)
     way = splatting.ours(engine)

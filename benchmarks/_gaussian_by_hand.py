@@ -1,4 +1,4 @@
-"""The gradients of `tinsmith.render.gaussians`, written by hand: what the generated ones are measured against.
+"""The gradients of `tinsmith.render.gaussians`, written by hand, with which the generated ones are compared.
 
 Each is a backward kernel as a person writes it, for a forward kernel of `tinsmith.kernels`. Blending is in two forms:
 
@@ -22,7 +22,9 @@ from tinsmith.kernels.gaussians._projection import projection_functions
 
 
 def blend_to_an_end(lang: ModuleType, *, fp: str, channels: int, tile_size: int) -> Any:
-    """As `kernels.gaussian_blend`; `last` is the end of the part of the tile's list that the pixel saw."""
+    """Build a kernel like `kernels.gaussian_blend`; `last` is the end of the part of the tile's list that the pixel
+    used.
+    """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     most, opaque = MOST, OPAQUE
@@ -68,7 +70,7 @@ def blend_to_an_end(lang: ModuleType, *, fp: str, channels: int, tile_size: int)
 
 
 def blend_back_to_front(lang: ModuleType, *, fp: str, channels: int, tile_size: int) -> Any:
-    """The gradient of `blend_to_an_end`, from each pixel's last Gaussian to its first."""
+    """Build the gradient of `blend_to_an_end`, from each pixel's last Gaussian to its first."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     most, faintest = MOST, FAINTEST
@@ -127,7 +129,7 @@ def blend_back_to_front(lang: ModuleType, *, fp: str, channels: int, tile_size: 
 
 
 def blend_front_to_back(lang: ModuleType, *, fp: str, channels: int, tile_size: int) -> Any:
-    """The gradient of `kernels.gaussian_blend`, from each pixel's first Gaussian to its last."""
+    """Build the gradient of `kernels.gaussian_blend`, from each pixel's first Gaussian to its last."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     most, faintest, opaque = MOST, FAINTEST, OPAQUE
@@ -189,7 +191,7 @@ def blend_front_to_back(lang: ModuleType, *, fp: str, channels: int, tile_size: 
 
 
 def projection_backward(lang: ModuleType, *, fp: str) -> Any:
-    """The gradient of `kernels.gaussian_projection` in Gaussians, for pinhole cameras.
+    """Build the gradient of `kernels.gaussian_projection` by the Gaussians, for pinhole cameras.
 
     With Q the conic and G its cotangent, that of the covariance in the image is -Q G Q.
     """
@@ -295,7 +297,9 @@ def projection_backward(lang: ModuleType, *, fp: str) -> Any:
 
 
 def covariance_backward(lang: ModuleType, *, fp: str) -> Any:
-    """The gradient of `kernels.gaussian_covariance`. With M = R S, and G the cotangent of M M^T, that of M is 2 G M."""
+    """Build the gradient of `kernels.gaussian_covariance`. With M = R S, and G the cotangent of M M^T, that of M is 2 G
+    M.
+    """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     rotation = quaternion_rotation(lang, fp=fp)

@@ -1,4 +1,4 @@
-"""`tinsmith.render.gaussians` with gradients that are written by hand, in place of the generated ones."""
+"""`tinsmith.render.gaussians` with hand-written gradients instead of the generated ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ops = Mapping[tuple[Any, ...], Any]
 
 
 def build_ops(engine: str, *, fp: str, order: Order, channels: int = 3, tile_size: int = 16) -> Ops:
-    """Ops with these gradients, by the names and the static values of those in whose place they stand."""
+    """Build the ops with these gradients, by the names and static values of the ops that they replace."""
     lang = language(engine, torch.device("cpu"))
     static = {"fp": fp, "channels": channels, "tile_size": tile_size}
     spec = (

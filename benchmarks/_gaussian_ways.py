@@ -1,4 +1,4 @@
-"""Splatting of 3-D Gaussians in plain torch, a tile at a time; scenes; and what memory a step takes.
+"""Splatting of 3-D Gaussians in plain torch, one tile at a time; scenes; and the memory of a step.
 
     python benchmarks/_gaussian_ways.py WAY GAUSSIANS SIDE
 
@@ -37,7 +37,7 @@ LISTS = ("tiles_per_gauss", "isect_ids", "flatten_ids", "isect_offsets")
 
 
 def scene(n: int, side: int) -> list[Tensor]:
-    """A cloud of Gaussians that fills the picture, each some pixels large; the last two are the camera."""
+    """Draw a cloud of Gaussians that fills the picture, each some pixels large; the last two tensors are the camera."""
     means = torch.randn(n, 3) * torch.tensor([0.7, 0.7, 0.5])
     scales = (0.5 + torch.rand(n, 3)) * 0.02 * (10_000 / n) ** 0.5
     opacities, colors = 0.1 + 0.8 * torch.rand(n), torch.rand(n, 3)
@@ -48,7 +48,7 @@ def scene(n: int, side: int) -> list[Tensor]:
 
 
 def ours(engine: str) -> Way:
-    """`ts.render.gaussians`, colors and alpha."""
+    """Return `ts.render.gaussians` as a function that renders colors and alpha."""
 
     def render(*given: Tensor, side: int) -> Sequence[Tensor]:
         return rendered(engine, *given, side=side)[:2]
@@ -57,7 +57,7 @@ def ours(engine: str) -> Way:
 
 
 def rendered(engine: str, *given: Tensor, side: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """Colors, alpha and the dict of what was on the way."""
+    """Render colors and alpha with `ts.render.gaussians`; return them with the dict of intermediate results."""
     *gaussians, view, intrinsics = given
     images, alphas, meta = rasterization(*gaussians, view[None], intrinsics[None], side, side, engine=engine)
     # views back and forth: the gradient of `images[0]` would be copied into a batch of zeros
@@ -65,7 +65,7 @@ def rendered(engine: str, *given: Tensor, side: int) -> tuple[Tensor, Tensor, di
 
 
 def by_hand(engine: str, order: Order) -> Way:
-    """The same renderer with gradients written by hand."""
+    """Return the same renderer with hand-written gradients."""
     ops: dict[str, Any] = {}
 
     def render(*given: Tensor, side: int) -> Sequence[Tensor]:
@@ -89,7 +89,7 @@ def by_tiles(
     *,
     side: int,
 ) -> Sequence[Tensor]:
-    """As one writes it in torch: Gaussians projected at once and sorted by depth, then each tile with those in it."""
+    """Render in plain torch: project all Gaussians at once and sort them by depth, then blend each tile's."""
     mean2d, conic, depth, radius = _projected(means, quats, scales, opacities, view, intrinsics, side)
     order = depth.detach().argsort()
     seen = order[(radius[order] > 0).all(-1) & (depth[order] > 0.01)]
@@ -117,7 +117,7 @@ def by_tiles(
 def _projected(
     means: Tensor, quats: Tensor, scales: Tensor, opacities: Tensor, view: Tensor, intrinsics: Tensor, side: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Centres, conics, depths and radii in the image."""
+    """Return centers, conics, depths and radii of Gaussians in the image."""
     w, x, y, z = torch.nn.functional.normalize(quats, dim=-1).unbind(-1)
     turn = torch.stack(
         [
@@ -196,7 +196,7 @@ def _of_status(name: str) -> int:
 
 
 def measure_in_a_process(name: str, n: int, side: int) -> Memory:
-    """What is taken in a process that has done nothing else."""
+    """Measure the memory of a step in a new process."""
     command = [sys.executable, str(Path(__file__)), name, str(n), str(side)]
     # Each tensor is memory of its own, given back when it goes: what malloc would keep is not what a step needs.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}

@@ -1,4 +1,4 @@
-"""Harness: several ways to do one thing, timed side by side in one process.
+"""Harness: times several implementations of one computation side by side in one process.
 
 Machines are noisy, and differently from minute to minute. So rounds are interleaved (A B C, A B C, ...):
 whatever else the machine does meets all ways alike. A round runs each way for a moment, after one call
@@ -74,7 +74,7 @@ def timed(ways: Mapping[Name, Call], effort: Effort, finish: Call = lambda: None
 
 
 def _planned(call: Call, effort: Effort, finish: Call) -> tuple[int, int]:
-    """How many calls a round, and that only every how manyth round."""
+    """Return the number of calls in a round, and the n of every n-th round in which a slow way is timed."""
     call()  # compiles
     finish()
     seconds = _round(call, 1, finish)
@@ -97,13 +97,15 @@ def _round(call: Call, calls: int, finish: Call) -> float:
 
 
 def ratio(above: Timing, below: Timing) -> Figure:
-    """How many times the one takes of the other: the ratio of medians."""
+    """Return the ratio of two timings: of their medians, with the ratios of their rounds."""
     both = [above.rounds[i] / below.rounds[i] for i in above.rounds if i in below.rounds]
     return Figure.of(both, above.median / below.median)
 
 
 def slope(timings: Mapping[int, Timing]) -> Figure:
-    """Seconds that each further unit costs, from timings by number of units: a straight line through each round."""
+    """Return the seconds that each further unit costs, from timings by number of units: the slope of a line through
+    each round.
+    """
     common = set.intersection(*(set(timing.rounds) for timing in timings.values()))
     counts = list(timings)
     lines = [statistics.linear_regression(counts, [t.rounds[i] for t in timings.values()])[0] for i in common]

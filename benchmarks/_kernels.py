@@ -10,7 +10,7 @@ from typing import Any
 
 
 def triple(lang: Any) -> Any:
-    """y = 3 x."""
+    """Build the kernel y = 3 x."""
 
     @lang.kernel
     def triple(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -21,7 +21,7 @@ def triple(lang: Any) -> Any:
 
 
 def triple_of_templates(lang: Any) -> Any:
-    """y = 3 x, as written for fields that are passed in."""
+    """Build the kernel y = 3 x for fields that are passed in."""
 
     @lang.kernel
     def triple_of_templates(x: lang.template(), y: lang.template()):
@@ -32,7 +32,7 @@ def triple_of_templates(lang: Any) -> Any:
 
 
 def triple_of_fields(lang: Any, x: Any, y: Any) -> Any:
-    """y = 3 x, as written for fields that the kernel refers to."""
+    """Build the kernel y = 3 x for fields that the kernel refers to."""
 
     @lang.kernel
     def triple_of_fields():
@@ -43,7 +43,7 @@ def triple_of_fields(lang: Any, x: Any, y: Any) -> Any:
 
 
 def square_of_templates(lang: Any) -> Any:
-    """y = x x, whose gradient tells which x it was given."""
+    """Build the kernel y = x x for fields that are passed in. Its gradient reveals which x the kernel was given."""
 
     @lang.kernel
     def square_of_templates(x: lang.template(), y: lang.template()):
@@ -54,7 +54,7 @@ def square_of_templates(lang: Any) -> Any:
 
 
 def square_of_fields(lang: Any, x: Any, y: Any) -> Any:
-    """y = x x, of fields that the kernel refers to."""
+    """Build the kernel y = x x for fields that the kernel refers to."""
 
     @lang.kernel
     def square_of_fields():
@@ -65,7 +65,7 @@ def square_of_fields(lang: Any, x: Any, y: Any) -> Any:
 
 
 def layer_object(lang: Any, size: int) -> Any:
-    """A data-oriented object with a weight and two kernels: y = (w x)^2."""
+    """Build a data-oriented object with a weight and two kernels: y = (w x)^2."""
 
     @lang.data_oriented
     class Layer:
@@ -87,7 +87,7 @@ def layer_object(lang: Any, size: int) -> Any:
 
 
 def total(lang: Any, count: int) -> Any:
-    """y = a0 + a1 + ... of `count` arrays."""
+    """Build the kernel y = a0 + a1 + ... of `count` arrays."""
     names = [f"a{place}" for place in range(count)]
     parameters = ", ".join(f"{name}: lang.types.ndarray()" for name in [*names, "y"])
     text = f"""\
@@ -104,7 +104,7 @@ def total({parameters}):
 
 
 def warp_triple(wp: Any) -> Any:
-    """y = 3 x, for Warp."""
+    """Build the kernel y = 3 x for Warp."""
 
     @wp.kernel
     def warp_triple(x: wp.array(dtype=float), y: wp.array(dtype=float)):

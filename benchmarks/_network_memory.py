@@ -1,4 +1,4 @@
-"""Peak memory of a step: forward, loss and backward of many small networks, in a process of its own.
+"""Peak memory of a step of many small networks (forward, loss and backward), in a process of its own.
 
     python benchmarks/_network_memory.py WAY CELLS WIDTH HIDDEN
 
@@ -28,7 +28,7 @@ WAYS = ("taichi", "quadrants", "torch")
 
 
 def prepared(way: str, networks: Networks) -> Callable[[], None]:
-    """A step's forward and backward pass."""
+    """Return a function that runs a step's forward and backward pass."""
     x, target = networks.batches()
     if way == "torch":
         weights, biases = pieces(networks)
@@ -38,7 +38,7 @@ def prepared(way: str, networks: Networks) -> Callable[[], None]:
 
 
 def taken(way: str, networks: Networks) -> int:
-    """Bytes."""
+    """Return the peak memory of a step in bytes."""
     for _ in range(2):
         prepared(way, Networks(512, networks.width, networks.hidden))()
     step = prepared(way, networks)
@@ -57,7 +57,7 @@ def of_status(name: str) -> int:
 
 
 def in_a_process(way: str, networks: Networks) -> int:
-    """The same, in a process that has done nothing else."""
+    """Return the peak memory of a step in bytes, measured in a new process."""
     sizes = (networks.cells, networks.width, networks.hidden)
     command = [sys.executable, str(Path(__file__)), way, *map(str, sizes)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The ways to train many small networks: ours, torch's batched matrix products, torch.compile, vmap, tinn's scheme.
+"""The ways to train many small networks: tinsmith, torch's batched matrix products, torch.compile, vmap, tinn's scheme.
 
 All begin with the same weights, learn the same samples, and go down the sum of the networks' mean squared errors with
 torch's fused Adam (tinn's scheme descends by itself). A way is a function that takes one step and returns that sum.
@@ -70,7 +70,7 @@ class Networks:
 
 
 def ours(networks: Networks, engine: str, x: Tensor, target: Tensor) -> Step:
-    """As `Trainer` does it."""
+    """Build a training step like that of `Trainer`, with tinsmith's loss."""
     array = networks.array(engine)
     optimizer = adam([array.params])
 
@@ -85,7 +85,7 @@ def ours(networks: Networks, engine: str, x: Tensor, target: Tensor) -> Step:
 
 
 def ours_by_forward(networks: Networks, engine: str, x: Tensor, target: Tensor) -> Step:
-    """As any module of torch: outputs, then a loss of torch's."""
+    """Build a training step that uses tinsmith's array like any module of torch: outputs, then a loss of torch."""
     array = networks.array(engine)
     return stepping(array, [array.params], x, target)
 
@@ -117,7 +117,9 @@ def compiled(networks: Networks, x: Tensor, target: Tensor) -> Step:
 
 
 def vmapped(networks: Networks, x: Tensor, target: Tensor) -> Step:
-    """One Sequential, mapped over the stacked parameters of all, as torch's tutorial on ensembles has it."""
+    """Build a training step of one Sequential, mapped over the stacked parameters of all, as in torch's tutorial on
+    ensembles.
+    """
     weights, biases = pieces(networks)
     sizes = [N_IN, *[networks.width] * networks.hidden, N_OUT]
     layers: list[nn.Module] = []
@@ -159,12 +161,12 @@ def perceptrons(weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tenso
 
 
 def error(y: Tensor, target: Tensor) -> Tensor:
-    """The sum of the networks' means."""
+    """Return the sum of the networks' mean squared errors."""
     return functional.mse_loss(y, target) * len(y)
 
 
 def pieces(networks: Networks) -> tuple[list[Tensor], list[Tensor]]:
-    """Weights [cell, in, out] and biases [cell, 1, out] of each layer, as parameters of their own."""
+    """Return weights [cell, in, out] and biases [cell, 1, out] of each layer, as separate parameters."""
     layers = networks.array(way="matrices").layers()
     weights = [nn.Parameter(w.detach().clone(memory_format=torch.contiguous_format)) for w, _ in layers]
     return list(weights), [nn.Parameter(b.detach().clone()) for _, b in layers if b is not None]
@@ -175,6 +177,6 @@ def adam(params: list[Tensor]) -> torch.optim.Adam:
 
 
 def why_not_compiled() -> str:
-    """Why inductor cannot work here; "" where it can."""
+    """Return why inductor cannot work here, or "" if it can."""
     has_compiler = any(shutil.which(name) for name in ("g++", "clang++", "c++"))
     return "" if has_compiler else "inductor needs a C++ compiler, and there is none: install g++ or clang++"

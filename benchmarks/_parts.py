@@ -1,4 +1,4 @@
-"""Parts: where the time of a call goes, from autograd alone to the op, each with what the one before has.
+"""Parts: where the time of a call goes, from autograd alone to the whole op, each way with one part more.
 
 A part is the difference of two ways that are timed in the same rounds. Its time inside a call is larger than alone,
 since the other parts take the processor's caches from it.
@@ -34,7 +34,7 @@ PARTS = (
 
 
 def of_parts(bench: Bench) -> list[Row | Absent]:
-    """The parts of a call with its gradient, on a few elements. Shown, not promised."""
+    """Time the parts of a call with its gradient, on a few elements. They are shown, and have no target."""
     rows: list[Row | Absent] = []
     for engine, lang in bench.langs.items():
         mine, what = f"ts.op on {engine}", f"part of {FEW} elements, y.backward(g)"
@@ -60,7 +60,7 @@ def _rows(what: str, timings: Mapping[str, Timing]) -> list[Row]:
 
 
 def _cumulative_ways(op: Any, x: Tensor, given: Tensor) -> dict[str, Way] | None:
-    """The ways, each with one part more; None where an engine cannot hold arguments."""
+    """Return the ways, each with one part more; None if an engine cannot keep arguments in a launch."""
     leaf = x.clone().requires_grad_()
     for _ in range(2):
         op(leaf).backward(given)
@@ -110,7 +110,7 @@ def _cumulative_ways(op: Any, x: Tensor, given: Tensor) -> dict[str, Way] | None
 
 
 def _hold(run: Any, inputs: Any, cotangents: Any, numbers: Any) -> tuple[HeldLaunch | None, Any]:
-    """The launch of a pass with its arguments filled in, and what keeps their memory."""
+    """Return the launch of a pass with its arguments filled in, and the objects that keep their memory alive."""
     seen = []
     names = {**run.__globals__, "launch": lambda *arguments: seen.append(arguments)}
     kept = types.FunctionType(run.__code__, names)(inputs, cotangents, numbers, {})

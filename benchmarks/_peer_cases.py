@@ -1,4 +1,4 @@
-"""What `peers.py` compares: the inputs of each kernel, and what it computes in plain torch, which is the reference.
+"""What `peers.py` compares: the inputs of each kernel, and its reference in plain torch.
 
 The functions of `TORCH` are as a careful user of torch writes them. In float64 they are what every way is checked with.
 """
@@ -66,7 +66,7 @@ class Given:
 
 
 def given(name: str, *, is_small: bool) -> Given:
-    """Random inputs of one kernel, the same in each run."""
+    """Return random inputs of one kernel, the same in each run."""
     torch.manual_seed(0)
     inputs, side = _inputs(name, is_small=is_small), 16 if is_small else SIDE
     with torch.no_grad():
@@ -98,7 +98,7 @@ def _inputs(name: str, *, is_small: bool) -> list[Tensor]:
 
 
 def reference(at: Given) -> tuple[list[Tensor], list[Tensor]]:
-    """Outputs and gradients in float64."""
+    """Return outputs and gradients in float64."""
     leaves = [one.double().requires_grad_() if one.is_floating_point() else one for one in at.inputs]
     outputs = _tensors(TORCH[at.name](*leaves, **at.sizes))
     wanted = [one for one in leaves if one.requires_grad]
@@ -107,7 +107,7 @@ def reference(at: Given) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def torch_way(at: Given, function: Callable[..., Any]) -> Way:
-    """A way by a differentiable function of tensors: torch's own, or an op."""
+    """Build a way from a differentiable function of tensors: torch's own, or an op."""
     leaves = [one.clone().requires_grad_(one.is_floating_point()) for one in at.inputs]
     wanted = [one for one in leaves if one.requires_grad]
 
@@ -147,7 +147,7 @@ def ragged(density: Tensor, step: Tensor, colour: Tensor, rays: Tensor) -> Tenso
 
 
 def splat(place: Tensor, sharp: Tensor, colour: Tensor, *, reach: int, h: int, w: int) -> Tensor:
-    """All pixels of all squares at once; those outside of the image go to one more row."""
+    """Render all pixels of all squares at once in torch. Those outside of the image go to an extra row."""
     first = place.detach().int().long()
     y, x = (first[:, axis, None] + torch.arange(-reach, reach) for axis in (1, 0))
     dx, dy = x + 0.5 - place[:, 0, None], y + 0.5 - place[:, 1, None]
@@ -192,10 +192,10 @@ TORCH: dict[str, Callable[..., Any]] = {
 
 
 def compositing_by_channels(density: Tensor, step: Tensor, colour: Tensor) -> Tensor:
-    """Each channel is summed along the axis that moves fastest.
+    """Composite with a separate sum for each channel, along the axis with stride 1.
 
-    A sum over samples with the channels behind them is a parallel region for each ray, as Inductor writes it for CPUs
-    (torch 2.13): a forward pass of 8,192 rays took 540 ms, since waking threads 8,192 times takes that long.
+    With the channels last, Inductor for CPUs writes a parallel region for each ray (torch 2.13): a forward pass of
+    8,192 rays took 540 ms, most of it for waking threads 8,192 times.
     """
     absorbed = density * step
     weights = torch.exp(absorbed - absorbed.cumsum(1)) * (1 - torch.exp(-absorbed))

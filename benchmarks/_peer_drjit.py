@@ -1,4 +1,5 @@
-"""The kernels of `peers.py` by Dr.Jit on LLVM, with one lane a ray, a pixel or an element, differentiated by itself.
+"""The kernels of `peers.py` in Dr.Jit on LLVM, with one lane for each ray, pixel or element, and Dr.Jit's own
+gradients.
 
 Loops over samples are symbolic, so that each kernel is one piece of machine code; their reverse needs to know the
 greatest number of iterations, and keeps what each hands on. Inputs and cotangents are copied once, which is not
@@ -23,7 +24,7 @@ from _peer_cases import STEPS, Given, Way
 
 
 def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a function for each kernel
-    """A way for each kernel. Raises ImportError without Dr.Jit, or without LLVM."""
+    """Return the way of each kernel, by name. Raise ImportError without Dr.Jit or LLVM."""
     library = next(filter(None, map(find_library, ("LLVM-15", "LLVM-14", "LLVM"))), None)
     if library:
         os.environ.setdefault("DRJIT_LIBLLVM_PATH", library)
@@ -37,7 +38,7 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
     dr.set_thread_count(threads)
 
     def along(count: Any, first: Any, arrays: Sequence[Any], longest: int) -> list[Any]:
-        """Light along rays: where each one's samples begin, and how many there are."""
+        """Composite light along rays, given the first sample and the number of samples of each."""
         density, step, colour = arrays
 
         def body(s: Any, through: Any, red: Any, green: Any, blue: Any) -> Any:
@@ -67,7 +68,7 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
         return along(count, first, arrays[:3], int(at.inputs[3][:, 1].max()))
 
     def splat(at: Given, arrays: Sequence[Any]) -> list[Any]:
-        """A lane for each pixel of each square."""
+        """Render the squares with a lane for each pixel of each square."""
         place, sharp, colour = arrays
         reach, h, w = (at.sizes[name] for name in ("reach", "h", "w"))
         lane = dr.arange(UInt32, 4 * reach * reach * len(at.inputs[0]))
@@ -85,7 +86,7 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
         return [image]
 
     def blend(at: Given, arrays: Sequence[Any]) -> list[Any]:
-        """A lane for each pixel."""
+        """Blend with a lane for each pixel."""
         mean, conic, colour, opacity, ids, starts = arrays
         pixel = dr.arange(UInt32, at.side * at.side)
         x, y = pixel % at.side, pixel // at.side

@@ -1,4 +1,4 @@
-"""The kernels of `peers.py` for both engines, as a person would write them without thinking of machine code.
+"""The kernels of `peers.py` for both engines, written naturally, without thought of machine code.
 
 Annotations here are values that the engines read: this file must not say `from __future__ import annotations`.
 """
@@ -91,7 +91,7 @@ def blend(lang: Any) -> ts.Op:
 
 
 def march(lang: Any) -> ts.Op:
-    """Light along rays through a fog of a known shape, until little shines through."""
+    """Build the kernel that accumulates light along rays through a fog of known shape, until little is transmitted."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -112,7 +112,7 @@ def march(lang: Any) -> ts.Op:
 
 
 def springs(lang: Any) -> ts.Op:
-    """A step of masses in a row, with a spring between neighbours."""
+    """Build the kernel of a step of masses in a row, with a spring between neighbors."""
     array = lang.types.ndarray()
 
     @lang.kernel

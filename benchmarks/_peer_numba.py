@@ -1,4 +1,4 @@
-"""The kernels of `peers.py` by Numba, which does not differentiate: forward passes alone.
+"""The kernels of `peers.py` in Numba, which does not differentiate: forward passes only.
 
 Loops with `fastmath`, parallel over the outermost one. A splat, in which iterations meet, is serial: Numba has no
 atomics on CPUs.
@@ -18,7 +18,7 @@ from _peer_cases import Given, Way
 
 
 def numba_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a function for each kernel
-    """A way for each kernel. Raises ImportError without Numba."""
+    """Return the way of each kernel, by name. Raise ImportError without Numba."""
     numba: Any = import_module("numba")
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     compiled, serial = numba.njit(parallel=True, fastmath=True), numba.njit(fastmath=True)

@@ -1,4 +1,4 @@
-"""The kernels of `peers.py` by Warp, differentiated by `wp.Tape`; without a GPU it runs them on one thread.
+"""The kernels of `peers.py` in Warp, differentiated by `wp.Tape`. Without a GPU they run on one thread.
 
 Its reverse pass computes again what an iteration of a loop with a length known at run time needs, but not what
 earlier iterations handed on: Warp's documentation says that such values are to be kept in arrays. So what is let
@@ -25,7 +25,7 @@ from _peer_cases import STEPS, Given, Way
 
 
 def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a function for each kernel
-    """A way for each kernel. Raises ImportError without Warp."""
+    """Return the way of each kernel, by name. Raise ImportError without Warp."""
     wp: Any = import_module("warp")
     wp.config.quiet = True
     wp.init()

@@ -1,4 +1,4 @@
-"""Report: what was measured as one table, beside the bar to hold, and as markdown and a plot."""
+"""Report: measurements as one table with their targets, as Markdown and as a plot."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def show(rows: Sequence[Row | Absent], title: str, console: Console) -> None:
 
 
 def markdown(title: str, how: str, rows: Sequence[Row | Absent], truth: Sequence[str], grids: Sequence[Grid]) -> str:
-    """Everything as one page."""
+    """Return the whole report as one Markdown page."""
     lines = [f"# {title}", "", how, "", f"{machine()}.", ""]
     lines += [f"| {' | '.join(HEADINGS)} |", "|---|---|---|---|---|---|"]
     lines += [f"| {' | '.join(row.cells())} |" for row in rows]
@@ -117,7 +117,7 @@ def markdown(title: str, how: str, rows: Sequence[Row | Absent], truth: Sequence
 
 
 def plot(grids: Sequence[Grid], device: str, file: Path) -> None:
-    """Each grid as a panel, a line a way: above those by size, below those by arguments."""
+    """Plot each grid as a panel with a line for each way: by size above, by arguments below."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -158,7 +158,7 @@ def _look(name: str) -> dict[str, object]:
 
 
 def machine() -> str:
-    """The machine and the versions that made the numbers."""
+    """Describe the machine and the versions that the numbers belong to."""
     names = ("torch", "taichi", "quadrants", "stannum", "warp-lang", "drjit", "numba")
     versions = [f"{name} {metadata.version(name)}" for name in names if _is_installed(name)]
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
@@ -184,7 +184,7 @@ def _processor() -> str:
 
 
 def in_words(seconds: float) -> str:
-    """A time as people write it: 12.3 us, 4.56 ms, 1.2 s."""
+    """Format a time: 12.3 us, 4.56 ms, 1.2 s."""
     for factor, unit in ((1e6, "us"), (1e3, "ms")):
         if seconds * factor < 1000:
             return f"{_number(seconds * factor)} {unit}"
@@ -196,5 +196,5 @@ def _microseconds(seconds: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits that count."""
+    """Format a number with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

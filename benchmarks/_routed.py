@@ -1,4 +1,4 @@
-"""Scattered points, each to the network of its cell: ours, and sorted into padded batches by torch."""
+"""Scattered points, each evaluated by the network of its cell: by tinsmith, and sorted into padded batches by torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIDE = 64
 
 
 def scattered(points: int, how: str) -> Tensor:
-    """The cell of each point, of a grid of 64 x 64: anywhere, or around the middle."""
+    """Draw points in a grid of 64 x 64 cells, evenly or around the middle; return the cell of each."""
     place = torch.rand(points, 2) if how == "evenly" else (0.5 + 0.2 * torch.randn(points, 2)).clamp(0, 1 - 1e-6)
     x, y = (place * SIDE).long().unbind(1)
     return x * SIDE + y
@@ -41,7 +41,9 @@ def _pass(outputs: Callable[[], Tensor], params: list[Tensor], weight: Tensor) -
 
 
 def padded(weights: list[Tensor], biases: list[Tensor], x: Tensor, cells: Tensor) -> Tensor:
-    """As fast as we could write it: rows are copied once each way, by index."""
+    """Evaluate the networks on padded batches in torch, as fast as we could write it: rows are copied once each way, by
+    index.
+    """
     owner, order = torch.sort(cells)
     counts = torch.bincount(cells, minlength=len(weights[0]))
     longest = int(counts.max())

@@ -1,4 +1,4 @@
-"""Sections: what is measured, one function a question. Each returns rows for the table."""
+"""Sections of the overhead benchmark: one function for each question. Each returns rows for the table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Bench:
         return self.grids.setdefault(title, Grid(title, number))
 
     def ways(self) -> dict[str, Way]:
-        """Everybody's y = 3 x for any number of elements."""
+        """Return all ways to compute y = 3 x for any number of elements."""
         all_ways: dict[str, Way] = {f"ts.op on {name}": _ways.ours(lang) for name, lang in self.langs.items()}
         all_ways |= {f"by hand on {name}": _ways.by_hand(triple(lang)) for name, lang in self.langs.items()}
         all_ways[TORCH] = _ways.Triple.apply
@@ -63,7 +63,7 @@ class Bench:
         return all_ways
 
     def fixed_ways(self, size: int) -> dict[str, Way]:
-        """Those that know one size."""
+        """Return the ways that are built for one size."""
         if isinstance(self.stannum, Missing) or "taichi" not in self.langs:
             return {}
         return {"Stannum EmptyTin": _ways.empty_tin(self.stannum, self.langs["taichi"], size, self.device)}
@@ -71,7 +71,7 @@ class Bench:
 
 # How a way is used ------------------------------------------------------------------------
 def forward(way: Way, inputs: Sequence[Tensor]) -> Call:
-    """Without gradients."""
+    """Return a call of a way without gradients."""
 
     def call() -> None:
         with torch.no_grad():
@@ -107,7 +107,7 @@ def both_of_sum(way: Way, inputs: Sequence[Tensor]) -> Call:
 
 # What a call costs ------------------------------------------------------------------------
 def by_size(bench: Bench) -> list[Row | Absent]:
-    """All sizes, forward and both; the bars are held at 64 elements."""
+    """Time all sizes, forward and with backward. The targets are for 64 elements."""
     open_ways, rows = bench.ways(), []
     for size in bench.sizes:
         ways = open_ways | bench.fixed_ways(size)
@@ -141,7 +141,7 @@ def _call_rows(what: str, timings: Mapping[str, Timing]) -> list[Row]:
 
 
 def of_tube(bench: Bench) -> list[Row | Absent]:
-    """A kernel on template arguments, as Stannum's Tube wants it, also over a batch in one launch."""
+    """Time a kernel on template arguments, as Stannum's Tube requires it, also over a batch in one launch."""
     if _is_missing(bench.stannum) or "taichi" not in bench.langs:
         return []
     rows = []
@@ -160,7 +160,7 @@ def of_tube(bench: Bench) -> list[Row | Absent]:
 
 
 def by_arguments(bench: Bench) -> list[Row | Absent]:
-    """What each further array argument costs: forward, behind one gradient, and with a gradient of its own."""
+    """Time each further array argument: forward, with one gradient for all, and with a gradient of its own."""
     alone, one, every = {}, {}, {}
     for count in bench.counts:
         inputs = [torch.rand(FEW, device=bench.device) for _ in range(count)]
@@ -182,7 +182,9 @@ def by_arguments(bench: Bench) -> list[Row | Absent]:
 def _argument_rows(
     bench: Bench, what: str, calls: Mapping[tuple[str, int], Call], *, beyond_torch: bool = False
 ) -> list[Row | Absent]:
-    """Rows for a further argument. A further gradient costs torch itself more than the bar; held is the rest."""
+    """Build the rows for a further argument. If torch's own cost of a gradient exceeds the target, only the rest is
+    compared.
+    """
     grid = bench.grid(f"{what.capitalize()}, {FEW} elements", "inputs")
     for (name, count), timing in bench.timed(calls).items():
         grid.add(count, {name: timing})
@@ -200,10 +202,10 @@ def _argument_rows(
 
 
 def of_many_elements(bench: Bench) -> list[Row | Absent]:
-    """Where memory is what counts: torch's multiplication into a buffer that is already there.
+    """Time large arrays, for which memory counts: compare with torch's multiplication into an existing buffer.
 
-    An op's result is a new tensor. On the CPU the system's work for new memory outweighs the kernel's, torch's
-    own multiplication shows by how much; so it is asked twice, the second time with freed memory kept.
+    An op's result is a new tensor. On the CPU, the system's work for new memory takes longer than the kernel, as
+    torch's own multiplication shows. So it is timed twice, the second time with freed memory kept by the allocator.
     """
     size = max(bench.sizes)
     x = torch.rand(size, device=bench.device)
@@ -229,7 +231,9 @@ def _rows_beside_buffer(what: str, timings: Mapping[str, Timing]) -> list[Row | 
 
 
 def of_import(bench: Bench) -> list[Row | Absent]:
-    """Whole processes, with and without this library, in processor time: others on the machine must not count."""
+    """Time whole processes with and without this library, in processor time, which other programs on the machine do not
+    affect.
+    """
     rows: list[Row | Absent] = []
     for engine in list(bench.langs)[: 1 if bench.is_quick else None]:
         base = f"import torch, {engine}"
@@ -257,7 +261,7 @@ def _processor_seconds(code: str) -> float:
 def times_faster(
     what: str, mine: str, other: str, timings: Mapping[str, Timing], *, bar: float, aim: float | None = None
 ) -> Row:
-    """A row for how many times the other's time is of mine."""
+    """Build a row for the other way's time as a multiple of mine."""
     figure = ratio(timings[other], timings[mine])
     return Row(what, _said(mine, timings), _said(other, timings), figure, ">=", bar, aim, "x faster")
 

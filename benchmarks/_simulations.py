@@ -14,7 +14,7 @@ Ways = dict[str, Callable[[], list[torch.Tensor]]]
 
 
 def differentiated(call: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> Callable[[], list[torch.Tensor]]:
-    """A call forward and backward."""
+    """Return a function that runs a call forward and backward."""
     leaves = [one.clone().requires_grad_() for one in inputs]
 
     def run() -> list[torch.Tensor]:
@@ -27,7 +27,7 @@ def differentiated(call: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> 
 def taped(
     lang: Any, loss: Any, forward: Callable[[], None], *fields: Any, clear: Callable[[], None] = lambda: None
 ) -> Any:
-    """A call of the engine's tape; gradients are those of `fields`."""
+    """Return a function that runs a simulation on the engine's tape; its gradients are those of `fields`."""
 
     def run() -> list[torch.Tensor]:
         clear()
@@ -39,7 +39,7 @@ def taped(
 
 
 def springs(lang: Any, steps: int, masses: int = 256) -> Ways:  # noqa: C901  # kernels are functions inside
-    """Masses in a row, each held by springs to its neighbours."""
+    """Build the ways to simulate masses in a row, each held by springs to its neighbors."""
     x, v, force = (lang.Vector.field(2, lang.f32) for _ in range(3))
     begin, length, loss = lang.Vector.field(2, lang.f32), lang.field(lang.f32), lang.field(lang.f32)
     lang.root.dense(lang.i, steps + 1).dense(lang.j, masses).place(x, v, force)
@@ -106,7 +106,7 @@ def springs(lang: Any, steps: int, masses: int = 256) -> Ways:  # noqa: C901  # 
 
 
 def _springs_on_arrays(lang: Any) -> Any:
-    """A step of the same, as an op."""
+    """Build a step of the springs as an op."""
     vectors = lang.types.ndarray(dtype=lang.types.vector(2, lang.f32), ndim=1)
 
     @lang.kernel
@@ -130,7 +130,9 @@ def _springs_on_arrays(lang: Any) -> Any:
 
 
 def mpm(lang: Any, steps: int, particles: int = 4096, cells: int = 64) -> Ways:  # noqa: C901  # kernels are functions inside
-    """Elastic particles that fall onto the ground, on a grid that is cleared in each step."""
+    """Build the ways to simulate elastic particles that fall onto the ground, on a grid that is cleared in
+    each step.
+    """
     x, v = (lang.Vector.field(2, lang.f32) for _ in range(2))
     C, F = (lang.Matrix.field(2, 2, lang.f32) for _ in range(2))
     momentum, speed = (lang.Vector.field(2, lang.f32) for _ in range(2))
@@ -271,7 +273,7 @@ def mpm(lang: Any, steps: int, particles: int = 4096, cells: int = 64) -> Ways: 
 
 
 def mpm_on_arrays(lang: Any, stress: Any, dt: float, cells: int) -> Any:  # noqa: C901  # kernels are functions inside
-    """A step of the same, as an op."""
+    """Build a step of the elastic particles as an op."""
     vector, matrix = lang.types.vector(2, lang.f32), lang.types.matrix(2, 2, lang.f32)
     vectors, matrices = (lang.types.ndarray(dtype=one, ndim=1) for one in (vector, matrix))
     grid, numbers = lang.types.ndarray(dtype=vector, ndim=2), lang.types.ndarray(dtype=lang.f32, ndim=2)
@@ -334,7 +336,7 @@ def mpm_on_arrays(lang: Any, stress: Any, dt: float, cells: int) -> Any:  # noqa
 
 
 def wave(lang: Any, steps: int, cells: int = 256) -> Ways:  # noqa: C901  # kernels are functions inside
-    """A wave on a grid, from an initial pulse."""
+    """Build the ways to simulate a wave on a grid, from an initial pulse."""
     p, begin, loss = (lang.field(lang.f32) for _ in range(3))
     lang.root.dense(lang.i, steps + 2).dense(lang.jk, cells).place(p)
     lang.root.dense(lang.ij, cells).place(begin)

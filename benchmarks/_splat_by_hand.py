@@ -1,4 +1,4 @@
-"""The gradient of `tinsmith.kernels.splat`, written by hand: what the generated one is measured against.
+"""The gradient of `tinsmith.kernels.splat`, written by hand, with which the generated one is compared.
 
 It gathers: each Gaussian goes over its own pixels again. What the loop sums are moments of a and b; the parameters'
 gradients follow from the sums, once a Gaussian. In the same letters as the kernel, with its functions.
@@ -14,7 +14,7 @@ from tinsmith.kernels._splat import INVERSE_FAINTEST, geometry
 
 
 def splat_by_hand(lang: Any) -> Any:
-    """Parallel over Gaussians, without atomics and without a tape."""
+    """Build the kernel of the gradient: parallel over Gaussians, without atomics and without a tape."""
     array = lang.types.ndarray()
 
     frame, rows, columns = geometry(lang)

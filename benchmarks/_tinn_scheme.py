@@ -1,4 +1,4 @@
-"""The scheme of tinn, as we understand it and in words of our own: what many small networks look like in plain Taichi.
+"""The scheme of tinn, in our own implementation of the idea as we understand it: many small networks in plain Taichi.
 
 A kernel a layer, a thread a network, which goes through that network's batch; each layer's matrix is one element of a
 field, so that Taichi unrolls its product; gradients by the engine's tape; the update in a kernel. (tinn has one field
@@ -39,7 +39,7 @@ class TinnScheme:
             field.from_torch(value.detach()[:, 0].contiguous())
 
     def step(self):
-        """A training step; the loss before it."""
+        """Run a training step; return the loss before it."""
         with ti.ad.Tape(self.loss):
             for number, (w, b) in enumerate(zip(self.weights, self.biases, strict=True)):
                 is_last = number == len(self.weights) - 1
@@ -77,7 +77,7 @@ def _descend(field: ti.template(), rate: float):
 
 
 def first_step(width, hidden):
-    """Seconds that the first step of 16 networks takes."""
+    """Return the seconds of the first step of 16 networks."""
     sizes = [(N_IN, width), *[(width, width)] * (hidden - 1), (width, N_OUT)]
     weights = [torch.randn(16, *size) for size in sizes]
     biases = [torch.zeros(16, 1, size[1]) for size in sizes]

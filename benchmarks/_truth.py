@@ -1,4 +1,4 @@
-"""Truth: whose gradients are right. Speed without that is worth little."""
+"""Truth: whose gradients are right. Speed is worth little without that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from _ways import Missing, Way
 
 
 def truth(bench: Bench) -> list[str]:
-    """Four questions to everybody, as lines of markdown. A wrong answer is bold, a refusal is quoted."""
+    """Ask all ways four questions; return a table in Markdown with wrong answers in bold and errors quoted."""
     lines = [
         "y = 3 x, with x a leaf and g all ones. A sibling is another term of the sum that y goes into.",
         "",

@@ -1,4 +1,4 @@
-"""The ways to call a kernel from torch: this library's, the hand-written one, and other libraries'.
+"""The ways to call a kernel from torch: tinsmith's, the hand-written one, and other libraries'.
 
 Each is used as its own documentation says. A library that is missing is a `Missing`, by name.
 """
@@ -33,7 +33,7 @@ class Missing:
 
 
 def library(name: str, package: str, extra: str) -> Any:
-    """A library's module, or a `Missing`."""
+    """Import and return a library's module, or a `Missing` if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as cause:
@@ -46,7 +46,7 @@ def ours(lang: Any) -> Way:
 
 
 def ours_unfilled(lang: Any) -> Way:
-    """The same for a kernel known to write every element: its output need not start at zero."""
+    """Return the op with an output that is not zeroed first, for a kernel that writes every element."""
     return ts.op("x[n] -> y[n]", init={"y": "empty"})(triple(lang))
 
 
@@ -61,7 +61,7 @@ def ours_total(lang: Any, count: int) -> Way:
 
 # By hand ----------------------------------------------------------------------------------
 def by_hand(kernel: Any) -> Way:
-    """The widely copied pattern, around an engine's kernel. See README for what is wrong with it."""
+    """Wrap an engine's kernel in the widely copied autograd Function. The README says what is wrong with it."""
 
     class ByHand(torch.autograd.Function):
         @staticmethod
@@ -82,7 +82,7 @@ def by_hand(kernel: Any) -> Way:
 
 
 def total_by_hand(kernel: Any) -> Way:
-    """The same pattern for several inputs."""
+    """Wrap a kernel of several inputs in the widely copied autograd Function."""
 
     class TotalByHand(torch.autograd.Function):
         @staticmethod
@@ -130,7 +130,7 @@ class Total(torch.autograd.Function):
 
 # Warp -------------------------------------------------------------------------------------
 def with_warp(wp: Any) -> Way:
-    """The Function of Warp's manual, "PyTorch Interoperability", around Warp's own kernel."""
+    """Wrap Warp's own kernel in the Function of Warp's manual, "PyTorch Interoperability"."""
     wp.config.log_level = wp.LOG_ERROR
     wp.init()
     kernel = warp_triple(wp)
@@ -163,7 +163,9 @@ def with_warp(wp: Any) -> Way:
 
 # Stannum ----------------------------------------------------------------------------------
 def empty_tin(stannum: Any, lang: Any, size: int, device: str, **options: Any) -> Way:
-    """Stannum's layer around a kernel that refers to fields; it knows one size. `options` are ours alone."""
+    """Build Stannum's layer around a kernel that refers to fields, which has one size. Only tinsmith's layer takes
+    `options`.
+    """
     x, y = (lang.field(lang.f32, shape=size, needs_grad=True) for _ in range(2))
     tin = stannum.EmptyTin(torch.device(device), True, **options)
     tin = tin.register_input_field(x).register_output_field(y)
@@ -171,7 +173,7 @@ def empty_tin(stannum: Any, lang: Any, size: int, device: str, **options: Any) -
 
 
 def tube(stannum: Any, lang: Any, size: int, *, batched: bool) -> Way:
-    """Stannum's layer that makes fields at every call."""
+    """Build Stannum's layer that allocates fields at every call."""
     dims = (stannum.BatchDim, size) if batched else (size,)
     made = stannum.Tube().register_input_tensor(dims, torch.float32, "x")
     made = made.register_output_tensor(dims, torch.float32, "y", True)

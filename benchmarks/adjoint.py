@@ -127,7 +127,7 @@ def run(cases: Sequence[Case], effort: Effort, out: Path | None, *, is_small: bo
 
 
 def started(rows: list[Row | Absent]) -> Iterator[str]:
-    """The engines that are here, started, with nothing from an earlier process in their caches."""
+    """Start the installed engines, with empty caches; yield their names. Append a row for each missing one."""
     for name in ENGINES:
         lang = library(name, name, name)
         if isinstance(lang, Missing):
@@ -146,7 +146,7 @@ def setting(case: Case, engine: str, *, is_small: bool) -> Setting:
 
 
 def measure(at: Setting, effort: Effort, findings: Findings) -> None:
-    """One kernel on one engine."""
+    """Time one kernel on one engine."""
     lang = library(at.engine, at.engine, at.engine)
     judged = agreement(at.engine, at.case)
     findings.said.append(f"| {at.case.name} | {at.engine} | {' | '.join(verdicts(judged))} |")
@@ -165,7 +165,7 @@ def measure(at: Setting, effort: Effort, findings: Findings) -> None:
 
 
 def cold(at: Setting, way: Way) -> tuple[float, int]:
-    """Seconds that the first backward pass takes more than the next, and bytes of the tape of one."""
+    """Return how much longer the first backward pass takes than later ones, in seconds, and the bytes of its tape."""
     outputs, leaves = at.outputs(way)
     times = []
     with tape_of() as tape:
@@ -178,7 +178,7 @@ def cold(at: Setting, way: Way) -> tuple[float, int]:
 
 
 def compared(what: str, case: Case, times: Mapping[str, Timing]) -> Iterator[Row]:
-    """The generated gradient beside each other that is right."""
+    """Yield rows that compare the generated gradient with every other right one."""
     mine = f"generated: {in_words(times[GENERATED].median)}"
     for name, timing in times.items():
         if name == GENERATED:

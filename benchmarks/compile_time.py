@@ -102,7 +102,7 @@ class Times:
     theirs: list[dict[str, float]] = field(default_factory=list)
 
     def part(self, name: str) -> float:
-        """The median of one part, or of the lines that are written."""
+        """Return the median of one part's seconds, or of the number of generated lines."""
         return statistics.median(one[name] for one in self.ours)
 
     @property
@@ -111,7 +111,7 @@ class Times:
         return statistics.median(map(_add_parts, self.ours))
 
     def ratio(self, add: Callable[[Mapping[str, float]], float]) -> Figure:
-        """What something takes, of what it takes in the other checkout."""
+        """Return a time as a multiple of that in the other checkout."""
         return Figure.of(add(one) / add(other) for one, other in zip(self.ours, self.theirs, strict=True))
 
 
@@ -147,7 +147,9 @@ def measure(engine: str, names: Sequence[str], rounds: int, other: Path | None) 
 
 
 def find_growth(times: Mapping[str, Times], engine: str) -> Iterator[Row]:
-    """With which power of their size the times of ops go, from the smallest to the largest."""
+    """Yield rows with the exponent of growth: the power of the op's size with which its time grows from the smallest to
+    the largest.
+    """
     for what, builds in GROWING.items():
         sizes = [size for size in sorted(builds) if name_of(what, size) in times]
         if len(sizes) < 2:
@@ -162,7 +164,7 @@ def find_growth(times: Mapping[str, Times], engine: str) -> Iterator[Row]:
 
 
 def compare(times: Mapping[str, Times], engine: str, other: Path) -> Iterator[Row]:
-    """What all ops and each take, of what they take in the other checkout."""
+    """Yield rows with the times of all ops and of each op, as multiples of those in the other checkout."""
     rounds = [list(zip(*(getattr(one, side) for one in times.values()), strict=True)) for side in ("ours", "theirs")]
     for add, what in ((_add_parts, "source to text"), (_first_call, "first call")):
         mine, theirs = ([sum(map(add, one)) for one in side] for side in rounds)
@@ -177,7 +179,7 @@ def _row(what: str, seconds: float, other: Path, figure: Figure) -> Row:
 
 
 def table(times: Mapping[str, Times], engine: str) -> Iterator[str]:
-    """A line for each op, in milliseconds."""
+    """Yield a line of the table for each op, in milliseconds."""
     for name, one in times.items():
         seconds = [*map(one.part, PARTS), one.total, one.part(FIRST), one.part(SECOND)]
         cells = " | ".join(f"{1e3 * each:,.1f}" for each in seconds)

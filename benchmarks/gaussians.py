@@ -50,7 +50,7 @@ def chosen() -> dict[str, ways.Way]:
 
 
 def require_agreement(given: Sequence[Tensor], side: int) -> None:
-    """Whoever computes something else may be as fast as they like. In float64 generated gradients are those by hand."""
+    """Exit if a way computes another result. In float64, also compare generated with hand-written gradients."""
     results = {name: [*way(*given, side=side), *ways.step(way, given, side)()] for name, way in chosen().items()}
     for name, tensors in results.items():
         require_close(name, tensors, results[TORCH], 5e-3)
@@ -77,7 +77,7 @@ def forward(way: ways.Way, given: Sequence[Tensor], side: int) -> Callable[[], N
 
 
 def measured(given: Sequence[Tensor], side: int, effort: Effort) -> dict[str, dict[str, Timing]]:
-    """By what is done, and by who does it."""
+    """Time all ways; return the timings by pass, then by way."""
     calls = {
         "forward": {who: forward(way, given, side) for who, way in chosen().items()},
         "forward and backward": {who: ways.step(way, given, side) for who, way in chosen().items()},
@@ -86,7 +86,7 @@ def measured(given: Sequence[Tensor], side: int, effort: Effort) -> dict[str, di
 
 
 def rows(timings: dict[str, dict[str, Timing]], what: str) -> list[Row]:
-    """Each of our engines against torch, and against the faster of the gradients by hand."""
+    """Build rows that compare each engine with torch, and with the faster of the hand-written gradients."""
     all_rows = []
     for asked, by_who in timings.items():
         has_backward = "backward" in asked

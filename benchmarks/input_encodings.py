@@ -118,7 +118,7 @@ class Case:
         return lambda: torch.autograd.grad(way(x, params), leaves, weight)
 
     def require_agreement(self) -> None:
-        """Whoever computes something else may be as fast as they like."""
+        """Exit if a way computes another result."""
         encoded = {name: way(self.x[:1000], self.params) for name, way in self.ways.items()}
         first = next(iter(encoded.values()))
         for name, y in encoded.items():
@@ -127,7 +127,7 @@ class Case:
                 raise SystemExit(f"{self.name}: {name} computes something else: differs by {difference:.1e}")
 
     def ours(self, asked: str) -> str:
-        """The slower of ours: the bar is held by both."""
+        """Return the slower of tinsmith's ways: both must meet the target."""
         return max((w for w in self.ways if "tinsmith" in w), key=lambda w: self.timings[asked][w].median)
 
     def row(self, asked: str, against: str, bar: float | None) -> Row:
@@ -144,7 +144,7 @@ class Case:
 
 
 def module(encoding: Encoding) -> Way:
-    """An Encoding as a function of its parameters too, in plain calls."""
+    """Return an Encoding as a function of inputs and parameters, in plain calls."""
     return lambda x, params: encoding.encoder(x, params, encoding.engine)
 
 

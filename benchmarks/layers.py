@@ -83,7 +83,7 @@ def run(bench: Bench, out: Path | None) -> None:
 
 
 def prepared(device: str, rounds: int, *, is_quick: bool) -> Bench:
-    """The engines started, and Stannum if it is there."""
+    """Start the engines, and import Stannum if it is installed; return the benchmark's setup."""
     engines = {name: library(name, name, name) for name in ENGINES}
     langs = {name: lang for name, lang in engines.items() if not isinstance(lang, Missing)}
     with contextlib.redirect_stdout(io.StringIO()):  # Quadrants says that it starts, whatever the log level
@@ -95,7 +95,7 @@ def prepared(device: str, rounds: int, *, is_quick: bool) -> Bench:
 
 
 def libraries(bench: Bench) -> dict[str, tuple[Any, Any]]:
-    """Whose layers, by label: the library and the engine that it runs on."""
+    """Return the libraries whose layers are timed, by label: the module and its engine."""
     pairs: dict[str, tuple[Any, Any]] = {f"ts.# on {name}": (ts, lang) for name, lang in bench.langs.items()}
     if not isinstance(bench.stannum, Missing) and "taichi" in bench.langs:
         pairs["Stannum #"] = (bench.stannum, bench.langs["taichi"])
@@ -123,7 +123,7 @@ def an_empty_tin_on_tensors(layers: Any, lang: Any, device: str) -> Way:
 
 
 def a_tin(layers: Any, lang: Any, device: str) -> Way:
-    """Two kernels and a weight; Stannum's weight is an internal field, whose gradient stays there."""
+    """Build a Tin with two kernels and a weight. Stannum's weight is an internal field, whose gradient stays there."""
     made = layer_object(lang, FEW)
     tin = layers.Tin(made, torch.device(device), True).register_input_field(made.x).register_output_field(made.y)
     if layers is ts:
@@ -147,7 +147,7 @@ def of_empty_tin(bench: Bench) -> Sequence[Row | Absent]:
 
 
 def of_empty_tin_on_tensors(bench: Bench) -> Sequence[Row | Absent]:
-    """Ours with `on_tensors=True`, which Stannum has not."""
+    """Time tinsmith's layer with `on_tensors=True`, which Stannum lacks."""
     return _beside(bench, "EmptyTin", an_empty_tin_on_tensors, (FEW,), bar=4, aim=10, more=", on tensors")
 
 
@@ -174,13 +174,13 @@ def _beside(
 
 
 def passes(way: Way, shape: tuple[int, ...], device: str) -> Call:
-    """A call that is one forward and one backward pass."""
+    """Return a call of one forward and one backward pass."""
     return both(way, [torch.rand(shape, device=device)], torch.ones(shape, device=device))
 
 
 # Memory -----------------------------------------------------------------------------------
 def of_memory(bench: Bench) -> list[Row | Absent]:
-    """What the process grows by; the clearing of a network's gradients is part of a step."""
+    """Measure how much the process grows over many steps. A step also clears the layer's gradients."""
     if not Path("/proc/self/statm").exists():
         return [Absent("memory", "read from /proc, which this system has not")]
     rows: list[Row | Absent] = []
@@ -203,7 +203,7 @@ def of_memory(bench: Bench) -> list[Row | Absent]:
 
 
 def growth(layer: Any, step: Call, steps: int) -> float:
-    """MiB that the process grows by over 10,000 steps, reckoned from `steps`."""
+    """Return how many MiB the process grows by over 10,000 steps, extrapolated from `steps`."""
     for _ in range(max(2, steps // 5)):  # what is made once is made here
         step()
     gc.collect()
@@ -216,14 +216,16 @@ def growth(layer: Any, step: Call, steps: int) -> float:
 
 
 def resident() -> int:
-    """Bytes of memory that the process has."""
+    """Return the resident memory of this process in bytes."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 # Truth ------------------------------------------------------------------------------------
 def truth(bench: Bench) -> list[str]:
-    """Whose gradients are right, where layers are used as torch's own are. Wrong answers are bold."""
+    """Check whose gradients are right if layers are used like torch's own; return a table with wrong answers
+    in bold.
+    """
     lines = [
         "y = x x at x = 3, whose gradient is 6. A gradient is asked for once; twice of one result, and the second is",
         "shown; and of two calls before one backward pass, of which the first call's is shown, its x being 3, the",

@@ -19,7 +19,7 @@ REPEATS = 9
 
 
 def files() -> list[Path]:
-    """Files of 250 to 350 lines."""
+    """Return the files of 250 to 350 lines among Taichi's examples."""
     spec = importlib.util.find_spec("taichi")
     if spec is None or spec.origin is None:
         sys.exit("The files are Taichi's examples: pip install taichi")
@@ -32,7 +32,7 @@ def _lines(path: Path) -> int:
 
 
 def seconds(path: Path) -> float:
-    """The median of a few runs, in processor time: others on the machine must not count."""
+    """Return the median of a few runs in processor time, which other programs on the machine do not affect."""
     times = []
     for _ in range(REPEATS):
         before = time.process_time()

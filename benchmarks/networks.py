@@ -177,7 +177,7 @@ def measured(networks: Networks, plan: Plan) -> Case:
 
 
 def require_agreement(networks: Networks, losses: Mapping[str, float]) -> None:
-    """Whoever computes something else may be as fast as they like."""
+    """Exit if a way computes another loss."""
     expected = losses[EAGER]
     for name, loss in losses.items():
         if abs(loss - expected) > 1e-3 * expected:
@@ -186,7 +186,9 @@ def require_agreement(networks: Networks, losses: Mapping[str, float]) -> None:
 
 # Rows of the table ------------------------------------------------------------------------
 def of_widths(cases: list[Case]) -> list[Row]:
-    """For each width the case where ours does worst, and, to be seen, the one in the middle."""
+    """Build two rows for each width: the case in which tinsmith does worst, and the median case, which has no
+    target.
+    """
     rows: list[Row] = []
     for width, bar in BARS.items():
         of_width = sorted((c for c in cases if c.networks.width == width), key=lambda c: c.ratio(EAGER).middle)
@@ -220,7 +222,7 @@ def of_peers(cases: list[Case]) -> list[Row | Absent]:
 
 
 def of_compilation(cases: list[Case], plan: Plan) -> list[Row | Absent]:
-    """The longest first steps: ours, inductor's; and that of tinn's scheme at width 16."""
+    """Build rows for the longest first steps: tinsmith's, inductor's, and that of tinn's scheme at width 16."""
     rows: list[Row | Absent] = []
     for names, bar in (([on(engine) for engine in ENGINES], 10.0), ([COMPILED], None), ([TINN], None)):
         first = [(case.first[name], name, case.networks) for case in cases for name in names if name in case.first]
@@ -261,7 +263,9 @@ Memory = Mapping[Networks, Mapping[str, int]]
 
 
 def bound(networks: Networks) -> int:
-    """Bytes: twice the parameters (they and their gradient), and the activations of a step."""
+    """Return the target for the memory in bytes: twice the parameters (with their gradient), plus the activations of a
+    step.
+    """
     return 4 * (2 * networks.parameters + networks.activations)
 
 

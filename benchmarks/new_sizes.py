@@ -30,7 +30,7 @@ SMALLEST = 16
 
 
 def tripled(lang: Any) -> tuple[ts.Op, Callable[[int], list[torch.Tensor]]]:
-    """y = 3 x, and its inputs for a size."""
+    """Build the op y = 3 x, and a function from a size to its inputs."""
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel
@@ -42,7 +42,9 @@ def tripled(lang: Any) -> tuple[ts.Op, Callable[[int], list[torch.Tensor]]]:
 
 
 def composited(lang: Any) -> tuple[ts.Op, Callable[[int], list[torch.Tensor]]]:
-    """Colours along rays, front to back, and inputs with so many rays of 8 samples."""
+    """Build an op that composites colors along rays of 8 samples, and a function from the number of rays to
+    its inputs.
+    """
 
     @ts.op("sigma[*b, s], colour[*b, s, 3], step[*b, s] -> seen[*b, 3], left[*b]")
     @lang.kernel
@@ -66,7 +68,7 @@ def composited(lang: Any) -> tuple[ts.Op, Callable[[int], list[torch.Tensor]]]:
 
 
 def timed(op: ts.Op, given: list[torch.Tensor]) -> float:
-    """Microseconds of a call, and of its backward pass where an input asks for one."""
+    """Return the microseconds of a call, with its backward pass if the first input requires a gradient."""
     begin = time.perf_counter()
     made = op(*given)
     if given[0].requires_grad:
@@ -76,7 +78,7 @@ def timed(op: ts.Op, given: list[torch.Tensor]) -> float:
 
 
 def rows(calls: int) -> Iterator[tuple[str, str, str, float, float]]:
-    """(engine, op, what is timed, a new size, the same again)."""
+    """Yield (engine, op, timed passes, time with a new size, time with the same size again)."""
     for engine in ("taichi", "quadrants"):
         lang = importlib.import_module(engine)
         ts.init("cpu", engine=engine)

@@ -68,7 +68,9 @@ class Bench:
                 file.write(line + "\n")
 
     def engines(self) -> list[str]:
-        """Those that start on the device; why another does not is a row."""
+        """Start the engines on the device; return the names of those that start, and add a row for each that
+        does not.
+        """
         started = []
         for name in ENGINES:
             try:
@@ -88,7 +90,9 @@ class Bench:
             self.row(what, name, unit(timing.median), beside)
 
     def works(self, what: str, name: str, call: Call) -> bool:
-        """Whether a first call gives a result; if not, why is a row. A compiler that is missing is no fault of ours."""
+        """Return True if a first call succeeds; add a row with the reason if not. A failure of another library is not
+        counted as ours.
+        """
         try:
             call()
             self.finish()
@@ -99,12 +103,12 @@ class Bench:
 
 
 def beside_others(mine: Timing, others: Mapping[str, Timing]) -> str:
-    """In words, how many times as long the others take."""
+    """Format how many times as long the other ways take."""
     return ", ".join(f"{ratio(other, mine).middle:.3g} x as fast as {name}" for name, other in others.items())
 
 
 def last_line(error: BaseException) -> str:
-    """The kind of an error and its first words, as they fit a cell of a table."""
+    """Format the type of an error and its first words for a cell of a table."""
     words = " ".join(str(error).split()).replace("|", "/")
     return f"{type(error).__name__}: {words[:200]}"
 
@@ -122,7 +126,7 @@ def gradients(way: Callable[..., Sequence[Tensor]], given: Sequence[Tensor], lea
 
 # Sections ---------------------------------------------------------------------------------
 def agreement(bench: Bench) -> None:
-    """Values and gradients of every room, kept in `save`, and compared with those in `compare`."""
+    """Compute values and gradients of every case; write them to `save`, and compare them with those in `compare`."""
     for engine in bench.engines():
         for name, case in values.CASES.items():
             try:
@@ -138,7 +142,7 @@ def agreement(bench: Bench) -> None:
 
 
 def compare_values(bench: Bench, engine: str, name: str, results: Mapping[str, Tensor]) -> None:
-    """A row for a case: how far it is from what the other device computed."""
+    """Add a row for a case: its difference from the results of the other device."""
     assert bench.compare is not None
     file = bench.compare / f"{engine}-{name}.pt"
     if not file.is_file():
@@ -158,13 +162,13 @@ def compare_values(bench: Bench, engine: str, name: str, results: Mapping[str, T
 
 
 def relative_difference(one: Tensor, other: Tensor) -> float:
-    """The greatest difference, relative to the greatest number."""
+    """Return the largest difference, relative to the largest number."""
     size = other.double().abs().max().item() or 1.0
     return (one.double() - other.double()).abs().max().item() / size
 
 
 def overhead(bench: Bench) -> None:
-    """What a call costs, of 64 elements."""
+    """Time a call with 64 elements."""
     from _kernels import triple
 
     ways: dict[str, _ways.Way] = {}
@@ -179,7 +183,7 @@ def overhead(bench: Bench) -> None:
 
 
 def bandwidth(bench: Bench) -> None:
-    """Many elements: a kernel that reads and writes each once, as gigabytes a second."""
+    """Time a kernel that reads and writes many elements once, in gigabytes per second."""
     size = 100_000 if bench.is_quick else 10_000_000
     x = torch.rand(size, device=bench.device)
     out = torch.empty_like(x)
@@ -192,7 +196,7 @@ def bandwidth(bench: Bench) -> None:
 
 
 def composite(bench: Bench) -> None:
-    """Volume rendering of dense samples, with gradients of densities and colours."""
+    """Time volume rendering of dense samples, with the gradients by densities and colors."""
     n, k = (64, 16) if bench.is_quick else (8192, 64)
     given = [torch.rand(n, k), torch.rand(n, k, 3), 2 + torch.rand(n, k).cumsum(1), 0.01 + 0.02 * torch.rand(n, k)]
     given = [one.to(bench.device) for one in given]
@@ -204,7 +208,7 @@ def composite(bench: Bench) -> None:
 
 
 def hash_grid(bench: Bench) -> None:
-    """The hash grid of instant-ngp, with the gradient of its table."""
+    """Time the hash grid of instant-ngp, with the gradient by its table."""
     points, log2 = (500, 10) if bench.is_quick else (2**18, 19)
     bench.engines()
     case = encodings.grid_case(3, log2, points, bench.device)
@@ -215,7 +219,7 @@ def hash_grid(bench: Bench) -> None:
 
 
 def blend(bench: Bench) -> None:
-    """Splatting of 3-D Gaussians: projection, sorting and blending, with all gradients."""
+    """Time splatting of 3-D Gaussians: projection, sorting and blending, with all gradients."""
     n, side = (200, 32) if bench.is_quick else (50_000, 512)
     torch.manual_seed(0)
     given = [one.to(bench.device) for one in splatting.scene(n, side)]
@@ -227,7 +231,7 @@ def blend(bench: Bench) -> None:
 
 
 def small_networks(bench: Bench) -> None:
-    """Arrays of small networks: a training step."""
+    """Time a training step of arrays of small networks."""
     sizes = networks.Networks(8 if bench.is_quick else 1024, 16, 2, bench.device)
     x, target = sizes.batches()
     steps: dict[str, Call] = {
@@ -240,7 +244,7 @@ def small_networks(bench: Bench) -> None:
 
 
 def deferred(make: Callable[[], Call]) -> Call:
-    """A call that is made when it is first asked for, so that a failure there is that of the way."""
+    """Return a call that is built when it is first called, so that an error then counts as that of the way."""
     made: list[Call] = []
 
     def call() -> object:
@@ -252,7 +256,7 @@ def deferred(make: Callable[[], Call]) -> Call:
 
 
 def of_app(name: str, steps: int) -> Callable[[Bench], None]:
-    """The section that trains an app, on each engine."""
+    """Return the section that trains an app on each engine."""
 
     def section(bench: Bench) -> None:
         from tempfile import TemporaryDirectory
@@ -301,7 +305,7 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """See the module."""
+    """Run one section on one device. Return the exit code."""
     asked = argparse.ArgumentParser(description="one section of what ./scripts/gpu_check measures")
     asked.add_argument("section", choices=SECTIONS)
     asked.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

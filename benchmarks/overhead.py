@@ -89,7 +89,7 @@ def run(device: str, rounds: int, out: Path | None, *, is_quick: bool) -> None:
 
 
 def prepared(device: str, rounds: int, langs: dict[str, Any], is_quick: bool) -> Bench:
-    """The engines started, and everything else that there is to compare with."""
+    """Start the engines, and import the libraries to compare with; return the benchmark's setup."""
     with contextlib.redirect_stdout(io.StringIO()):  # Quadrants says that it starts, whatever the log level
         for name in langs:
             ts.init(device, engine=name)

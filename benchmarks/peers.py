@@ -56,7 +56,7 @@ class Page:
 
 
 def makes_of_ways(threads: int, page: Page) -> dict[str, Mapping[str, Makes]]:
-    """Who makes the ways of each kernel, by the way's name."""
+    """Return the functions that build each kernel's way, by the library's name and the kernel's."""
     makes: dict[str, Mapping[str, Makes]] = {}
     for engine in ENGINES:
         lang = import_module(engine)
@@ -75,7 +75,7 @@ def makes_of_ways(threads: int, page: Page) -> dict[str, Mapping[str, Makes]]:
 
 
 def checked(at: Given, makes: Mapping[str, Mapping[str, Makes]], page: Page) -> tuple[dict[str, Way], dict[str, float]]:
-    """The ways that compute what the reference does, and how far from it each is at most."""
+    """Return the ways whose results match the reference, and the largest error of each."""
     ways: dict[str, Way] = {}
     errors: dict[str, float] = {}
     outputs, gradients = reference(at)
@@ -98,7 +98,7 @@ def checked(at: Given, makes: Mapping[str, Mapping[str, Makes]], page: Page) -> 
 
 
 def measure(at: Given, makes: Mapping[str, Mapping[str, Makes]], effort: Effort, page: Page) -> None:
-    """One kernel in all ways."""
+    """Time one kernel in all ways, and add the results to the page."""
     ways, errors = checked(at, makes, page)
     forward = timed({who: way.forward for who, way in ways.items()}, effort)
     both = timed({who: way.both for who, way in ways.items() if way.both}, effort)
@@ -113,7 +113,7 @@ def measure(at: Given, makes: Mapping[str, Mapping[str, Makes]], effort: Effort,
 
 
 def _cells(who: str, timings: Mapping[str, Timing]) -> list[str]:
-    """A time, and how many times the faster of our two it is."""
+    """Return a time, and its ratio to the faster of tinsmith's two, as cells of a table."""
     if who not in timings:
         return ["", ""]
     ours = min((timings[f"tinsmith, {engine}"] for engine in ENGINES), key=lambda one: one.median)
@@ -121,7 +121,9 @@ def _cells(who: str, timings: Mapping[str, Timing]) -> list[str]:
 
 
 def summary(page: Page, names: list[str]) -> list[str]:
-    """Times as multiples of the faster of ours, forward / forward and backward; below 1 we lose."""
+    """Return the table of times relative to the faster of tinsmith's, forward / forward and backward; tinsmith is
+    slower below 1.
+    """
     lines = ["| times the faster of ours | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
     for who, by_name in page.shares.items():
         cells = [" / ".join(filter(None, by_name.get(name, []))) for name in names]
@@ -130,7 +132,7 @@ def summary(page: Page, names: list[str]) -> list[str]:
 
 
 def limits() -> str:
-    """What the machine can do now: memory through a large sum of two tensors, and products of matrices."""
+    """Measure what the machine can do now: memory bandwidth by a large sum of two tensors, and products of matrices."""
     x, y, out = torch.rand(20_000_000), torch.rand(20_000_000), torch.empty(20_000_000)
     a, b = torch.rand(1024, 1024), torch.rand(1024, 1024)
 

@@ -78,7 +78,7 @@ class Compositing:
         return run
 
     def require_agreement(self) -> None:
-        """Whoever computes something else may be as fast as they like."""
+        """Exit if a way computes another result."""
         results = {}
         for name, way in self.ways.items():
             torch.manual_seed(1)  # the same cotangents
@@ -91,7 +91,9 @@ class Compositing:
                     raise SystemExit(f"{self.name}: {name} computes something else: differs by {difference:.1e}")
 
     def rows(self) -> list[Row]:
-        """Against everyone else; the slower of ours, since both hold the bar."""
+        """Build rows that compare with each other way. The slower of tinsmith's is used, since both must meet the
+        target.
+        """
         asked = "forward and backward"
         timings = self.timings[asked]
         ours = max((w for w in timings if "tinsmith" in w), key=lambda w: timings[w].median)
@@ -110,7 +112,7 @@ class Compositing:
 
 
 def samples_of(rays: Tensor) -> Sequence[Tensor]:
-    """Packed samples like a trained field's: much is empty, and most rays end in something."""
+    """Draw packed samples like those of a trained field: most space is empty, and most rays end in something opaque."""
     s = int(rays[:, 1].sum())
     steps = 0.01 + 0.02 * torch.rand(s)
     ray = torch.arange(len(rays)).repeat_interleave(rays[:, 1])
@@ -139,7 +141,7 @@ def ragged_case(n: int, k: int) -> Compositing:
 
 
 def marching(n: int, effort: Effort) -> list[str]:
-    """Samples a second through grids of which little, half and all is occupied."""
+    """Time marching in samples per second, through grids with little, half and all of their cells occupied."""
     lines = ["| Marching, million samples/s |" + "".join(f" {engine} |" for engine in ways.ENGINES)]
     lines.append("|---|" + "---:|" * len(ways.ENGINES))
     origins = torch.nn.functional.normalize(torch.randn(n, 3), dim=1) * 3
@@ -161,7 +163,7 @@ def marching(n: int, effort: Effort) -> list[str]:
 
 
 def training(steps: int, size: int) -> list[str]:
-    """How fast `tinsmith fit-scene` trains a field on its own scene, and how far it gets."""
+    """Measure how fast `tinsmith fit-scene` trains a field on the built-in scene, and its final PSNR."""
     lines = [f"| fit-scene, {steps} steps of 2,048 rays, {size} x {size} pixels | steps/s | PSNR of held-out views |"]
     lines.append("|---|---:|---:|")
     for engine in ways.ENGINES:

@@ -70,7 +70,9 @@ def main() -> None:
 def measure(
     engine: str, what: str, ways: Ways, rounds: int, bar: float | None, aim: float | None
 ) -> tuple[list[Row], str]:
-    """Rows of one program on one engine, and its medians in words. Raises AssertionError where the ways disagree."""
+    """Time one program on one engine; return its rows and its medians as text. Raise AssertionError if the ways
+    disagree.
+    """
     first: dict[str, float] = {}
     results: dict[str, list[torch.Tensor]] = {}
     for name, way in ways.items():

@@ -54,7 +54,7 @@ class Ball:
 
 
 def rays_of_picture(side: int) -> tuple[Tensor, Tensor]:
-    """Origins and directions of a camera that looks at the ball from 3 away; the ball fills most of the picture."""
+    """Return origins and directions of a camera 3 away from the ball, which fills most of the picture."""
     pose = torch.eye(4)
     pose[2, 3] = -3.0
     intrinsics = torch.tensor([[1.7 * side, 0, side / 2], [0, 1.7 * side, side / 2], [0, 0, 1]])
@@ -65,7 +65,7 @@ def rays_of_picture(side: int) -> tuple[Tensor, Tensor]:
 
 
 def occupied_grid() -> OccupancyGrid:
-    """Occupied are the cells that the ball reaches into, and some about them."""
+    """Build an occupancy grid of the cells that contain a part of the ball, with a margin."""
     grid = OccupancyGrid((-1, -1, -1, 1, 1, 1), resolution=32)
     places = (torch.arange(32) + 0.5) / 16 - 1
     distances = torch.stack(torch.meshgrid(places, places, places, indexing="ij")).norm(dim=0)
@@ -74,7 +74,7 @@ def occupied_grid() -> OccupancyGrid:
 
 
 def ways_of(field: Field, rays: tuple[Tensor, Tensor], engine: str) -> dict[str, Callable[[], Tensor]]:
-    """Who renders, to the colours that they see."""
+    """Return the ways to render, by name; each returns the colors of the rays."""
     grid = occupied_grid()
 
     @torch.no_grad()
@@ -93,7 +93,7 @@ def ways_of(field: Field, rays: tuple[Tensor, Tensor], engine: str) -> dict[str,
 
 
 def count_samples(field: Ball, ways: dict[str, Callable[[], Tensor]]) -> dict[str, int]:
-    """How many samples each way asks the field for. Whoever sees something else may be as fast as they like."""
+    """Count the samples that each way evaluates the field at. Exit if a way renders other colors."""
     seen, counts = {}, {}
     for name, way in ways.items():
         field.asked = 0
@@ -107,7 +107,7 @@ def count_samples(field: Ball, ways: dict[str, Callable[[], Tensor]]) -> dict[st
 
 
 def measured(side: int, effort: Effort) -> Iterator[tuple[str, dict[str, int], dict[str, Timing]]]:
-    """Of each scene and engine: its name, how many samples the field is asked for, and times."""
+    """Time each scene and engine; yield its name, the number of samples by way, and the timings."""
     rays = rays_of_picture(side)
     for scene, density in SCENES.items():
         for engine in ENGINES:

@@ -36,7 +36,7 @@ Run = Callable[[], torch.Tensor]
 
 
 def springs(lang: Any) -> ts.Op:
-    """256 masses in a row, each pulled by its neighbours."""
+    """Build the op of a step of 256 masses in a row, each pulled by its neighbors."""
 
     @ts.op("x[n], v[n], stiffness[] -> x_next[n], v_next[n]")
     @lang.kernel
@@ -58,7 +58,7 @@ def springs(lang: Any) -> ts.Op:
 
 
 def waves(lang: Any) -> ts.Op:
-    """A wave on a grid, from the state now and the one before."""
+    """Build the op of a step of a wave on a grid, from the current and the previous state."""
 
     @ts.op(
         "now[n, m], before[n, m], speed[] -> following[n, m], kept[n, m]", init={"following": "empty", "kept": "empty"}
@@ -82,14 +82,14 @@ def waves(lang: Any) -> ts.Op:
 
 
 def looped(step: Any, state: tuple[torch.Tensor, ...], number: torch.Tensor, length: int) -> torch.Tensor:
-    """The first tensor of the last state, by a Python loop."""
+    """Run steps in a Python loop; return the first tensor of the last state."""
     for _ in range(length):
         state = step(*state, number)
     return state[0]
 
 
 def ways(lang: Any, scale: int) -> dict[str, tuple[Run, Run]]:
-    """Simulations by name: a scan, and a loop."""
+    """Build the simulations by name: each as a scan and as a loop."""
     spring, wave = springs(lang), waves(lang)
     number = torch.tensor(0.2, requires_grad=True)
 

@@ -45,7 +45,7 @@ FITTING_STEPS = 100
 def every_pixel(
     pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Tensor, *, h: int, w: int
 ) -> Tensor:
-    """Every Gaussian in every pixel, `BATCH` Gaussians at a time."""
+    """Render every Gaussian in every pixel, `BATCH` Gaussians at a time."""
 
     def render(*part: Tensor) -> Tensor:
         return reference.splat(*part, h=h, w=w)
@@ -57,7 +57,7 @@ def every_pixel(
 
 
 def squares(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Tensor, *, h: int, w: int) -> Tensor:
-    """Each Gaussian in a square around itself, all Gaussians of about one size at once."""
+    """Render each Gaussian in a square around itself, all Gaussians of similar size at once."""
     with torch.no_grad():
         reach = scale.amax(-1) * torch.sqrt(2 * torch.log((255 * opacity).clamp(min=1)))
         size = reach.clamp(min=1).log2().ceil().int()
@@ -71,7 +71,7 @@ def squares(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: 
 
 
 def _add_squares(image, pos, scale, angle, colour, opacity, *, side, h, w):
-    """`image` (h w, 3) and what Gaussians add to the squares of 2 side + 1 pixels around them."""
+    """Add Gaussians to the squares of 2 side + 1 pixels around them in `image` (h w, 3); return the result."""
     step = torch.arange(-side, side + 1)
     centre = pos.detach().floor().int()
     x, y = centre[:, 0, None] + step, centre[:, 1, None] + step
@@ -116,7 +116,7 @@ def fitted(photo: Photo, count: int, render: Way) -> dict[str, Tensor]:
 
 
 def require_agreement(ways: dict[str, Way], given: dict[str, Tensor], photo: Photo) -> None:
-    """Whoever renders something else may be as fast as they like."""
+    """Exit if a way renders another image."""
     images = {name: way(**given, h=photo.height, w=photo.width) for name, way in ways.items()}
     first = next(iter(images.values()))
     for name, image in images.items():
