@@ -89,10 +89,10 @@ FAULTS = [
     (
         "without_torch_function",
         contextlib.nullcontext,
-        "questions about a tensor can be hidden from modes",
+        "queries of a tensor's properties can be hidden from modes",
         "before it sees the op",
     ),
-    ("is_jit_traced", lambda: False, "torch.jit.trace is detected", "for constants"),
+    ("is_jit_traced", lambda: False, "torch.jit.trace is detected", "as constants"),
     ("transforms_in_graph", lambda: (0, 0, 0), "levels of torch.func are listed by kind", "scan"),
     ("assume", lambda _: None, "an assumption for torch.compile is checked", "no memory for"),
     ("answer_missing", lambda *_: None, "a missing operator can raise an error of our own", "does not say why"),

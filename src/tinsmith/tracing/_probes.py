@@ -1,8 +1,8 @@
-"""Probes of the private facts of torch that this library relies on, each checked by using it as an op does.
+"""Probes: checks of the private behavior of torch that this library relies on.
 
-`_torch_state` alone knows torch's private names, and says why it needs each. Here its functions are
-run against torch's public transforms and modes, so that a torch that changed a meaning fails a
-probe as surely as one that lost a name. No engine is needed.
+`_torch_state` alone uses torch's private names, and says why it needs each. Each probe here calls its functions as an
+op does, under torch's public transforms and modes. So a probe fails if torch has removed a private name, and also if
+torch has changed what the name means. No engine is needed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CUBE = "probe_of_cube"
 
 @dataclass(frozen=True)
 class _Fact:
-    """One fact: `check` says whether it holds, `breaks` what goes wrong where it does not."""
+    """A fact about torch: `check` returns True if it holds, and `breaks` says what goes wrong if it does not."""
 
     name: str
     check: Callable[[], bool]
@@ -34,7 +34,7 @@ class _Fact:
 
 
 def torch_probes() -> tuple[Probe, ...]:
-    """Check every private fact of the installed torch.
+    """Check every private fact that this library relies on, in the installed torch. Return one probe for each.
 
     Example:
         >>> [probe.name for probe in torch_probes() if not probe.ok]
@@ -56,7 +56,7 @@ def _probe(fact: _Fact) -> Probe:
 
 # What is active ---------------------------------------------------------------------------------
 def _answers(question: Callable[[], Any]) -> list[bool]:
-    """What `question` says in plain code, and inside `vmap`, `grad` and `jvp`."""
+    """Call `question` in plain code, then inside `vmap`, `grad` and `jvp`. Return the four answers in this order."""
     answers = [bool(question())]
 
     def ask(x: torch.Tensor) -> torch.Tensor:
@@ -168,7 +168,7 @@ def _backward_passes_are_seen() -> bool:
 
 # A Function at one level ------------------------------------------------------------------------
 class _Cube(tracing.SingleLevelFunction):
-    """x^3, made as `_operator` makes the gradient of a launch."""
+    """The cube `x^3` as an autograd Function, built as `_operator` builds the gradient of a launch."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -189,7 +189,7 @@ class _Cube(tracing.SingleLevelFunction):
 
 @lru_cache(maxsize=1)
 def _library() -> Library:
-    """The operator `tinsmith::probe_of_cube`, registered at the first probe; its library lives as long as it."""
+    """Register the operator `tinsmith::probe_of_cube`. Return its library, which keeps it registered."""
     library = Library("tinsmith", "FRAGMENT")
     library.define(f"{_CUBE}(Tensor x) -> Tensor")
     library.impl(_CUBE, lambda x: x**3, "CompositeExplicitAutograd")
@@ -238,7 +238,10 @@ def _nested_levels() -> bool:
 
 # The eager Function -----------------------------------------------------------------------------
 class _Square(torch.autograd.Function):
-    """x^2, made as `_eager` makes an eager call; `seen` takes what its backward pass was given."""
+    """The square `x^2` as an autograd Function, built as `_eager` builds an eager call.
+
+    Its backward pass appends what it unpacked from a batch of cotangents to the list `seen`.
+    """
 
     @staticmethod
     def forward(ctx: Any, seen: list[Any], x: torch.Tensor) -> torch.Tensor:
@@ -288,7 +291,7 @@ def _tables_outlive_transforms() -> bool:
 
 
 def _constants_are_marked() -> bool:
-    """Whether our mark is the one that torch's own decorator leaves."""
+    """Return True if our mark on a function equals the one that torch's own decorator leaves."""
 
     def ours() -> int:
         return 1
@@ -387,9 +390,9 @@ _FACTS = (
         "a layer on fields would copy from address 0, which ends the process",
     ),
     _Fact(
-        "questions about a tensor can be hidden from modes",
+        "queries of a tensor's properties can be hidden from modes",
         _questions_are_unseen,
-        "a mode of torch.overrides would see an op ask for shapes and dtypes before it sees the op",
+        "a mode of torch.overrides would see an op read shapes and dtypes before it sees the op",
     ),
     _Fact(
         "an assumption for torch.compile is checked",
@@ -405,7 +408,7 @@ _FACTS = (
     _Fact(
         "hooks on saved tensors are detected",
         _saved_tensor_hooks_are_seen,
-        "a layer that a checkpoint runs again with other values would give their gradient",
+        "a layer that torch.utils.checkpoint runs again with other values would return the gradient of those",
     ),
     _Fact(
         "torch.func.linearize is detected",
@@ -415,7 +418,7 @@ _FACTS = (
     _Fact(
         "a running backward pass is detected",
         _backward_passes_are_seen,
-        "a layer with a state would not warn where a checkpoint runs it again from another state",
+        "a layer with a state would not warn when torch.utils.checkpoint runs it again from another state",
     ),
     _Fact(
         "a Function applied at one level of torch.func has its gradient",
@@ -465,7 +468,7 @@ _FACTS = (
     _Fact(
         "torch.jit.trace is detected",
         _older_tracer_is_seen,
-        "torch.jit.trace would take the results of ops for constants",
+        "torch.jit.trace would record the results of ops as constants",
     ),
     _Fact(
         "a result gets another shape without becoming a view",

@@ -1,8 +1,8 @@
 """Queries of torch that need its private names: is a transform, a tracer or a mode active?
 
-An op asks before it uses the fast path: most calls are plain, and tracers are handled by `torch_side/_operator`.
-No other file uses a private name of torch. Each one here has a
-comment that says why no public name does, and a probe in `_probes`, which `tinsmith doctor` runs.
+An op asks before it takes the fast path. Most calls are plain; tracers and transforms are handled by
+`torch_side/_operator`. No other file uses a private name of torch. Each one here has a comment that says why no public
+name does the same, and a probe in `_probes`, which `tinsmith doctor` runs.
 """
 
 from __future__ import annotations
@@ -30,49 +30,52 @@ _has_autocast = torch._C._is_any_autocast_enabled
 _jit_tracing = torch._C._get_tracing_state
 # Torch has no public name for whether a backward pass is running, in which checkpoints run a forward pass again.
 _running_backward = torch._C._current_graph_task_id
-# The older vmap below has no public name at all: its tensors appear in a backward pass unasked.
+# The legacy vmap below has no public name at all, and its tensors may reach any backward pass.
 _is_older_batch = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]  # no stub
 
 
 is_tracing = torch.compiler.is_compiling
-"""Whether `torch.compile` is reading this code instead of running it."""
+"""Return True if `torch.compile` is tracing the calling code instead of running it."""
 
 
 def assume(fact: bool) -> None:
-    """Tell `torch.compile` what it cannot know of a number that comes out of a tensor, a size say.
+    """Tell `torch.compile` a fact that it cannot derive, such as the range of a size that depends on data.
 
     Raises:
-        RuntimeError: it is not so.
+        RuntimeError: the fact is false.
     """
     # The underscore is not a mark of privacy: torch's guides to data-dependent sizes name this function, and no other.
     torch._check(fact)
 
 
 def is_plain() -> bool:
-    """Whether no transform, mode, forward-mode level, autocast or older tracer is active: most calls."""
+    """Return True if no transform, dispatch mode, forward-mode level, autocast or `torch.jit.trace` is active.
+
+    Most calls of an op are plain.
+    """
     return not (
         _has_transforms() or _has_modes() or _has_autocast() or forward_ad._current_level >= 0 or _jit_tracing()
     )
 
 
 def is_in_backward() -> bool:
-    """Whether a backward pass of autograd is running."""
+    """Return True if a backward pass of autograd is running."""
     return _running_backward() != -1
 
 
 def is_transformed() -> bool:
-    """Whether a `torch.func` transform or a forward-mode level is active."""
+    """Return True if a `torch.func` transform or a forward-mode level is active."""
     return _has_transforms() or has_forward_mode()
 
 
 def has_forward_mode() -> bool:
-    """Whether a forward-mode level (`jvp`, dual numbers) is active."""
+    """Return True if a forward-mode level (`jvp`, dual numbers) is active."""
     # `torch.autograd.forward_ad` can enter and leave a level; only this number says that one is active.
     return forward_ad._current_level >= 0
 
 
 def batch_levels(tensor: torch.Tensor) -> frozenset[int]:
-    """The levels of `torch.func.vmap` over which a tensor is a batch."""
+    """Return the levels of `torch.func.vmap` at which a tensor is batched."""
     # A batch of vmap hides its dimension, and nothing public says whether a tensor is one.
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]  # no stub
     levels: set[int] = set()
@@ -84,7 +87,10 @@ def batch_levels(tensor: torch.Tensor) -> frozenset[int]:
 
 
 def innermost(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor without the levels of `torch.func`. For one that none of them differentiates or maps."""
+    """Unwrap a tensor from all levels of `torch.func`.
+
+    Only for a tensor that none of these levels differentiates or maps over.
+    """
     # Compiled autograd traces this. Its tensors have no levels.
     if is_tracing():
         return tensor
@@ -96,15 +102,15 @@ def innermost(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def may_be_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether somebody may ask for a derivative in one of these tensors."""
+    """Return True if a transform is active or autograd records one of these tensors."""
     return is_transformed() or (torch.is_grad_enabled() and any([one.requires_grad for one in tensors]))  # noqa: C419
 
 
 def is_finished(arguments: Sequence[Any]) -> bool:
-    """Return whether an operator called with these arguments has nothing left to do but to compute.
+    """Return True if an operator called with these arguments can compute at once, without further dispatch.
 
-    Then neither autograd, a transform, a mode nor a tensor's own type wants to see the call: so it is in graphs that a
-    compiler has differentiated already.
+    That is so if neither autograd, a transform, a mode nor a tensor subclass has to see the call, as in graphs that a
+    compiler has already differentiated.
     """
     if is_tracing() or not is_plain():
         return False
@@ -127,52 +133,65 @@ PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 def are_final(tensors: Sequence[torch.Tensor]) -> bool:
-    """Return whether tensors have memory and no dispatch of their own."""
+    """Return True if all tensors have memory and are no subclass with a dispatch of its own."""
     return all(type(one) in PLAIN_TYPES and not one.is_meta for one in tensors)
 
 
 def is_jit_traced() -> bool:
-    """Whether `torch.jit.trace` is at work, which writes down torch's own operations alone."""
+    """Return True if `torch.jit.trace` is running, which records torch's own operations only."""
     return _jit_tracing() is not None
 
 
 def without_torch_function() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which neither a mode nor a tensor's own type sees what is asked of it, as its shape."""
+    """Return a context in which reading a property of a tensor, such as its shape, calls no `__torch_function__`.
+
+    Neither a mode nor the tensor's own type sees the query.
+    """
     # torch's guide to extending it names `DisableTorchFunctionSubclass`, which leaves the modes; nothing public
     # disables both.
     return torch._C.DisableTorchFunction()
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """Return how often a tensor was changed in place. Raises RuntimeError for one made in inference mode."""
+    """Return how often a tensor was changed in place: autograd's version counter.
+
+    Raises:
+        RuntimeError: the tensor was made in inference mode, which counts no versions.
+    """
     # Autograd's own check of saved tensors compares this number; nothing public tells it.
     return tensor._version
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is one of `FakeTensorMode`, which has no memory, although its device is a real one."""
+    """Return True if a tensor is one of `FakeTensorMode`: it has no memory, although its device is a real one."""
     # The type has no public name. Without torch's module for it there are none.
     module = sys.modules.get("torch._subclasses.fake_tensor")
     return module is not None and isinstance(tensor, module.FakeTensor)
 
 
 def has_modes() -> bool:
-    """Whether a dispatch mode (fake tensors, a flop counter, `make_fx`) is active."""
+    """Return True if a dispatch mode (fake tensors, a flop counter, `make_fx`) is active."""
     return bool(_has_modes())
 
 
 def has_saved_tensor_hooks() -> bool:
-    """Return whether hooks get what autograd saves. They may run a function again instead of saving anything."""
+    """Return True if hooks receive the tensors that autograd saves.
+
+    Such hooks may run a function again instead of saving anything, as those of `torch.utils.checkpoint` do.
+    """
     return _saved_tensor_hooks(False) is not None
 
 
 def is_recorded() -> bool:
-    """Return whether `make_fx` records what runs."""
+    """Return True if `make_fx` is recording the operations that run."""
     return _mode(_PROXIES) is not None
 
 
 def outside_recording() -> contextlib.AbstractContextManager[Any]:
-    """Within, nothing is recorded: tensors made there are constants of the recorded function."""
+    """Return a context in which `make_fx` records nothing.
+
+    Tensors that are made there become constants of the recorded function.
+    """
     if not is_recorded():
         return contextlib.nullcontext()
     # Imported late: it loads the symbolic shapes, and sympy with them, which `make_fx` has loaded by now.
@@ -182,19 +201,20 @@ def outside_recording() -> contextlib.AbstractContextManager[Any]:
 
 
 def is_linearized() -> bool:
-    """Return whether forward mode is recorded on real tensors, as `torch.func.linearize` does.
+    """Return True if forward mode is being recorded on real tensors, as `torch.func.linearize` does.
 
-    It folds what is known into constants when the recorded function is called for the first time, not before.
+    `linearize` folds known values into constants only when the recorded function is called for the first time.
     """
     return has_forward_mode() and is_recorded() and _mode(_FAKES) is None
 
 
 @contextlib.contextmanager
 def one_level_down() -> Iterator[None]:
-    """Inside a Function's forward: call an operator past this level's gradient, but not past the next one's.
+    """Enter a context in which operators skip autograd at the current level of `torch.func`, but at no outer level.
 
-    A Function runs its forward without gradients of either mode. With nested transforms the
-    operator still has the outer levels before it, and they would silently give zeros.
+    Used in the forward of a Function. Torch runs it with gradients of both modes disabled. With nested transforms an
+    operator called there still has to pass the outer levels, and without this context those would silently compute
+    zeros.
     """
     # `torch.enable_grad` has no public twin for forward mode, and the dispatcher's guard has no public name.
     with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
@@ -203,9 +223,10 @@ def one_level_down() -> Iterator[None]:
 
 @contextlib.contextmanager
 def outside_transforms() -> Iterator[None]:
-    """Within, tensors are made for keeps: what is made under a transform or in inference mode dies with it.
+    """Enter a context without transforms and inference mode, to make tensors that later calls can use.
 
-    For tables that are made at a first call, whenever that is, and kept for all others.
+    A tensor that is made under a transform or in inference mode cannot be used after it ends. This is for tables that
+    are made at an op's first call, which may be inside a transform.
     """
     # `torch.inference_mode(False)` is the public half; nothing public suspends torch.func.
     with torch._C._DisableFuncTorch(), torch.inference_mode(False):
@@ -213,9 +234,9 @@ def outside_transforms() -> Iterator[None]:
 
 
 def reshape_result(result: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Give a new tensor, which nobody else has, another shape without making it a view. Differentiable.
+    """Reshape a new tensor, which nothing else refers to, without making it a view. Differentiable.
 
-    In-place operations on a view go through its base, and FSDP warns of modules that return one.
+    In-place operations on a view go through its base, and FSDP warns of modules that return a view.
     """
     # The operator of torch's own reshapes of new memory, such as those in `linear`; it has no public name.
     return torch.ops.aten._unsafe_view(result.contiguous(), shape)
@@ -225,16 +246,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def constant_when_traced(function: Function) -> Function:
-    """What `torch.compiler.assume_constant_result` does: a tracer runs the function and does not look into it.
+    """Decorate a function that `torch.compile` shall call, not trace. Its result becomes a constant of the graph.
 
-    By the mark that it leaves, for it loads the compiler, and importing this library would take a second more.
+    `torch.compiler.assume_constant_result` does the same. This sets the mark that it leaves, since calling it would
+    load the compiler, and importing this library would take a second longer.
     """
     setattr(function, "_dynamo_marked_constant", True)  # noqa: B010  # a function has no such attribute, to pyright
     return function
 
 
 class Transforms(NamedTuple):
-    """Levels of `torch.func` by kind."""
+    """The number of active levels of `torch.func` of each kind: `vmap`, gradients and tangents."""
 
     batches: int
     gradients: int
@@ -243,7 +265,7 @@ class Transforms(NamedTuple):
 
 @constant_when_traced
 def transforms_in_graph() -> Transforms:
-    """The levels of `torch.func` in which a compiler traces this code."""
+    """Count the levels of `torch.func` inside which a compiler is tracing this code, by kind."""
     # While torch.compile reads code under a transform, that transform is active; nothing public lists them.
     kinds = [one.key() for one in torch._C._functorch.get_interpreter_stack() or ()]  # pyright: ignore[reportAttributeAccessIssue]  # no stub
     kind = torch._C._functorch.TransformType  # pyright: ignore[reportAttributeAccessIssue]  # no stub
@@ -251,11 +273,11 @@ def transforms_in_graph() -> Transforms:
 
 
 class SingleLevelFunction(torch.autograd.function._SingleLevelFunction):
-    """An autograd Function that is one level's gradient of an operator. Apply it by `apply_at_one_level`.
+    """An autograd Function that is the gradient of an operator at one level of `torch.func`; see `apply_at_one_level`.
 
-    An operator meets the levels of `torch.func` one by one, innermost first, each time at its autograd
-    key. A public Function refuses to be applied there, since it would go through all levels by itself,
-    and so does `torch.library.register_autograd`, which makes one and has no forward mode either.
+    An operator passes the levels of `torch.func` one by one, innermost first, and at each its autograd key is called. A
+    public Function cannot be applied there, since it would go through all levels by itself. Neither can
+    `torch.library.register_autograd`, which makes such a Function and has no forward mode either.
     """
 
     # Only the public Function has this method, which compiled autograd calls.
@@ -263,24 +285,27 @@ class SingleLevelFunction(torch.autograd.function._SingleLevelFunction):
 
 
 def apply_at_one_level(function: type[SingleLevelFunction], *arguments: Any) -> Any:
-    """Apply `function` as the innermost level's gradient, while transforms of `torch.func` may be active.
+    """Apply a Function as the gradient of the innermost level only, also while transforms of `torch.func` are active.
 
-    Torch refuses that unless it is asked for.
+    Torch refuses to do that by default.
     """
     with enable_single_level_autograd_function():
         return function.apply(*arguments)  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
 
 
 def plain_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """`function.apply` for code that has asked `is_plain` already.
+    """Return the C function below `function.apply`, for callers that have already checked `is_plain`.
 
-    Before torch 2.14 `apply` is Python that looks for transforms, for 1 us a call; this is the C function below it.
+    Before torch 2.14 `apply` is Python code that looks for transforms, which takes 1 us per call.
     """
     return super(torch.autograd.Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
 
 
 class _Namespace(torch._ops._OpNamespace):
-    """A namespace of `torch.ops` that says more of an operator that is not there than that it is not."""
+    """A namespace of `torch.ops` that raises an error of our own for a missing operator.
+
+    `missing` makes the error from the operator's name; it returns None to keep torch's error.
+    """
 
     # Operators are pickled under this module name.
     __module__ = torch._ops._OpNamespace.__module__
@@ -300,17 +325,18 @@ class _Namespace(torch._ops._OpNamespace):
 
 
 def answer_missing(name: str, missing: Callable[[str], Exception | None]) -> None:
-    """Have `torch.ops.<name>` raise what `missing` makes of the name of an operator that is not there.
+    """Make `torch.ops.<name>` raise the error that `missing` returns for the name of an operator that does not exist.
 
-    Who loads an exported graph asks there for its operators, and nothing public answers in between.
+    If `missing` returns None, torch's own error is raised. Loading an exported graph looks up its operators in
+    `torch.ops`, and no public hook can intercept that.
     """
     setattr(torch.ops, name, _Namespace(name, missing))
 
 
-# Torch's older vmap: `torch.autograd.grad(..., is_grads_batched=True)` still uses it, and so do
-# vectorised Jacobians and Hessians. Its tensors have no memory of their own and no rule for a Function.
+# Torch's legacy vmap: `torch.autograd.grad(..., is_grads_batched=True)` still uses it, and so do
+# vectorized Jacobians and Hessians. Its tensors have no memory of their own and no rule for a Function.
 def has_older_batch(tensors: Sequence[torch.Tensor | None]) -> bool:
-    """Whether one of the tensors is a batch of the older vmap."""
+    """Return True if one of the tensors is a batch of torch's legacy vmap (`is_grads_batched=True`)."""
     for tensor in tensors:  # noqa: SIM110  # a generator costs more than the question, once a backward pass
         if tensor is not None and _is_older_batch(tensor):
             return True
@@ -318,17 +344,22 @@ def has_older_batch(tensors: Sequence[torch.Tensor | None]) -> bool:
 
 
 def older_batches(tensors: Sequence[torch.Tensor | None]) -> tuple[int, list[torch.Tensor | None], list[int | None]]:
-    """The level of the older vmap, the tensors out of their batches, and where each one's batch dimension is."""
+    """Unwrap tensors from the innermost level of torch's legacy vmap (`is_grads_batched=True`).
+
+    Returns:
+        The level, the unwrapped tensors, and the batch dimension of each: 0, or None for a tensor without a batch.
+    """
     level = max(_older_level(tensor) for tensor in tensors if tensor is not None and _is_older_batch(tensor))
     whole = [t if t is None or not _is_older_batch(t) else torch._remove_batch_dim(t, level, -1, 0) for t in tensors]
     return level, whole, [0 if has_older_batch([tensor]) else None for tensor in tensors]
 
 
 def _older_level(batch: torch.Tensor) -> int:
-    """The innermost level of the older vmap that a tensor is a batch of.
+    """Return the innermost level of torch's legacy vmap at which a tensor is batched.
 
-    Torch counts the levels a thread, and the backward pass of a GPU's tensors runs in a thread that counts none. So the
-    tensor is asked: out of a batch that it is not, it comes with a first dimension of whatever size one says.
+    Torch counts these levels per thread, and the backward pass of tensors on a GPU runs in a thread whose count is 0.
+    So the levels are tried: unwrapped from a level at which it is not batched, a tensor gets a first dimension of
+    whatever size is passed.
     """
     for level in range(_OLDER_LEVELS, 0, -1):
         sizes = {torch._remove_batch_dim(batch, level, size, 0).shape[0] for size in (1, 2)}
@@ -338,15 +369,16 @@ def _older_level(batch: torch.Tensor) -> int:
 
 
 _OLDER_LEVELS = 64
-"""As many as torch has (`kVmapNumLevels`)."""
+"""The number of levels that torch's legacy vmap has (`kVmapNumLevels`)."""
 
 
 def into_older_batch(tensor: torch.Tensor, level: int) -> torch.Tensor:
-    """A tensor whose first dimension becomes the older vmap's batch again."""
+    """Wrap a tensor as a batch of torch's legacy vmap at this level, over its first dimension."""
     return torch._add_batch_dim(tensor, 0, level)
 
 
 def is_distributed(tensors: Sequence[Any]) -> bool:
-    """Whether one of the tensors is a DTensor. Without torch's module for DTensors there are none."""
+    """Return True if one of the tensors is a DTensor."""
+    # While torch's module for DTensors is not imported there are none.
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and any([isinstance(tensor, module.DTensor) for tensor in tensors])  # noqa: C419
