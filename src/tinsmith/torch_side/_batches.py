@@ -1,7 +1,7 @@
 """Batches: runs a call over one more batch dimension, forward and backward, in one launch.
 
-A call has at most one batch dimension, in front; a further one is merged with it. Tensors
-that only one of the two runs over are expanded, so that all batched tensors agree.
+A call has at most one batch dimension, which comes first; a further one is merged with it. A tensor that has only one
+of the two is expanded over the other, so that all batched tensors agree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,18 @@ def forward_over_batch(
     dims: Sequence[int | None],
     state: torch.Tensor | None = None,
 ) -> list[torch.Tensor]:
-    """What the forward operator gives for a call over a batch of `size`, which comes first in outputs and scratch."""
+    """Run the forward operator of a call over a further batch of `size` samples, in one launch.
+
+    Args:
+        size: the number of samples.
+        call: the call of one sample, which may have a batch dimension of its own.
+        inputs: the input arrays.
+        dims: the batch dimension of each input, None if it has none.
+        state: the state of the Python values and fields that the call has to use, or None.
+
+    Returns:
+        What the forward operator returns. The batch is the first dimension of outputs and scratch.
+    """
     signature = call.core.signature
     names = signature.arrays
     wide = _wide(size, call, frozenset(n for n, dim in zip(names, dims, strict=True) if dim is not None))
@@ -36,10 +47,10 @@ def forward_over_batch(
 
 
 def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | None]) -> list[torch.Tensor]:
-    """Gradients of the active inputs over a batch, each sample with its own.
+    """Return the gradients of the active inputs over a batch of `size` samples, separate for each sample.
 
-    `dims` are those of the saved values and then of the cotangents. An active input counts as batched
-    even where it is not, because its gradient is.
+    `dims` are the batch dimensions of the saved values, then of the cotangents. Each active input counts as batched
+    even if it is not, because its gradient is.
     """
     call, active = asked.call, asked.active
     signature = call.core.signature
@@ -71,7 +82,10 @@ def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | Non
 
 
 def _wide(size: int, call: Call, new: frozenset[str]) -> Call:
-    """The call over a batch that is `size` times the one it may have already."""
+    """Return the call over a batch that is `size` times the batch that it may already have.
+
+    `new` are the arrays that have the new batch dimension.
+    """
     batched = call.core.together(new | call.batched)
     return call.with_batch(size * (1 if call.batch is None else call.batch), batched)
 
@@ -79,7 +93,17 @@ def _wide(size: int, call: Call, new: frozenset[str]) -> Call:
 def _widen(
     size: int, call: Call, name: str, tensor: torch.Tensor, dim: int | None, is_wide: bool, is_old: bool
 ) -> torch.Tensor:
-    """A tensor with its new batch dimension in front, merged with the one it may have already."""
+    """Move a tensor's new batch dimension to the front and merge it with the batch dimension that it may already have.
+
+    Args:
+        size: the number of samples of the new batch.
+        call: the call before the new batch is added.
+        name: the array's name, for messages.
+        tensor: the tensor.
+        dim: its new batch dimension; None to expand it over the new batch.
+        is_wide: whether the array has a batch dimension afterwards. If not, it is returned as it is.
+        is_old: whether it has the call's earlier batch dimension. If not, it is expanded over that one too.
+    """
     if not is_wide:
         return tensor
     moved = tensor.movedim(dim, 0) if dim is not None else tensor.expand(size, *tensor.shape)
@@ -92,7 +116,7 @@ def _widen(
 
 
 def _split(size: int, call: Call, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Results with their flat batch dimension taken apart again."""
+    """Split the merged batch dimension of the results into the new batch and the call's earlier one."""
     if call.batch is None:
         return list(results)
     return [reshape_result(tensor, (size, call.batch, *tensor.shape[1:])) for tensor in results]

@@ -1,7 +1,7 @@
 """Cores: the ops that share an operator.
 
-Ops of one content share an operator, unless their Python values come from different objects, as those of two methods of
-one class do, or of two closures: they may differ later.
+Ops with equal content share an operator, unless their Python values come from different objects, which may differ
+later: two methods of one class, or two closures, for example.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from ..calls import Core, Signature
 
 
 class Cores:
-    """The living cores of one operator, each as good as another; the op's name, and the module of its kernel."""
+    """The living cores that share one operator; any of them can run its calls. Cores are held by weak references.
+
+    Attributes:
+        op: the op's name.
+        module: the module of its first kernel.
+    """
 
     def __init__(self, signature: Signature) -> None:
         self.op = signature.op
@@ -22,14 +27,14 @@ class Cores:
         self._cores: list[weakref.ref[Core]] = []
 
     def takes(self, core: Core) -> bool:
-        """Whether a core may join: where there is none, or one with the same objects."""
+        """Return True if a core may join: there is no other yet, or both take Python values from the same objects."""
         return all(_is_same(one.environment, core.environment) for one in self._living()[:1])
 
     def add(self, core: Core) -> None:
         self._cores = [*(known for known in self._cores if known() is not None), weakref.ref(core)]
 
     def find(self) -> Core:
-        """One of them: the last."""
+        """Return the core that was added last and still exists. Raise GraphError if there is none."""
         for known in reversed(self._cores):
             core = known()
             if core is not None:
@@ -39,7 +44,7 @@ class Cores:
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is one."""
+        """Whether one of the cores still exists."""
         return bool(self._living())
 
     def _living(self) -> list[Core]:

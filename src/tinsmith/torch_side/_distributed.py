@@ -1,7 +1,7 @@
-"""Calls with DTensors: each process runs the op on its part.
+"""Calls with DTensors: each process runs the op on its shard.
 
-On each dim of the mesh at most one dim of the op is sharded: the one of which most elements are already in place.
-Arrays without the dim are replicated, and their gradient is a sum over processes, which torch computes when needed.
+Each dim of the device mesh shards at most one dim of the op: the one by which most elements are already sharded.
+Arrays without that dim are replicated, and their gradient is a sum over processes, which torch computes when needed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 Run = Callable[[BoundArguments], Sequence[torch.Tensor]]
-"""Runs the op on a process's own tensors."""
+"""Runs the op on local tensors, the shards of one process."""
 
 
 def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.Tensor]:
-    """The outputs of a call, as tensors that processes share; and what `run` gives besides them, scratch first."""
+    """Call an op with DTensors. Return the outputs and scratch as DTensors, then what else `run` returns, as it is.
+
+    `run` computes outputs, scratch and further results from the shards of this process.
+    """
     from torch.distributed.tensor import DTensor
 
     _check(core, bound.tensors)
@@ -51,15 +54,15 @@ def run_on_parts(
     result: str,
     shape: Sequence[int],
 ) -> torch.Tensor:
-    """Run a function on this process's part of each DTensor. Return its result as a DTensor.
+    """Run a function on this process's shard of each DTensor. Return its result as a DTensor.
 
     Args:
-        run: called with a tensor for each name.
+        run: the function, called with a local tensor for each name.
         tensors: DTensors on one mesh.
-        axes: dims that may be sharded, as the axis of each tensor that has it and of the result. Tensors without the
-            dim are replicated.
-        result: what `axes` calls the result.
-        shape: of the whole result.
+        axes: for each dim that may be sharded, its axis in each tensor that has it and in the result. Tensors without
+            the dim are replicated.
+        result: the result's name in `axes`.
+        shape: the shape of the whole result.
     """
     from torch.distributed.tensor import DTensor
 
@@ -72,7 +75,10 @@ def run_on_parts(
 
 
 def _axes(call: Call, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:
-    """Axes of arrays by the op's dims that may be shared out; batch dims are called by their number."""
+    """Return, for each dim of the op that may be sharded, its axis in each array that has it.
+
+    Batch dims are named by their number: "0", "1".
+    """
     signature = call.core.signature
     lead = len(call.lead)
     made = signature.outputs + signature.scratch
@@ -115,7 +121,7 @@ def _choose_dims(tensors: Mapping[str, DTensor], axes: Mapping[str, Mapping[str,
 
 
 def _choose_dim(tensors: Mapping[str, DTensor], axes: Mapping[str, Mapping[str, int]], number: int) -> str | None:
-    """Return the dim that one dim of the mesh shards: that of which most is in place; None for no dim."""
+    """Return the dim that a mesh dim shards: the one by which most elements are already sharded; None for no dim."""
     best, most = None, 0
     for dim, axis_of in axes.items():
         in_place = 0
@@ -128,7 +134,7 @@ def _choose_dim(tensors: Mapping[str, DTensor], axes: Mapping[str, Mapping[str, 
 
 
 def _placements(name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequence[str | None]) -> list[Any]:
-    """How an array is shared out."""
+    """Return an array's placement on each dim of the mesh: sharded along its axis of the chosen dim, or replicated."""
     from torch.distributed.tensor import Replicate, Shard
 
     return [Shard(axes[dim][name]) if dim is not None and name in axes[dim] else Replicate() for dim in chosen]
@@ -137,7 +143,10 @@ def _placements(name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequen
 def _part(
     tensor: DTensor, name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequence[str | None]
 ) -> torch.Tensor:
-    """This process's part of an input. Where it is whole, and others are not, its gradient is one summand."""
+    """Bring an input to the placements of the chosen dims. Return this process's shard.
+
+    If an input is replicated and others are sharded, each process computes a part of its gradient, and torch adds them.
+    """
     from torch.distributed.tensor import Partial
 
     wanted = _placements(name, axes, chosen)
@@ -147,9 +156,10 @@ def _part(
 
 
 def set_parameter(parameter: torch.Tensor, content: torch.Tensor) -> None:
-    """Set a parameter to `content`, which every process has whole; of a DTensor each sets its shard, without a message.
+    """Set a parameter to `content`, which every process has completely.
 
-    As with torch's own layers, a parameter on the meta device stays as it is.
+    If the parameter is a DTensor, each process sets its own shard, without communication. A parameter on the meta
+    device stays as it is, as in torch's own layers.
     """
     with torch.no_grad():
         parameter.copy_(_shard_like(parameter, content.to(parameter.dtype)) if is_distributed([parameter]) else content)

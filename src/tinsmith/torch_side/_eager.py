@@ -1,8 +1,7 @@
 """The autograd Function of plain eager calls, where every microsecond counts.
 
-Only autograd itself is active here. All other ways to differentiate, batch or
-trace use the operator of `torch_side/_operator`, and so does this Function's own gradient if
-it may be differentiated.
+Only autograd itself is active here. All other ways to differentiate, batch or trace use the operator of
+`torch_side/_operator`. This Function's own backward pass uses it too, if it may be differentiated.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from ..tracing import has_older_batch, is_tracing, is_transformed, plain_apply
 
 Apply = Callable[..., Any]
 Asked = tuple[Core, Program, Numbers, BoundArguments]
-"""A call: the op's core, what runs it, the numbers of its sizes, and its arguments but tensors."""
+"""A call: the op's core, its program, the numbers of its sizes, and its arguments without tensors."""
 _NOTHING: Mapping[str, torch.Tensor] = {}
 
 
 class EagerFunction(torch.autograd.Function):
-    """A call in plain eager mode."""
+    """The autograd Function of a call in plain eager mode."""
 
     @staticmethod
     def forward(ctx: Any, asked: Asked, *inputs: torch.Tensor) -> Any:
@@ -68,7 +67,7 @@ class EagerFunction(torch.autograd.Function):
             try:
                 gradients = runner.find(numbers, scalars)(saved, cotangents, numbers, scalars)
                 if type(gradients) is int:
-                    # Bytes of tapes that are too long for this call, which has other sizes: see `Program.backward`.
+                    # An integer: this call's sizes need tapes that exceed the limit (`Program._run_backward`).
                     active = program.select_active(needs[1:])
                     has_results = passes.has_results and active == program.active
                     gradients = program.backward(saved, cotangents, active, numbers, scalars, has_results)
@@ -109,23 +108,24 @@ class EagerFunction(torch.autograd.Function):
 
 @cache_results("functions of autograd", 1024)
 def make_eager_function(op: str) -> Apply:
-    """`EagerFunction.apply` under the op's name: profilers, `grad_fn` and anomaly mode show the name of a Function."""
+    """Return `apply` of an `EagerFunction` with the op's name, which profilers, `grad_fn` and anomaly mode show."""
     return plain_apply(type(op, (EagerFunction,), {"__module__": __name__}))
 
 
 def _check_mark(captured: CapturedValues, mark: torch.Tensor, saved: torch.Tensor) -> None:
-    """Refuse a gradient whose saved tensors are not those of the forward pass.
+    """Raise GradientError if the saved tensors come from a forward pass with other Python values.
 
-    `torch.utils.checkpoint` runs a forward pass again for them, which leaves a mark of its own if it had other values.
+    `torch.utils.checkpoint` runs the forward pass again to restore them. That pass saves its own mark, which differs if
+    Python values changed in between.
     """
-    # A hook may have saved it in another precision; then it says nothing.
+    # A hook may have saved the mark in another precision. Then it cannot be compared.
     if saved is not mark and saved.dtype is mark.dtype and not torch.equal(saved, mark):
         captured.check()
         raise captured.explain_mark(saved)
 
 
 def _trace_backward(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
-    """Gradients by the operator, for a compiler that traces a backward pass: compiled autograd."""
+    """Return the gradient of each input by the backward operator, while compiled autograd traces the pass."""
     (core, program, numbers, others), captured = ctx.asked
     call = core.call_with(program.key, numbers, others)
     outputs = call.core.signature.outputs
@@ -150,7 +150,10 @@ def _differentiable(
     cotangents: Sequence[Any],
     state: torch.Tensor | None,
 ) -> list[Any]:
-    """Gradients by the operator, which transforms and both vmaps of torch see."""
+    """Return the gradient of each input, computed by the backward operator.
+
+    Unlike an eager backward pass, this can be differentiated and works under transforms and both vmaps of torch.
+    """
     pairs = zip(call.core.signature.outputs, cotangents, strict=True)
     given = {name: one for name, one in pairs if one is not None}
     asked = BackwardCall(

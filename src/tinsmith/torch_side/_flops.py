@@ -1,4 +1,4 @@
-"""Operations for `torch.utils.flop_counter`: those in an op's source and in its generated gradient."""
+"""Counts of operations for `torch.utils.flop_counter`: of an op's source, and of its generated gradient."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..passes.adjoint import Run, count_flops
 
 
 def forward_flops(call: Call) -> int:
-    """Operations of a call; 0 where its source is not understood."""
+    """Count the floating-point operations of a call's forward pass; 0 if its kernels cannot be analyzed."""
     shapes, samples = _shapes(call)
     try:
         kernels = [one.kernel for one in call.core.kernels(call.core.key(call))]
@@ -19,7 +19,7 @@ def forward_flops(call: Call) -> int:
 
 
 def backward_flops(asked: BackwardCall) -> int:
-    """Operations of a generated backward pass; 0 for one that was written by hand, or is the engine's."""
+    """Count the floating-point operations of a generated backward pass; 0 if it is not generated."""
     generated = _find_generated(asked.call.reverse, asked.active)
     if generated is None:
         return 0
@@ -45,7 +45,10 @@ def _find_generated(reverse: ReverseAt, active: frozenset[str]) -> SourceAt | No
 
 
 def _shapes(call: Call) -> tuple[dict[str, tuple[int, ...]], int]:
-    """Shapes of all arrays as one launch sees them, and how many launches there are."""
+    """Return the shapes of all arrays as one launch sees them, and the number of launches.
+
+    If samples of a batch run one by one, each is a launch, and its arrays have no batch dimension.
+    """
     core = call.core
     made = {buffer.name: buffer.shape for buffer in call.allocations}
     shapes = dict(zip(core.signature.arrays, call.whole_shapes, strict=True)) | made

@@ -1,4 +1,4 @@
-"""The autograd rules of an op's operators, for autograd's own dispatch key; transforms are handled above it."""
+"""The autograd rules of an op's operators, called at autograd's dispatch key; transforms are handled above it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..calls.derived import SecondOrder, push_forward
 from ..tracing import SingleLevelFunction, has_modes, is_tracing, is_transformed, one_level_down
 
 Run = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
-"""An operator with all of its arguments but the tensors."""
+"""Calls an operator whose other arguments are bound already, with tensors."""
 
 
 class Launch(SingleLevelFunction):
-    """The gradient of a forward operator."""
+    """The autograd Function of a forward operator."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, run: Run, *inputs: torch.Tensor) -> Any:
@@ -54,8 +54,8 @@ class Launch(SingleLevelFunction):
         values = dict(zip(ctx.names, kept[: len(ctx.names)], strict=True))
         _check_records(call, ctx.records, values)
         saved = {name: values[name] for name in find_saved_names(call, active)}
-        # Not the state among what was saved, if this one is in memory: after `torch.utils.checkpoint` ran the forward
-        # pass again, it would be the second one.
+        # The state of the first forward pass, if it is a real tensor. After `torch.utils.checkpoint` has run that pass
+        # again, the saved state is that of the second run.
         state = None
         if ctx.states:
             state = ctx.state if _have_memory([ctx.state]) else kept[-1]
@@ -72,14 +72,17 @@ class Launch(SingleLevelFunction):
 
 
 def _have_memory(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether no tracer or transform is active for these tensors."""
+    """Return True if the tensors' values can be compared: no tracer, transform or mode is active, and all are plain."""
     if is_tracing() or is_transformed() or has_modes():
         return False
     return all(type(one) is torch.Tensor for one in tensors)
 
 
 def _check_records(call: Call, records: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> None:
-    """Refuse a gradient of a repeated forward pass: cotangents belong to the indices of the first run."""
+    """Refuse the gradient if a repeated forward pass recorded other results of its atomics than the first run.
+
+    The cotangents belong to the indices that the atomics of the first run returned.
+    """
     again = [saved[name] for name in records if name in saved]
     if not _have_memory(again):
         return
@@ -92,7 +95,7 @@ def _check_records(call: Call, records: Mapping[str, torch.Tensor], saved: Mappi
 
 
 class LaunchBackward(SingleLevelFunction):
-    """The derivatives of a backward operator: of a gradient in what was saved, and in cotangents."""
+    """The autograd Function of a backward operator: differentiates gradients by the saved values and the cotangents."""
 
     @staticmethod
     def forward(ctx: Any, asked: BackwardCall, run: Run, *tensors: torch.Tensor) -> Any:
@@ -105,7 +108,10 @@ class LaunchBackward(SingleLevelFunction):
 
     @staticmethod
     def _second(ctx: Any) -> SecondOrder:
-        """The derivatives, of what autograd saved: with it come the versions and the levels of its tensors."""
+        """Return the second derivatives of the call, from the tensors that autograd saved.
+
+        These tensors, unlike those that the operator got, have been checked for changes and belong to the right levels.
+        """
         asked, tensors = ctx.asked, iter(ctx.saved_tensors)
         saved = {name: next(tensors) for name in asked.saved}
         cotangents = {name: next(tensors) for name in asked.cotangents}

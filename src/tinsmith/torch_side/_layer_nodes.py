@@ -1,7 +1,7 @@
-"""Layers in torch's tracers that read Python: `torch.fx.symbolic_trace` and `torch.jit.script`.
+"""Layers under torch's tracers that read Python: `torch.fx.symbolic_trace` and `torch.jit.script`.
 
-In a graph of `torch.fx.symbolic_trace` a call is one node, as a call of one of torch's own layers is: a layer asks its
-inputs for dtypes and sizes, which a graph does not know while it is traced. `torch.jit.script` cannot compile a layer.
+In a graph of `torch.fx.symbolic_trace` a call of a layer is one node, as with torch's own layers: a layer reads the
+dtypes and sizes of its inputs, which are unknown while the graph is traced. `torch.jit.script` cannot compile a layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class Layer(torch.nn.Module):
     """Base class of this library's modules."""
 
     def __prepare_scriptable__(self) -> Any:
-        """Refuse `torch.jit.script`, which calls this for each module. Its own error would name a line of this library.
+        """Refuse `torch.jit.script`, which calls this method for each module.
+
+        Without it, torch's error would point into this library.
 
         Raises:
             ArgumentError: always.
@@ -34,10 +36,10 @@ class Layer(torch.nn.Module):
 
 
 def one_node(forward: Forward) -> Forward:
-    """Have a symbolic trace record the call of a module whose `forward` this is, and not look into it. A decorator.
+    """Decorate the `forward` of a module so that `torch.fx.symbolic_trace` records a call as one node.
 
     Raises:
-        ArgumentError: the call has no name, because the module is not part of the one that is traced.
+        ArgumentError: the module is not part of the traced module, so that the node would have no name.
     """
 
     @functools.wraps(forward)

@@ -1,10 +1,10 @@
 """The operators of the library's own ops: two that all of them share.
 
-An exported program holds the names of the operators that it calls. Those of a user's op exist once the module that
-makes the op is imported. The library makes an op at the first call of a configuration, so another process that loads
-the program would not have it. Therefore these ops share `tinsmith::library_2`, which exists from the start, and whose
-first argument, the *recipe*, says how to find or make the op. `torch.utils.flop_counter` only knows the operators
-that exist when counting begins, and these do.
+An exported program contains the names of the operators that it calls. The operators of a user's op exist once the
+module that makes the op is imported. But the library makes its own ops at the first call with a configuration, so they
+would not exist in another process that loads the program. Therefore these ops share `tinsmith::library_2`, which exists
+from the start. Its first argument, the *recipe*, says how to find or make the op. `torch.utils.flop_counter` also needs
+this: it only knows operators that exist when counting begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ._operator import Operator, define_operator
 from ._recipe import Recipe
 from ._schema import SHARED_BACKWARD, SHARED_FORWARD, Inputs, Schema
 
-# Torch caches compiled graphs by the names of the operators in them: another declaration needs another name.
+# Torch caches compiled graphs by the names of their operators, so a changed declaration needs a new name.
 _NAME = "library_2"
 
 
@@ -30,10 +30,10 @@ class Family(NamedTuple):
     """Ops of one kind.
 
     Attributes:
-        find: returns an op, which it makes at the first call, from (engine, device, dtype, *details); `dtype` is that
-            of the op's first input.
-        formula: counts operations, from (call, active, *details); `active` is None for the forward pass. None: counted
-            in the source of the kernels.
+        find: returns the op for (engine, device, dtype, *details), and makes it at the first call; `dtype` is that of
+            the op's first input.
+        formula: returns the number of operations for (call, active, *details); `active` is None for the forward pass.
+            If `formula` is None, operations are counted in the source of the kernels.
     """
 
     find: Callable[..., Any]
@@ -44,16 +44,16 @@ _FAMILIES: dict[str, Family] = {}
 
 
 def register_family(name: str, family: Family) -> None:
-    """Register the ops that recipes with this name describe."""
+    """Register a family of ops under the name that their recipes contain."""
     _FAMILIES[name] = family
 
 
 class LibraryOperator(Operator):
-    """The operators of an op of the library: those that all share, with the op's recipe.
+    """The operators of one of the library's own ops: the two shared ones, called with the op's recipe.
 
     Args:
-        recipe: of the op.
-        core: of the op. It has arrays and sizes, and neither numbers nor state.
+        recipe: the op's recipe.
+        core: the op's core. The op takes arrays and sizes only, and its kernels depend on no Python values or fields.
     """
 
     def __init__(self, recipe: Recipe, core: Core) -> None:
@@ -67,18 +67,21 @@ class LibraryOperator(Operator):
         return Schema(core.signature, False, lists_all=True)
 
     def _define(self) -> None:
-        """Define nothing: all share two operators."""
+        """Define nothing: these ops share two operators that exist already."""
 
     def forward(self, arrays: Sequence[torch.Tensor], _numbers: Any, *rest: Any) -> Any:
-        """Call the shared operator as one of the op's own."""
+        """Call the shared forward operator with this op's recipe."""
         return FORWARD(self._text, arrays, *rest)
 
     def backward(self, arrays: Sequence[Any], _numbers: Any, *rest: Any) -> Any:
-        """Call the shared backward operator as one of the op's own."""
+        """Call the shared backward operator with this op's recipe."""
         return BACKWARD(self._text, arrays, *rest)
 
     def count(self, call: Call, active: frozenset[str] | None) -> int | None:
-        """Count the operations of a pass by the family's formula; None if it has none."""
+        """Return the number of operations of a pass by the family's formula; None if the family has none.
+
+        `active` are the inputs that want a gradient; None for the forward pass.
+        """
         formula = _FAMILIES[self.recipe.family].formula
         return None if formula is None else formula(call, active, *self.recipe.details)
 
@@ -93,12 +96,15 @@ class LibraryOperator(Operator):
         return super()._backward_flops(*given, **keywords) if known is None else known
 
 
-# Reading one looks for the installed engines, which takes 50 us; graphs do it at each call.
+# Reading a recipe looks for the installed engines, which takes 50 us, and graphs read one at each call.
 _read_recipe = lru_cache(maxsize=1024)(Recipe.read)
 
 
 def _find(text: str, arrays: Sequence[Any], dtype: torch.dtype) -> Any:
-    """Return the operators of the op that a recipe describes, for tensors like these."""
+    """Return the operator of the op that a recipe describes, for the device of these tensors and this dtype.
+
+    The op is made if it does not exist yet. Raise GraphError for an unknown family.
+    """
     recipe = _read_recipe(text)
     family = _FAMILIES.get(recipe.family)
     if family is None:

@@ -1,7 +1,7 @@
-"""Look-ups: from the arguments of an operator's call to its launch.
+"""Look-ups: from the arguments of an operator's call to its cached launch.
 
-A compiled graph calls an operator with 64 elements in some 10 us. So the look-up of a launch is written as Python for
-the operator's own arguments: no loop over them, and a flat key.
+A compiled graph calls an operator on 64 elements in about 10 us. So the look-up of a launch is generated as Python code
+for the operator's own arguments: without a loop over them, and with a flat key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ._schema import Schema
 
 _TENSOR = "{0}.shape, {0}.dtype, {0}.device, {0}.is_contiguous(), {0}.is_neg(), type({0})"
 _EACH_TENSOR = f"None if one is None else ({_TENSOR.format('one')})"
-# By type: the entries of a key that stand for an argument. Anything else stands for itself.
+# By the argument's type in torch's schema: its entries in a key. An argument of any other type is its own entry.
 _ENTRIES = {
     "Tensor": _TENSOR,
     "Tensor?": f"None if {{0}} is None else ({_TENSOR})",
@@ -27,7 +27,7 @@ _ENTRIES = {
     "SymInt[]": "tuple({0})",
     "SymInt[]?": "None if {0} is None else tuple({0})",
 }
-# By type: whether autograd wants to see a call with this argument.
+# By the argument's type in torch's schema: code that is true if autograd has to see a call with this argument.
 _NEEDS_GRADIENT = {
     "Tensor": "{0}.requires_grad",
     "Tensor?": "({0} is not None and {0}.requires_grad)",
@@ -35,15 +35,15 @@ _NEEDS_GRADIENT = {
     "Tensor?[]": "any([one is not None and one.requires_grad for one in {0}])",
 }
 _FREE = ("float", "Scalar[]")
-"""Types of numbers that only kernels read, so that a launch is the same for all of them."""
+"""Types of numbers that only kernels read. Their values are no part of a key."""
 
 
 class Lookup(NamedTuple):
-    """Functions that are called with an operator's arguments, of one pass.
+    """The generated functions of one pass, which are called with the operator's arguments.
 
     Attributes:
-        key: returns all that a launch depends on besides the contents of tensors and free numbers. Its first argument
-            is the core, and that of the others the `Operator`.
+        key: returns everything that a launch depends on, but not the contents of tensors or the numbers in `_FREE`. Its
+            first argument is the core; that of the other two functions is the `Operator`.
         run: runs a call for dispatch keys below autograd's.
         run_final: runs a call for autograd's dispatch key.
     """
@@ -54,7 +54,7 @@ class Lookup(NamedTuple):
 
 
 def write_forward(schema: Schema) -> Lookup:
-    """Write the look-up of a forward operator. A call of a new kind goes to `_forward` or `_autograd`."""
+    """Generate the look-up of a forward operator. Calls without a cached launch go to `_forward` or `_autograd`."""
     signature, order = schema.signature, schema.signature.order
     if schema.lists_arrays:
         tensors, results = "a0", "[*{}]"
@@ -68,7 +68,10 @@ def write_forward(schema: Schema) -> Lookup:
 
 
 def write_backward(schema: Schema) -> Lookup:
-    """Write the look-up of a backward operator. A call of a new kind goes to `_backward` or `_backward_autograd`."""
+    """Generate the look-up of a backward operator.
+
+    Calls without a cached launch go to `_backward` or `_backward_autograd`.
+    """
     count = 1 if schema.lists_arrays else len(schema.owners)
     tensors = "a0" if schema.lists_arrays else _tuple_of(range(count))
     first = count + schema.has_state
@@ -87,16 +90,16 @@ def _write(
     below: str,
     autograd: str,
 ) -> Lookup:
-    """Write the functions of one pass.
+    """Generate the functions of one pass.
 
     Args:
         schema: declares the operator.
         which: the name of the pass.
-        arguments: the operator's arguments by position, declared.
-        numbers: places of scalars that have an argument of their own.
-        run: code that runs a launch, called `found`, with scalars to be filled in.
-        below: the method for calls of a new kind, for dispatch keys below autograd's.
-        autograd: the same for autograd's.
+        arguments: the declarations of the operator's arguments by position.
+        numbers: the places of scalars that have an argument of their own.
+        run: code that runs the cached launch, a variable called `found`, with `{}` in place of the scalars.
+        below: the method for calls without a cached launch, at dispatch keys below autograd's.
+        autograd: the same at autograd's dispatch key.
     """
     types = [argument.split()[0] for argument in arguments]
     has_sizes = "*" in (schema.forward if which == "forward" else schema.backward)
@@ -140,5 +143,5 @@ def _tuple_of(places: Any) -> str:
 
 
 def _exact(number: Any) -> Any:
-    """A number as a key: 1, 1.0 and True are equal, and so are 0.0 and -0.0."""
+    """Return a number as part of a key that tells 1, 1.0 and True apart, and 0.0 and -0.0, which compare equal."""
     return type(number), repr(number)

@@ -1,4 +1,4 @@
-"""The error for a graph that uses an operator which this process does not have."""
+"""The error for a graph that calls an operator which does not exist in this process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ _NAME = re.compile(rf"(?P<op>\w+?)(_tangent)*_[0-9a-f]{{{DIGITS}}}(_\d+)?(_backw
 
 
 def missing(name: str, known: Iterable[Cores]) -> GraphError | None:
-    """The error for an operator's name; None for a name that is not one of an op's operator.
+    """Return the error that explains why an operator is missing: its op does not exist, or has been edited.
 
     Args:
-        name: without namespace.
+        name: the operator's name, without namespace.
         known: the ops of this process.
+
+    Returns:
+        The error, or None if the name is not that of an op's operator.
     """
     match = _NAME.fullmatch(name)
     if match is None:

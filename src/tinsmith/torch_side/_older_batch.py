@@ -1,6 +1,6 @@
-"""An operator's rule for torch's older vmap, derived from its rule for `torch.func.vmap`.
+"""An operator's rule for torch's legacy vmap, derived from its rule for `torch.func.vmap`.
 
-`torch.autograd.grad(..., is_grads_batched=True)`, `gradcheck(check_batched_grad=True)` and the `vectorize=True` of
+`torch.autograd.grad(..., is_grads_batched=True)`, `gradcheck(check_batched_grad=True)` and `vectorize=True` of
 `torch.autograd.functional` run a backward pass on batches of that vmap.
 """
 
@@ -15,14 +15,16 @@ from ..tracing import into_older_batch, older_batches
 
 
 class BatchInfo(NamedTuple):
-    """What a rule for `torch.func.vmap` is told of the batch."""
+    """The facts about a batch that a rule for `torch.func.vmap` receives."""
 
     batch_size: int
     randomness: str = "error"
 
 
 def over_older_batch(vmap: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
-    """Return the implementation for dispatch key `Batched`, which removes one level of the older vmap and restores it.
+    """Return an operator's rule for torch's legacy vmap: its implementation for dispatch key `Batched`.
+
+    It unwraps one level of that vmap, calls the other rule, and wraps the results.
 
     Args:
         vmap: the operator's rule for `torch.func.vmap`, as `torch.library.register_vmap` takes it.
@@ -54,13 +56,13 @@ def _is_tensor(one: Any) -> bool:
 
 
 def _flatten(arguments: Sequence[Any]) -> Iterator[Any]:
-    """Yield the arguments, and the entries of those that are lists."""
+    """Yield the arguments, and instead of each list its entries."""
     for argument in arguments:
         yield from argument if isinstance(argument, list) else [argument]
 
 
 def _map(function: Callable[[Any], Any], argument: Any) -> Any:
-    """Apply a function to an argument, or to each entry of a list."""
+    """Apply a function to an argument; if it is a list, to each entry."""
     return [function(one) for one in argument] if isinstance(argument, list) else function(argument)
 
 

@@ -1,9 +1,9 @@
-"""An op as its own torch operators, for tracers and transforms.
+"""An op as torch operators of its own, for tracers and transforms.
 
-`torch.compile`, fake tensors, `make_fx` and tensor subclasses never see a Python function; they see
-`torch.ops.tinsmith.conv_3f9a12c4d5e6`, named by the op's content, and its sibling `..._backward` in their backward
-graphs. An operator takes what a call of the op takes: half precision and several batch dims become, by torch's own
-differentiable operations, the form in which a call is run.
+`torch.compile`, fake tensors, `make_fx` and tensor subclasses never see a Python function. They see
+`torch.ops.tinsmith.conv_3f9a12c4d5e6`, named by the op's content, and in backward graphs its sibling `..._backward`.
+An operator takes the arguments of a call of the op. Torch's own differentiable operations cast half precision to
+float32 and merge several batch dims (`Conversion`).
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ NAMESPACE = "tinsmith"
 _LIBRARY = Library(NAMESPACE, "DEF")
 _TAGS = (torch.Tag.pt2_compliant_tag,)
 _KNOWN: dict[str, Operator] = {}
-"""Operators by name. They stay: torch's graphs may call them."""
+"""Operators by name. They are never removed, since torch's graphs may call them."""
 _DEFINED: set[str] = set()
-"""Names that torch itself uses or may use."""
+"""Names of the operators that have been defined. For these, torch's own error is kept (`_explain_missing`)."""
 
 
 def _explain_missing(name: str) -> GraphError | None:
@@ -75,7 +75,16 @@ answer_missing(NAMESPACE, _explain_missing)
 
 
 def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any) -> Any:
-    """Define `torch.ops.tinsmith.<name>`, with its rules for autograd's dispatch key and for both vmaps of torch."""
+    """Define `torch.ops.tinsmith.<name>` with its rules for autograd's dispatch key and for both vmaps of torch.
+
+    Args:
+        name: the operator's name, without namespace.
+        schema: the declaration of its arguments and results.
+        run: the implementation for dispatch keys below autograd's.
+        fake: the implementation for fake tensors.
+        autograd: the implementation for autograd's dispatch key.
+        vmap: the rule for `torch.func.vmap`, from which that for torch's legacy vmap is derived.
+    """
 
     def run_in_older_batch(*arguments: Any, **keywords: Any) -> Any:
         return torch_side.over_older_batch(vmap)(*arguments, **keywords)
@@ -92,17 +101,17 @@ def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, 
 
 
 class ForwardLaunch(NamedTuple):
-    """A validated forward launch, cached per dtypes, shapes, devices and integers. It has no reference to the core.
+    """A validated forward launch, cached by dtypes, shapes, devices and integers. It has no reference to the core.
 
     Attributes:
-        signature: of the op.
-        conversion: what becomes of the tensors before, and of the results afterwards.
-        lead: sizes of the spec's `*b`; `batch` is their product, or None.
-        program: what runs it.
+        signature: the op's signature.
+        conversion: how tensors are converted before the launch, and results after it.
+        lead: the sizes of the spec's `*b`; `batch` is their product, or None.
+        program: the program that runs the call.
         numbers: the numbers of the call's sizes.
-        scalars: those of the first such call.
-        is_direct: whether tensors go to the program, and results to the caller, as they are.
-        is_final: whether tensors have memory and no dispatch of their own.
+        scalars: the scalars of the first call with this key.
+        is_direct: whether neither tensors nor results are converted or copied.
+        is_final: whether all tensors have memory and none is a subclass with a dispatch of its own.
     """
 
     signature: Signature
@@ -116,7 +125,7 @@ class ForwardLaunch(NamedTuple):
     is_final: bool
 
     def run(self, tensors: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> Sequence[torch.Tensor]:
-        """Return outputs and scratch."""
+        """Run the kernels on these tensors. Return outputs and scratch."""
         if self.is_direct:
             return self.program.forward(tensors, self.numbers, scalars)[len(tensors) :]
         ready = in_order(self.conversion.prepare(self.signature, self.batch, tensors))
@@ -125,17 +134,17 @@ class ForwardLaunch(NamedTuple):
 
 
 class BackwardLaunch(NamedTuple):
-    """A validated backward launch, cached per dtypes, shapes, devices and integers. It has no reference to the core.
+    """A validated backward launch, cached by dtypes, shapes, devices and integers. It has no reference to the core.
 
     Attributes:
-        program: what runs it.
-        active: inputs whose gradients are wanted.
+        program: the program that runs the pass.
+        active: the inputs that want a gradient.
         numbers: the numbers of the call's sizes.
-        scalars: those of the first such call.
-        needed: the arrays that it reads, each with its place among the operator's tensors.
+        scalars: the scalars of the first call with this key.
+        needed: the arrays that the pass reads, each with its place among the operator's tensors.
         first: the place of the first cotangent.
-        is_ordered: whether all memory is in order, element after element.
-        is_final: whether tensors have memory and no dispatch of their own.
+        is_ordered: whether all tensors are contiguous and none is negated lazily.
+        is_final: whether all tensors have memory and none is a subclass with a dispatch of its own.
     """
 
     program: Program
@@ -148,8 +157,11 @@ class BackwardLaunch(NamedTuple):
     is_final: bool
 
     def run(self, tensors: Sequence[torch.Tensor | None], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
-        """Return the gradients of the active inputs. `tensors` are the operator's: saved arrays, then cotangents."""
-        # A compiled graph may hand over tensors in another memory order. Kernels get addresses.
+        """Run the backward pass. Return the gradients of the active inputs.
+
+        `tensors` are those of the operator: saved arrays, then cotangents; None for an array that was not saved.
+        """
+        # A compiled graph may pass tensors with another memory order, and kernels get mere addresses.
         if not self.is_ordered:
             tensors = [None if one is None else in_order([one])[0] for one in tensors]
         values: dict[str, Any] = {name: tensors[place] for name, place in self.needed}
@@ -170,11 +182,11 @@ class BackwardLaunch(NamedTuple):
 
 
 class Operator:
-    """The two operators of all cores with one content.
+    """The forward and the backward operator of all cores with one content.
 
     Args:
-        name: of the forward operator, without namespace.
-        core: the first of them.
+        name: the forward operator's name, without namespace.
+        core: the first of these cores.
     """
 
     def __init__(self, name: str, core: Core) -> None:
@@ -205,7 +217,7 @@ class Operator:
 
     @property
     def schema(self) -> Schema:
-        """The declarations for torch. Raises GraphError if there is no core any more."""
+        """The declarations for torch. Raises GraphError if no core exists any more."""
         if self._schema is None:
             self._schema = self._make_schema(self.cores.find())
         return self._schema
@@ -214,7 +226,10 @@ class Operator:
         return Schema(core.signature, core.has_state)
 
     def add(self, core: Core) -> None:
-        """Let calls run on this core. With the last core goes the schema, which refers to its kernels."""
+        """Let calls run on this core too.
+
+        The schema refers to the core's kernels. It is deleted together with the last core.
+        """
         self.cores.add(core)
         # Now, since a compiler that traces a call could not trace this.
         if self._schema is None:
@@ -226,12 +241,12 @@ class Operator:
             self._schema = None
 
     def define(self, core: Core, content: Callable[[], str], label: str) -> None:
-        """Give another core, made of one of this operator's, operators of its own."""
+        """Give another core, which was made from a core of this operator, operators of its own."""
         define_operators(core, content, label)
 
     @constant_when_traced
     def shares(self, dtypes: tuple[torch.dtype, ...]) -> tuple[Any, ...]:
-        """The op's dims that processes may share out, with the axis of each array that has it."""
+        """Return the op's dims that may be sharded over processes, with the axis of each array that has the dim."""
         if dtypes not in self._shares:
             shares = torch_side.shares_of(self.cores.find(), dtypes)
             self._shares[dtypes] = tuple((dim, tuple(axes.items())) for dim, axes in shares.axes.items())
@@ -239,15 +254,15 @@ class Operator:
 
     # Calling it -------------------------------------------------------------------------------
     def run_call(self, core: Core, bound: BoundArguments) -> list[torch.Tensor]:
-        """The outputs of a call as a caller writes it."""
+        """Call the forward operator with the arguments of a caller. Return the outputs."""
         return self._run(core, bound, len(core.signature.outputs))
 
     def results(
         self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
     ) -> list[torch.Tensor]:
-        """Everything that the forward operator gives for a call in the form in which it is run.
+        """Call the forward operator for a converted call. Return outputs, scratch and state.
 
-        With a state, an error if Python values and fields are no longer those that it stands for.
+        If a state is passed, raise an error if Python values or fields have changed since it was taken.
         """
         before = innermost(state) if self.schema.has_state and state is not None else None
         arguments, keywords = self.schema.pack_flat(call, tensors, before)
@@ -256,21 +271,27 @@ class Operator:
     def launch(
         self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
     ) -> list[torch.Tensor]:
-        """Outputs and scratch of a call in the form in which it is run; with a state, as `results`."""
+        """Call the forward operator for a converted call. Return outputs and scratch.
+
+        If a state is passed, raise an error if Python values or fields have changed since it was taken.
+        """
         return self.results(call, tensors, state)[: self._allocation_count]
 
     def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
-        """Gradients of the active inputs, in their order."""
+        """Call the backward operator. Return the gradients of the active inputs, in their order."""
         state = None if asked.state is None else innermost(asked.state)
         arguments, keywords = self.schema.pack_backward(*asked._replace(state=state))
         return list(self.backward(*arguments, **keywords, **self._traced_values(asked.call.core)))
 
     def _traced_values(self, core: Core) -> dict[str, Any]:
-        """What a graph says besides a call's arguments: the Python values with which it was traced."""
+        """Return a digest of the kernels' current Python values as a keyword argument, which a graph records."""
         return {"_values": core.describe_values()} if self.schema.has_state else {}
 
     def _results(self, results: Any, count: int | None = None) -> list[Any]:
-        """The first results of the forward operator, of which torch gives one alone; all, without a count."""
+        """Return the first `count` results of the forward operator as a list; without a count, all.
+
+        Torch returns a single result alone, and a tracer's stand-in does not know how many results it stands for.
+        """
         if isinstance(results, torch.Tensor):
             return [results]
         if isinstance(results, (list, tuple)):
@@ -280,7 +301,7 @@ class Operator:
         return [results] if is_alone else [results[place] for place in range(count or self._result_count)]
 
     def _for_torch(self, results: Sequence[Any]) -> Any:
-        """Results as torch wants them from an implementation."""
+        """Return results in the form that torch wants from an implementation: a list, one tensor, or a tuple."""
         if self.schema.lists_arrays:
             return list(results)
         return results[0] if len(results) == 1 else tuple(results)
@@ -288,12 +309,12 @@ class Operator:
     # Known calls ------------------------------------------------------------------------------
     @lazy
     def lookup(self) -> torch_side.Lookup:
-        """What finds the launch of a forward pass."""
+        """Generate the functions that find the cached launch of a forward pass."""
         return torch_side.write_forward(self.schema)
 
     @lazy
     def backward_lookup(self) -> torch_side.Lookup:
-        """What finds the launch of a backward pass."""
+        """Generate the functions that find the cached launch of a backward pass."""
         return torch_side.write_backward(self.schema)
 
     def run(self, *arguments: Any, **keywords: Any) -> Any:
@@ -317,9 +338,9 @@ class Operator:
         return self.cores.find(), self.schema.bind_arguments(given)
 
     def _call_of(self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None) -> Call:
-        """How a call becomes the form in which it is run, where it is not in that form already."""
+        """Return the converted call. With a `batch`, the arguments are those of a converted call already."""
         if batch is None:
-            # A call comes here again in the form in which it is run; the op has checked the one of the caller.
+            # Half precision may have been cast already: the op has checked the dtypes that the caller passed.
             return make_checked_call(core, bound, is_cast=True)
         shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
         return take_as_it_is(self.schema.make_call(core, bound, shapes, dtypes, batch))
@@ -334,7 +355,7 @@ class Operator:
         return self._for_torch(launch.run(bound.tensors, bound.scalars))
 
     def _prepare_forward(self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None) -> ForwardLaunch:
-        """Check a forward pass, and return what runs it."""
+        """Check a forward pass. Return the launch that runs it."""
         check_ranges(core.signature, bound.scalars)
         call = self._call_of(core, bound, batch)
         program = find_program(call, core.device(bound.tensors))
@@ -363,7 +384,7 @@ class Operator:
         return self._for_torch([*made, captured.as_state()])
 
     def _run(self, core: Core, bound: BoundArguments, count: int | None = None) -> list[torch.Tensor]:
-        """The first results of the forward operator for a call as a caller writes it; all, without a count."""
+        """Call the forward operator with a caller's arguments. Return its first `count` results, or all."""
         arguments, keywords = self.schema.pack(bound)
         return self._results(self.forward(*arguments, **keywords, **self._traced_values(core)), count)
 
@@ -428,7 +449,7 @@ class Operator:
         )
 
     def _first_dims(self, results: Sequence[torch.Tensor]) -> tuple[Any, Any]:
-        """Results of which outputs and scratch have the batch first, and a state has none."""
+        """Return the results for vmap, with their batch dims: 0 for outputs and scratch, None for a state."""
         dims = [0 if place < self._allocation_count else None for place in range(len(results))]
         return self._for_torch(results), self._for_torch(dims)
 
@@ -448,12 +469,12 @@ class Operator:
         return launch.run(tensors, asked.call.scalars)
 
     def _prepare_backward(self, asked: BackwardCall, tensors: Sequence[torch.Tensor | None]) -> BackwardLaunch:
-        """Check a backward pass, and return what runs it."""
+        """Check a backward pass. Return the launch that runs it."""
         call, active, saved, cotangents, state = asked
         core = call.core
         if not cotangents:
             words = f"a graph asks for the gradient of op `{core.signature.op}`, and passes no gradient of its outputs"
-            raise GradientError(refusal(words, remedy="An operation after the op has none. Leave it out."))
+            raise GradientError(refusal(words, remedy="An operation on the outputs has no gradient. Leave it out."))
         if state is not None:
             core.captures.take(call.templates).check_state(state)
         needed = calls.find_saved_names(call, active)
@@ -520,10 +541,16 @@ def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
 def define_operators(
     core: Core, content: Callable[[], str], label: str = "", make: Callable[[Core], Operator] | None = None
 ) -> None:
-    """Give a core its operators: those of another core with the same content, if there is one, or what `make` returns.
+    """Set how a core gets its operators: those of a core with equal content, if there is one, or what `make` returns.
 
-    Their names need the source of all that the kernels call. Where a kernel names what is not there yet, they are
-    defined by `core.settle`, before the first use.
+    The operators' names need the source of everything that the kernels call. If a kernel uses a name that does not
+    exist yet, `core.settle` defines the operators before the first use; otherwise they are defined now.
+
+    Args:
+        core: the core.
+        content: returns the digest of what the core's kernels depend on.
+        label: a part of the operators' names.
+        make: makes an operator for the core.
     """
     core.define = functools.partial(_define, content, label, make)
     if all(stage.baked_values.knows_names for stage in core.signature.firsts):
@@ -539,7 +566,10 @@ def _define(content: Callable[[], str], label: str, make: Callable[[Core], Opera
 
 
 def _take(core: Core, name: str) -> Operator:
-    """The first operator of a content that stands for no living op with other objects."""
+    """Add a core to the first operator of its content that accepts it, or to a new one. Return the operator.
+
+    An operator accepts no core that takes its Python values from other objects than its living cores do.
+    """
     for count in itertools.count():
         called = f"{name}_{count}" if count else name
         operator = _KNOWN.get(called)

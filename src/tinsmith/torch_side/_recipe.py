@@ -1,4 +1,4 @@
-"""Recipes: descriptions of the library's own ops in exported graphs, from which a process makes them again."""
+"""Recipes: descriptions of the library's own ops in exported graphs, from which another process can make the ops."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Recipe(NamedTuple):
     """A description of one of the library's own ops, from which any process can make it.
 
     Attributes:
-        family: a name that `register_family` was called with.
+        family: a name that was registered with `register_family`.
         engine: the name of the engine of the op's kernels.
-        details: strings, numbers and booleans: what the op is made for, but for device and dtype.
+        details: strings, numbers and booleans that determine the op, together with device and dtype.
     """
 
     family: str
@@ -24,15 +24,15 @@ class Recipe(NamedTuple):
 
     def write(self) -> str:
         """Return the recipe as the text that graphs contain."""
-        # NumPy's numbers are none of JSON's.
+        # JSON cannot encode NumPy's numbers.
         return json.dumps([self.family, self.engine, *self.details], default=lambda number: number.item())
 
     @classmethod
     def read(cls, text: str) -> Recipe:
-        """Read the text of a graph. An engine that is not installed is replaced by one that is.
+        """Parse the text that `write` returned. An engine that is not installed is replaced by one that is.
 
         Raises:
-            GraphError: it is not a recipe.
+            GraphError: the text is not a recipe.
         """
         try:
             family, engine, *details = json.loads(text)

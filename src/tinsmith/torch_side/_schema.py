@@ -1,12 +1,12 @@
 """Schemas: declarations of an op's arguments and results for torch, and conversion of calls to and from them.
 
-The forward operator takes what a call of the op takes, in that order: tensors for arrays, numbers for the rest, dims
-without another source by keyword. `_batch` tells a call in the form in which it is run, over a batch that the op's spec
-does not know or with half precision as float32, from a caller's own. The backward operator takes the values that it
-reads, None for others, the outputs' cotangents, and what else determines its results.
+The forward operator takes the arguments of a call of the op, in that order: tensors for arrays, numbers for the rest,
+and by keyword the dims that nothing else determines. `_batch` says that a call is already converted (`Conversion`): it
+has one merged batch, or half precision cast to float32. The backward operator takes the saved values that it reads
+(None for others), the cotangents of the outputs, and everything else that determines its results.
 
-Compiled graphs give all arguments. Torch reads one by position in 0.2 us, one by keyword in 0.5 us, and a list in
-0.8 us. So few arguments, by position, hold what the library itself gives.
+Compiled graphs pass all arguments. Torch parses one by position in 0.2 us, one by keyword in 0.5 us, and a list in
+0.8 us. So the library's own arguments are few, and are passed by position.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _BATCH = "SymInt[]? _batch=None"
 _SIZES = "SymInt[]? _sizes=None"
 _BACKWARD = ("SymInt[] _shapes", "str _inputs")
 _NO_BATCH = [-1]
-"""The `_batch` of a call that is in the form in which it is run, without a batch."""
+"""The `_batch` of a converted call without a batch."""
 
 SHARED_FORWARD = f"(str _recipe, Tensor[] _arrays, {_SIZES}, {_BATCH}) -> Tensor[]"
-"""The forward declaration that the library's own ops share."""
+"""The declaration of the forward operator that the library's own ops share."""
 
 SHARED_BACKWARD = f"(str _recipe, Tensor?[] _arrays, {', '.join(_BACKWARD)}, {_SIZES}, {_BATCH}) -> Tensor[]"
-"""Their backward declaration."""
+"""The declaration of the backward operator that the library's own ops share."""
 
 MOST_ARGUMENTS = 64
-"""The maximum number of arguments of a schema of torch."""
+"""The maximum number of arguments that torch allows in a schema."""
 
 
 def identifier(name: str, taken: Iterable[str] = ()) -> str:
-    """A name as torch's parser of schemas reads it: ASCII, no word of its own, none that is taken."""
+    """Turn a name into an identifier that torch's schema parser accepts: ASCII, not reserved, and not in `taken`."""
     word = re.sub(r"\W", "_", name.encode("ascii", "backslashreplace").decode().replace("\\", "_"), flags=re.ASCII)
     while word in _RESERVED or word in taken or not word or word[0].isdigit():
         word = f"_{word}" if not word or word[0].isdigit() else f"{word}_"
@@ -50,13 +50,13 @@ def identifier(name: str, taken: Iterable[str] = ()) -> str:
 
 
 class Inputs(NamedTuple):
-    """What a backward operator is told of the op's inputs, besides their sizes.
+    """The facts that a backward operator gets about the op's inputs, besides their sizes.
 
-    A graph shows it as text: torch's schemas have no type for dtypes.
+    In a graph they are a string, since torch's schemas have no type for dtypes.
 
     Attributes:
         dtypes, ranks: of each input.
-        wanted_places: places of those whose gradients are wanted.
+        wanted_places: the places of the inputs that want a gradient.
     """
 
     dtypes: tuple[torch.dtype, ...]
@@ -64,7 +64,7 @@ class Inputs(NamedTuple):
     wanted_places: tuple[int, ...]
 
     def write(self) -> str:
-        """Return the text: `f32[1] wanted, i32[0]`."""
+        """Return the facts as text: `f32[1] wanted, i32[0]`."""
         pairs = enumerate(zip(self.dtypes, self.ranks, strict=True))
         return ", ".join(
             f"{_DTYPE_NAMES[dtype]}[{rank}]{' wanted' if place in self.wanted_places else ''}"
@@ -74,7 +74,7 @@ class Inputs(NamedTuple):
     @classmethod
     @lru_cache(maxsize=1024)
     def read(cls, text: str) -> Inputs:
-        """Read what `write` returned."""
+        """Parse the text that `write` returned."""
         entries = re.findall(r"(\w+)\[(\d+)\]( wanted)?", text)
         return cls(
             tuple(SPEC_DTYPES[name] for name, _, _ in entries),
@@ -87,14 +87,14 @@ _DTYPE_NAMES = {dtype: name for name, dtype in SPEC_DTYPES.items()}
 
 
 class Given(NamedTuple):
-    """What the forward operator was given.
+    """The arguments that the forward operator got, by kind.
 
     Attributes:
-        own: arrays and numbers, as the op takes them.
-        sizes: dims by keyword, or the list of them.
-        batch: None for a call as a caller writes it. Else the size of the batch, whether its samples run one by one,
-            and the places of the arrays that have it; or `[-1]` without a batch.
-        state: what an earlier pass noted of Python values and fields, or None.
+        own: arrays and numbers, in the op's order.
+        sizes: the dims that are passed by keyword, or the list of them.
+        batch: None for a call as a caller writes it. Otherwise the size of the batch, whether its samples run one by
+            one, and the places of the arrays that have it; or `[-1]` without a batch.
+        state: the state of Python values and fields that an earlier pass noted, or None.
     """
 
     own: Sequence[Any]
@@ -104,7 +104,7 @@ class Given(NamedTuple):
 
 
 class Names:
-    """Names of a schema's arguments, each another one."""
+    """Chooses names for a schema's arguments that are all different."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = {*_HIDDEN, *taken}
@@ -118,16 +118,15 @@ class Names:
 class Schema:
     """The declarations of an op's two operators.
 
-    An op with more arguments than torch's schemas take has its numbers in one list, and where that is not enough its
-    arrays and results in others.
+    If an op has more arguments than torch's schemas allow, its numbers are passed in one list; if that is not enough,
+    its arrays and results are lists too.
 
     Args:
-        signature: of the op.
-        has_state: whether the kernels use Python values or fields that may change between the two passes. The forward
-            operator then returns numbers that stand for these, its state, which its backward operator is given, and
-            the operators of its derivatives.
-        lists_all: whether arrays and sizes are lists whatever their number, as in the operators that the library's own
-            ops share.
+        signature: the op's signature.
+        has_state: whether the kernels use Python values or fields that may change between the two passes. If so, the
+            forward operator also returns its state, a tensor of numbers that stand for them. The backward operator, and
+            those of the derivatives, take it.
+        lists_all: whether arrays and sizes are always lists, as in the operators that the library's own ops share.
     """
 
     def __init__(self, signature: Signature, has_state: bool, lists_all: bool = False) -> None:
@@ -137,7 +136,8 @@ class Schema:
         self.allocations = signature.outputs + signature.scratch
         self.arrays = signature.arrays + self.allocations
         self.owners = (*self.arrays, *signature.outputs)
-        """Whose the backward operator's tensors are: the arrays', and then the outputs' cotangents."""
+        """The arrays that the backward operator's tensors belong to: a value of each array, then a cotangent of each
+        output."""
         self.numbers = (*signature.scalars, *signature.templates)
         others = len(signature.size_names) + len(_HIDDEN)
         self.lists_arrays = lists_all or len(self.owners) + others > MOST_ARGUMENTS
@@ -187,7 +187,10 @@ class Schema:
     def pack(
         self, bound: BoundArguments, batch: Sequence[Any] | None = None, state: Any = None
     ) -> tuple[list[Any], dict[str, Any]]:
-        """A call as arguments of the forward operator: as a caller writes it, if `batch` is None."""
+        """Return a call as positional and keyword arguments of the forward operator.
+
+        Without `batch` it is a call as a caller writes it.
+        """
         signature = self.signature
         listed, keywords = self._pack_sizes(bound.sizes)
         rest = [*listed, batch, state]
@@ -203,7 +206,7 @@ class Schema:
         return [*[values[name] for name in signature.order], *rest], keywords
 
     def _pack_sizes(self, sizes: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Dims as arguments by position, and by keyword."""
+        """Return the dims as arguments by position, and by keyword."""
         names = self.signature.size_names
         if self._lists_sizes:
             # No empty list: ahead-of-time Inductor passes None in its place.
@@ -217,7 +220,7 @@ class Schema:
         return {name: given[self._spelled[name]] for name in names}
 
     def _pack_numbers(self, scalars: Mapping[str, Any], templates: Mapping[str, Any]) -> list[Any]:
-        """Scalars and templates: each by itself, or all in one list."""
+        """Return scalars and templates as arguments: each by itself, or all in one list."""
         signature = self.signature
         numbers = [scalars[name] for name in signature.scalars]
         numbers += [_number(signature.op, name, templates[name]) for name in signature.templates]
@@ -226,7 +229,7 @@ class Schema:
         return [[entry for one in numbers for entry in (one if isinstance(one, tuple) else [one])]]
 
     def _unpack_numbers(self, given: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Scalars and templates by name, from what stands in their place."""
+        """Return scalars and templates by name, from the operator's arguments for them."""
         signature = self.signature
         if self.lists_numbers:
             entries = iter(given[0])
@@ -241,7 +244,7 @@ class Schema:
     def pack_flat(
         self, call: Call, tensors: Sequence[torch.Tensor], state: Any = None
     ) -> tuple[list[Any], dict[str, Any]]:
-        """A call in the form in which it is run, as arguments of the forward operator."""
+        """Return a converted call as positional and keyword arguments of the forward operator."""
         bound = BoundArguments(tuple(tensors), call.scalars, call.templates, call.sizes)
         return self.pack(bound, self._batch_of(call), state)
 
@@ -261,7 +264,7 @@ class Schema:
         cotangents: Mapping[str, torch.Tensor],
         state: torch.Tensor | None,
     ) -> tuple[list[Any], dict[str, Any]]:
-        """A call of which gradients are asked, as arguments of the backward operator."""
+        """Return a backward call as positional and keyword arguments of the backward operator."""
         signature = self.signature
         names = signature.arrays
         shapes = call.whole_shapes
@@ -282,13 +285,13 @@ class Schema:
 
     # Reading one ------------------------------------------------------------------------------
     def split(self, given: Sequence[Any], keywords: Mapping[str, Any]) -> Given:
-        """What the forward operator was given, by kind; torch leaves out defaults at the end."""
+        """Split the arguments of the forward operator by kind. Torch leaves out trailing defaults."""
         rest = iter(given[self._count :])
         sizes = next(rest, None) if self._lists_sizes else keywords
         return Given(given[: self._count], sizes, next(rest, None), next(rest, None))
 
     def tensors_in(self, arguments: Sequence[Any]) -> list[Any]:
-        """What stands in the places of the forward operator's arrays: tensors, or batch dims."""
+        """Return the arrays, or their batch dims, from the forward operator's arguments."""
         if self.lists_arrays:
             return list(arguments[0])
         if self.lists_numbers:
@@ -297,7 +300,7 @@ class Schema:
         return [arguments[order.index(name)] for name in self.signature.arrays]
 
     def with_tensors(self, arguments: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """The forward operator's arguments with other arrays."""
+        """Return the forward operator's arguments with these tensors as arrays."""
         if self.lists_arrays:
             return [list(tensors), *arguments[1:]]
         if self.lists_numbers:
@@ -308,16 +311,16 @@ class Schema:
         return changed
 
     def with_state(self, arguments: Sequence[Any], state: Any) -> list[Any]:
-        """The forward operator's arguments with a state."""
+        """Return the forward operator's arguments with this state."""
         own, rest = arguments[: self._count], [*arguments[self._count :], None, None]
         return [*own, rest[0], state, *arguments[self._count + 2 :]]
 
     def owned_in(self, arguments: Sequence[Any]) -> list[Any]:
-        """What stands in the places of the backward operator's tensors but the state."""
+        """Return the tensors of `owners`, or their batch dims, from the backward operator's arguments."""
         return list(arguments[0] if self.lists_arrays else arguments[: len(self.owners)])
 
     def bind_arguments(self, given: Given) -> BoundArguments:
-        """What the forward operator was given, as a call's arguments by kind."""
+        """Convert the forward operator's arguments to a call's arguments by kind."""
         signature, arguments = self.signature, given.own
         if self.lists_numbers:
             numbers = arguments[-1:]
@@ -334,7 +337,7 @@ class Schema:
         dtypes: Sequence[torch.dtype],
         batch: Sequence[Any] | None,
     ) -> Call:
-        """A call in the form in which it is run. `shapes` include the batch dimension."""
+        """Make a converted call from the forward operator's arguments. `shapes` include the batch dimension."""
         names = self.signature.arrays
         size, is_apart, batched = None, False, frozenset[str]()
         # Not by the size: a tracer's may be a symbol, which a comparison would fix.
@@ -345,7 +348,7 @@ class Schema:
         return Call(core, cores, tuple(dtypes), bound.scalars, bound.templates, bound.sizes, size, batched, is_apart)
 
     def backward_call(self, core: Core, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
-        """What the backward operator was given."""
+        """Convert the backward operator's arguments to a backward call."""
         signature = self.signature
         owned = self.owned_in(arguments)
         saved = dict(zip(self.arrays, owned, strict=False))
@@ -373,7 +376,7 @@ class Schema:
 
 
 def _type_of(signature: Signature, name: str) -> str:
-    """The type of a scalar argument."""
+    """Return the type of a scalar argument in torch's schema."""
     parameter = signature.parameters(name)[0]
     if parameter.kind == "matrix":
         return "Scalar[]"

@@ -1,8 +1,8 @@
 """Determines from an op's source which of its dims may be sharded over processes.
 
-A dim may be sharded if each iteration of a loop over it only accesses its own part: every array that has the dim is
-indexed there by the loop's own index, which is used nowhere else, and the loop writes to no array without the dim. Then
-each process runs the op on its part. Batch dims (`*b`) may always be sharded.
+A dim may be sharded if each iteration of a loop over it only accesses its own part of the arrays. That holds if every
+array that has the dim is indexed along it by the loop's index, the index is used nowhere else, and the loop writes to
+no array without the dim. Then each process can run the op on its shard. Batch dims (`*b`) may always be sharded.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..spec import Named
 
 
 class Shares(NamedTuple):
-    """Facts about an op's named dims.
+    """Which of an op's named dims may be sharded.
 
     Attributes:
-        axes: for dims that may be sharded, the axis of each array that has it, counted after batch dims.
-        reasons: for the other dims that are alone in an item of the spec, why they may not.
+        axes: for each dim that may be sharded, its axis in each array that has it, counted after batch dims.
+        reasons: for each other dim that stands alone in an item of the spec, why it may not.
     """
 
     axes: Mapping[str, Mapping[str, int]]
@@ -30,7 +30,7 @@ class Shares(NamedTuple):
 
 
 def shares_of(core: Core, dtypes: Sequence[torch.dtype]) -> Shares:
-    """The dims that may be sharded, in calls whose inputs have these dtypes."""
+    """Find the dims that may be sharded, in calls whose inputs have these dtypes."""
     signature = core.signature
     names = _named_axes(signature)
     if any(item.has_rest for item in signature.spec.items):
@@ -52,7 +52,7 @@ def shares_of(core: Core, dtypes: Sequence[torch.dtype]) -> Shares:
 
 
 def _case(core: Core, dtypes: Sequence[torch.dtype]) -> CallKey:
-    """A kind of call with these dtypes. Sizes do not count."""
+    """Return a key of calls whose inputs have these dtypes, to lower the kernels for. Its sizes are all 1."""
     signature = core.signature
     shapes = {}
     for item in signature.kernel_spec.items:
@@ -64,7 +64,10 @@ def _case(core: Core, dtypes: Sequence[torch.dtype]) -> CallKey:
 
 
 def _named_axes(signature: Signature) -> dict[str, dict[str, int]]:
-    """Axes of each array by dims that stand alone wherever the spec names them, at most once in an array."""
+    """Return, for each dim, its axis in each array that has it.
+
+    Only dims that always stand alone in the spec, and occur at most once in an array, are returned.
+    """
     spec = signature.kernel_spec
     named: dict[str, dict[str, int]] = {}
     mixed: set[str] = set()
@@ -79,7 +82,7 @@ def _named_axes(signature: Signature) -> dict[str, dict[str, int]]:
 
 
 def _objections(kernel: nodes.Kernel, axes: Mapping[str, int]) -> Iterator[str]:
-    """Why a dim may not be sharded: names the first line that uses it in another way."""
+    """Yield reasons why a dim may not be sharded: each names a line that uses the dim in another way."""
     for array, axis in axes.items():
         if array in kernel.arrays and axis >= kernel.arrays[array].rank:
             yield f"it is part of the vectors of `{array}`"
@@ -101,7 +104,7 @@ def _objections(kernel: nodes.Kernel, axes: Mapping[str, int]) -> Iterator[str]:
 
 
 def _index_of(task: nodes.Stmt, axes: Mapping[str, int]) -> str | None:
-    """The name of an outermost loop's index that runs over the whole dim."""
+    """Return the name of the loop index that runs over the whole dim; None if the statement is not such a loop."""
     if not isinstance(task, nodes.For):
         return None
     for name, (first, end) in zip(task.names, task.bounds, strict=True):
