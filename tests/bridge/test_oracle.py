@@ -336,7 +336,7 @@ def test_what_cannot_be_followed_is_named_with_its_line(lang):
             y[i] = outside(x[i])
 
     words = refused(ts.KernelError, strange, draw(3))
-    assert "op `strange` uses a construct that tinsmith cannot analyse" in words
+    assert "op `strange` uses a construct that tinsmith cannot analyze" in words
     assert "the Python function `outside`" in words
     assert "test_oracle.py:" in words
     assert "Rewrite that line" in words

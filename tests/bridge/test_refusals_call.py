@@ -14,7 +14,7 @@ def rand(*shape, dtype=F64):
     return torch.rand(shape, dtype=F64).to(dtype)
 
 
-def quantised():
+def quantized():
     """Made when the test runs: torch warns that it is deprecated."""
     return torch.quantize_per_tensor(torch.rand(5), 0.1, 0, torch.qint8)
 
@@ -36,7 +36,7 @@ MISFITS = {
     "bfloat16": ("lengths", (rand(5, 3, dtype=torch.bfloat16),), {}, ts.DtypeError, ["`p`", "float64", "bfloat16"]),
     "complex": ("square", (rand(5) + 1j,), {}, ts.DtypeError, ["`x`", "complex", "view_as_real"]),
     "sparse": ("square", (rand(5).to_sparse(),), {}, ts.TinsmithError, ["`x`", "sparse", "to_dense"]),
-    "quantised": ("square", (quantised,), {}, ts.TinsmithError, ["`x`", "quanti", "dequantize"]),
+    "quantized": ("square", (quantized,), {}, ts.TinsmithError, ["`x`", "quanti", "dequantize"]),
     "meta rank": ("square", (torch.empty(5, 5, device="meta"),), {}, ts.ShapeError, ["`x`", "[n]", "(5, 5)"]),
     "mixed devices": ("formula", (rand(5), rand(5).to("meta")), {}, ts.DeviceError, ["k  meta", "x  cpu", "device"]),
     "too few": ("formula", (rand(5),), {}, ts.ArgumentError, ["`k`", "x, k"]),

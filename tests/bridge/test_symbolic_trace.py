@@ -302,7 +302,7 @@ def test_a_saved_trace_has_a_gradient_and_draws(lang64):
 
 def test_what_the_older_tracer_would_take_for_a_constant(lang64):
     op = mixes(lang64)
-    with pytest.raises(ts.ArgumentError, match=r"(?s)torch.jit.trace would take dim `m` of op `mix`.*torch.export"):
+    with pytest.raises(ts.ArgumentError, match=r"(?s)torch.jit.trace would record dim `m` of op `mix`.*torch.export"):
         torch.jit.trace(lambda x: op(x, A, 1.0, 2, (1.0, 2.0), 0, m=x.shape[0]).y, (X,))
     with pytest.raises(ts.ArgumentError, match=r"(?s)torch.jit.trace cannot record `v` of op `mix`.*torch.compile"):
         torch.jit.trace(lambda x: op(x, A, 1.0, 2, (1.0, 2.0), 0, m=3).y, (X,))

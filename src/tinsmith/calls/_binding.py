@@ -1,7 +1,7 @@
-"""Binding: a call's arguments, by position and by name, sorted by kind and checked.
+"""Binding: sorts the arguments of a call, given by position and by name, by kind, and checks them.
 
-This file only checks single *arguments* of a call; `spec._solve` checks whether sizes agree.
-Everything happens before any launch.
+This file checks each *argument* of a call by itself; `spec._solve` checks whether the sizes agree. Everything is
+checked before a kernel is launched.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _SUPPORTED = (*FLOATS, torch.bfloat16, *_INTEGERS, torch.bool)
 
 
 class BoundArguments(NamedTuple):
-    """A call's arguments by kind.
+    """The arguments of a call by kind.
 
     Attributes:
-        sizes: dims given by keyword.
-        of_numpy: indices of tensors whose memory belongs to a NumPy array: torch does not count its changes.
+        sizes: dims that are passed by keyword.
+        of_numpy: places of the tensors whose memory belongs to a NumPy array; torch does not count their changes.
     """
 
     tensors: tuple[Any, ...]
@@ -39,22 +39,26 @@ class BoundArguments(NamedTuple):
 
     @property
     def values(self) -> list[Any]:
-        """All tensors and numbers, with the entries of vectors and matrices."""
+        """All tensors and numbers; vectors and matrices entry by entry."""
         numbers = [*self.scalars.values(), *self.templates.values(), *self.sizes.values()]
         return [*self.tensors, *[entry for one in numbers for entry in (one if isinstance(one, tuple) else (one,))]]
 
     def with_tensors(self, tensors: tuple[Any, ...]) -> BoundArguments:
-        """The same with other tensors. Not by `_replace`, which torch 2.6's compiler cannot read."""
+        """Return the same arguments with other tensors. Torch 2.6's compiler cannot trace `_replace`."""
         return BoundArguments(tensors, self.scalars, self.templates, self.sizes)
 
 
 def is_symbolic(value: Any) -> bool:
-    """Return True for a tracer's stand-in for a tensor or a number, such as a `torch.fx.Proxy`."""
+    """Return True if a value is a tracer's stand-in for a tensor or a number, such as a `torch.fx.Proxy`."""
     return not isinstance(value, torch.Tensor) and is_tensor_like(value)
 
 
 def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> BoundArguments:
-    """Sort a call's arguments. Raises ArgumentError for too many, too few, doubled or unknown ones."""
+    """Sort a call's arguments by kind.
+
+    Raises:
+        ArgumentError: there are too many arguments, or one is missing, unknown, given twice, or no valid number.
+    """
     order = signature.order
     if len(arguments) > len(order):
         raise ArgumentError(_count(signature, len(arguments)))
@@ -85,11 +89,15 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
 
 
 def check_scalar(signature: Signature, name: str, value: Any) -> Any:
-    """A scalar argument as the engine takes it: a float, an int, or a vector's numbers."""
+    """Convert a scalar argument to what the engine takes: a float, an int, or the tuple of a vector's numbers.
+
+    Raises:
+        ArgumentError: it is a tensor, or not a number that fits the parameter's annotation.
+    """
     parameter = signature.parameters(name)[0]
     if is_symbolic(value):
         return value
-    # Refused even if it needs no gradient: the call would silently lose the gradient once it does.
+    # Refused even if it needs no gradient: if it needed one later, the call would silently lose it.
     if isinstance(value, torch.Tensor):
         raise ArgumentError(_tensor_for_a_number(signature, parameter, value, "is a tensor"))
     if parameter.kind == "matrix":
@@ -120,7 +128,7 @@ def _tensor_for_a_number(signature: Signature, parameter: Parameter, value: torc
 
 
 def check_ranges(signature: Signature, scalars: Mapping[str, Any]) -> None:
-    """Refuse integers that do not fit. A graph gives an op's operator numbers that nothing has checked."""
+    """Refuse integer arguments that do not fit their annotation: a graph passes numbers that nobody has checked."""
     for name, value in scalars.items():
         parameter = signature.parameters(name)[0]
         if parameter.kind != "matrix" and parameter.setter != "float":
@@ -139,13 +147,13 @@ def _check_range(signature: Signature, name: str, value: Any) -> None:
 
 
 def _check_size(signature: Signature, name: str, value: Any) -> Any:
-    """A dim passed by keyword. 5.0 is refused, although it equals 5."""
+    """Return a dim that was passed by keyword, checked. A float such as 5.0 is refused."""
     if isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if is_symbolic(value):
         return value
     if isinstance(value, torch.Tensor) and is_jit_traced():
-        words = f"torch.jit.trace would take dim `{name}` of op `{signature.op}`, the size of a tensor, for a constant"
+        words = f"torch.jit.trace would record dim `{name}` of op `{signature.op}`, the size of a tensor, as a constant"
         remedy = f"Use torch.export.export, or torch.compile; or pass {name}=int(...) if it is constant."
         raise ArgumentError(refusal(words, remedy=remedy))
     if hasattr(value, "__index__") and not isinstance(value, bool):
@@ -185,9 +193,9 @@ def _flat(value: Any) -> list[Any]:
 
 
 def check_tensors(signature: Signature, tensors: Sequence[Any], *, is_cast: bool = False) -> None:
-    """Refuse arguments that a kernel cannot take: non-tensors, layouts, dtypes and devices that do not fit.
+    """Refuse array arguments that are not tensors, or whose layout, dtype or device does not fit.
 
-    With `is_cast`, half precision may have become single already, in which it is computed.
+    With `is_cast`, arrays of half precision may have been cast to float32 already, in which they are computed.
     """
     _refuse_nested(signature, tensors)
     given: list[torch.Tensor] = []
@@ -203,13 +211,13 @@ def check_tensors(signature: Signature, tensors: Sequence[Any], *, is_cast: bool
 
 
 def check_dtypes(signature: Signature, tensors: Sequence[torch.Tensor], *, is_cast: bool = False) -> None:
-    """Refuse dtypes that do not fit. With `is_cast`, half precision may have become single already."""
+    """Refuse dtypes that do not fit. With `is_cast`, half precision may have been cast to float32 already."""
     for name, tensor in zip(signature.arrays, tensors, strict=True):
         _check_dtype(signature, name, tensor, is_cast=is_cast)
 
 
 def check_devices(signature: Signature, tensors: Sequence[torch.Tensor]) -> None:
-    """Refuse tensors on different devices."""
+    """Raise DeviceError if the tensors are on different devices."""
     devices = {tensor.device for tensor in tensors}
     if len(devices) > 1:
         rows = [(name, str(tensor.device)) for name, tensor in zip(signature.arrays, tensors, strict=True)]
@@ -242,7 +250,14 @@ def _refuse_nested(signature: Signature, tensors: Sequence[Any]) -> None:
 
 
 def refuse_nested(name: str, tensor: torch.Tensor, whose: str, *, remedy: str = "") -> None:
-    """Refuse a nested tensor as an input of a layer. Raises ArgumentError."""
+    """Raise ArgumentError if an input is a nested tensor.
+
+    Args:
+        name: the input's name.
+        tensor: the input.
+        whose: the op or layer, as messages call it.
+        remedy: what the user can do instead; the default is a call for each part.
+    """
     if tensor.is_nested:
         words = f"tensor `{name}` of {whose} is nested ({tensor.layout})"
         raise ArgumentError(
@@ -257,7 +272,7 @@ def _describe_nested(tensor: torch.Tensor) -> list[tuple[str, str]]:
 def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None:
     actual = remedy = ""
     if tensor.is_quantized:
-        actual, remedy = f"quantised ({tensor.dtype})", f"Pass `{name}.dequantize()`."
+        actual, remedy = f"quantized ({tensor.dtype})", f"Pass `{name}.dequantize()`."
     elif tensor.layout != torch.strided:
         actual, remedy = f"sparse ({tensor.layout})", f"Pass `{name}.to_dense()`."
     elif isinstance(tensor, torch.masked.MaskedTensor):
@@ -290,7 +305,7 @@ def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor, *, is_ca
 
 
 def _other_annotation(signature: Signature, name: str, dtype: torch.dtype) -> str:
-    """The remedy for a dtype if exactly one other is accepted."""
+    """Return advice how to change the spec or annotation of an array that accepts one dtype, so that `dtype` fits."""
     if signature.items[name].dtype:
         return "leave the dtype out of the spec, which then takes any"
     stage, parameter = next(
@@ -309,7 +324,7 @@ def _other_annotation(signature: Signature, name: str, dtype: torch.dtype) -> st
 
 
 def _why(signature: Signature, name: str) -> str:
-    """The origin of an array's dtype: the spec or the annotation."""
+    """Return where an array's dtype comes from, for a message: the spec or the annotation."""
     item = signature.items[name]
     if item.dtype:
         return f"spec `{item}`"
@@ -344,7 +359,7 @@ def _usage(signature: Signature) -> str:
     if not signature.spec.items:
         return f"Give ({', '.join(signature.order)}) when the kernel is registered, or by `set_kernel_args`."
     parts = [*signature.order, *(f"{name}=..." for name in signature.size_names)]
-    return f"Call it as `{signature.op}({', '.join(parts)})`; outputs and scratch are made by the op."
+    return f"Call it as `{signature.op}({', '.join(parts)})`; the op allocates outputs and scratch."
 
 
 def _describe_value(tensor: torch.Tensor) -> str:
@@ -356,9 +371,9 @@ def _short(dtype: torch.dtype) -> str:
 
 
 def autocast(signature: Signature, bound: BoundArguments) -> BoundArguments:
-    """Under autocast an op runs in float32, as torch's `custom_fwd(cast_inputs=torch.float32)` has it.
+    """Cast floating inputs to float32 under autocast, as `torch.amp.custom_fwd(cast_inputs=torch.float32)` does.
 
-    Arrays that only take half precision are not cast: they are computed in single precision in any case.
+    float64 is not cast, and neither are arrays that only take half precision: they are computed in float32 in any case.
     """
 
     def single(name: str, tensor: Any) -> Any:

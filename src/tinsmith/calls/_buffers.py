@@ -1,9 +1,8 @@
 """Buffers: memory that an engine may write.
 
-An engine writes to every gradient that it gets: it adds to that of an input, and *zeroes* that of an
-output after reading it. So it never gets the caller's: output adjoints are private
-copies, input adjoints start at zero, and the result is returned to torch once. Sizes
-were checked earlier; this file does not know the spec.
+An engine writes to every gradient that it gets: it adds to that of an input, and *zeroes* that of an output after
+reading it. So it never gets the caller's tensors: adjoints of outputs are private copies, adjoints of inputs start at
+zero, and the result is returned to torch once. Sizes were checked earlier; this file does not know the spec.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ._large_memory import LARGE, in_huge_pages
 
 @contextmanager
 def keep_order(device: torch.device) -> Iterator[None]:
-    """Launches within come after all work on torch's current stream and before all later work."""
+    """Enter a context whose launches run after all earlier work on torch's current stream and before all later work."""
     if device.type != "cuda":
         yield
         return
@@ -40,11 +39,11 @@ def keep_order(device: torch.device) -> Iterator[None]:
 
 
 LOWEST_ADDRESS = 1 << 32
-"""Addresses below may be null plus an offset: that of a view whose storage was freed, as FSDP's are between calls."""
+"""An address below may be null plus an offset: the view of a freed storage. FSDP frees storages between calls."""
 
 
 class Buffer(NamedTuple):
-    """One array of a call: its whole shape, batch included, and its dtype."""
+    """An array of a call: its name, its shape including the batch, and its dtype."""
 
     name: str
     shape: tuple[int, ...]
@@ -52,18 +51,18 @@ class Buffer(NamedTuple):
 
 
 def check_reach(op: str, sizing: Sizing, numbers: Numbers) -> None:
-    """Refuse a call with an array of more elements than an index reaches. Raises ShapeError.
+    """Raise ShapeError if an array of a call has more elements than an engine's index can address.
 
-    Where tensors are copied for a kernel, this comes first: an expanded tensor may have as many in a few bytes.
+    This must come before tensors are copied for a kernel: an expanded tensor may have that many in a few bytes.
     """
-    # The last number is how many elements all arrays have.
+    # The last number is the number of elements of all arrays together.
     if numbers[-1] > MOST_ELEMENTS:
         for name in sizing.shapes:
             check_element_count(f"array `{name}` of op `{op}`", sizing.evaluate(name, numbers))
 
 
 def check_element_count(array: str, shape: tuple[int, ...]) -> None:
-    """Refuse an array of this shape if it has more elements than an index reaches. Raises ShapeError.
+    """Raise ShapeError if an array of this shape has more elements than an engine's index can address.
 
     `array` is what the message calls it.
     """
@@ -75,9 +74,9 @@ def check_element_count(array: str, shape: tuple[int, ...]) -> None:
 
 
 def check_before_copy(array: str, tensor: torch.Tensor) -> None:
-    """Refuse a tensor with more elements than a 32-bit index can address, `vmap` batches included, before it is copied.
+    """Raise ShapeError if a tensor, `vmap` batches included, has more elements than an engine's index can address.
 
-    An expanded tensor has them in a few bytes, and its copy would not. Raises ShapeError.
+    This must come before the tensor is copied: an expanded tensor may have that many in a few bytes, its copy may not.
     """
     shape = tuple(innermost(tensor).shape)
     # A tracer's sizes may be symbols, which a comparison would fix.
@@ -86,7 +85,7 @@ def check_before_copy(array: str, tensor: torch.Tensor) -> None:
 
 
 def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Uninitialised memory, which must not be read; poisoned where TINSMITH_POISON asks for it."""
+    """Allocate memory that must be written before it is read. `TINSMITH_POISON` fills it with NaN."""
     memory = in_huge_pages(torch.empty(shape, dtype=dtype, device=device))
     return poison(memory) if config().poison else memory
 
@@ -100,20 +99,23 @@ def poison(memory: torch.Tensor) -> torch.Tensor:
 
 
 def private(tensor: torch.Tensor) -> torch.Tensor:
-    """A contiguous copy that may be overwritten. An expanded gradient becomes contiguous."""
+    """Return a contiguous copy of a tensor, which may be overwritten."""
     if tensor.nbytes < LARGE:
         return tensor.clone(memory_format=torch.contiguous_format)
     return in_huge_pages(torch.empty_like(tensor, memory_format=torch.contiguous_format)).copy_(tensor)
 
 
 def as_new_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a contiguous tensor's memory as a tensor that is no view: autograd lets users change it in place."""
+    """Return a tensor on a contiguous tensor's memory that is not a view: autograd lets users change it in place."""
     made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
-    """An output's adjoint: a private copy, or the cotangent itself if no kernel writes to it."""
+    """Return the memory of an output's adjoint: the cotangent itself, or a private copy if kernels write to it.
+
+    A cotangent that is not contiguous is copied in any case.
+    """
     if cotangent.is_neg():
         cotangent = cotangent.resolve_neg()
     if not cotangent.is_contiguous():
@@ -124,17 +126,18 @@ def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
 
 
 def is_null(tensor: torch.Tensor) -> bool:
-    """Return True if a tensor's storage is at address 0, so that the tensor's own address is its offset there."""
+    """Return True if a tensor's storage is at address 0, so that the tensor's address is merely its offset."""
     return tensor.data_ptr() == tensor.storage_offset() * tensor.element_size()
 
 
 def with_memory(tensor: torch.Tensor, what: str) -> torch.Tensor:
-    """Return a tensor whose address is low with memory that a kernel may read. `what` is the tensor in messages.
+    """Return a tensor that a kernel may read, for one whose address is low; `what` is its name in messages.
 
-    Torch's ZeroTensor, a tensor that is known to be zero, has none, and its clone has.
+    A ZeroTensor of torch, which is known to be zero, has no memory; it is copied.
 
     Raises:
-        DeviceError: its storage was freed, of which a clone would end the process; or it only wraps another tensor.
+        DeviceError: the tensor's storage was freed (to copy it would crash the process), or it only wraps another
+            tensor.
     """
     if not tensor.numel() or not is_null(tensor):
         return tensor
@@ -149,10 +152,10 @@ def with_memory(tensor: torch.Tensor, what: str) -> torch.Tensor:
 
 
 def are_in_order(tensors: Sequence[torch.Tensor]) -> bool:
-    """Return whether `in_order` would give all tensors back as they are."""
+    """Return True if all tensors are contiguous and not lazily negated, so that `in_order` would copy none."""
     return all(tensor.is_contiguous() and not tensor.is_neg() for tensor in tensors)
 
 
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors with contiguous memory; copies of those that were not contiguous."""
+    """Return the tensors in contiguous memory and not lazily negated. Those that are so already are not copied."""
     return [(tensor if tensor.is_contiguous() else private(tensor)).resolve_neg() for tensor in tensors]

@@ -1,9 +1,9 @@
-"""Captured values: what a call depends on besides its arguments, from its forward to its backward pass.
+"""Captured values: what a call depends on besides its arguments, compared between its forward and its backward pass.
 
 Kernels bake in Python values (a global, `self.scale`) and read fields. They belong to the user, who may change them
-between the two passes, or before a derivative of the second. So a call that may have a gradient captures them, and
-whatever runs a kernel for its derivatives later compares: here, in every mode. Eager calls keep the values themselves.
-A traced graph can only pass tensors from one pass to the other, so there a tensor of numbers stands for them.
+between the two passes, or before a second derivative. So a call that may have a gradient captures them, and whatever
+later runs a kernel for its derivatives compares them, in every mode. Eager calls keep the values themselves. A traced
+graph can only pass tensors from one pass to the other, so there a tensor of numbers stands for the values.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ._signature import Signature
 from .fields import Contents, FieldContents, Fingerprints
 
 LENGTH = 16
-"""Numbers in a state: one for the Python values, the others for fields. A graph is traced before fields are counted, so
-that further fields share the numbers of the first ones."""
+"""The length of a state: one number for the Python values, the others for fields. A graph is traced before the number
+of fields is known, so if there are more fields than numbers, some share one."""
 MOST_NOTED = 65536
-"""Values for which an op remembers that a call had them, by 100 bytes each."""
+"""The number of sets of Python values that an op remembers from its calls, at 100 bytes each."""
 
 
 class CapturedValues(NamedTuple):
@@ -37,17 +37,17 @@ class CapturedValues(NamedTuple):
     contents: tuple[Contents, ...]
 
     def check(self) -> None:
-        """Raise GradientError where a Python value or a field differs by now."""
+        """Raise GradientError if a Python value or a field has changed since it was captured."""
         self.captures.check_python_values(self.templates, self.fingerprints)
         self.check_fields()
 
     def check_fields(self) -> None:
-        """Raise GradientError where a field holds something else by now."""
+        """Raise GradientError if the contents of a field have changed since they were captured."""
         for one in self.contents:
             one.check()
 
     def as_state(self) -> torch.Tensor:
-        """Return the numbers that stand for these values in a graph."""
+        """Return the tensor of numbers that stands for these values in a graph."""
         numbers = [0] * LENGTH
         numbers[0] = self.captures.number(self.fingerprints)
         for count, (_, number) in enumerate(self._digests()):
@@ -55,13 +55,13 @@ class CapturedValues(NamedTuple):
         return torch.tensor(numbers, dtype=torch.int64, device="cpu")
 
     def explain_mark(self, mark: torch.Tensor) -> Exception:
-        """Build the error for a forward pass that was run again with other Python values, those of `mark`."""
+        """Build the error for a forward pass that was run again with other Python values, whose number is `mark`."""
         return self.captures.explain_rerun(self.fingerprints, int(mark))
 
     def check_state(self, before: torch.Tensor) -> None:
-        """Raise GradientError where these values, of now, are not those that `before` stands for.
+        """Raise GradientError if these values, the current ones, are not those that the state `before` stands for.
 
-        It is a state, or only its first number: the mark that an eager call saved (`Program.mark`).
+        `before` may also be only the first number of a state: the mark that an eager call saved (`Program.mark`).
         """
         now, then = self.as_state().tolist(), before.reshape(-1).tolist()
         now = now[: len(then)]
@@ -81,7 +81,7 @@ class CapturedValues(NamedTuple):
 
 
 def _place(count: int) -> int:
-    """Where the number of a field stands in a state."""
+    """Return the index of a field's number in a state."""
     return 1 + count % (LENGTH - 1)
 
 
@@ -89,8 +89,8 @@ class Captures:
     """Captures and compares what the calls of an op depend on besides their arguments.
 
     Args:
-        signature: of the op.
-        gradient: a gradient kernel that the user wrote.
+        signature: the op's signature.
+        gradient: a gradient kernel that the user wrote, or None.
     """
 
     def __init__(self, signature: Signature, gradient: Stage | None) -> None:
@@ -100,7 +100,7 @@ class Captures:
         self.firsts = (*signature.firsts, *gradients)
         self._fields = FieldContents(signature.op, self.stages, self.firsts)
         self.looks = self._fields.looks
-        # By their numbers. No cache: what is not here is refused.
+        # The Python values of earlier calls, by their numbers. Not a cache: values that are missing here are refused.
         self._noted: BoundedDict[int, None] = BoundedDict(MOST_NOTED)
         self._last_noted: Fingerprints | None = None
         self._numbers: Cache[Fingerprints, int] = Cache("numbers of Python values")
@@ -118,11 +118,11 @@ class Captures:
 
     @property
     def environment(self) -> tuple[Any, ...]:
-        """The objects from which Python values come that these kernels use; none where they use none."""
+        """The objects that hold the Python values that these kernels use, such as instances; () if they use none."""
         return tuple(itertools.chain.from_iterable(stage.baked_values.environment for stage in self.firsts))
 
     def describe(self) -> str:
-        """Return a digest of the Python values of now, which another process can compare with its own."""
+        """Return a digest of the current Python values, which another process can compare with its own."""
         return digest_of(*(stage.baked_values.describe_values() for stage in self.firsts))
 
     def fingerprints(self, templates: Mapping[str, Any]) -> Fingerprints:
@@ -131,38 +131,38 @@ class Captures:
         return tuple([by_stage[stage.first] for stage in self.stages])
 
     def is_needed(self, templates: Mapping[str, Any]) -> bool:
-        """Return whether calls with these templates depend on values that may change."""
+        """Return True if calls with these templates depend on values that may change."""
         return any(stage.baked_values.has_state_with(templates) for stage in self.firsts)
 
     def take(self, templates: Mapping[str, Any]) -> CapturedValues:
-        """Capture the values of now."""
+        """Capture the current Python values and contents of fields."""
         fingerprints = self.fingerprints(templates)
         contents = tuple([look.contents() for look in self.looks(fingerprints)])
         return CapturedValues(self, templates, fingerprints, contents)
 
     def check_python_values(self, templates: Mapping[str, Any], before: Fingerprints) -> None:
-        """Raise GradientError where a Python value differs from what it was."""
+        """Raise GradientError if a Python value differs from the fingerprints `before`."""
         now = self.fingerprints(templates)
         if now != before:
             raise self._explain(before, now)
 
     def note_program(self, fingerprints: Fingerprints) -> None:
-        """Note the Python values of a call that has a program."""
+        """Note that a call with these Python values has got a program."""
         self._noted.keep(self.number(fingerprints), None)
         self._last_noted = fingerprints
 
     def refuse_rerun(self, fingerprints: Fingerprints) -> None:
         """Raise GradientError for a forward pass inside a backward pass, with Python values that no call had so far.
 
-        `torch.utils.checkpoint` runs forward passes again there. If it does not keep the tensors of the first one
-        (`use_reentrant=True`, or inside a compiled function), nothing else tells that the values have changed.
+        `torch.utils.checkpoint` runs forward passes again there. If it does not keep the tensors of the first run
+        (`use_reentrant=True`, or inside a compiled function), nothing else shows that the values have changed.
         """
         is_first = self._last_noted is None
         if not is_first and is_in_backward() and self.number(fingerprints) not in self._noted:
             raise self._explain(self._last_noted, fingerprints)
 
     def number(self, fingerprints: Fingerprints) -> int:
-        """Return a number for fingerprints."""
+        """Return the number that stands for fingerprints."""
         number = self._numbers.get(fingerprints)
         if number is None:
             number = self._numbers.keep(fingerprints, number_of(fingerprints))
@@ -170,11 +170,11 @@ class Captures:
         return number
 
     def explain_number(self, before: int, now: Fingerprints) -> Exception:
-        """Build the error for Python values that had another number."""
+        """Build the error for Python values that have changed since they had the number `before`."""
         return self._explain(self._known.get(before), now)
 
     def explain_rerun(self, before: Fingerprints, again: int) -> Exception:
-        """Build the error for a forward pass that was run again with Python values of the number `again`."""
+        """Build the error for a forward pass that was run again with the Python values of the number `again`."""
         now = self._known.get(again)
         if now is not None:
             return self._explain(before, now)

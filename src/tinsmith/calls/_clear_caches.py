@@ -1,4 +1,4 @@
-"""Empties the caches of the library."""
+"""Empties the library's caches."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from ..engines import COMPILING
 
 
 def clear_caches() -> dict[str, int]:
-    """Empty all caches of tinsmith, and return how many entries they had, by what the entries are.
+    """Clear all caches of tinsmith. Return the number of entries that each had, by what its entries are.
 
     The next call of an op makes its program again; results and gradients are the same. It is safe at any time, also
     while other threads call ops, and between a forward pass and its backward pass. An engine keeps the kernels that it
     has compiled until it is started again, so most are not compiled again.
 
-    Caches are bounded: a program needs this only to free their memory. `tinsmith doctor` lists them. What is kept on
-    disk stays: `TINSMITH_CACHE=0` is the setting for a process that does without.
+    Caches are bounded: a program needs this only to free their memory. `tinsmith doctor` lists them. The cache on disk
+    is kept; set `TINSMITH_CACHE=0` for a process that should not use it.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")
@@ -29,7 +29,7 @@ def clear_caches() -> dict[str, int]:
         >>> double(torch.ones(3))
         tensor([2., 2., 2.])
     """
-    # Whoever compiles finds again what it has just put in.
+    # A thread that compiles relies on finding in a cache what it has just put there.
     with COMPILING:
         had = {size.name: size.entries for size in measure_caches() if size.entries}
         empty_caches()

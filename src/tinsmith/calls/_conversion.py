@@ -1,7 +1,7 @@
-"""Conversions: what becomes of a caller's tensors before the kernels run, and of the results afterwards.
+"""Conversions: how a caller's tensors are converted before the kernels run, and the results afterwards.
 
-Half precision is computed in single precision, and several batch dims become one. torch's own differentiable
-operations do both, so gradients are converted back; most calls need neither.
+A converted call has float32 instead of half precision, and one batch dimension instead of several. Torch's own
+differentiable operations do both, so gradients are converted back. Most calls need neither.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ._signature import Signature
 
 
 class Conversion(NamedTuple):
-    """What becomes of calls with one key before and after they are run.
+    """How calls with one key are converted before and after they are run.
 
     Attributes:
-        casts: per input, whether half precision becomes single.
-        lead: how many dims the spec's `*b` stands for.
-        batched: inputs that have these dims.
-        halves: per output, the half dtype that it is cast back to, or None.
+        casts: for each input, whether it is cast from half precision to float32.
+        lead: the number of dims that the spec's `*b` stands for.
+        batched: the inputs that have these dims.
+        halves: for each output, the half-precision dtype that it is cast back to, or None.
     """
 
     casts: tuple[bool, ...]
@@ -34,7 +34,7 @@ class Conversion(NamedTuple):
 
     @property
     def is_identity(self) -> bool:
-        """Whether tensors go to the kernels, and results to the caller, as they are."""
+        """Whether kernels get the caller's tensors, and the caller gets the results, without conversion."""
         return not (any(self.casts) or any(self.halves) or self.lead > 1)
 
     def prepare(
@@ -44,7 +44,10 @@ class Conversion(NamedTuple):
         tensors: Sequence[torch.Tensor],
         outer: Sequence[tuple[int, ...]] = (),
     ) -> list[torch.Tensor]:
-        """Convert a caller's tensors to what the kernels take. `outer` are leading dims that the op does not see."""
+        """Convert a caller's tensors to what the kernels take.
+
+        `outer` are, for each tensor, its leading dims that are not part of the call, as those of `vmap`.
+        """
         ready = []
         names = signature.arrays
         for place, tensor in enumerate(tensors):
@@ -61,7 +64,11 @@ class Conversion(NamedTuple):
     def finish(
         self, results: Sequence[torch.Tensor], lead: tuple[int, ...], outer: tuple[int, ...] = ()
     ) -> list[torch.Tensor]:
-        """Convert results to the caller's dtypes and batch dims; `lead` are the sizes of the spec's `*b`."""
+        """Convert results to the caller's dtypes and batch dims.
+
+        `lead` are the sizes of the spec's `*b`; `outer` are leading dims that are not part of the call, as those of
+        `vmap`.
+        """
         done = []
         for place, result in enumerate(results):
             shape = (*outer, *lead, *result.shape[len(outer) + 1 :])
@@ -72,9 +79,9 @@ class Conversion(NamedTuple):
 
 
 AS_IT_IS = Conversion((), 0, frozenset(), ())
-"""That of a call whose tensors are what the kernels take."""
+"""The conversion that changes nothing."""
 
 
 def compute_dtypes(dtypes: Sequence[torch.dtype]) -> tuple[torch.dtype, ...]:
-    """Return the dtypes that inputs are computed in: of half precision, single."""
+    """Return the dtypes that inputs are computed in: float32 instead of half precision."""
     return tuple([torch.float32 if dtype in HALVES else dtype for dtype in dtypes])

@@ -1,7 +1,7 @@
-"""Core: an op's kernels, signature and gradient, without the ways to call it; and one call of it.
+"""Core: an op's kernels, signature and gradient, without the ways to call it; and a call of it.
 
-Sizes and dtypes of a call follow from the signature; derived cores (`derived/`) determine them from those of the core
-that they are made of.
+The sizes and dtypes of a call follow from the signature. Derived cores (`derived/`) compute them from those of the core
+that they are made from.
 """
 
 from __future__ import annotations
@@ -44,40 +44,40 @@ class Operators(Protocol):
     forward: Any
 
     def shares(self, dtypes: tuple[torch.dtype, ...]) -> tuple[Any, ...]:
-        """The op's dims that processes may share out, with the axis of each array that has it."""
+        """Return the op's dims that may be sharded over processes, with the axis of each array that has the dim."""
         ...
 
     def define(self, core: Core, content: Callable[[], str], label: str) -> None:
-        """Give another core, made of this one, operators of its own."""
+        """Give another core, which was made from this one, operators of its own."""
         ...
 
     def run_call(self, core: Core, bound: Any) -> list[torch.Tensor]:
-        """The outputs of a call as a caller writes it."""
+        """Call the forward operator with the arguments of a caller. Return the outputs."""
         ...
 
     def results(
         self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
     ) -> list[torch.Tensor]:
-        """Everything that the forward operator gives for a call in the form in which it is run."""
+        """Call the forward operator for a converted call. Return outputs, scratch and state."""
         ...
 
     def launch(
         self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
     ) -> list[torch.Tensor]:
-        """Outputs and scratch of a call."""
+        """Call the forward operator for a converted call. Return outputs and scratch."""
         ...
 
     def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
-        """Gradients of the active inputs, in their order."""
+        """Call the backward operator. Return the gradients of the active inputs, in their order."""
         ...
 
 
 class GradientSource:
-    """Where an op's gradient comes from: made when a call first asks for a gradient, as most of the library is for it.
+    """The source of an op's gradient, which is made when a call first asks for one, since it needs most of the library.
 
     Args:
-        make: makes it.
-        stage: a gradient kernel that the user wrote.
+        make: makes the source.
+        stage: a gradient kernel that the user wrote, or None.
     """
 
     def __init__(self, make: Callable[[], Reverse], stage: Stage | None = None) -> None:
@@ -87,7 +87,7 @@ class GradientSource:
 
     @property
     def reverse(self) -> Reverse:
-        """The source itself; one for all threads, since it keeps what was generated."""
+        """The source itself. All threads share it, since it keeps what was generated."""
         if self._reverse is None:
             with COMPILING:
                 if self._reverse is None:
@@ -96,11 +96,13 @@ class GradientSource:
 
 
 class Core:
-    """A signature, a source of gradients, and the programs so far.
+    """A signature, a source of gradients, and the programs made so far.
 
-    `hidden` are arrays that only generated kernels use. `content` is the digest of all that compiled forms depend on.
-    `hands_out`: whether kernels use the return values of atomics; None before this is known. `is_seeded`: whether its
-    last input is the seed of its random numbers.
+    Attributes:
+        hidden: arrays that only generated kernels use.
+        content: the digest of everything that compiled forms depend on.
+        hands_out: whether kernels use the return values of atomics; None before this is known.
+        is_seeded: whether the last input is the seed of the op's random numbers.
     """
 
     hidden: frozenset[str] = frozenset()
@@ -130,11 +132,11 @@ class Core:
 
     @property
     def reverse(self) -> Reverse:
-        """Where the gradient comes from."""
+        """The source of the op's gradient."""
         return self.gradient.reverse
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
-        """Fingerprints of every Python value that the kernels bake in."""
+        """Return fingerprints of every Python value that the kernels bake in now, one for each stage."""
         return self.captures.fingerprints(templates)
 
     @property
@@ -144,12 +146,12 @@ class Core:
 
     @lazy
     def operators(self) -> Operators:
-        """The torch operators, defined on first use, when all names that the kernels use exist."""
+        """Define the torch operators on first use, when all names that the kernels use exist."""
         return self.define(self)
 
     @constant_when_traced
     def settle(self) -> None:
-        """Define the operators before a compiler traces a call, since it could not trace their definition."""
+        """Define the operators now, since a compiler that traces a call could not trace their definition."""
         self.operators  # noqa: B018  # computes the cached property
 
     @property
@@ -159,27 +161,27 @@ class Core:
 
     @constant_when_traced
     def describe_values(self) -> str:
-        """A digest of the Python values that the kernels bake in now, which another process can compare with its own.
+        """Return a digest of the Python values that the kernels bake in now, to compare with that of another process.
 
-        A graph keeps the arrays that a backward pass with these values reads: with others it is another graph.
+        A graph saves the arrays that a backward pass with these values reads, so other values need another graph.
         """
         return self.captures.describe()
 
     @property
     def environment(self) -> tuple[Any, ...]:
-        """The objects from which Python values come that kernels of this core use; none where they use none."""
+        """The objects that hold the Python values of this core's kernels, such as instances; () if they use none."""
         return self.captures.environment
 
     def launch_numbers(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The scalar arguments that are part of a call's kind: those that distinguish launches of one kernel."""
+        """Return the scalar arguments that are part of a key because they distinguish launches of one kernel."""
         return tuple([scalars[name] for name in self.signature.launch_numbers])
 
     def get_engine_states(self) -> tuple[Any, ...]:
-        """Return tokens of the engines' present state, which change when one is started again."""
+        """Return tokens of the engines' current state. They change when an engine is started again."""
         return tuple([runtime() for runtime in self.runtimes])
 
     def sizing(self, call: Call) -> Sizing:
-        """Sizes of all arrays of calls like this one; made once."""
+        """Return the sizing of calls like this one: the sizes of all arrays, as formulas. It is made once."""
         if self.signature.has_open_elements:
             return self._find_sizing(call)
         key = (tuple([len(shape) for shape in call.shapes]), call.batch is None, call.batched, *call.sizes)
@@ -193,7 +195,10 @@ class Core:
         return self._with_block_memory(call, sizing) if self.signature.uses_blocks else sizing
 
     def _with_block_memory(self, call: Call, sizing: Sizing) -> Sizing:
-        """Sizes including the memory of blocks; without it if sizes misfit or the kernels cannot be analysed."""
+        """Add the memory that blocks share to a sizing.
+
+        Return the sizing unchanged if the sizes do not fit the spec, or a kernel cannot be analyzed.
+        """
         signature, numbers = self.signature, sizing.solve(call.whole_shapes, call.values)
         if numbers is None:
             return sizing
@@ -212,7 +217,7 @@ class Core:
         return add_block_memory(sizing, kernels, signature.op)
 
     def _find_named_sizes(self, call: Call) -> Sizing:
-        """Sizes of the arrays that the signature names."""
+        """Return the sizing of the arrays that the signature names."""
         signature = self.signature
         if signature.has_open_elements:
             shapes = dict(zip(signature.arrays, call.whole_shapes, strict=True))
@@ -227,17 +232,17 @@ class Core:
         return named
 
     def build_forward(self, key: CallKey) -> Routine:
-        """Build the forward pass of calls with this key."""
+        """Build the routine of the forward pass of calls with this key."""
         signature = self.signature
 
-        # Torch copies memory faster than a kernel on one thread. What is not launched many times may be prepared, which
-        # knows memory by its address alone.
+        # Torch copies memory faster than a kernel on one thread does. But if the op launches no kernel twice, its pass
+        # may be prepared (`_prepared_passes`), which knows memory by its address alone. There kernels copy.
         is_repeated = len(signature.stages) > len(signature.firsts)
         pairs = (stage.links.copies for stage in signature.stages if is_repeated or stage.links.is_taken)
         copies = dict(
             one for one in pairs if one is not None and len({name in key.batched_arrays for name in one}) == 1
         )
-        # An operator of torch's leaves its inputs as they are, and its calls are not known to be in order.
+        # A torch operator must not change its inputs. `is_ordered` is False for its calls.
         is_taking = key.is_ordered and not key.is_looped
         taken = {stage.links.copies for stage in signature.stages if stage.links.is_taken and is_taking}
         launches: list[StageLaunch | Copy | Take] = [(Take if one in taken else Copy)(*one) for one in copies.items()]
@@ -254,25 +259,32 @@ class Core:
 
     @property
     def _makes(self) -> tuple[Make, ...]:
-        """Outputs and scratch, which a forward pass makes."""
+        """Outputs and scratch, which a forward pass allocates."""
         signature = self.signature
         names = signature.outputs + signature.scratch
         return tuple(Make(name, name, signature.starts_at_zero(name)) for name in names)
 
     def get_derivative_call(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
-        """The call that derivatives of a call are those of, and its inputs that the forward pass `made`."""
+        """Return the call to differentiate instead of `call`, and its further inputs among the `made` arrays.
+
+        Only a core that records the results of its atomics returns another call: one that replays them.
+        """
         return call, ()
 
     def kernels(self, key: CallKey) -> list[LoweredKernel]:
-        """The kernels as IR, for a kind of call. Raises NotCovered."""
+        """Lower the kernels to IR, for calls with this key.
+
+        Raises:
+            NotCovered: a kernel uses what the front end does not know.
+        """
         return lower_stages(key)
 
     def together(self, batched: frozenset[str]) -> frozenset[str]:
-        """Inputs that have a batch dimension where these have: no more of them."""
+        """Return the inputs that have a batch dimension if these have one."""
         return batched
 
     def key(self, call: Call) -> CallKey:
-        """The kind of a call."""
+        """Return the key of a call, without a device."""
         lead = () if call.batch is None else (call.batch,)
         made = {buffer.name: buffer for buffer in call.allocations}
         names = self.signature.arrays
@@ -284,7 +296,10 @@ class Core:
         return CallKey(self.signature, shapes, dtypes, batched, fingerprints, call.templates, call.is_apart, numbers)
 
     def call_with(self, key: CallKey, numbers: Numbers, others: BoundArguments) -> Call:
-        """Return a call with this key; `numbers` are those of its sizes, `others` its arguments but tensors."""
+        """Return a call with this key.
+
+        `numbers` are the numbers of its sizes, `others` its arguments without tensors.
+        """
         sizing, arrays = key.sizing, self.signature.arrays
         batched = key.batched & frozenset(arrays)
         shapes = tuple([sizing.evaluate(name, numbers)[name in batched :] for name in arrays])
@@ -303,11 +318,16 @@ class Core:
         )
 
     def size_values(self, call: Call) -> dict[str, Any]:
-        """What a call gives for dims: by integer scalar arguments, and by keyword."""
+        """Return the values that a call passes for dims: by integer scalar arguments, and by keyword."""
         return self.signature.size_values(call.scalars, call.sizes)
 
     def plan_buffers(self, call: Call) -> list[Buffer]:
-        """Outputs and scratch of a call: their sizes, batch included, and dtypes. Raises for what does not fit."""
+        """Compute the sizes, batch included, and dtypes of a call's outputs and scratch.
+
+        Raises:
+            ShapeError: sizes do not fit the spec.
+            DtypeError: a dtype does not follow from the inputs.
+        """
         names = [one.name for one in self.signature.spec.allocations]
         numbers = None if is_tracing() or self.signature.has_open_elements else call.solution
         if numbers is None:
@@ -319,7 +339,7 @@ class Core:
         return [Buffer(*one) for one in zip(names, shapes, dtypes, strict=True)]
 
     def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
-        """Sizes of outputs and scratch without batch, solved step by step. Raises ShapeError with the misfit."""
+        """Compute the sizes of outputs and scratch, without batch. Raise ShapeError if sizes do not fit the spec."""
         signature = self.signature
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
         # Not `call.values`: torch 2.6's compiler reads this for tensors that processes share, and cannot read `lazy`.
@@ -329,12 +349,15 @@ class Core:
         return made
 
     def check_elements(self, cores: Mapping[str, tuple[int, ...]]) -> None:
-        """Refuse sizes, without batch, that do not end in those of the kernels' vectors."""
+        """Raise ShapeError if an array's last sizes are not those of a kernel's vectors or matrices.
+
+        `cores` are the shapes of arrays by name, without batch.
+        """
         for parameter, dims in self.signature.vectors:
             check_element(self.signature.op, parameter, dims, cores[parameter.name])
 
     def made_dtype(self, name: str, dtypes: tuple[torch.dtype, ...]) -> torch.dtype:
-        """Return the dtype of an output or of scratch, for inputs of these dtypes. Raises DtypeError."""
+        """Return the dtype of an output or scratch, given the inputs'. Raise DtypeError if it does not follow."""
         key = (name, dtypes)
         dtype = self._made_dtypes.get(key)
         if dtype is None:
@@ -343,15 +366,15 @@ class Core:
 
     @constant_when_traced
     def device_type(self) -> str:
-        """Torch's name of the device that the kernels run on."""
+        """Return torch's name of the device that the kernels run on."""
         return self.signature.stages[0].engine.device_type()
 
     def device(self, tensors: Sequence[torch.Tensor]) -> torch.device:
-        """Where a call with these inputs runs."""
+        """Return the device that a call with these inputs runs on."""
         return tensors[0].device if tensors else torch.device(self.device_type())
 
     def check_device(self, device: torch.device) -> None:
-        """Refuse tensors on another device than the engine's: an engine would silently copy them."""
+        """Raise DeviceError if tensors are not on the engine's device: an engine would silently copy them."""
         for stage in self.signature.firsts:
             stage.engine.require_ready(self.signature.op)
             runs_on = stage.engine.device_type()
@@ -364,16 +387,16 @@ class Core:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of an op in the form in which it runs, without the memory of its tensors.
+    """A call of an op after conversion (`Conversion`), without the memory of its tensors.
 
     Attributes:
         shapes, dtypes: of the input arrays as the kernel sees them, without batch.
         scalars, templates, sizes: the other arguments by name; `sizes` are dims given by keyword.
-        batch: size of the flat leading batch dimension, None without one.
-        batched: input arrays that have it.
+        batch: the size of the merged batch dimension, which comes first; None without a batch.
+        batched: the input arrays that have it.
         is_apart: whether the samples of the batch run one by one.
-        conversion: what becomes of a caller's tensors before, and of results afterwards.
-        lead: sizes of the spec's `*b`, whose product `batch` is; () without.
+        conversion: how a caller's tensors are converted before the call, and results after it.
+        lead: the sizes of the spec's `*b`, whose product is `batch`; () without a batch.
     """
 
     core: Core
@@ -402,14 +425,17 @@ class Call:
         return Call(self.core, self.shapes, self.dtypes, self.scalars, self.templates, self.sizes)
 
     def with_batch(self, batch: int, batched: frozenset[str]) -> Call:
-        """The same call over a batch."""
+        """Return the same call over a batch of this size, which these inputs have."""
         # Not `dataclasses.replace`, which torch 2.6's compiler cannot read.
         return Call(
             self.core, self.shapes, self.dtypes, self.scalars, self.templates, self.sizes, batch=batch, batched=batched
         )
 
     def prepare(self, tensors: Sequence[torch.Tensor], outer: Sequence[tuple[int, ...]] = ()) -> list[torch.Tensor]:
-        """Convert the caller's tensors to what the kernels take. `outer` are leading dims that the op does not see."""
+        """Convert the caller's tensors to what the kernels take.
+
+        `outer` are, for each tensor, its leading dims that are not part of the call, as those of `vmap`.
+        """
         return self.conversion.prepare(self.core.signature, self.batch, tensors, outer)
 
     def finish(self, results: Sequence[torch.Tensor], outer: tuple[int, ...] = ()) -> list[torch.Tensor]:
@@ -418,22 +444,22 @@ class Call:
 
     @lazy
     def values(self) -> dict[str, Any]:
-        """What the call gives for dims: by integer scalar arguments, and by keyword."""
+        """Return the values that the call passes for dims: by integer scalar arguments, and by keyword."""
         return self.core.size_values(self)
 
     @lazy
     def sizing(self) -> Sizing:
-        """Sizes of all arrays of calls like this one."""
+        """Return the sizing of calls like this one: the sizes of all arrays, as formulas."""
         return self.core.sizing(self)
 
     @lazy
     def solution(self) -> Numbers | None:
-        """What the symbols of its sizes stand for; None where they misfit, or are symbols of a tracer's."""
+        """Solve the call's sizes for the numbers of its sizing; None if they misfit or are symbols of a tracer."""
         return self.sizing.solve(self.whole_shapes, self.values)
 
     @property
     def numbers(self) -> Numbers:
-        """The same. Raises where sizes misfit."""
+        """The numbers of the call's sizes. Raises ShapeError if they do not fit the spec."""
         solution = self.solution
         if solution is None:
             self.core.solve_sizes(self)
@@ -442,27 +468,27 @@ class Call:
 
     @lazy
     def wanting(self) -> frozenset[str]:
-        """Inputs that can have a gradient."""
+        """Return the inputs that can have a gradient: those of floats."""
         pairs = zip(self.core.signature.arrays, self.dtypes, strict=True)
         return frozenset(name for name, dtype in pairs if dtype.is_floating_point)
 
     @lazy
     def allocations(self) -> Sequence[Buffer]:
-        """Outputs and scratch. Raises for sizes and dtypes that they cannot have."""
+        """Plan outputs and scratch. Raise an error for sizes and dtypes that they cannot have."""
         return self.core.plan_buffers(self)
 
     @lazy
     def reverse(self) -> ReverseAt:
-        """Where this call's gradient comes from."""
+        """Return the source of this call's gradient."""
         return self.core.reverse.at(self.core.key(self))
 
     def select_active(self, needs: Sequence[bool]) -> frozenset[str]:
-        """Names of the inputs that need a gradient, from one flag an input."""
+        """Return the names of the inputs that need a gradient, from one flag for each input."""
         names = self.core.signature.arrays
         return frozenset([n for n, needed in zip(names, needs, strict=True) if needed]) & self.wanting
 
     def by_input(self, active: frozenset[str], gradients: Sequence[Any]) -> list[Any]:
-        """Gradients of the active inputs, put in place of theirs among all inputs; None elsewhere."""
+        """Return one entry for each input: its gradient if it is active, None otherwise."""
         remaining = iter(gradients)
         return [next(remaining) if name in active else None for name in self.core.signature.arrays]
 
@@ -471,10 +497,10 @@ class BackwardCall(NamedTuple):
     """A call whose gradients are asked for.
 
     Attributes:
-        active: inputs whose gradients are wanted.
-        saved: values that the call kept, by name.
-        cotangents: those of outputs that have one, by name.
-        state: what the forward pass noted of Python values and fields; None where it is not needed.
+        active: the inputs that want a gradient.
+        saved: the values that the call saved, by name.
+        cotangents: the cotangents of the outputs that have one, by name.
+        state: the state of Python values and fields in the forward pass; None if the kernels use none.
     """
 
     call: Call

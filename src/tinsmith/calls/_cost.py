@@ -1,4 +1,4 @@
-"""Cost: an estimate of a launch's time, before the launch."""
+"""Cost: estimates the time of a launch before it runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Cost(NamedTuple):
     """The facts from which a launch's operations are counted.
 
     Attributes:
-        kernel: the same for all launches that learn from each other.
-        body: its IR, None if the source cannot be analysed.
-        shapes: of the kernel's arrays, as far as they are the call's: sizes, or what stands for them.
-        renamed: the op's names for its arguments.
-        threads: number of engine threads that share a launch.
+        kernel: identifies the kernel: launches with an equal one share measured times.
+        body: the kernel's IR, None if the source cannot be analyzed.
+        shapes: the shapes of the kernel's arrays that belong to the call: sizes, or symbols for them.
+        renamed: the op's names for the kernel's arguments.
+        threads: the number of engine threads that share a launch.
     """
 
     kernel: Any
@@ -34,11 +34,11 @@ class Cost(NamedTuple):
 
     @property
     def has_parallel_loops(self) -> bool:
-        """Whether threads can share a launch; true for a kernel that cannot be analysed."""
+        """Whether threads can share a launch; True for a kernel that cannot be analyzed."""
         return self.body is None or count_parallel_loops(self.body) > 0
 
     def formula(self, key: CallKey, repeats: int) -> str:
-        """The operations of a launch, for each loop that wakes threads, as Python.
+        """Return the number of operations of a launch per parallel loop, as a Python expression in sizes and scalars.
 
         Args:
             key: of the calls.
@@ -53,15 +53,18 @@ class Cost(NamedTuple):
         return text if loops < 2 else f"({text}) // {loops}"
 
     def loss_by_atomics(self, key: CallKey) -> str:
-        """The time that several threads lose to atomics, as Python: above 0, one thread is faster; 0 if unknown."""
+        """Return the time that several threads lose by atomics, as a Python expression: above 0, one thread is faster.
+
+        It is "0" for a kernel that cannot be analyzed.
+        """
         if self.body is None:
             return "0"
-        # What loops add to one element is one addition when the kernel runs.
+        # The kernel that runs sums up what a loop adds to one element, and adds it once.
         body = sum_in_locals(self.body)
         return self._count(key, body, lambda body, is_known: count_loss_by_atomics(body, is_known, self.threads))
 
     def _count(self, key: CallKey, body: nodes.Kernel, count: Callable[[nodes.Kernel, IsKnown], nodes.Expr]) -> str:
-        """A formula of a launch's sizes and arguments, as Python."""
+        """Count something in a launch with `count`. Return the result as a Python expression in sizes and scalars."""
         known, numbers = {*key.signature.scalars}, key.launch_numbers
 
         def outer_name(argument: str) -> str:

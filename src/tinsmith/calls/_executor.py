@@ -1,7 +1,7 @@
-"""Executor: a routine becomes one Python function, and a run of it is a call.
+"""Executor: turns a routine into a Python function; to call the function is to run the pass.
 
 A routine does the same for all calls with one key, so it is written once as straight code: unpack the call's sizes,
-allocate memory, launch. So new sizes cost nothing, and no call repeats a decision.
+allocate memory, launch. So calls with new sizes need no new code, and no call repeats a decision.
 """
 
 from __future__ import annotations
@@ -33,13 +33,18 @@ from ._steps import Entry, Step
 from ._threads import LaunchTimer
 
 HELD_FROM = 4
-"""Launches of one kernel in a routine from which on its arguments are filled in once, and then changed where they
-differ. Each further launch takes 1 us in Quadrants instead of 3, 4 us in Taichi instead of 12 (five arrays, on a CPU);
-the first ones take 2 us more."""
+"""If a routine launches a kernel at least this often, its launches share one launch context, in which only arguments
+that differ are set again. Each further launch takes 1 us in Quadrants instead of 3, 4 us in Taichi instead of 12 (five
+arrays, on a CPU); the first ones take 2 us more."""
 
 
 class HeldKernel:
-    """A kernel of a pass whose launches share a context: the variable's name, and the last arguments."""
+    """A kernel of a pass whose launches share a launch context.
+
+    Attributes:
+        name: the variable of the context.
+        entries: the code of its current array arguments.
+    """
 
     def __init__(self, name: str, entries: list[str]) -> None:
         self.name = name
@@ -47,19 +52,19 @@ class HeldKernel:
 
 
 class Waiting(NamedTuple):
-    """A launch that is queued to be issued with others, and the watch that measures it."""
+    """A launch that is queued to be written together with others, and the timer that measures it, if any."""
 
     step: Step
     watch: LaunchTimer | None
 
 
 def executor(routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, LaunchTimer]) -> Pass:
-    """Return a routine, for calls with one key, as a function.
+    """Turn a routine into a Python function.
 
     Args:
-        routine: what it does.
+        routine: what the function does.
         key: of the calls.
-        timers: measure launches on one thread.
+        timers: for launches on one thread, what measures them.
     """
     return PassWriter(routine, key, timers, may_vectorize=True).function()
 
@@ -69,10 +74,10 @@ def _note_unwritten(engine: Engine, memory: torch.Tensor) -> torch.Tensor:
 
 
 class PassWriter(PassText):
-    """Writes a routine as Python.
+    """Writes a routine as a Python function.
 
-    Where its tapes may be shorter, and `may_shorten`, a run that would take more bytes of them than
-    `config().tape_limit` stops before it makes them, and returns their number: nothing of the call's was changed.
+    If the routine has a version with shorter tapes, and with `may_shorten`, a run that needs more bytes of tape than
+    `config().tape_limit` stops before it allocates them, and returns their number. It has changed nothing by then.
     """
 
     may_shorten = True
@@ -96,7 +101,7 @@ class PassWriter(PassText):
 
     # The whole --------------------------------------------------------------------------------
     def function(self) -> Pass:
-        """The function."""
+        """Write and compile the function."""
         for one in self.routine.given:
             self.take(one)
         begin = len(self.lines)
@@ -112,7 +117,7 @@ class PassWriter(PassText):
         return self.compile(text)
 
     def unpack(self) -> list[str]:
-        """Take the numbers of sizes apart."""
+        """Write the lines that unpack the numbers of sizes and check that no array has too many elements."""
         sizes = "".join(f"{Symbol(place)}, " for place in range(self.key.sizing.symbols))
         check = self.bind(partial(check_reach, self.key.signature.op, self.key.sizing), "check_reach")
         lines = [f"    {sizes}elements, = numbers", f"    if elements > {MOST_ELEMENTS}: {check}(numbers)"]
@@ -120,7 +125,7 @@ class PassWriter(PassText):
         return [*lines, f"    is_large = elements >= {LARGE // 8}"] if self.key.device.type == "cpu" else lines
 
     def guard_alignment(self) -> list[str]:
-        """Run without machine vectors where memory lies so that they cannot be loaded."""
+        """Write the check that runs a version without machine vectors if memory is not aligned for them."""
         given = {one.name for one in self.routine.given}
         checks = [f"{self.pointer(name)} % {size}" for name, size in self.aligned.items() if name in given]
         if not checks:
@@ -142,16 +147,16 @@ class PassWriter(PassText):
 
     # Memory -----------------------------------------------------------------------------------
     def whole(self, name: str) -> tuple[str, ...]:
-        """The sizes of an array of the call, or of a generated kernel."""
+        """Return the sizes of an array of the call, or of a generated kernel, with its batch."""
         shape: tuple[Size, ...] = self.key.sizing.shapes.get(name, ())
         assert name in self.key.sizing.shapes or not self.routine.arrays[name].rank, name
         return tuple(map(str, shape))
 
     def take(self, one: Given) -> None:
-        """Memory that a run is given."""
+        """Write the line that takes memory which a run is given."""
         dtype = self.routine.dtype(self.key, one.like)
         if isinstance(one, Saved) and one.name not in self.key.sizing.shapes:
-            # what a forward pass kept for this pass alone
+            # a value that the forward pass saved for this pass alone
             self.put(one.name, f"inputs[{one.name!r}]", (f"inputs[{one.name!r}].numel()",), dtype)
             return
         shape = self.whole(one.like)
@@ -171,7 +176,10 @@ class PassWriter(PassText):
         self.add(f"if {pointer} < {LOWEST_ADDRESS}: {memory} = {check}; {pointer} = {memory}.data_ptr()")
 
     def take_cotangent(self, one: Cotangent, shape: tuple[str, ...], dtype: torch.dtype) -> None:
-        """Memory of an output's adjoint: the cotangent's own, if its elements are in order and nobody writes to it."""
+        """Write the line that takes the memory of an output's adjoint.
+
+        It is the cotangent's own if its elements are in order and nothing writes to it; zeros if there is no cotangent.
+        """
         given = self.fresh("cotangent")
         self.add(f"{given} = cotangents[{one.number}]")
         own = f"{self.bind(adjoint_of, 'adjoint_of')}({given}, {one.is_copied})"
@@ -181,7 +189,7 @@ class PassWriter(PassText):
         self.put(one.name, f"{self.create(shape, dtype, is_zero=True)} if {given} is None else {own}", shape, dtype)
 
     def make(self, one: Make) -> None:
-        """Memory that a run makes."""
+        """Write the line that allocates memory."""
         known = one.like in self.shapes and one.like not in self.key.sizing.shapes
         shape = self.shapes[one.like] if known else self.whole(one.like)
         dtype = self.dtypes[one.like] if known else self.routine.dtype(self.key, one.like)
@@ -199,7 +207,7 @@ class PassWriter(PassText):
 
     # What it does -----------------------------------------------------------------------------
     def run_actions(self) -> None:
-        """All actions; sample by sample where that has to be."""
+        """Write all actions; in a loop over the samples of a batch if these run one by one."""
         if not self.routine.is_looped:
             self.act()
             return
@@ -215,7 +223,7 @@ class PassWriter(PassText):
         self.places, self.shapes = whole
 
     def is_batched(self, name: str) -> bool:
-        """Whether memory that a routine has before its first action has a batch dimension."""
+        """Return True if memory that exists before the first action has a batch dimension."""
         own = {one.name: one.like for one in (*self.routine.given, *self.routine.makes)}
         while own.get(name, name) != name:
             name = own[name]
@@ -248,7 +256,7 @@ class PassWriter(PassText):
         self.flush()
 
     def clone(self, of: str) -> str:
-        """Code for a copy of memory."""
+        """Return the code that copies memory."""
         if not self.recycles:
             return f"{self.memory(of)}.clone()"
         return f"{self.bind(make_recycled_copy, 'make_recycled_copy')}({self.memory(of)})"
@@ -261,17 +269,17 @@ class PassWriter(PassText):
 
     # Launches ---------------------------------------------------------------------------------
     def wait(self, launch: RoutineLaunch, step: Step) -> None:
-        """Let a launch wait, so that it goes out with those that follow."""
+        """Add a launch to the queue, so that it is written together with those that follow."""
         self.group.append(Waiting(step, self.timers.get(launch)))
 
     def take_group(self) -> list[Waiting]:
-        """The launches that wait, to be written now."""
+        """Take all launches from the queue and return them. Write the checks of their vectors' sizes."""
         group, self.group = self.group, []
         self.check_elements([one.step for one in group])
         return group
 
     def flush(self) -> None:
-        """Let the launches go that wait: in order with torch's own work, and watched where they use one thread."""
+        """Write the queued launches: on a GPU in order with torch's work, on a CPU timed if they use one thread."""
         group = self.take_group()
         if not group:
             return
@@ -294,7 +302,7 @@ class PassWriter(PassText):
                 self.launch_watched(steps, watch)
 
     def launch_watched(self, steps: Sequence[Step], watch: LaunchTimer) -> None:
-        """Launches on one thread that follow each other, and how long they take."""
+        """Write successive launches on one thread, and code that measures how long they take."""
         pace, note = self.bind(watch.pace, "pace"), self.bind(watch.note, "note")
         # Read once: another thread may change it.
         self.add(f"clock = {pace}.clock")
@@ -309,7 +317,7 @@ class PassWriter(PassText):
         self.add(f"if {slow}: {note}(seconds, numbers, scalars, {launches})")
 
     def check_elements(self, steps: Sequence[Step]) -> None:
-        """Hold sizes against the vectors of generated kernels."""
+        """Write checks that the last sizes of arrays are those of the vectors in generated kernels."""
         for step in steps:
             for parameter, memory in step.elements:
                 check = partial(check_element, self.key.signature.op, parameter, "")
@@ -317,7 +325,7 @@ class PassWriter(PassText):
                 self.add(f"{self.bind(check, 'check')}({self.tuple_of(core)})")
 
     def launch(self, step: Step) -> None:
-        """One launch, or one for each sample."""
+        """Write a launch; if the kernel takes one sample at a time, in a loop over the samples."""
         if self.can_hold(step):
             self.launch_held(step)
             return
@@ -329,12 +337,12 @@ class PassWriter(PassText):
         self.add(f"for one in range({self.key.sizing.batch}): {call}" if is_split(step) else call)
 
     def can_hold(self, step: Step) -> bool:
-        """Whether a kernel keeps its arguments from launch to launch: on a GPU each launch has a context of its own."""
-        # What is held is one launch context. On a GPU the launch before may still read it, as launches return at once.
+        """Return True if the launches of this kernel can share a launch context."""
+        # On a GPU launches return at once, so an earlier one may still be reading the context.
         return self.counts[step.launch] >= HELD_FROM and not is_split(step) and self.key.device.type == "cpu"
 
     def launch_held(self, step: Step) -> None:
-        """A launch with the arguments of the one before, but for those that differ."""
+        """Write a launch in a shared context. Set only arguments that differ from those of the launch before."""
         entries = [self.entry(one) for one in step.entries]
         held = self.held.get(step.launch)
         if held is None:
@@ -372,7 +380,7 @@ class PassWriter(PassText):
 
     # Tapes ------------------------------------------------------------------------------------
     def reserve(self, tapes: Tapes) -> None:
-        """Make room for a task's tapes."""
+        """Write the code that allocates a task's tapes, and the launches that count their entries."""
 
         def launch(one: RoutineLaunch) -> None:
             self.wait(one, self.compile_launch(one))
@@ -384,7 +392,7 @@ class PassWriter(PassText):
         self.numbers |= calls.TapeReservation(self, room, tapes, launch, self.formula, limit).write()
 
     def formula(self, expr: nodes.Expr, tapes: Tapes) -> str:
-        """An integer that sizes and scalars tell."""
+        """Return an IR formula of sizes and scalars as Python code."""
 
         def argument(name: str) -> str:
             return self.scalar(tapes.renamed.get(name, name))
@@ -392,7 +400,7 @@ class PassWriter(PassText):
         return formula_text(expr, lambda array, axis: self.size(array)[axis], argument)
 
     def size(self, array: str) -> tuple[str, ...]:
-        """The sizes of an array as a launch sees it, also one that this program does not touch."""
+        """Return the sizes of an array as a launch sees it, also of an array that this pass does not touch."""
         if array in self.shapes:
             return self.shapes[array]
         is_part = self.routine.is_looped and array in self.key.batched_arrays
@@ -400,5 +408,5 @@ class PassWriter(PassText):
 
 
 def is_split(step: Step) -> bool:
-    """Whether a kernel is launched for each sample of a batch."""
+    """Return True if a kernel is launched once for each sample of a batch."""
     return any(one.is_split for one in step.entries)

@@ -1,4 +1,4 @@
-"""Facts about gradients that eager calls and operators share: saved arrays, missing and refused gradients."""
+"""Facts about gradients that eager calls and operators share: saved arrays, and errors for missing derivatives."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ._core import Call
 
 
 def all_names(call: Call) -> tuple[str, ...]:
-    """Inputs, outputs and scratch of a call, in the order of all arrays."""
+    """Return the names of the inputs, outputs and scratch of a call, in this order."""
     signature = call.core.signature
     return signature.arrays + signature.outputs + signature.scratch
 
 
 def find_saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
-    """Arrays whose values the backward pass reads, in the order of all arrays."""
+    """Return the arrays whose values the backward pass reads, in the order of `all_names`."""
     if not active:
         return ()
     read = call.reverse.find_read(active)
@@ -25,7 +25,10 @@ def find_saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
 
 
 def select_nondifferentiable(call: Call, made: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Of outputs and scratch, those that have no gradient: integers, what is detached or auxiliary, and scratch."""
+    """Return the outputs and scratch that have no gradient: integers, detached or auxiliary outputs, and all scratch.
+
+    `made` are the tensors of outputs and scratch.
+    """
     signature = call.core.signature
     names = signature.outputs + signature.scratch
     without = signature.detached | signature.auxiliary | frozenset(signature.scratch)
@@ -34,7 +37,7 @@ def select_nondifferentiable(call: Call, made: Sequence[torch.Tensor]) -> list[t
 
 
 def no_forward_mode(op: str) -> GradientError:
-    """Return the error of an op that has no forward mode."""
+    """Build the error for an op that has no forward mode."""
     return GradientError(
         refusal(
             f"op `{op}` has no forward-mode derivative (jvp)",

@@ -1,8 +1,8 @@
 """CallKey: what selects the program of a call.
 
-Calls with one key differ in their sizes, and in the values of tensors and scalars, alone. A key is made of an op's
+Calls with equal keys differ only in their sizes and in the values of tensors and scalars. A key is made from an op's
 signature and a call (`_core.Core.key`), and completed for one device by `_program.find_program`, which keeps one
-program for each key. Without a device it selects the kernels, and where their gradient comes from.
+program for each key. Without a device it selects the kernels and the source of their gradient.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ _NO_DEVICE = torch.device("meta")
 
 @dataclass(frozen=True, eq=False)
 class CallKey:
-    """What calls have in common that share a program. Keys of one op are compared and hashed by `identity`.
+    """What calls with one program have in common. Keys of one op are compared and hashed by `identity`.
 
     Attributes:
-        signature: of the op, or of what was generated from one.
+        signature: of the op, or of a core derived from it.
         shapes, dtypes: of all arrays by name, without batch; of the shapes only ranks and element dims count.
-        batched: arrays that have a batch dimension.
-        fingerprints: those of the Python values that the kernels bake in, one for each stage, then one for a gradient
-            kernel that the user wrote.
-        templates: values of template arguments; `fingerprints` stand for them.
-        is_apart: whether samples of a batch are run one by one in any case.
-        launch_numbers: values of integer arguments that distinguish launches of one kernel.
-        device: where the calls run, and `engines` the states of the engines that run them; with a program only.
-        sizes: sizes of all arrays, and of memory that only generated kernels see; with a program only.
-        active: inputs that require a gradient.
-        conversion: what becomes of a caller's tensors before the kernels run, and of their results afterwards.
-        is_ordered: whether all memory is in order, element after element.
+        batched: the arrays that have a batch dimension.
+        fingerprints: of the Python values that the kernels bake in, one for each stage, then one for a gradient kernel
+            that the user wrote.
+        templates: the values of template arguments; `fingerprints` stand for them.
+        is_apart: whether samples of a batch are run one by one even if the kernels could run them together.
+        launch_numbers: the values of integer arguments that distinguish launches of one kernel.
+        device: where the calls run; `engines` are the states of the engines that run them. Only a program's key has
+            them.
+        sizes: the sizing of all arrays, including memory of generated kernels. Only a program's key has it.
+        active: the inputs that require a gradient.
+        conversion: how a caller's tensors are converted before the kernels run, and their results afterwards.
+        is_ordered: whether all tensors are contiguous and none is negated lazily.
     """
 
     signature: Signature
@@ -59,7 +60,7 @@ class CallKey:
 
     @lazy
     def identity(self) -> tuple[Any, ...]:
-        """Everything that calls with one key have in common, as a value that can be hashed."""
+        """Return everything that calls with this key have in common, as a hashable value."""
         return (
             # Symbols stand for sizes that may differ; numbers become constants in the program's code.
             tuple(self.sizing.shapes.values()),
@@ -83,7 +84,7 @@ class CallKey:
         return isinstance(other, CallKey) and self.signature is other.signature and self.identity == other.identity
 
     def __str__(self) -> str:
-        """The key as `explain` shows it."""
+        """Return the key as `explain` shows it."""
         shapes = self.sizing.shapes
         arrays = ", ".join(
             f"{name}[{', '.join(map(str, shapes[name]))}]: {str(self.dtypes[name]).removeprefix('torch.')}"
@@ -100,7 +101,7 @@ class CallKey:
     # The kernels ----------------------------------------------------------------------------------
     @lazy
     def variants(self) -> tuple[Variant, ...]:
-        """What each kernel is lowered for; a batch that a kernel cannot be written for is run sample by sample."""
+        """Return the variant of each kernel; those for one sample if a kernel cannot be written for a batch."""
         if not self.batched:
             return self._variants(frozenset())
         variants = self._variants(self.batched)
@@ -112,7 +113,7 @@ class CallKey:
 
     @property
     def is_looped(self) -> bool:
-        """Whether samples of a batch are run one by one."""
+        """Whether the samples of a batch run one by one."""
         return bool(self.batched) and not any(array.is_batched for one in self.variants for _, array in one.arrays)
 
     def _variants(self, batched: frozenset[str]) -> tuple[Variant, ...]:
@@ -131,25 +132,25 @@ class CallKey:
     # The arrays -----------------------------------------------------------------------------------
     @property
     def sizing(self) -> Sizing:
-        """Sizes of all arrays, of a key with a program."""
+        """The sizing of all arrays. Only a program's key has one."""
         assert self.sizes is not None, "only the key of a program has sizes"
         return self.sizes
 
     @lazy
     def names(self) -> tuple[str, ...]:
-        """Inputs, then outputs, then scratch."""
+        """Return the names of the inputs, then the outputs, then scratch."""
         return self.signature.arrays + self.signature.outputs + self.signature.scratch
 
     @lazy
     def batched_arrays(self) -> frozenset[str]:
-        """Arrays that have a batch dimension, in front of all others."""
+        """Return the arrays that have a batch dimension, which comes first."""
         if self.sizing.batch is None:
             return frozenset()
         return self.batched | (self.sizing.shapes.keys() - {*self.signature.arrays})
 
     @lazy
     def floats(self) -> frozenset[str]:
-        """Arrays that can have a gradient: those of floats, but for what is detached."""
+        """Return the arrays that can have a gradient: those of floats that are not detached."""
         floats = frozenset(name for name, dtype in self.dtypes.items() if dtype.is_floating_point)
         return floats - self.signature.detached
 

@@ -1,7 +1,7 @@
 """Chooses the engine for the library's own kernels.
 
-A module stores at most an engine's name. The engine is chosen, and started if necessary, at the first call
-on a device, without its greetings.
+A module stores at most an engine's name. The engine is chosen, and if necessary started without its greeting, at the
+first call on a device.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..engines import COMPILING, Engine, choose_default, get, init_quietly, list
 from ..tracing import constant_when_traced
 
 _SETTLED: dict[tuple[str | None, str], tuple[Engine, Any]] = {}
-"""The engine of each device, with its runtime then: asking again would take 50 us per call."""
+"""The engine of each device, and its runtime at that time. Choosing again would take 50 us per call."""
 
 
 @constant_when_traced
@@ -47,7 +47,7 @@ def _running(name: str, device: torch.device) -> Engine:
         remedy = 'Leave `engine` out, and call ts.init(engine="python") or set TINSMITH_ENGINE=python.'
         raise EngineError(refusal(words, [("engine", name)], remedy))
     runner = get(name)
-    # Two threads that start it would each destroy what the other has compiled.
+    # If two threads started it, each would destroy what the other has compiled.
     with COMPILING:
         if name not in list_running():
             init_quietly(device.type, name)

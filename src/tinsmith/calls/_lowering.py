@@ -1,7 +1,7 @@
-"""An op's kernels as IR, and what follows from it for calls: arrays that kernels fill, and memory of blocks.
+"""Lowers an op's kernels to IR, and finds what follows from it for calls: arrays that kernels fill, and block memory.
 
-No user sees the memory that threads of a block share, and no signature names it, if blocks are run in order. It is made
-for each pass; its sizes follow from those of a call.
+Block memory is memory that the threads of a block share. If blocks run in order, it is an array of the pass that no
+signature names and no user sees. Its sizes follow from those of the call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ from ._signature import Signature
 
 
 def lower_stages(key: CallKey) -> list[LoweredKernel]:
-    """The kernels of an op as IR, in order. Raises NotCovered."""
+    """Lower the kernels of an op to IR, one for each launch, in order.
+
+    Raises:
+        NotCovered: a kernel uses what the front end does not know.
+    """
     stages = key.signature.stages
     pairs = zip(stages, key.variants, strict=True)
     kernels = [stage.lower_variant(variant, key.templates) for stage, variant in pairs]
@@ -33,9 +37,9 @@ def lower_stages(key: CallKey) -> list[LoweredKernel]:
 
 
 def _with_memory_apart(key: CallKey, stages: Sequence[Stage], kernels: list[LoweredKernel]) -> list[LoweredKernel]:
-    """Kernels of which no two have memory of blocks by one name: arrays of one name are one array.
+    """Rename block memory so that no two kernels use the same name for different memory.
 
-    `stages` are those that they come from; launches of one have its memory.
+    `stages` are the stages of the kernels; launches of one stage share its memory.
     """
     if not any(kernel.block_memory for kernel, _ in kernels):
         return kernels
@@ -53,14 +57,18 @@ def _with_memory_apart(key: CallKey, stages: Sequence[Stage], kernels: list[Lowe
 
 @dataclass(frozen=True)
 class KernelLaunches:
-    """An op's kernels as IR, each once, and for each launch the number of its kernel."""
+    """An op's kernels as IR, each once, and for each launch the index of its kernel."""
 
     kernels: Sequence[LoweredKernel]
     launches: Sequence[int]
 
 
 def lower_launches(key: CallKey) -> KernelLaunches:
-    """The kernels of an op, each lowered once: arguments are named as in its first launch. Raises NotCovered."""
+    """Lower each kernel of an op once, with the argument names of its first launch.
+
+    Raises:
+        NotCovered: a kernel uses what the front end does not know.
+    """
     stages = key.signature.stages
     places = {stage: place for place, stage in enumerate(key.signature.firsts)}
     variants = {stage: variant for stage, variant in zip(stages, key.variants, strict=True) if stage is stage.first}
@@ -69,7 +77,7 @@ def lower_launches(key: CallKey) -> KernelLaunches:
 
 
 def require_lowered(key: CallKey) -> list[LoweredKernel]:
-    """The same for callers that need the IR.
+    """Lower the kernels of an op to IR, as `lower_stages` does, for callers that cannot go on without the IR.
 
     Raises:
         KernelError: a kernel uses what the front end does not know.
@@ -79,7 +87,7 @@ def require_lowered(key: CallKey) -> list[LoweredKernel]:
     except NotCovered as reason:
         raise KernelError(
             refusal(
-                f"op `{key.signature.op}` uses a construct that tinsmith cannot analyse",
+                f"op `{key.signature.op}` uses a construct that tinsmith cannot analyze",
                 [("construct", reason.construct), ("at", reason.place)],
                 "Rewrite that line. The op itself runs, with the engine's own gradient or a `backward=`.",
             )
@@ -90,14 +98,14 @@ def require_lowered(key: CallKey) -> list[LoweredKernel]:
 
 
 def find_filled_arrays(key: CallKey) -> frozenset[str]:
-    """Arrays that start at zero and need not: the first kernel that has them stores every element, for each sample."""
+    """Return the outputs and scratch that need no zeroing: the first kernel that uses one stores every element."""
     signature, filled = key.signature, set[str]()
     waiting = {name for name in signature.outputs + signature.scratch if signature.starts_at_zero(name)}
     for stage, variant in zip(signature.stages, key.variants, strict=True):
         own = waiting.intersection(stage.arrays)
         waiting -= own
-        # The kernels of networks are unrolled: their IR is long, and they say themselves what starts empty. Where
-        # Python runs a kernel, a debugger shows the memory.
+        # The kernels of networks are unrolled: their IR is long, and their `init` says what starts empty. If Python
+        # runs a kernel, a debugger shows the memory, so it is zeroed.
         if not own or stage.is_simd or stage.engine.runs_source:
             continue
         try:
@@ -109,7 +117,10 @@ def find_filled_arrays(key: CallKey) -> frozenset[str]:
 
 
 def find_length(signature: Signature, expr: nodes.Expr) -> object:
-    """What is equal for sizes of arrays, without their batch, and arguments that the spec says are equal."""
+    """Return a value that is equal for sizes and arguments that the spec says are equal; None if it says nothing.
+
+    Arrays are taken without their batch.
+    """
     match expr:
         case nodes.Size(array, axis):
             item = signature.kernel_items.get(array)
@@ -125,12 +136,12 @@ def find_length(signature: Signature, expr: nodes.Expr) -> object:
 
 
 def add_block_memory(sizing: Sizing, kernels: Sequence[LoweredKernel], op: str) -> Sizing:
-    """The sizing of a call, with the memory of blocks that its kernels need.
+    """Return a call's sizing with the block memory that its kernels need.
 
     Args:
-        sizing: that of the arrays that the signature names.
-        kernels: those of the op's launches, for one sample.
-        op: its name, for messages.
+        sizing: the sizing of the arrays that the signature names.
+        kernels: the kernels of the op's launches, for one sample.
+        op: the op's name, for messages.
     """
     arrays = {name: kernel.arrays[name] for kernel, _ in kernels for name in kernel.block_memory}
     if not arrays:
@@ -148,7 +159,7 @@ def add_block_memory(sizing: Sizing, kernels: Sequence[LoweredKernel], op: str) 
         if numbers is None:
             return None
         wide = {name: sizing.evaluate(name, numbers) for name in names}
-        # A batch dimension is in front of what has one; formulas speak of one sample.
+        # Formulas are about one sample, so a leading batch dimension is removed.
         known = {name: shape[len(shape) - ranks[name] :] for name, shape in wide.items() if name in ranks}
         sizes = _sizes(kernels, arrays, known, values, op)
         more = [size for name in arrays for size in sizes[name]]
@@ -172,7 +183,7 @@ def _sizes(
     scalars: Mapping[str, Any],
     op: str,
 ) -> dict[str, tuple[int, ...]]:
-    """The sizes of the memory: the largest that a launch needs."""
+    """Return the sizes of each block memory: the largest that a launch needs. Raise ShapeError if too large."""
     largest: dict[str, tuple[int, ...]] = {name: (0,) * array.rank for name, array in arrays.items()}
     for kernel, _ in kernels:
         for name, sizes in kernel.block_memory.items():

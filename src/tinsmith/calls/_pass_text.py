@@ -1,6 +1,6 @@
 """Pass text: the text of a Python function under construction, with its variables and their memory.
 
-The `PassWriter` decides on its actions and their order.
+Which actions it does, and in which order, is decided by `PassWriter`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ._large_memory import in_huge_pages
 from ._recycled_memory import make_recycled, make_recycled_zeros
 
 Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], Any]
-"""A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
-the call's sizes and of its scalars. It returns a tuple of results; or how many bytes of tape it would have taken, where
-these are too many."""
+"""A pass as a function. It takes the inputs (in a backward pass the saved values, by name), the cotangents, the numbers
+of the call's sizes and its scalars. It returns a tuple of results; or, if its tapes would exceed the limit, the number
+of bytes that they need."""
 
 
 class PassText:
-    """Lines of a pass of an op.
+    """The lines of a pass of an op.
 
-    Its variables: `n0`, `n1` are the numbers of sizes, `m2` is memory, `p2` its address.
+    Variables: `n0`, `n1`, ... are the numbers of sizes, `m2` is memory, and `p2` is its address.
 
     Attributes:
-        names: values from outside, by the names that the function has for them.
-        places: numbers of the memory's variables, by the names of arrays; `shapes` and `dtypes` are the memory's.
+        names: values that the function uses from outside, by their names in it.
+        places: the numbers of memory variables, by the names of the arrays; `shapes` and `dtypes` are the memory's.
     """
 
     def __init__(self, op: str, device: torch.device) -> None:
@@ -51,20 +51,20 @@ class PassText:
         self.lines.append(self.indent + line)
 
     def fresh(self, letter: str) -> str:
-        """A new variable."""
+        """Return the name of a new variable, which begins with `letter`."""
         self.count += 1
         return f"{letter}{self.count}"
 
     def memory(self, name: str) -> str:
-        """The variable of some memory."""
+        """Return the variable of an array's memory."""
         return f"m{self.places[name]}"
 
     def pointer(self, name: str) -> str:
-        """The variable of its address."""
+        """Return the variable of the address of an array's memory."""
         return f"p{self.places[name]}"
 
     def bind(self, value: Any, called: str) -> str:
-        """A name for a value from outside: `called`, or like it."""
+        """Make a value from outside available to the function. Return its name there: `called`, or similar."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -73,19 +73,22 @@ class PassText:
         return name
 
     def constant(self, value: Any) -> str:
-        """A value that stands in the code where Python can write it."""
+        """Return the code of a constant: a literal if Python can write it, otherwise the name of a bound value."""
         is_plain = isinstance(value, int) or (isinstance(value, tuple) and all(isinstance(one, int) for one in value))
         return repr(value) if is_plain else self.bind(value, "slot")
 
     def compile(self, text: str) -> Pass:
-        """The text as a function, whose docstring it is."""
+        """Compile the text to a function, and store the text as its docstring."""
         exec(compile(text, f"<a call of {self.op}>", "exec"), self.names)
         run = self.names.pop("run")
         run.__doc__ = text
         return run
 
     def put(self, name: str, value: str, shape: Sequence[str], dtype: torch.dtype) -> None:
-        """Give memory a name, which other memory may have had."""
+        """Write the lines that store memory and its address in variables, and give it an array's name.
+
+        Memory that had the name before loses it.
+        """
         self.count += 1
         self.places[name] = self.count
         self.shapes[name], self.dtypes[name] = tuple(shape), dtype
@@ -93,9 +96,15 @@ class PassText:
         self.add(f"{self.pointer(name)} = {self.memory(name)}.data_ptr()")
 
     def create(self, shape: Sequence[str], dtype: torch.dtype, *, is_zero: bool, is_own: bool = True) -> str:
-        """Code for new memory: like other memory where there is some, for saying it again costs more.
+        """Return the code that allocates memory.
 
-        `is_own` says that the pass does not return it.
+        It copies the form of other memory of equal shape and dtype if there is some, which is faster.
+
+        Args:
+            shape: the code of each size.
+            dtype: the dtype.
+            is_zero: whether it is zeroed.
+            is_own: whether the pass does not return it, so that it may be recycled.
         """
         if self.recycles and is_own:
             recycled = self.bind(make_recycled_zeros if is_zero else make_recycled, "make_recycled")

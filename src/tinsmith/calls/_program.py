@@ -1,9 +1,9 @@
 """Program: runs calls with one key, forward and backward.
 
-A call finds its program in three steps: the properties of its tensors (`key_of`) are looked up in `Programs`, the table
-of one op; the first call with these is checked and converted (`make_checked_call`), and has a `CallKey`; `find_program`
-keeps one program for each key. A program's passes are `Routine`s: short lists of actions. `Runner` makes them functions
-when a call first needs one.
+A call finds its program in three steps. The properties of its tensors (`key_of`) are looked up in `Programs`, the table
+of one op. The first call with these properties is checked and converted (`make_checked_call`), and gets a `CallKey`.
+`find_program` keeps one program for each key. A program's passes are `Routine`s: short lists of actions. `Runner` turns
+them into functions when a call first needs one.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class PassesForGradient(NamedTuple):
     """How calls run that may have a gradient.
 
     Attributes:
-        forward: the forward pass: its results are all arrays, then what it keeps of loops.
-        places: of the results, those that the backward pass reads; `names` are theirs.
+        forward: runs the forward pass, whose results are all arrays, then what it keeps of loops for the backward pass.
+        places: the places of the results that the backward pass reads; `names` are their names.
         is_early: whether to prepare the backward pass before the forward pass runs.
-        has_results: whether something is kept of loops.
+        has_results: whether the forward pass keeps something of loops.
     """
 
     forward: Runner
@@ -58,20 +58,19 @@ class PassesForGradient(NamedTuple):
 
 
 class Program:
-    """Runs calls with one key. It holds nothing that holds it, so its memory goes with the last use of it.
+    """Runs calls with one key. It is in no reference cycle, so its memory is freed with the last reference to it.
 
     Attributes:
-        key: of the calls; `signature`, and `names` of all arrays (inputs, outputs, scratch) are the key's.
-        active: inputs that require a gradient.
-        outputs: where the outputs stand among all arrays; `inputs` how many inputs there are.
-        steady_outputs: places among the outputs of those without a gradient.
+        key: of the calls; `signature`, and `names` of all arrays (inputs, outputs, scratch), are the key's.
+        active: the inputs that require a gradient.
+        outputs: the slice of the outputs among all arrays; `inputs` is the number of inputs.
+        steady_outputs: the places among the outputs of those without a gradient.
         is_single: whether there is one output, and it has a gradient.
-        known_runners: what runs backward passes from all cotangents, by autograd's flags of what they are for.
-        makes: memory that a forward pass makes first: outputs and scratch.
-        is_recorded: whether the forward pass keeps what atomics return, for a gradient: the op's operators know what
-            that is.
+        known_runners: runners of backward passes from all cotangents, by autograd's flags of the gradients it needs.
+        makes: the memory that a forward pass allocates first: outputs and scratch.
+        is_recorded: whether a call with a gradient must record what its atomics return, which only the operators do.
         is_converted: whether a caller's tensors, or the results, are converted.
-        is_direct: whether tensors go to the kernels, and results to the caller, as they are.
+        is_direct: whether neither tensors nor results are converted or copied, and nothing is recorded.
     """
 
     def __init__(
@@ -85,7 +84,17 @@ class Program:
         *,
         is_recorded: bool,
     ) -> None:
-        """`routine` is the forward pass; `paces` is what was learned of kernels; `captures` are the op's."""
+        """Build the program of a key.
+
+        Args:
+            key: of the calls.
+            gradient: the source of their gradient.
+            routine: the forward pass.
+            paces: the measured times of the op's kernels.
+            captures: captures the Python values and fields that the op uses.
+            runtimes: functions that return the current state of each engine.
+            is_recorded: see the attribute.
+        """
         signature = key.signature
         self.key = key
         self.signature = signature
@@ -121,18 +130,18 @@ class Program:
 
     @lazy
     def reverse(self) -> ReverseAt:
-        """Where the gradient of its calls comes from."""
+        """Return the source of its calls' gradient."""
         return self._gradient_source.reverse.at(self.key)
 
     def is_current(self) -> bool:
-        """Return whether the engines are still those that this program was made in."""
+        """Return True if no engine was started again since this program was made."""
         for runtime, before in self._runtimes:  # noqa: SIM110  # asked at every call: a generator costs more
             if runtime() is not before:
                 return False
         return True
 
     def select_active(self, needs: tuple[bool, ...]) -> frozenset[str]:
-        """Return the inputs that need a gradient, from one flag an input."""
+        """Return the inputs that need a gradient, from one flag for each input."""
         active = self._active_by_needs.get(needs)
         if active is None:
             pairs = zip(self.signature.arrays, needs, strict=True)
@@ -142,11 +151,11 @@ class Program:
         return active
 
     def forward(self, inputs: Sequence[torch.Tensor], numbers: Numbers, scalars: Scalars) -> tuple[Any, ...]:
-        """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
+        """Run the kernels. Return all arrays: inputs as given, then outputs, then scratch."""
         return self._forward.find(numbers, scalars)(inputs, (), numbers, scalars)
 
     def capture(self, templates: Mapping[str, Any]) -> CapturedValues | None:
-        """Capture what a call depends on besides its arguments; None if that is nothing that may change."""
+        """Capture the values that a call depends on besides its arguments; None if there are none that may change."""
         looks = self._looks
         if looks is None:
             looks = self._looks = self._captures.looks(self.key.fingerprints)
@@ -158,12 +167,12 @@ class Program:
 
     @lazy
     def mark(self) -> torch.Tensor:
-        """A number that stands for the Python values of its calls; saved with their tensors."""
+        """Return the number of the Python values of its calls as a tensor, which is saved with their tensors."""
         return torch.tensor(self._captures.number(self.key.fingerprints), device="cpu")
 
     @property
     def runners(self) -> Iterator[tuple[str, Runner]]:
-        """What runs the calls, and which pass it is, in words."""
+        """The runners of all passes that calls have asked for so far, each with a description of the pass."""
         yield "forward", self._forward
         for active, passes in self._gradients.items():
             if passes.has_results:
@@ -173,7 +182,7 @@ class Program:
             yield f"backward for {', '.join(sorted(wish.active))}{words}", runner
 
     def __str__(self) -> str:
-        """The key, and the actions of each pass that calls have asked for so far."""
+        """Return the key, and the actions of each pass that calls have asked for so far."""
         lines = [f"program of `{self.signature.op}` {self.key}"]
         for words, runner in self.runners:
             lines += [f"  {words}:", *(f"    {line}" for line in runner.parallel_routine.describe(self.key))]
@@ -181,12 +190,12 @@ class Program:
 
     # Backward -----------------------------------------------------------------------------
     def passes(self, active: frozenset[str]) -> PassesForGradient:
-        """How calls run whose `active` inputs want a gradient."""
+        """Return how calls run if these inputs want a gradient."""
         return self._gradients.get(active) or self._find_passes(active)
 
     @lazy
     def own_passes(self) -> PassesForGradient:
-        """How calls run whose inputs that require a gradient want one."""
+        """Return how calls run if all inputs that require a gradient want one."""
         return self.passes(self.active)
 
     def _find_passes(self, active: frozenset[str]) -> PassesForGradient:
@@ -195,13 +204,13 @@ class Program:
             wanted = active & self.key.floats
             read = self.reverse.reads(wanted)
             places = [(place, name) for place, name in enumerate(self.names) if name in read]
-            # Compiled in the forward pass where it would be another kernel later, since a Python value may change, or
-            # where it may be refused: a stack that is too small crashes the process, so the call must raise before it
-            # runs.
+            # The backward pass is compiled in the forward pass in two cases. If a Python value changed in between, it
+            # would be another kernel. And if a gradient stack would be too small, which crashes the process, the call
+            # must raise before it runs.
             is_early = any(self.key.fingerprints) or self.reverse.needs_stacks(active)
             kept = self.reverse.forward_with_results(self.key, wanted, self.makes)
             runner = self._forward
-            # What is saved keeps its values.
+            # Saved inputs must keep their values.
             if any(isinstance(one, Take) and one.of in read for one in self._routine.actions):
                 copying = self._routine.copying(read)
                 runner = Runner(lambda: copying, self.key, self._paces)
@@ -220,7 +229,7 @@ class Program:
         return passes
 
     def prepare_backward(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> None:
-        """Make the backward pass, with the Python values of now; refused before any launch."""
+        """Compile the backward pass with the current Python values. Raise before any launch if it is refused."""
         has_results = self.passes(active).has_results
         self._backward_runner(active, None, numbers, scalars, has_results).find(numbers, scalars)
 
@@ -232,7 +241,7 @@ class Program:
         scalars: Scalars,
         has_results: bool,
     ) -> Runner:
-        """What runs the backward pass for the inputs that want a gradient, from all outputs or those `given`."""
+        """Return the runner of the backward pass for the `active` inputs, from the `given` outputs or from all."""
         runner = self._known_runner(active, given, has_results=has_results)
         if runner is not None:
             return runner
@@ -242,14 +251,17 @@ class Program:
     def _known_runner(
         self, active: frozenset[str], given: frozenset[str] | None, *, has_results: bool
     ) -> Runner | None:
-        """Return what ran such a backward pass before; None if each call says how deep gradient stacks are."""
-        # As `Wish` compares; making one takes half a microsecond of each backward pass.
+        """Return the runner of such a backward pass if there was one before.
+
+        Return None if the depths of gradient stacks depend on the call.
+        """
+        # A tuple equals a `Wish` with these values, and a `Wish` would take half a microsecond to make.
         return self._backward.get((active, given, (), False, False, has_results))  # type: ignore[call-overload]
 
     def note_runner(self, needs: tuple[bool, ...], active: frozenset[str], *, has_results: bool) -> None:
-        """Note what ran a backward pass, if it is all that another one like it needs."""
+        """Note the runner of a backward pass in `known_runners`, if like passes can use it without further checks."""
         runner = self._known_runner(active, None, has_results=has_results)
-        # Of several outputs, some may have no cotangent.
+        # If there are several outputs, some may have no cotangent.
         if runner is not None and self.is_single and not runner.longest_tape:
             self.known_runners[needs] = runner
 
@@ -263,7 +275,7 @@ class Program:
         scalars: Scalars,
         has_results: bool = False,
     ) -> Sequence[torch.Tensor | None]:
-        """Run the backward pass; from checkpoints where its tapes would be too long."""
+        """Run the backward pass; from checkpoints if its tapes would be too long."""
         runner = self._backward_runner(active, given, numbers, scalars, has_results)
         result = runner.find(numbers, scalars)(saved, cotangents, numbers, scalars)
         # An integer is the bytes of tapes that the run would take (`PassWriter`). It stopped before it launched
@@ -275,7 +287,7 @@ class Program:
         return short.find(numbers, scalars)(saved, cotangents, numbers, scalars)
 
     def _stacks(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> tuple[int, ...]:
-        """Depths of the gradient stacks that an engine's reverse kernels need."""
+        """Return the depths of the gradient stacks that an engine's reverse kernels need."""
         if not self.reverse.needs_stacks(active):
             return ()
         key = self.key
@@ -293,11 +305,11 @@ class Program:
 
     # Prepared passes, which `_prepared_passes` makes of routines --------------------------------------
     def is_serial(self, numbers: Numbers, scalars: Scalars) -> bool:
-        """Whether a launch of the forward pass of such a call uses one thread."""
+        """Return True if a launch of the forward pass of such a call uses one thread."""
         return any(self._forward.threads.choose(numbers, scalars))
 
     def note_pace(self, seconds: float, numbers: Numbers, scalars: Scalars) -> None:
-        """Learn how long a forward pass took, without a distinction of the parts that use one thread."""
+        """Note the measured time of a whole forward pass for each group of its launches that use one thread."""
         threads = self._forward.threads
         counted = zip(threads.groups, threads.choose(numbers, scalars), threads.count(numbers, scalars), strict=True)
         for group, is_serial, operations in counted:
@@ -305,7 +317,7 @@ class Program:
                 group.pace.note(seconds, operations)
 
     def forward_routine(self, numbers: Numbers, scalars: Scalars) -> Routine:
-        """Return the routine of the forward pass for such a call."""
+        """Return the routine of the forward pass of a call with these sizes and scalars."""
         return self._forward.routine(self._forward.threads.choose(numbers, scalars), numbers, scalars)
 
     def backward_routine(
@@ -313,8 +325,8 @@ class Program:
     ) -> Routine:
         """Return the routine of the backward pass for `active` inputs, from the outputs that are `given` cotangents.
 
-        It adds to gradients. Nothing is learned of its time: it uses several threads where all of the forward pass
-        does.
+        It adds to gradients that exist already. Its launches are not timed: they use several threads if all launches of
+        the forward pass do.
         """
         groups: tuple[frozenset[str] | None, ...] = (None,)
         if given < frozenset(name for _, name in self._moving):
@@ -334,9 +346,9 @@ class Program:
         scalars: Scalars,
         has_results: bool = False,
     ) -> Sequence[torch.Tensor | None]:
-        """Gradients of the inputs, in their order; None for those that are not `active`.
+        """Run the backward pass. Return a gradient for each input; None for those that are not `active`.
 
-        `has_results` says that among what is saved is what the forward pass kept of loops, for just these inputs.
+        `has_results` says that `saved` includes what the forward pass kept of loops, for exactly these active inputs.
         """
         moving = self._moving
         # Nearly every call has a cotangent for each output. A list is faster than a generator here.
@@ -352,15 +364,15 @@ class Program:
 
 
 class Runner:
-    """What runs a routine: made in parts, when calls first ask for them.
-
-    Attributes:
-        longest_tape: bytes of tape that were too many, the most of any call; 0 if there were none.
+    """Runs a routine. Its parts are made when calls first need them.
 
     Args:
-        make: gives the routine, all of whose launches use several threads.
+        make: returns the routine, all of whose launches use several threads.
         key: of the calls.
-        paces: what was learned of kernels.
+        paces: the measured times of the op's kernels.
+
+    Attributes:
+        longest_tape: the most bytes of tape that a call needed beyond the limit; 0 if none did.
     """
 
     def __init__(self, make: Callable[[], Routine], key: CallKey, paces: Paces) -> None:
@@ -373,13 +385,15 @@ class Runner:
 
     @property
     def parallel_routine(self) -> Routine:
-        """What is run, with several threads for all launches."""
+        """The routine with several threads for all launches."""
         return self.threads.parallel
 
     @property
     def choices(self) -> dict[Serial, tuple[tuple[int, bool], ...]]:
-        """By each choice of threads, how many operations the launches of the first such call had, and whether several
-        threads would lose more by atomics than they gain.
+        """For each choice of threads, facts about the launches of the first call that led to it.
+
+        For each group of launches: the number of operations, and whether several threads would lose more by atomics
+        than they gain.
         """
         threads = self.threads
         return {
@@ -389,7 +403,7 @@ class Runner:
 
     @property
     def threads(self) -> Threads:
-        """What chooses how launches use threads."""
+        """The chooser of how many threads each launch uses."""
         if self._threads is None:
             with COMPILING:
                 if self._threads is None:
@@ -397,7 +411,7 @@ class Runner:
         return self._threads
 
     def find(self, numbers: Numbers, scalars: Scalars) -> Pass:
-        """Return the function that runs a call."""
+        """Return the function that runs a call with these sizes and scalars."""
         threads = self._threads or self.threads
         serial = threads.choose(numbers, scalars)
         return self._passes.get(serial) or self._make_pass(serial, numbers, scalars)
@@ -406,8 +420,9 @@ class Runner:
         with COMPILING:
             if serial not in self._passes:
                 routine = self.routine(serial, numbers, scalars)
-                # Each launch would wake the thread pool: a thousand short ones take long together, and gain nothing. A
-                # deterministic op takes one thread or several by its sizes alone: the two may differ in the last digit.
+                # Timed by launch, not by pass: each launch would wake the thread pool, so a thousand short ones gain
+                # nothing by it, even if they take long together. A deterministic op chooses between one thread and
+                # several by its sizes alone: the results may differ in the last digit.
                 is_fixed = self._key.signature.is_deterministic
                 timers = {} if is_fixed else self.threads.make_timers(serial, routine)
                 with show_preparation(self._key.signature.op, len({*routine.launches})):
@@ -415,7 +430,7 @@ class Runner:
             return self._passes[serial]
 
     def routine(self, serial: Serial, numbers: Numbers, scalars: Scalars) -> Routine:
-        """Return the routine with these choices, which were made for a call."""
+        """Return the routine with this choice of threads, which was made for a call with these sizes and scalars."""
         with COMPILING:
             if serial not in self._routines:
                 self._first_calls[serial] = numbers, dict(scalars)
@@ -435,12 +450,12 @@ def _total(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
 
 
 class Programs:
-    """The programs of an op's calls so far, by the properties of tensors and what else a program depends on.
+    """The programs of an op's calls so far, by the properties of the tensors and of what else a program depends on.
 
     Attributes:
         core: of the op.
-        look_up: finds the direct program of a call by its tensors, in the engines' present state; None for a call of a
-            new kind. It is None itself while none is known, and where programs depend on more than tensors.
+        look_up: returns the direct program of a call, given its tensors and the engines' current state; None for a call
+            of a new kind. It is None itself until there is such a program, and if programs depend on more than tensors.
     """
 
     def __init__(self, core: Core) -> None:
@@ -457,7 +472,7 @@ class Programs:
     def find(self, bound: BoundArguments) -> Program | None:
         """Return the program of a call; None for tensors that only the op's operators can run.
 
-        Every refusal that depends on tensors comes from the first such call.
+        The first call with such tensors is checked, and raises every error that depends on their properties.
         """
         tensors = key_of(bound.tensors)
         if tensors is None:
@@ -465,7 +480,7 @@ class Programs:
         known = self._known.get(self._key(tensors, bound), _UNKNOWN)
         if known is _UNKNOWN or not (known is None or known.is_current()):
             known = self._make(bound)
-            # Known now that the kernel was looked into.
+            # `varies` is known only after the kernel has been analyzed.
             self._is_simple = self._takes_tensors_only and not self.core.varies
             self._known.keep(self._key(tensors, bound), known)
             if self._is_simple and known is not None and known.is_direct:
@@ -473,14 +488,14 @@ class Programs:
         return known
 
     def _note_direct(self, tensors: Sequence[torch.Tensor], program: Program) -> None:
-        """Let `look_up` find a program."""
+        """Note a program so that `look_up` finds it."""
         if self._direct_key is None:
             self._write_look_up(len(tensors))
         assert self._direct_key is not None
         self._direct.keep(self._direct_key(*tensors), program)
 
     def _write_look_up(self, count: int) -> None:
-        """Write `look_up` for so many tensors, as Python without loops."""
+        """Generate `look_up` for this number of tensors, as Python code without loops."""
         known: dict[str, Any] = {f"runtime{place}": runtime for place, runtime in enumerate(self.core.runtimes)}
         tensors = [f"t{place}" for place in range(count)]
         key = ", ".join([*(f"{name}()" for name in known), *(_ENTRIES.format(name) for name in tensors)])
@@ -499,7 +514,7 @@ def look_up({", ".join(tensors)}):
         self._direct_key, self.look_up = known.pop("key"), known.pop("look_up")
 
     def _key(self, tensors: tuple[Any, ...], bound: BoundArguments) -> tuple[Any, ...]:
-        """Return what a program depends on."""
+        """Return everything that the program of a call depends on."""
         if self._is_simple:
             return tensors
         core, sizes = self.core, tuple(bound.sizes)
@@ -509,7 +524,7 @@ def look_up({", ".join(tensors)}):
         return tensors, sizes, core.launch_numbers(bound.scalars), core.fingerprints(bound.templates)
 
     def _make(self, bound: BoundArguments) -> Program | None:
-        """Check a call and return its program; None if tensors have no memory, or a type with a dispatch of its own."""
+        """Check a call and return its program; None if tensors have no memory, or a dispatch of their own."""
         core, tensors = self.core, bound.tensors
         call = make_checked_call(core, bound)
         core.captures.refuse_rerun(core.fingerprints(bound.templates))
@@ -524,16 +539,19 @@ def look_up({", ".join(tensors)}):
 
 
 _UNKNOWN: Any = object()
-"""Stands for an entry that a table lacks, where None is an entry."""
+"""The default of look-ups in tables where None is an entry."""
 _ENTRIES = (
     "{0}.ndim, {0}.dtype, {0}.device, {0}.requires_grad, {0}.layout, {0}.is_contiguous(), {0}.is_neg(), type({0})"
 )
-"""What a program depends on, of a tensor, as Python."""
+"""Python code of the properties of a tensor that a program depends on."""
 _describe_tensor: Callable[[Any], tuple[Any, ...]] = eval(f"lambda tensor: ({_ENTRIES.format('tensor')})")
 
 
 def key_of(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Return what a program depends on, of tensors; None where one is not strided: the checked call raises."""
+    """Return the properties of tensors that a program depends on; None if one is not a strided tensor.
+
+    The checked call then raises an error.
+    """
     try:
         return tuple([_describe_tensor(one) for one in tensors])
     except (AttributeError, RuntimeError):
@@ -547,7 +565,14 @@ def find_program(
     active: frozenset[str] = frozenset(),
     is_ordered: bool = False,
 ) -> Program:
-    """Return the program for calls like this one; made once for each key."""
+    """Return the program of calls like this one, made once for each key.
+
+    Args:
+        call: the call.
+        device: where it runs.
+        active: the inputs that require a gradient.
+        is_ordered: whether all tensors are contiguous and none is negated lazily.
+    """
     core = call.core
     key = replace(
         core.key(call),
@@ -576,7 +601,7 @@ def find_program(
 
 
 def solve_numbers(core: Core, program: Program, bound: BoundArguments) -> Numbers:
-    """Return the numbers of a call's sizes. Raises ShapeError where these misfit."""
+    """Return the numbers of a call's sizes. Raise ShapeError if sizes do not fit the spec."""
     values = core.signature.size_values(bound.scalars, bound.sizes)
     solution = program.solve([one.shape for one in bound.tensors], values)
     return make_checked_call(core, bound).numbers if solution is None else solution
@@ -586,9 +611,9 @@ def solve_numbers(core: Core, program: Program, bound: BoundArguments) -> Number
 
 
 def make_checked_call(core: Core, bound: BoundArguments, *, is_cast: bool = False) -> Call:
-    """Return the call of these arguments, with everything checked that can be said without the engine's state.
+    """Check a call's arguments, except against the engine's state. Return the converted call.
 
-    With `is_cast`, half precision may have become single already.
+    With `is_cast`, half precision may have been cast to float32 already.
     """
     check_tensors(core.signature, bound.tensors, is_cast=is_cast)
     for stage in core.signature.stages:
@@ -599,7 +624,12 @@ def make_checked_call(core: Core, bound: BoundArguments, *, is_cast: bool = Fals
 def convert_call(
     core: Core, bound: BoundArguments, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]
 ) -> Call:
-    """Return the call whose tensors have these shapes and dtypes. Raises for what does not fit the spec."""
+    """Convert the call whose tensors have these shapes and dtypes. The tensors themselves are not needed.
+
+    Raises:
+        ShapeError: sizes do not fit the spec.
+        DtypeError: a dtype does not follow from the inputs.
+    """
     if is_tracing():
         return _convert_first(core, bound, shapes, dtypes)
     key = (tuple([len(shape) for shape in shapes]), *dtypes)
@@ -618,7 +648,7 @@ def _convert_with(
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[torch.dtype],
 ) -> Call | None:
-    """Return a call with a known conversion; None where sizes do not fit."""
+    """Return the call with a known conversion; None if sizes do not fit."""
     count, batched = conversion.lead, conversion.batched
     pairs = list(zip(core.signature.arrays, shapes, strict=True))
     leads = [shape[:count] for name, shape in pairs if name in batched]
@@ -671,7 +701,7 @@ def _make_call(
 
 
 def take_as_it_is(call: Call) -> Call:
-    """Return a call that is given in the form in which it runs. Its half precision becomes single all the same."""
+    """Return a call that is converted already, except that half precision is cast to float32."""
     casts = tuple([dtype in HALVES for dtype in call.dtypes])
     return replace(call, dtypes=compute_dtypes(call.dtypes), conversion=Conversion(casts, 0, call.batched, ()), lead=())
 

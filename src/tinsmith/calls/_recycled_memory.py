@@ -1,13 +1,13 @@
-"""Recycled memory: what a pass takes for itself is kept for the next one, since new memory costs more than the work.
+"""Recycled memory: a pass keeps the memory that it needs for itself for the next pass, since new memory is slow.
 
 The C library returns blocks of some megabytes to the system, and the first write to each page of new memory is a page
-fault. A rollout takes arrays as large as its fields in each call, and its kernels may change only a part of them: to
-clear new memory of 6 MB took 2.3 ms, and 0.07 ms where it had been used before.
+fault. A rollout needs arrays as large as its fields in each call, and its kernels may change only a part of them.
+Zeroing new memory of 6 MB took 2.3 ms, and 0.07 ms if it had been used before.
 
-It is cleared and copied by one thread: torch wakes its pool of threads for that, which takes longer where other
-processes use the cores (20 ms instead of 0.3 ms).
+Memory is zeroed and copied by one thread. Torch would wake its thread pool, which takes longer if other processes use
+the cores (20 ms instead of 0.3 ms).
 
-A block comes back when the last tensor that shares its memory is gone, whoever holds it.
+A block is given back when the last tensor that shares its memory is deleted, whoever holds it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ._buffers import as_new_tensor
 from ._large_memory import LARGE, in_huge_pages
 
 SMALL = 2**17
-"""Bytes below which the C library keeps memory itself (its M_MMAP_THRESHOLD)."""
+"""Bytes below which the C library keeps freed memory itself (its M_MMAP_THRESHOLD)."""
 MOST_KEPT = 2**27
-"""Bytes of unused blocks that are kept."""
+"""The maximum number of bytes in unused blocks."""
 _KEPT: Cache[int, list[torch.Tensor]] = Cache("unused blocks of memory by size", 64)
 
 
 def make_recycled_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a contiguous tensor."""
+    """Copy a contiguous tensor into recycled memory."""
     copy = make_recycled(tensor.shape, tensor.dtype, tensor.device)
     if not _is_recycled(copy.nbytes, copy.device):
         return copy.copy_(tensor)
@@ -40,7 +40,7 @@ def make_recycled_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def make_recycled_zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return zeros, like `torch.zeros`; their storage cannot be resized."""
+    """Return zeros in recycled memory, like `torch.zeros`; their storage cannot be resized."""
     zeros = make_recycled(shape, dtype, device)
     if not _is_recycled(zeros.nbytes, device):
         return zeros.zero_()
@@ -49,7 +49,7 @@ def make_recycled_zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.
 
 
 def make_recycled(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return memory that is not filled, like `torch.empty`; its storage cannot be resized."""
+    """Return uninitialized recycled memory, like `torch.empty`; its storage cannot be resized."""
     size = math.prod(shape) * dtype.itemsize
     if not _is_recycled(size, device):
         return in_huge_pages(torch.empty(tuple(shape), dtype=dtype, device=device))
@@ -60,7 +60,7 @@ def make_recycled(shape: Sequence[int], dtype: torch.dtype, device: torch.device
         block = None
     if block is None:
         block = torch.empty(size, dtype=torch.uint8)
-    # The storage below holds the lease, and the lease's end gives the block back.
+    # The storage below keeps the lease alive. When the lease is deleted, the block is given back.
     lease = (ctypes.c_byte * size).from_address(block.data_ptr())
     weakref.finalize(lease, _give_back, block).atexit = False
     return as_new_tensor(torch.frombuffer(lease, dtype=dtype).view(tuple(shape)))

@@ -1,8 +1,8 @@
-"""Routines: the short lists of actions that passes consist of, over memory that they know by name.
+"""Routines: short lists of actions that passes consist of, on memory that they know by name.
 
 Forward passes, reverse kernels of an engine or of a user, generated backward passes and derivatives of any order are
-routines: memory that a run is given, memory that it allocates, launches, and results. The sizes of the memory are
-formulas over a few numbers (`spec.Sizing`); `_executor` turns a routine into a function.
+routines. A routine lists the memory that a run is given, the memory that it allocates, its launches, and its results.
+The sizes of the memory are formulas over a few numbers (`spec.Sizing`). `_executor` turns a routine into a function.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Input:
-    """Memory that a forward pass is given: the array in its place among the inputs."""
+    """Memory that a forward pass is given: the array at this place among the inputs."""
 
     name: str
     place: int
 
     @property
     def like(self) -> str:
-        """The array whose sizes it has."""
+        """The array that has the same sizes."""
         return self.name
 
 
 @dataclass(frozen=True)
 class Saved:
-    """Memory that a backward pass is given: values that a call kept; a copy where the pass writes there."""
+    """Memory that a backward pass is given: a value that the call saved, or a copy of it if the pass writes there."""
 
     name: str
     is_copied: bool = False
 
     @property
     def like(self) -> str:
-        """The array whose sizes it has."""
+        """The array that has the same sizes."""
         return self.name
 
 
 @dataclass(frozen=True)
 class Cotangent:
-    """Memory that a backward pass is given: the adjoint of an output, of zeros where it has none.
+    """Memory that a backward pass is given: the adjoint of an output. It is zeros if the output has no cotangent.
 
     Attributes:
-        like: the output; `number` its place among the outputs.
+        like: the output; `number` is its place among the outputs.
         is_copied: whether the pass writes there.
     """
 
@@ -66,7 +66,10 @@ class Cotangent:
 
 @dataclass(frozen=True)
 class Make:
-    """Memory with the sizes of an array, and with its dtype if no `type` is said; one for each sample if wide."""
+    """Memory that is allocated, with the sizes of the array `like`, and with its dtype if there is no `type`.
+
+    If `is_wide`, each sample of the batch has its own.
+    """
 
     name: str
     like: str
@@ -77,7 +80,7 @@ class Make:
 
 @dataclass(frozen=True)
 class Take:
-    """The memory of an input that nobody reads after the call, under another name: kernels change it in place."""
+    """The memory of an input that nothing reads after the call, under another name: kernels change it in place."""
 
     name: str
     of: str
@@ -85,12 +88,12 @@ class Take:
 
 @dataclass(frozen=True)
 class Tapes:
-    """Room for a task's tapes.
+    """An action that allocates the tapes of a task.
 
     Attributes:
-        sizes: how large each is to be.
-        iterations: how many parallel iterations the task has: a formula, or a launch that stores it in `total`.
-        counts_entries: counts, where a tape has no formula, what each iteration needs.
+        sizes: the sizes of each tape.
+        iterations: the number of parallel iterations of the task: a formula, or a launch that stores it in `total`.
+        counts_entries: a launch that counts the entries of each iteration, for tapes without a formula.
         renamed: the op's names for the arguments in formulas.
     """
 
@@ -107,26 +110,26 @@ class Tapes:
 
     @property
     def launches(self) -> tuple[RoutineLaunch, ...]:
-        """Launches that count."""
+        """The launches that count iterations and entries."""
         own = () if isinstance(self.iterations, nodes.Expr) else (self.iterations,)
         return own if self.counts_entries is None else (*own, self.counts_entries)
 
     def with_launches(self, change: Callable[[RoutineLaunch], RoutineLaunch]) -> Tapes:
-        """The same, with each launch changed."""
+        """Return the same action, with each launch replaced by `change(launch)`."""
         iterations = self.iterations if isinstance(self.iterations, nodes.Expr) else change(self.iterations)
         counts = None if self.counts_entries is None else change(self.counts_entries)
         return replace(self, iterations=iterations, counts_entries=counts)
 
     @property
     def names(self) -> list[str]:
-        """Names of tapes, and of the arguments that tell kernels how deep they are."""
+        """The names of the tapes' arrays, and of the arguments that pass their depths to kernels."""
         depths = [size.depth[0] for size in self.sizes if size.depth]
         return [*(name for size in self.sizes for name, _, _ in size.arrays), *depths]
 
 
 @dataclass(frozen=True)
 class Result:
-    """A result: some memory; its sum over the samples of a batch where each has one of its own."""
+    """A result of a pass: some memory; or its sum over the samples of a batch, if `is_summed`."""
 
     name: str
     is_summed: bool = False
@@ -138,15 +141,15 @@ Action = RoutineLaunch | Make | Copy | Take | Tapes
 
 @dataclass(frozen=True, eq=False)
 class Routine:
-    """What a pass does, in order, whatever the sizes are.
+    """The actions of a pass, in order, for calls of any sizes.
 
     Attributes:
         given: memory that a run is given.
-        makes: memory that it makes first, once for all samples.
+        makes: memory that it allocates first, once for all samples.
         actions: what it does then, in order.
-        results: what it gives; None in place of something that nobody asked for.
-        arrays: what is known of arrays that are not the call's, by name.
-        is_looped: whether samples of a batch are run one by one.
+        results: what it returns; None in place of a result that was not asked for.
+        arrays: the types and ranks of arrays that are not the call's, by name.
+        is_looped: whether the samples of a batch run one by one.
         has_long_tapes: whether another routine does the same with shorter tapes.
     """
 
@@ -164,7 +167,7 @@ class Routine:
 
     @property
     def launches(self) -> Iterator[RoutineLaunch]:
-        """Every launch, those that count entries of tapes too."""
+        """Every launch, including those that count iterations and entries of tapes."""
         for action in self.actions:
             match action:
                 case RoutineLaunch():
@@ -173,7 +176,7 @@ class Routine:
                     yield from action.launches
 
     def with_launches(self, change: Callable[[RoutineLaunch], RoutineLaunch]) -> Routine:
-        """Return the same routine, with each launch changed."""
+        """Return the same routine, with each launch replaced by `change(launch)`."""
         actions: list[Action] = []
         for action in self.actions:
             match action:
@@ -186,13 +189,16 @@ class Routine:
         return replace(self, actions=tuple(actions))
 
     def copying(self, names: Collection[str]) -> Routine:
-        """Return the same routine, which copies these inputs and leaves their own memory as it is."""
+        """Return the same routine, except that it copies these inputs instead of changing them in place."""
         actions = [Copy(one.name, one.of) if isinstance(one, Take) and one.of in names else one for one in self.actions]
         return replace(self, actions=tuple(actions))
 
     @property
     def in_order(self) -> tuple[Action, ...]:
-        """What a run does: first all memory where that can be, for launches with nothing between go out together."""
+        """The actions in the order of a run.
+
+        If possible, all memory is allocated first, since successive launches can be written as one group.
+        """
         memory = [one for one in self.actions if isinstance(one, Make | Tapes)]
         names = [name for one in memory for name in ([one.name] if isinstance(one, Make) else one.names)]
         is_late = any(isinstance(one, Copy) or (isinstance(one, Tapes) and one.is_counted) for one in self.actions)

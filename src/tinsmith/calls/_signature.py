@@ -1,8 +1,7 @@
-"""Signature: a spec matched with the parameters of the kernels that it describes.
+"""Signature: a spec, matched with the parameters of the kernels that it describes.
 
-It holds, once, everything that is known before a call: which parameter is an input, an
-output, scratch, a scalar or a template, and the order of a call's arguments.
-`_match` checks whether the kernels comply.
+It holds, once, everything that is known before a call: which parameter is an input, an output, scratch, a scalar or a
+template, and the order of a call's arguments. `_match` checks that the kernels fit the spec.
 """
 
 from __future__ import annotations
@@ -21,26 +20,27 @@ from ..frontend import draws
 from ..spec import Item, Spec
 
 WHOLE_DTYPES = tuple(dtype for name, dtype in SPEC_DTYPES.items() if name[0] in "iu" and name != "u1")
-"""Dtypes of arrays that the spec promises something of."""
+"""Dtypes that arrays with a promise in the spec may have: integers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Signature:
-    """What an op takes and gives, in terms of its kernels' parameters.
+    """The arguments and results of an op, in terms of its kernels' parameters.
 
     Attributes:
         op: the op's name, for messages.
         order: names of the call arguments, in the kernels' order.
         arrays, scalars, templates: the same names by kind, each in call order.
-        init: "zeros", "empty" or "workspace" of outputs, scratch and gradients (`grad_x`); of others "zeros".
-        detached: outputs and scratch that get no gradient, and let none through.
-        auxiliary: outputs that nobody differentiates: gradients pass through them, as through scratch.
-        trusts_engine: whether the engine's gradient is taken where it is known to go wrong.
-        is_deterministic: whether each run gives the same bits.
-        refuses_half: whether an array that a kernel annotates as float32 takes no half precision.
-        updates: outputs that are new values of inputs, with the names of these.
+        init: "zeros", "empty" or "workspace", by the name of an output, scratch or gradient (`grad_x`); the default is
+            "zeros".
+        detached: outputs and scratch that have no gradient and pass none on.
+        auxiliary: outputs that are not differentiated: gradients pass through them, as through scratch.
+        trusts_engine: whether the engine's gradient is used even if it is known to be wrong for such kernels.
+        is_deterministic: whether each run must give bitwise equal results.
+        refuses_half: whether an array that a kernel annotates as float32 refuses half precision.
+        updates: for outputs that are new values of inputs, the names of these.
         overwrites: inputs whose memory the kernels change.
-        hidden_sizes: dims that a call gives by keyword for arrays that the spec does not name: those of a base.
+        hidden_sizes: dims that a call passes by keyword for arrays that only the spec of the base core names.
     """
 
     op: str
@@ -62,7 +62,7 @@ class Signature:
 
     @lazy
     def recycles_memory(self) -> bool:
-        """Whether passes keep the memory that they take for themselves for the next one: a layer's op on arrays."""
+        """Return True if passes keep their own memory for the next pass, as the op on arrays of a layer does."""
         return any(stage.links.is_taken for stage in self.stages)
 
     @lazy
@@ -75,7 +75,7 @@ class Signature:
 
     @lazy
     def differentiable_outputs(self) -> tuple[str, ...]:
-        """The names of the outputs that a backward pass may get cotangents of."""
+        """Return the names of the outputs that a backward pass may get cotangents of."""
         return tuple(name for name in self.outputs if name not in self.auxiliary)
 
     @lazy
@@ -84,7 +84,7 @@ class Signature:
 
     @lazy
     def kernel_spec(self) -> Spec:
-        """The spec as the kernel sees it: without `*b`."""
+        """Return the spec as the kernel sees it: without `*b`."""
         sides = [
             tuple(replace(item, dims=item.dims[1:]) if item.batch_name else item for item in side)
             for side in (self.spec.inputs, self.spec.outputs, self.spec.scratch)
@@ -93,46 +93,46 @@ class Signature:
 
     @lazy
     def kernel_items(self) -> dict[str, Item]:
-        """The arrays of the spec as the kernel sees them, by name."""
+        """Return the items of the spec as the kernel sees them, by array."""
         return {item.name: item for item in self.kernel_spec.items}
 
     @lazy
     def size_names(self) -> tuple[str, ...]:
-        """Dims that a call gives by keyword: free dims that are not scalar parameters."""
+        """Return the dims that a call passes by keyword: free dims that are not scalar parameters."""
         own = (name for name in self.spec.free_dims if name not in self.scalars)
         return tuple(dict.fromkeys((*self.hidden_sizes, *own)))
 
     @lazy
     def uses_blocks(self) -> bool:
-        """Whether a kernel runs in blocks of threads that share memory or wait for each other."""
+        """Return True if a kernel runs in blocks of threads that share memory or wait for each other."""
         return any(stage.uses_blocks for stage in self.firsts)
 
     @lazy
     def draws(self) -> bool:
-        """Whether a kernel draws random numbers."""
+        """Return True if a kernel draws random numbers."""
         return any(draws(stage.source, stage.home) for stage in self.stages)
 
     @lazy
     def size_scalars(self) -> tuple[str, ...]:
-        """Scalar arguments that dims are computed from; any may say how many blocks there are."""
+        """Return the scalar arguments that sizes are computed from. In a kernel with blocks any scalar may be one."""
         used = {name for item in self.spec.items for name in item.names}
         return tuple(name for name in self.scalars if name in used or self.uses_blocks)
 
     def size_values(self, scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-        """What a call gives for dims: by integer scalar arguments, and by keyword."""
+        """Return the values that a call passes for dims: by integer scalar arguments, and by keyword."""
         # No `|` of dicts, which torch 2.6's compiler cannot read.
         return {**{name: scalars[name] for name in self.size_scalars}, **sizes}
 
     @lazy
     def vectors(self) -> tuple[tuple[Parameter, str], ...]:
-        """Parameters that are arrays of vectors or matrices, of every stage, and their dims in the spec."""
+        """Return the parameters that are arrays of vectors or matrices, each with its dims in the spec."""
         dims = {item.name: item.brackets for item in self.kernel_spec.items}
         parameters = (stage.parameters[name] for stage in self.firsts for name in stage.arrays)
         return tuple((parameter, dims.get(parameter.name, "")) for parameter in parameters if parameter.element)
 
     @lazy
     def ends(self) -> dict[str, tuple[int, ...]]:
-        """The last dims of arrays of vectors or matrices, which are known."""
+        """Return the last dims of arrays of vectors or matrices, which the kernels fix."""
         ends: dict[str, tuple[int, ...]] = {}
         for parameter, _ in self.vectors:
             ends[parameter.name] = max(parameter.element, ends.get(parameter.name, ()), key=len)
@@ -140,7 +140,7 @@ class Signature:
 
     @lazy
     def has_open_elements(self) -> bool:
-        """Whether sizes decide which last dims of an array are those of vectors or matrices."""
+        """Return True if the sizes of a call decide which last dims of an array are those of vectors or matrices."""
         pairs = ((stage, name) for stage in self.firsts for name in stage.arrays)
         return any(
             bool(stage.parameters[name].open_dims)
@@ -149,17 +149,17 @@ class Signature:
         )
 
     def starts_at_zero(self, name: str) -> bool:
-        """Whether the memory of an output, of scratch, or of a gradient (`grad_x`) is zeroed."""
+        """Return True if an output, scratch or gradient (`grad_x`) is zeroed before the kernels run."""
         return self.init.get(name, "zeros") == "zeros"
 
     @lazy
     def firsts(self) -> tuple[Stage, ...]:
-        """The stages without those that launch an earlier one again."""
+        """Return the stages without those that launch an earlier one again."""
         return tuple(dict.fromkeys(stage.first for stage in self.stages))
 
     @lazy
     def launch_numbers(self) -> tuple[str, ...]:
-        """Integer arguments, where they tell launches of one kernel apart: of an op that launches one again."""
+        """Return the integer arguments that distinguish launches of one kernel; () if no kernel is launched again."""
         if len(self.firsts) == len(self.stages):
             return ()
         kinds = ((name, self.by_name[name][0]) for name in self.scalars)
@@ -167,12 +167,12 @@ class Signature:
 
     @lazy
     def places(self) -> dict[Stage, int]:
-        """The place of each stage among the stages."""
+        """Return the place of each stage among the stages."""
         return {stage: place for place, stage in enumerate(self.stages)}
 
     @lazy
     def by_name(self) -> dict[str, list[Parameter]]:
-        """The parameters of each name, of every stage that has it."""
+        """Return the parameters of each name, one for each stage that has it."""
         parameters: dict[str, list[Parameter]] = {}
         for stage in self.stages:
             for name, parameter in stage.parameters.items():
@@ -181,12 +181,12 @@ class Signature:
         return parameters
 
     def parameters(self, name: str) -> list[Parameter]:
-        """The parameter of that name in every stage that has it."""
+        """Return the parameter of this name in every stage that has it."""
         return self.by_name.get(name, [])
 
 
 def compute_lazy_values(signature: Signature) -> Signature:
-    """The signature with everything that it computes once, computed."""
+    """Compute all lazy properties of a signature and its specs now. Return the signature."""
     spec, inner = signature.spec, signature.kernel_spec
     for part in (signature, spec, inner, *spec.items, *inner.items):
         _settle(part)
@@ -194,14 +194,14 @@ def compute_lazy_values(signature: Signature) -> Signature:
 
 
 def _settle(value: object) -> None:
-    """Compute every lazy property now: `torch.compile` finds plain attributes then."""
+    """Compute every lazy property of a value now, so that `torch.compile` finds plain attributes."""
     for name, member in vars(type(value)).items():
         if isinstance(member, lazy):
             getattr(value, name)
 
 
 def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] | None:
-    """Dtypes that an array may have by its spec and annotations; None where any will do."""
+    """Return the dtypes that an array may have by its spec and annotations; None if it may have any."""
     item = signature.items[name]
     if item.dtype:
         return (SPEC_DTYPES[item.dtype],)
@@ -213,29 +213,29 @@ def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] |
 
 
 def default_integer(signature: Signature) -> torch.dtype:
-    """What `int` in an annotation means: the engine's integers, as it was started."""
+    """Return the dtype of `int` in an annotation: the engine's default integer type, as it was started."""
     return DTYPES[Language(signature.stages[0].engine).default_types[1]]
 
 
 def default_float(signature: Signature) -> torch.dtype:
-    """What `float` in an annotation means."""
+    """Return the dtype of `float` in an annotation: the engine's default floating type, as it was started."""
     return DTYPES[Language(signature.stages[0].engine).default_types[0]]
 
 
 def takes_half(signature: Signature, name: str) -> bool:
-    """Whether an array that is computed in float32, as its kernel annotates it, may be of half precision outside."""
+    """Return True if an array that its kernel annotates as float32 may have half precision in a call."""
     item = signature.items[name]
     return item.dtype is None and not signature.refuses_half and fitting_dtypes(signature, name) == (torch.float32,)
 
 
 def takes_half_alone(signature: Signature, name: str) -> bool:
-    """Whether an array takes half precision and nothing else, by its annotation or the spec."""
+    """Return True if an array may have half precision only, by its annotation or the spec."""
     fitting = fitting_dtypes(signature, name)
     return fitting is not None and len(fitting) == 1 and fitting[0] in HALVES
 
 
 def is_steady(signature: Signature, name: str) -> bool:
-    """Whether an output or scratch has no gradient, whatever a call brings: it holds integers, or is detached."""
+    """Return True if an output or scratch has no gradient in any call: it holds integers, or is detached."""
     if name in signature.detached:
         return True
     fitting = fitting_dtypes(signature, name)
@@ -243,7 +243,7 @@ def is_steady(signature: Signature, name: str) -> bool:
 
 
 def common_float(dtypes: Sequence[torch.dtype]) -> torch.dtype | None:
-    """The dtype that torch would promote these floats to; None where there is no float."""
+    """Return the dtype that torch promotes the floating dtypes among these to; None if there are none."""
     floats = [dtype for dtype in dtypes if dtype.is_floating_point]
     result: Any = None
     for dtype in floats:
@@ -252,12 +252,13 @@ def common_float(dtypes: Sequence[torch.dtype]) -> torch.dtype | None:
 
 
 def find_made_dtype(signature: Signature, name: str, dtypes: Sequence[torch.dtype]) -> torch.dtype:
-    """Return an output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half.
+    """Return the dtype in which an output or scratch is computed; never half precision.
 
-    A new value of an argument has the argument's dtype where its kernels take it.
+    It is that of the spec or the annotation, or the common one of the floating inputs. A new value of an argument has
+    the argument's dtype if its kernels take it.
 
     Raises:
-        DtypeError: it does not follow from the inputs.
+        DtypeError: the dtype does not follow from the inputs.
     """
     fitting = fitting_dtypes(signature, name)
     old = _updated_dtype(signature, name, dtypes)
@@ -278,7 +279,7 @@ def find_made_dtype(signature: Signature, name: str, dtypes: Sequence[torch.dtyp
 
 
 def result_dtype(signature: Signature, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
-    """Return the half dtype that a result is cast back to, None where it is computed in its own."""
+    """Return the half-precision dtype that an output is cast back to; None if it is not cast."""
     fitting = fitting_dtypes(signature, name)
     is_fixed = fitting is not None and len(fitting) == 1 and not takes_half(signature, name)
     wanted = fitting[0] if fitting and is_fixed else _updated_dtype(signature, name, inputs) or common_float(inputs)
@@ -286,6 +287,6 @@ def result_dtype(signature: Signature, name: str, inputs: Sequence[torch.dtype])
 
 
 def _updated_dtype(signature: Signature, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
-    """Return the dtype of the argument whose new value an output is, None for other outputs."""
+    """Return the dtype of the argument that an output is the new value of; None for other outputs."""
     argument = signature.updates.get(name)
     return None if argument is None else inputs[signature.arrays.index(argument)]

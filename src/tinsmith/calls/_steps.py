@@ -1,4 +1,4 @@
-"""Steps: compiled kernels, and the memory that each is launched on."""
+"""Steps: compiled kernels, each with the memory that it is launched on."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Use(NamedTuple):
     """An array argument of a launch.
 
     Attributes:
-        parameter: the kernel's.
-        array: whose sizes it has.
-        memory: the name of its memory; `gradient` that of its gradient's, "" without.
+        parameter: the kernel's parameter.
+        array: the array that has the same sizes.
+        memory: the name of its memory; `gradient` is the name of its gradient's memory, "" if it has none.
         is_batched: whether its memory has a batch dimension.
     """
 
@@ -41,12 +41,13 @@ class Entry(NamedTuple):
     """An array argument of a compiled kernel.
 
     Attributes:
-        slot: where the engine puts it.
-        memory: the name of its memory; `gradient` that of its gradient's, "" without.
-        like: the memory whose sizes the engine is given: of some arguments sizes alone are asked for.
-        itemsize: bytes of a number.
-        inner: how many last dims are those of a vector or matrix, which the engine is not given.
-        is_split: whether its memory has a batch dimension and the kernel gets one sample of it.
+        slot: the engine's place for the argument.
+        memory: the name of its memory; `gradient` is the name of its gradient's memory, "" if it has none.
+        like: the memory whose sizes the engine is given. It differs from `memory` for an argument whose content is not
+            read.
+        itemsize: the bytes of a number.
+        inner: the number of last dims that belong to a vector or matrix, whose sizes the engine is not given.
+        is_split: whether the memory has a batch dimension and the kernel takes one sample at a time.
     """
 
     slot: Any
@@ -59,12 +60,12 @@ class Entry(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A compiled kernel, and what it is launched on: once, or for each sample where an entry is split.
+    """A compiled kernel and the arguments of its launch, which runs once, or for each sample if an entry is split.
 
     Attributes:
-        scalars: (how it is set, slot, the op's name or that of a tape's depth).
-        elements: (parameter, memory) whose last dims are to be held against the kernel's vectors at each call.
-        aligned: (memory, what its address must be a multiple of) where the kernel loads machine vectors.
+        scalars: for each (how it is set, slot, the op's name or that of a tape's depth).
+        elements: (parameter, memory) whose last sizes must be compared at each call with the kernel's vectors.
+        aligned: (memory, number of bytes that its address must be a multiple of) if the kernel loads machine vectors.
     """
 
     launch: Launch
@@ -75,12 +76,12 @@ class Step(NamedTuple):
 
 
 class RoutineLaunch(ABC):
-    """A launch of a routine, on memory that it knows by name."""
+    """A launch in a routine, on memory that it knows by name."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The kernel's name, and whether it is an engine's reverse of it."""
+        """The kernel's name; of an engine's reverse kernel "the reverse of" it."""
 
     @property
     @abstractmethod
@@ -89,11 +90,11 @@ class RoutineLaunch(ABC):
 
     @abstractmethod
     def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
-        """Compile the kernel; with machine vectors only where a run's memory may be looked at before."""
+        """Compile the kernel. With `may_vectorize` it may use machine vectors: runs check the alignment."""
 
     @abstractmethod
     def cost(self, key: CallKey) -> Cost | None:
-        """Return what its operations are counted from; None for a kernel that has no form for one thread."""
+        """Return the facts from which its operations are counted; None if the kernel has no form for one thread."""
 
     @abstractmethod
     def on_one_thread(self) -> RoutineLaunch:
@@ -102,11 +103,11 @@ class RoutineLaunch(ABC):
 
 @dataclass(frozen=True, eq=False)
 class StageLaunch(RoutineLaunch):
-    """A launch of a kernel of the op's, or of its reverse.
+    """A launch of a kernel of the op, or of the engine's reverse of it.
 
     Attributes:
-        adjoint: whether the engine's reverse of the kernel.
-        stack: the depth of its gradient stack.
+        adjoint: whether it is the engine's reverse of the kernel.
+        stack: the depth of the reverse's gradient stack; 0 leaves it to the engine.
     """
 
     stage: Stage
@@ -117,21 +118,22 @@ class StageLaunch(RoutineLaunch):
 
     @property
     def name(self) -> str:
-        """The kernel's name, and whether it is an engine's reverse of it."""
+        """The kernel's name; of an engine's reverse kernel "the reverse of" it."""
         return f"the reverse of {self.stage.name}" if self.adjoint else self.stage.name
 
     @property
     def memory(self) -> tuple[str, ...]:
-        """The names of the memory that the kernel is given; of gradients, those beside their arrays."""
+        """The names of the memory that the kernel is given: its arrays, each followed by its gradient."""
         names = (name for use in self.uses for name in (use.memory, use.gradient) if name)
         return tuple(dict.fromkeys(names))
 
     def on_one_thread(self) -> StageLaunch:
-        """The same launch, on one thread."""
+        """Return the same launch, on one thread."""
         return replace(self, is_serial=True)
 
     def cost(self, key: CallKey) -> Cost | None:
-        """What its operations are counted from. An engine differentiates the loops that the user wrote."""
+        """Return the facts from which its operations are counted; None for the engine's reverse."""
+        # An engine differentiates the loops that the user wrote, so its reverse has no form for one thread.
         if self.adjoint:
             return None
         stage, values = self.stage.first, key.templates
@@ -153,7 +155,7 @@ class StageLaunch(RoutineLaunch):
         return Variant(tuple(types.items()), self.adjoint, self.is_serial, fingerprint, self.stack)
 
     def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
-        """Compile the stage for a kind of call."""
+        """Compile the kernel for calls with this key."""
         stage, uses = self.stage, self.uses
         types = self._types(key)
         variant = self._variant(key, types)
@@ -172,14 +174,14 @@ class StageLaunch(RoutineLaunch):
 
 
 def _shape(key: CallKey, use: Use) -> tuple[Size, ...]:
-    """The sizes of an argument's memory; of a gradient with one part for each sample, where its array has none."""
+    """Return the sizes of an argument's memory, with a batch dimension if each sample has its own gradient."""
     shape = key.sizing.shapes[use.array]
     batch = key.sizing.batch
     return (batch, *shape) if use.is_batched and use.array not in key.batched_arrays and batch is not None else shape
 
 
 def _alignment(array: ArrayType) -> int:
-    """Bytes that a machine vector's address is a multiple of: its own size."""
+    """Return the number of bytes that a machine vector's address must be a multiple of: its own size."""
     return array.dtype.itemsize * math.prod(array.element)
 
 
@@ -204,7 +206,7 @@ def _lay_out(
         for name, parameter in stage.first.parameters.items()
         if parameter.kind in ("scalar", "matrix") and name not in types
     )
-    # Those of the op's own kernels are held against its inputs, and decide its outputs.
+    # The vectors of the op's own kernels are compared with its inputs when a call is checked.
     is_own = stage in key.signature.places
     vectors = (use for use in uses if stage.parameters[use.parameter].element)
     elements = () if is_own else tuple((stage.parameters[use.parameter], use.array) for use in vectors)

@@ -1,7 +1,7 @@
-"""Tape room: memory for the tapes of a task, and the part of a pass that asks for it.
+"""Tape room: memory for the tapes of a task, and the part of a pass that allocates it.
 
-How long a tape is follows from the call's sizes by a formula, or is counted by a kernel that the pass launches before.
-Launches and formulas are the executor's.
+The length of a tape is a formula in the call's sizes, or is counted by a kernel that the pass launches before. Launches
+and formulas are written by the executor.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from ._routine import RoutineLaunch, Tapes
 
 
 class TapeRoom:
-    """Makes memory for the tapes of an op."""
+    """Allocates memory for the tapes of an op."""
 
     def __init__(self, op: str, device: torch.device) -> None:
         self.op = op
         self.device = device
 
     def __call__(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Allocate a tape with this number of elements. Raises GradientError."""
+        """Allocate a tape with this number of elements. Raise GradientError if engines cannot index so many."""
         self.check(count)
         return unread((count,), dtype, self.device)
 
     def zeros(self, count: int) -> torch.Tensor:
-        """Numbers to count with."""
+        """Return int32 zeros for kernels to count with. Raise GradientError if engines cannot index so many."""
         self.check(count)
         return torch.zeros(count, dtype=torch.int32, device=self.device)
 
     def check(self, count: int) -> None:
-        """Refuse a tape with more elements than engines can count."""
+        """Raise GradientError for a tape with more elements than engines can index."""
         if count > MOST_ELEMENTS:
             words = f"the backward pass of op `{self.op}` needs a tape of {count} numbers, more than engines can index"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
@@ -46,7 +46,7 @@ class TapeRoom:
 
 
 class _Tape(NamedTuple):
-    """A tape's array, the variable of its length, and its dtype."""
+    """A tape: its array, the variable of its length, and its dtype."""
 
     array: str
     length: str
@@ -54,15 +54,15 @@ class _Tape(NamedTuple):
 
 
 class TapeReservation:
-    """The part of a pass that makes room for a task's tapes.
+    """Writes the part of a pass that allocates a task's tapes.
 
     Args:
         text: the pass.
-        room: makes the memory.
-        tapes: those of the task.
+        room: allocates the memory.
+        tapes: the tapes of the task.
         launch: adds a launch to the pass.
-        formula: the text of an integer that the sizes and scalars of a call tell.
-        limit: bytes of tape, of the whole pass, above which it returns their number instead; None for no limit.
+        formula: returns the code of a formula in the sizes and scalars of a call.
+        limit: bytes of tape, of the whole pass, above which the pass stops and returns their number; None for no limit.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TapeReservation:
         self._room = text.bind(room, "room")
 
     def write(self) -> dict[str, str]:
-        """Add the code. Returns the variables of the arguments that tell kernels how deep tapes are, by argument."""
+        """Write the code. Return, by kernel argument, the variables that hold the depths of tapes."""
         iterations = self._count_iterations()
         depths: dict[TapeSize, str] = {}
         arguments: dict[str, str] = {}
@@ -96,7 +96,7 @@ class TapeReservation:
         return arguments
 
     def _count_iterations(self) -> str:
-        """The variable of the number of parallel iterations."""
+        """Write the code that counts the parallel iterations. Return the variable of their number."""
         iterations = self._text.fresh("iterations")
         if isinstance(self._tapes.iterations, nodes.Expr):
             self._text.add(f"{iterations} = {self._formula(self._tapes.iterations, self._tapes)}")
@@ -107,7 +107,7 @@ class TapeReservation:
         return iterations
 
     def _count_entries(self, launch: RoutineLaunch, iterations: str) -> dict[TapeSize, str]:
-        """Variables of the numbers of entries that a kernel has to count."""
+        """Write the launch that counts entries of tapes without a formula. Return the variables of their numbers."""
         counted = [(size, *size.starts) for size in self._tapes.sizes if size.starts is not None]
         for _, _, counts in counted:
             self._text.put(counts, f"{self._room}.zeros({iterations})", (iterations,), torch.int32)
@@ -121,7 +121,7 @@ class TapeReservation:
         return entries
 
     def _measure(self, entries: dict[TapeSize, str]) -> list[_Tape]:
-        """The tapes with variables of their lengths."""
+        """Write the code of each tape's length. Return the tapes with the variables of their lengths."""
         measured = []
         for size in self._tapes.sizes:
             for name, kind, width in size.arrays:
@@ -130,7 +130,7 @@ class TapeReservation:
         return measured
 
     def _allocate(self, measured: list[_Tape]) -> None:
-        """Make the memory, if the pass may take so much."""
+        """Write the code that allocates the tapes, and stops the pass if they exceed the limit."""
         if self._limit is not None:
             sums = " + ".join(f"{dtype.itemsize} * {length}" for _, length, dtype in measured)
             self._text.add(f"taped += {sums}")
@@ -141,6 +141,6 @@ class TapeReservation:
 
 
 def _end_to_end(counts: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """Where the entries of each iteration begin that lie one after the other, and how many there are."""
+    """Return where the entries of each iteration start if they are stored one after another, and their total number."""
     ends = counts.cumsum(0)
     return (ends - counts).int(), int(ends[-1]) if len(ends) else 0

@@ -1,8 +1,8 @@
 """Threads: decides which launches of a program use one thread.
 
-Waking an engine's threads takes as long as some hundred thousand operations. So the choice is made for each kernel: by
-the operations of its launch, for which `_cost` has a formula in sizes and arguments, and by the measured time of
-launches on one thread (`Pace`). The choice is a tuple of one bool for each group of launches.
+Waking an engine's threads takes as long as some hundred thousand operations. So the choice is made for each kernel, by
+two facts: the operations of its launch, for which `_cost` has a formula in sizes and arguments, and the measured time
+of launches on one thread (`Pace`). The choice is a tuple of one bool for each group of launches.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from ._key import CallKey
 from ._routine import Routine, RoutineLaunch
 
 SERIAL_LIMIT = 400e-6
-"""Seconds. A serial launch that takes longer would have been worth waking the thread pool for."""
+"""Seconds. A launch on one thread that takes longer would have been worth waking the thread pool for."""
 SLOW_LAUNCHES = 4
 """The thread pool is used after this many slow launches in a row: a single one may be slow by accident."""
 
 
 @dataclass(eq=False)
 class Pace:
-    """Measured times of serial launches of one kernel.
+    """The measured times of one kernel's launches on one thread.
 
-    Counted operations do not determine the time of a kernel whose loops end by data. A kernel whose serial launches are
-    slow uses the thread pool from that number of operations on. `_started` are variants that were launched before.
+    The number of operations does not determine the time of a kernel whose loops depend on data. If a kernel's launches
+    on one thread are slow, it uses the thread pool from that number of operations on.
 
     Attributes:
-        clock: what launches are timed with, in seconds.
+        serial_below: launches with fewer operations use one thread.
+        slow_in_a_row: the number of successive slow launches.
+        clock: the function that measures time, in seconds.
+        _started: the compiled variants that were launched before.
     """
 
     serial_below: int
@@ -46,13 +49,13 @@ class Pace:
 
     @property
     def limit(self) -> float:
-        """Seconds that a serial launch may take."""
+        """The time in seconds above which a launch on one thread is slow."""
         return SERIAL_LIMIT
 
     def note(self, seconds: float, operations: int, kernels: Iterable[Launch] = ()) -> None:
-        """Learn from a serial launch of these variants with so many operations: seconds for each."""
+        """Learn that a launch of these variants on one thread, with so many operations, took so many seconds."""
         if seconds > SERIAL_LIMIT and not self._started.issuperset(kernels):
-            # an engine makes machine code at a kernel's first launch, and one call has several first launches
+            # An engine generates machine code at a kernel's first launch, and a call may have several of these.
             self._started.update(kernels)
             return
         is_slow = seconds > SERIAL_LIMIT
@@ -64,7 +67,7 @@ class Pace:
 
 
 class Paces:
-    """The measured times of all programs of an op, by kernel."""
+    """The measured times of the kernels of an op, in all its programs."""
 
     def __init__(self, serial_below: int) -> None:
         self._serial_below = serial_below
@@ -72,7 +75,7 @@ class Paces:
         self._by_kernel: WeakKeyDictionary[Any, Pace] = WeakKeyDictionary()
 
     def of(self, kernel: Any) -> Pace:
-        """That of a kernel."""
+        """Return the measured times of a kernel."""
         return self._by_kernel.setdefault(kernel, Pace(self._serial_below))
 
 
@@ -83,15 +86,15 @@ Scalars = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Launches that are run alike: of one kernel, with equally many operations.
+    """Launches that use threads alike: of one kernel, with equally many operations.
 
     Attributes:
-        name: the kernel's.
-        formula: the operations of a launch, for each loop that wakes threads, as Python.
-        loss: what several threads lose by atomics, as Python: above 0, one thread is quicker.
-        pace: what was learned of the kernel.
-        launches: those of the program.
-        has_parallel_loops: whether several threads can share a launch; true if the source does not tell.
+        name: the kernel's name.
+        formula: the number of operations of a launch per parallel loop, as a Python expression.
+        loss: the time that several threads lose by atomics, as a Python expression: above 0, one thread is faster.
+        pace: the measured times of the kernel.
+        launches: the launches of the routine.
+        has_parallel_loops: whether several threads can share a launch; True if the source cannot be analyzed.
     """
 
     name: str
@@ -103,12 +106,12 @@ class Group:
 
 
 class Threads:
-    """Chooses, for the launches of a program.
+    """Chooses which launches of a routine use one thread.
 
     Attributes:
-        groups: launches that may use one thread; none where there is nothing to choose.
+        groups: the launches that may use one thread; () if there is nothing to choose.
         parallel: the routine whose launches all use several threads.
-        choose: which of them do, for the numbers of a call's sizes and its scalars.
+        choose: returns the choice, one bool for each group, given the numbers of a call's sizes and its scalars.
     """
 
     def __init__(self, routine: Routine, key: CallKey, paces: Paces) -> None:
@@ -121,23 +124,23 @@ class Threads:
 
     @lazy
     def count(self) -> Callable[[Numbers, Scalars], tuple[int, ...]]:
-        """The function that counts the operations of each group."""
+        """Generate the function that counts the operations of each group."""
         return _write_function(self._key, (one.formula for one in self.groups), {})
 
     @lazy
     def has_dear_atomics(self) -> Callable[[Numbers, Scalars], Serial]:
-        """The function that says of each group whether several threads would lose more by atomics than they gain."""
+        """Generate the function that says of each group whether atomics would make several threads slower than one."""
         return _write_function(self._key, (f"{one.loss} > 0" for one in self.groups), {})
 
     def routine(self, serial: Serial) -> Routine:
-        """The program whose chosen launches use one thread."""
+        """Return the routine in which the launches that `serial` chooses use one thread."""
         chosen = {launch for place, group in enumerate(self.groups) if serial[place] for launch in group.launches}
         if not chosen:
             return self.parallel
         return self.parallel.with_launches(lambda one: one.on_one_thread() if one in chosen else one)
 
     def make_timers(self, serial: Serial, routine: Routine) -> dict[RoutineLaunch, LaunchTimer]:
-        """What learns from the launches of a routine that `routine` made; of those on one thread alone."""
+        """Return the timers of a routine that the method `routine` returned, for its launches on one thread."""
         timers = [LaunchTimer(self, place) for place in range(len(self.groups))]
         places = {launch: place for place, group in enumerate(self.groups) for launch in group.launches}
         pairs = zip(self.parallel.launches, routine.launches, strict=True)
@@ -146,10 +149,10 @@ class Threads:
 
 
 class LaunchTimer:
-    """Learns from launches of a group how long they take.
+    """Learns how long the launches of a group take.
 
     Attributes:
-        pace: what was learned.
+        pace: the measured times.
     """
 
     def __init__(self, threads: Threads, place: int) -> None:
@@ -158,12 +161,15 @@ class LaunchTimer:
         self.pace = threads.groups[place].pace
 
     def note(self, seconds: float, numbers: Numbers, scalars: Scalars, kernels: Sequence[Any]) -> None:
-        """Learn from a launch of these variants: seconds for each loop that would have woken threads."""
+        """Learn from a launch of these variants on one thread: the seconds for each parallel loop."""
         self.pace.note(seconds, self._threads.count(numbers, scalars)[self._place], kernels)
 
 
 def _choice(group: Group, pace: str) -> str:
-    """Whether launches of a group use one thread, as Python. One whose bound is 0 never does."""
+    """Return a Python expression that is true if launches of a group use one thread.
+
+    If the pace's `serial_below` is 0, it is never true.
+    """
     is_short = f"{group.formula} < {pace}.serial_below"
     return is_short if group.loss == "0" else f"({is_short} or {group.loss} > 0 < {pace}.serial_below)"
 
@@ -185,7 +191,7 @@ def _group_launches(routine: Routine, key: CallKey, paces: Paces) -> tuple[Group
 def _write_function(
     key: CallKey, results: Iterable[str], names: Mapping[str, Any]
 ) -> Callable[[Numbers, Scalars], Any]:
-    """Write a function that evaluates expressions for a call's numbers and scalars, and returns their values."""
+    """Generate a function of a call's numbers and scalars that returns the values of Python expressions."""
     sizes = "".join(f"{Symbol(place)}, " for place in range(key.sizing.symbols))
     lines = [
         "def work_out(numbers, scalars):",

@@ -1,7 +1,7 @@
-"""Watched calls of ops, to find a mistake or to compare a repeated call with the first one.
+"""Watched calls: other code is called instead of an op, to find a mistake or to compare a call with its repetition.
 
-Watches are kept for each thread, and `Op.__call__` asks for them. Calls that a compiler traces are not
-seen; those of the graph that it makes are.
+Each thread has its own watches, which `Op.__call__` asks for. Calls that a compiler traces are not seen; calls from the
+graph that it makes are.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 Look = Callable[..., Any]
-"""Stands for a call of an op: `look(op, run, arguments, named)`. Its `run()` runs the call."""
+"""Called instead of an op: `look(op, run, arguments, named)` returns the results; `run()` runs the call."""
 
 
 class Note(Protocol):
-    """What a call depends on besides its arguments."""
+    """The values that a call depends on besides its arguments."""
 
     def check(self) -> None:
-        """Raise GradientError where that is something else by now."""
+        """Raise GradientError if the values have changed since they were noted."""
 
 
 class Watch(NamedTuple):
-    """What looks at the calls of a thread: at those of ops, and at others, which say what they depend on."""
+    """What watches the calls of a thread.
+
+    Attributes:
+        thread: the thread.
+        look: is called instead of each op.
+        look_at_others: is called before each call of a layer on fields, and of an op in a compiled graph.
+    """
 
     thread: int
     look: Look
@@ -31,15 +37,15 @@ class Watch(NamedTuple):
 
 
 WATCHES: list[Watch] = []
-"""The latest last. Empty but for moments, so an op asks for that first."""
+"""The watches of all threads, the latest last. It is nearly always empty, so ops check that first."""
 
 
 @contextmanager
 def watch_calls(look: Look, look_at_others: Callable[[Any, Callable[[], Note]], None] | None = None) -> Generator[None]:
-    """Within, `look(op, run, arguments, named)` stands for every call of an op in this thread; `run()` runs the call.
+    """Enter a context in which `look(op, run, arguments, named)` is called instead of each op in this thread.
 
-    `look_at_others(caller, note)` is called before each call of a layer on fields, and of an op in a compiled graph;
-    `note()` is what that call depends on.
+    `run()` runs the call. `look_at_others(caller, note)` is called before each call of a layer on fields, and of an op
+    in a compiled graph; `note()` returns what that call depends on.
     """
     watch = Watch(threading.get_ident(), look, look_at_others)
     WATCHES.append(watch)
@@ -50,13 +56,13 @@ def watch_calls(look: Look, look_at_others: Callable[[Any, Callable[[], Note]], 
 
 
 def current_watch() -> Watch | None:
-    """What looks at the calls of this thread."""
+    """Return the latest watch of this thread, None if it has none."""
     thread = threading.get_ident()
     return next((one for one in reversed(WATCHES) if one.thread == thread), None) if WATCHES else None
 
 
 def call_watched(watch: Watch, op: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-    """A call, by what looks at it. Its `run` does not look again."""
+    """Let a watch call an op. Calls within `run()` are not watched again."""
 
     def run() -> Any:
         WATCHES.remove(watch)
@@ -69,7 +75,10 @@ def call_watched(watch: Watch, op: Callable[..., Any], arguments: Sequence[Any],
 
 
 def show_call(caller: Any, note: Callable[[], Note]) -> None:
-    """Show a call to what looks at this thread's calls: of a layer on fields, or of an op in a compiled graph."""
+    """Show a call of a layer on fields, or of an op in a compiled graph, to this thread's watch, if it has one.
+
+    `note()` returns what the call depends on besides its arguments.
+    """
     watch = current_watch()
     if watch is not None and watch.look_at_others is not None:
         watch.look_at_others(caller, note)

@@ -1,4 +1,4 @@
-"""The generated adjoint if the kernels are covered, else the engine's reverse mode, with a warning."""
+"""The generated adjoint if the kernels are covered, otherwise the engine's reverse mode, with a warning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ._source_adjoint import SourceAt, SourceReverse, check_compiles
 
 
 class AutoReverse(Reverse):
-    """The generated adjoint where the kernels are covered, else the engine's reverse mode."""
+    """The generated adjoint if the kernels are covered, otherwise the engine's reverse mode."""
 
     name = "auto"
 
@@ -46,9 +46,10 @@ class AutoAt(ReverseAt):
         self._warned: set[frozenset[str]] = set()
 
     def choose(self, active: frozenset[str]) -> ReverseAt:
-        """The source of the gradients by these inputs."""
+        """Return the source of the gradients of these inputs: the generated adjoint, or the engine's reverse mode."""
         reason = self.source.refusal(active)
-        # The engine's gradient of a race depends on the order of the iterations: the generated one's refusal says why.
+        # The engine's gradient of a race depends on the order of the iterations, so it is not used either. The error
+        # of the generated adjoint says why.
         return self.source if reason is None or reason.race is not None or self._has_source_alone else self.engine
 
     @property
@@ -65,7 +66,10 @@ class AutoAt(ReverseAt):
 
     @contextlib.contextmanager
     def _source_first(self, active: frozenset[str]) -> Iterator[None]:
-        """If the engine's gradient is refused as well, report first why none is generated: that can be fixed."""
+        """Enter a context in which a refusal of the engine's gradient also says, first, why none was generated.
+
+        Users can usually fix that reason.
+        """
         try:
             yield
         except GradientError as engines:
@@ -108,9 +112,9 @@ class AutoAt(ReverseAt):
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:
-    """The warning for a user whose gradient is not the generated one."""
+    """Return the warning that a gradient is the engine's own, with the reason why it is not the generated one."""
     return refusal(
         f"the gradient of op `{op}` is the engine's own, which is silently wrong for some kernels",
         [("not generated for", reason.construct), ("at", reason.place)],
-        f"{reason.remedy}; or say adjoint='engine', if the engine's is what you want.",
+        f"{reason.remedy}; or pass adjoint='engine', if you want the engine's gradient.",
     )

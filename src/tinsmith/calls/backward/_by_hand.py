@@ -12,9 +12,9 @@ from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
 
 
 class HandWritten(KernelReverse):
-    """A gradient kernel that the user wrote: `grad_<name>` is an array's gradient.
+    """A gradient kernel that the user wrote: its parameter `grad_<name>` is the gradient of an array.
 
-    `otherwise` is the remedy for derivatives that it does not have.
+    `otherwise` is the remedy that messages name for derivatives that the kernel does not compute.
     """
 
     name = "backward"
@@ -34,9 +34,7 @@ class HandWritten(KernelReverse):
             words = (
                 f"`grad_{twofold[0]}` of op `{self.signature.op}` is an array of its own and the gradient of another"
             )
-            remedy = (
-                f"Call the array something else: its backward kernel could not tell it from that of `{twofold[0]}`."
-            )
+            remedy = f"Rename the array: its backward kernel could not tell it from the gradient of `{twofold[0]}`."
             raise SpecError(refusal(words, remedy=remedy))
         known = {*self.signature.order, *self.signature.items, *(f"grad_{name}" for name in self.signature.items)}
         unfilled = [name for name in self.signature.init if name not in {*self.signature.items, *self.stage.parameters}]
@@ -54,7 +52,7 @@ class HandWritten(KernelReverse):
             raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
 
     def _refuse_unfilled(self) -> None:
-        """Uninitialised memory that is read or added to before a store: silently wrong."""
+        """Refuse a kernel that reads or adds to uninitialized memory to which it never stores."""
         gradients = frozenset(one for name, one in self.targets.items() if self.starts_empty(name))
         for name in sorted((self._own | gradients) & self.stage.roles.keys()):
             role = self.stage.roles[name]
@@ -75,7 +73,7 @@ class HandWritten(KernelReverse):
 
     @property
     def _own(self) -> frozenset[str]:
-        """Scratch that is separate for each launch."""
+        """Scratch that each launch has for itself: its `init` is "workspace"."""
         return frozenset(name for name, how in self.signature.init.items() if how == "workspace")
 
     def gives(self, active: frozenset[str]) -> frozenset[str]:
@@ -90,7 +88,7 @@ class HandWritten(KernelReverse):
         return (Request(self.stage, False, tuple(arguments)),)
 
     def place(self, name: str) -> tuple[str, int]:
-        """File and line of what stores an array's gradient: one store, or the kernel where that is not known."""
+        """Return the file and line of the store to an array's gradient, or of the kernel if it is not known."""
         source = self.stage.source
         return source.path, find_store_line(source, self.stage.roles.get(f"grad_{name}", Roles()))
 
@@ -107,7 +105,7 @@ class HandWritten(KernelReverse):
         return "empty" if name in self._own else "final"
 
     def sums_over_batch(self, name: str) -> bool:
-        """A plain store to `grad_x` would keep the last sample's gradient, so each sample gets its own buffer."""
+        """Return False: a store to `grad_x` would keep only the last sample's gradient, so each has a buffer."""
         return False
 
     def check(self, active: frozenset[str]) -> None:

@@ -1,4 +1,4 @@
-"""The engine's own reverse mode as a source of gradients, and refusals of kernels that it gets wrong."""
+"""The engine's own reverse mode as a source of gradients, and refusals of kernels that it differentiates wrongly."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from .._signature import Signature, is_steady
 from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
 
 DEFAULT_STACK = 32
-"""Entries of Taichi's gradient stack where it does not know how many it needs."""
+"""The number of entries of Taichi's gradient stack if Taichi does not know how many it needs."""
 _WRONG = frozenset({"TS401", "TS404", "TS405", "TS411", "TS412"})
-"""Rules of lint for what comes out silently wrong and is not looked for here. What they name was wrong in all but a
-few of a census of random kernels (docs/about/census.md). TS406 is wrong in Taichi's own `kernel.grad()` alone: here
-vectors are taken apart before Taichi makes the reverse kernel (`engines/_taichi.py`)."""
+"""Lint rules for kernels whose gradient would be silently wrong and that are not looked for here. In a census of random
+kernels, nearly all that these rules report were wrong (docs/about/census.md). TS406 is not among them: there only
+Taichi's own `kernel.grad()` is wrong. Here vectors are taken apart before Taichi makes the reverse kernel
+(`engines/_taichi.py`)."""
 STACK_OF_LISTS = 1024
-"""Entries where a sum runs over a list whose length is known after the launch alone. With 32, lists of 96 ended the
-process without a message on one machine, and not on another."""
+"""The number of entries for a sum over a list whose length is known only after the launch. With 32, lists of 96 ended
+the process without a message on one machine, and not on another."""
 LARGEST_STACK = 1 << 16
-"""Entries, of all stacks of a kernel together, that still fit a thread's own memory (1 MiB in float64)."""
+"""The number of entries of all stacks of a kernel together that fit a thread's own memory (1 MiB in float64)."""
 
 
 class EngineReverse(KernelReverse):
-    """The engine's own reverse mode, on memory of ours.
+    """The engine's own reverse mode, on our memory.
 
-    `instead` says what a layer may do where it is not available; an op has ways of its own.
+    `instead` returns the remedy that messages name for a layer; for an op it is a hand-written backward kernel.
     """
 
     name = "engine"
@@ -59,7 +60,10 @@ class EngineReverse(KernelReverse):
         return tuple([self._stack(stage, shapes, values) for stage in self.signature.stages])
 
     def _stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
-        """A power of two, so that a new size seldom compiles again."""
+        """Return the depth of a stage's gradient stack; 0 if the engine's default depth is enough.
+
+        It is rounded up to a power of two, so that new sizes seldom need another compiled kernel.
+        """
         nests = self._nests[stage.first]
         own = {name: values[called] for name, called in stage.scalar_names.items()} if nests else {}
         depths = [self._depth(nest, stage.first, shapes, {**values, **own}) for nest in nests]
@@ -87,7 +91,7 @@ class EngineReverse(KernelReverse):
         return frozenset().union(*(self._needs(stage, active).values for stage in self.signature.firsts))
 
     def _needs(self, stage: Stage, active: frozenset[str]) -> SavedValues:
-        """The arrays that one stage's reverse reads."""
+        """Return the arrays that one stage's reverse reads, and where it reads them."""
         stage = stage.first
         needs = self._needed.get((stage, active))
         if needs is None:
@@ -112,12 +116,16 @@ class EngineReverse(KernelReverse):
         return tuple(requests)
 
     def spoils(self, output: str) -> bool:
-        """A plain store's reverse zeroes the adjoint, and that of reading adds to it; an addition's leaves it alone."""
+        """Return True if the reverse pass writes to an output's adjoint.
+
+        The reverse of a plain store zeroes it, and that of a read adds to it. The reverse of an addition leaves it
+        alone.
+        """
         roles = [stage.roles[output] for stage in self.signature.firsts if output in stage.roles]
         return any(role.is_read or role.of("write") for role in roles)
 
     def reruns(self, name: str) -> Rerun:
-        """Stores without an adjoint that cannot be dropped run again, on temporary memory."""
+        """Return the initial values of an array without adjoint whose stores run again, on temporary memory."""
         roles = [roles[name] for _, roles in self._views.values() if name in roles]
         if name not in self._steady or not any(role.is_written for role in roles):
             return ""
@@ -127,7 +135,7 @@ class EngineReverse(KernelReverse):
         return True
 
     def check(self, active: frozenset[str], known: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Refuse gradients that would be wrong. `known` are arguments that every call has."""
+        """Raise GradientError if the gradients would be wrong. `known` are arguments with a constant value."""
         if self.signature.is_deterministic:
             words = f"op `{self.signature.op}` is deterministic, and the engine's own gradient is not"
             remedy = "Use the generated gradient, or a `backward=` kernel; or leave out `deterministic=True`."
@@ -150,18 +158,18 @@ class EngineReverse(KernelReverse):
         self._checked.add(key)
 
     def _refuse_known_wrong(self, stage: Stage) -> None:
-        """Functions and locals that this engine's reverse mode gets wrong, as lint's rules tell."""
+        """Refuse functions and locals that this engine's reverse mode differentiates wrongly, as reported by lint."""
         engine = stage.engine.name
         for finding in linter.lint_kernels([stage.kernel], self.signature.spec):
             if finding.rule in _WRONG and engine in finding.engines:
                 words = f"{engine}'s reverse mode is known to get the gradient of op `{self.signature.op}` wrong"
                 rows = [(finding.rule, finding.message), ("at", f"{finding.path}:{finding.line}")]
-                own = "" if self._instead else "; or say `trust_engine=True`, if you know better"
+                own = "" if self._instead else "; or pass `trust_engine=True`, if you are sure that it is right"
                 remedy = sentence(self._way() + own)
                 raise GradientError(refusal(words, rows, remedy))
 
     def _refuse_blocks(self, stage: Stage) -> None:
-        """Blocks of threads: their reverse would have to meet at each `sync` again, in the other order."""
+        """Refuse blocks of threads: in reverse they would have to meet at each `sync` in the opposite order."""
         where = runs_in_blocks(stage.source, stage.home)
         if where is not None:
             engine = stage.engine.name
@@ -173,7 +181,7 @@ class EngineReverse(KernelReverse):
             raise GradientError(refusal(words, [("at", where)], remedy))
 
     def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
-        """The return value of an atomic is lost: run again it returns another value, and it has no derivative."""
+        """Refuse a gradient that needs the return value of an atomic: run again, the atomic returns another value."""
         use = stage.roles[name].use_of_result
         if use is None or (name in self._steady and name not in needed):
             return
@@ -184,7 +192,7 @@ class EngineReverse(KernelReverse):
         raise GradientError(refusal(words, [("at", use.place)], remedy))
 
     def _refuse_carried(self, stage: Stage, name: str) -> None:
-        """An outermost serial loop runs forwards in reverse too: values that its iterations carry come out wrong."""
+        """Refuse values that an outermost serial loop carries: the engine's reverse runs such a loop forward too."""
         carried = stage.roles[name].find_carried() if name in self._allocations - self._steady else None
         if carried is None:
             return
@@ -212,9 +220,10 @@ class EngineReverse(KernelReverse):
                 self._refuse_run_again(stage, name, active)
 
     def _refuse_run_again(self, stage: Stage, name: str, active: frozenset[str]) -> None:
-        """A store whose new value rests on the old one, in the loop whose gradient needs it, is one more in reverse.
+        """Refuse a store whose new value depends on the old one, in a loop that reads the value and is differentiated.
 
-        The loops of a kernel are reversed one by one, last first: a later one still finds the right value.
+        In reverse the store runs once more. The loops of a kernel are reversed one by one, the last one first, so a
+        read in a later loop still finds the right value.
         """
         needed = self._needs(stage, active).reads[name]
         loops: dict[str, list[Access]] = {}
@@ -233,7 +242,7 @@ class EngineReverse(KernelReverse):
         raise GradientError(refusal(words, [(read, at), (changed, where)], remedy))
 
     def _refuse_changed(self, active: frozenset[str], known: Mapping[str, int]) -> None:
-        """A launch that overwrites what the reverse of an earlier one reads. The first such reader is named."""
+        """Refuse a launch that overwrites what the reverse of an earlier launch reads. Name the first such reader."""
         change_after_read: tuple[Stage, str, tuple[Access, Access, Stage]] | None = None
         later: dict[str, LaterChanges] = {}
         for stage in reversed(self.signature.stages):
@@ -255,10 +264,10 @@ class EngineReverse(KernelReverse):
             raise GradientError(refusal(words, rows, f"Give each kernel {own}."))
 
     def _name_in_kernel(self, name: str) -> str:
-        """What people call an array: `self.x`, where a field that they gave no name of its own became `self_x`."""
+        """Return the user's name of an array: `self.x` for a field that became the array `self_x`."""
         fields = (called for stage in self.signature.firsts for called in stage.links.fields)
         return next((called for called in fields if called.replace(".", "_") == name), name)
 
     def _way(self) -> str:
-        """The remedy without a change of the kernel."""
+        """Return the remedy that needs no change of the kernel."""
         return self._instead() if self._instead else "give `backward=`"

@@ -37,16 +37,16 @@ from ...passes import (
 from .._steps import Entry, Step
 
 _SHORT = {"taichi": "ti", "quadrants": "qd"}
-"""Usual names of the engines' modules."""
+"""The usual short names of the engines' modules."""
 
 
 class GeneratedKernel:
-    """A generated kernel.
+    """A generated kernel, which can be printed, compiled and launched.
 
     Args:
-        kernel: the kernel.
-        stage: the kernel of the op that it comes from: its engine, and its scalars' annotations.
-        fields: fields by the names of the arrays that stand for them.
+        kernel: its IR.
+        stage: the op's kernel that it comes from, which has its engine and the annotations of its scalars.
+        fields: fields, by the names of the arrays that stand for them in the IR.
         op: the op's name, for messages.
     """
 
@@ -65,7 +65,7 @@ class GeneratedKernel:
 
     @property
     def on_one_thread(self) -> GeneratedKernel:
-        """The same kernel on one thread; made once."""
+        """The same kernel on one thread. It is made once."""
         if self._twin is None:
             with COMPILING:
                 kernel = run_pipeline(ON_ONE_THREAD, self.kernel)
@@ -74,9 +74,9 @@ class GeneratedKernel:
 
     @property
     def readable(self) -> list[str]:
-        """Its source for people, in lines: above each group of statements the line that it comes from.
+        """The lines of its source for people: each group of statements follows the user's line that it comes from.
 
-        It is what is launched, but for the form in which a CPU runs loops in machine vectors.
+        It is the kernel that is launched, but not in the form with which a CPU uses machine vectors.
         """
         path, name = self.kernel.path, _SHORT[self.stage.engine.home.name]
         kernel = run_pipeline(GENERATED, self.kernel, self._make_options([]))
@@ -84,7 +84,7 @@ class GeneratedKernel:
         return [line.replace("_lang.", f"{name}.").replace(", needs_grad=False", "") for line in lines]
 
     def prepare(self, sites: list[Site]) -> nodes.Kernel:
-        """Run the pipelines to what the engine gets. Append the places whose indices are checked to `sites`."""
+        """Run the passes that turn the IR into the engine's form. Append the places of checked indices to `sites`."""
         options = self._make_options(sites)
         kernel = run_pipeline(GENERATED, self.kernel, options)
         if not self.stage.is_checked:
@@ -105,7 +105,7 @@ class GeneratedKernel:
         return print_kernel(kernel, annotate_numbers(kernel, self._annotate(kernel)), defaults)
 
     def _annotate(self, kernel: nodes.Kernel) -> dict[str, str]:
-        """Return the annotations of a form of the kernel, by parameter."""
+        """Return the annotations of the kernel's parameters in this form, by parameter."""
         texts = {}
         for name in self.arrays:
             array = kernel.arrays[name]
@@ -118,7 +118,7 @@ class GeneratedKernel:
         return texts | dict.fromkeys(handed, "_lang.template()") | record_text(kernel)
 
     def ensure_compiled(self) -> Compiled:
-        """The compiled kernel."""
+        """Return the compiled kernel. It is compiled again if the engine was started again."""
         compiled = self._compiled
         if compiled is not None and compiled.runtime is self.stage.engine.runtime():
             return compiled
@@ -135,12 +135,12 @@ class GeneratedKernel:
         sites: list[Site] = []
         kernel = self.prepare(sites)
         fields = dict(self.fields)
-        # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
+        # Taichi sometimes cannot compile the result of its control flow optimization; without it launches are as fast.
         choices = CompileOptions(is_careful=True, is_aliased=self._is_swept, is_simd=has_vector_loops(kernel))
 
         def compile_printed(kernel: nodes.Kernel) -> Compiled:
             function, _ = build_kernel(engine, kernel, self._annotate(kernel), kernel.name)
-            # Equal text is an equal kernel, unless it names fields, which two texts may call alike.
+            # Kernels with equal text are equal, unless they use fields: two may have the same name.
             return engine.compile(function, fields, choices, content=None if fields else "")
 
         try:
@@ -157,12 +157,14 @@ class GeneratedKernel:
             raise internal_error(EngineError, words, rows) from cause
 
     def step(self, names: Mapping[str, str], renamed: Mapping[str, str]) -> Step:
-        """A launch on memory of these names.
+        """Compile the kernel for a launch.
 
-        `renamed` are the op's names for this launch's scalar arguments, where they are not the kernel's.
+        Args:
+            names: the memory of each array, by name.
+            renamed: the op's names for the launch's scalar arguments, if they differ from the kernel's.
         """
         compiled = self.ensure_compiled()
-        # For some memory only the sizes are used: its content is not read.
+        # Of an array that is not touched only the sizes are used, so any memory will do.
         some = names[self.touched[0]] if self.touched else ""
         entries = []
         for name in self.arrays:
@@ -176,7 +178,7 @@ class GeneratedKernel:
         return Step(compiled.launch, tuple(entries), scalars)
 
     def _parameter(self, name: str) -> Parameter | None:
-        """The kernel's parameter of that name; a launch that is not the first may have it by another."""
+        """Return the stage's parameter of this name. A repeated launch of the kernel may use another name."""
         return self.stage.parameters.get(name) or self.stage.first.parameters.get(name)
 
     def _setter(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Generated backward passes, and whole generated forward passes, as routines."""
+"""Generated backward passes, and forward passes by generated kernels alone, as routines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .._steps import RoutineLaunch, Step
 from ._generated_kernel import GeneratedKernel
 
 Emit = Callable[[Run], GeneratedKernel]
-"""Gives a launch's kernel, for the engine."""
+"""Returns the kernel of a launch, ready for the engine."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +22,9 @@ class GeneratedLaunch(RoutineLaunch):
     """A launch of a generated kernel.
 
     Attributes:
-        names: names of the memory of its arrays.
-        likes: arrays with the sizes of memory that has another name.
+        emitted: the kernel.
+        names: the names of the memory of its arrays.
+        likes: for memory that is not an array of the call, the array that has the same sizes.
         renamed: the op's names for its scalar arguments.
     """
 
@@ -43,11 +44,11 @@ class GeneratedLaunch(RoutineLaunch):
         return tuple(self.names.values())
 
     def on_one_thread(self) -> GeneratedLaunch:
-        """The same launch, on one thread."""
+        """Return the same launch, on one thread."""
         return replace(self, emitted=self.emitted.on_one_thread)
 
     def cost(self, key: CallKey) -> Cost:
-        """What its operations are counted from: its kernel, and sizes of arrays of the call."""
+        """Return the facts from which its operations are counted: its kernel, and the sizes of its arrays."""
         is_looped, known = key.is_looped, key.sizing.shapes
         memory = {name: self.names.get(name, name) for name in self.emitted.kernel.arrays}
         pairs = ((name, self.likes.get(one, one)) for name, one in memory.items())
@@ -92,7 +93,7 @@ def _actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action
 
 
 def _likes(program: Program) -> Mapping[str, str]:
-    """Arrays of the op by the memory that has their sizes: of gradients, fresh arrays and copies."""
+    """Return, for the memory of gradients, fresh arrays and copies, the array of the op that has the same sizes."""
     likes = {gradient: name for name, gradient in program.gradients.items()}
     for action in program.actions:
         if isinstance(action, Fresh):
@@ -103,7 +104,7 @@ def _likes(program: Program) -> Mapping[str, str]:
 
 
 def forward_routine(key: CallKey, emit: Emit, program: Program, names: Sequence[str], makes: Sequence[Make]) -> Routine:
-    """A forward pass by generated kernels alone: the results are arrays of these names."""
+    """Build the routine of a forward pass by generated kernels alone. Its results are the arrays of these names."""
     given = tuple(Input(name, place) for place, name in enumerate(key.signature.arrays))
     actions = _actions(program, emit, key.signature)
     results = tuple(Result(name) for name in names)
@@ -113,7 +114,7 @@ def forward_routine(key: CallKey, emit: Emit, program: Program, names: Sequence[
 def forward_routine_with_results(
     key: CallKey, emit: Emit, kept: WithResults, names: Sequence[str], makes: Sequence[Make]
 ) -> Routine:
-    """A forward pass that keeps values of loops, which are further results."""
+    """Build the routine of a forward pass that keeps values of loops for the backward pass, as further results."""
     room = Tapes(kept.sizes, kept.iterations, "", None, key.signature.stages[0].scalar_names)
     whole = (*names, *kept.names)
     routine = forward_routine(key, emit, kept.forward, whole, makes)
@@ -127,9 +128,9 @@ def backward_routine(
     active: frozenset[str],
     kept: Collection[str] = (),
 ) -> Routine:
-    """A generated backward pass.
+    """Build the routine of a generated backward pass.
 
-    `kept` are arrays that the forward pass made for it alone.
+    `kept` are arrays that the forward pass kept for this pass alone.
     """
     signature = key.signature
     gradients = program.gradients
@@ -143,7 +144,7 @@ def backward_routine(
     owned = {name: gradient for name, gradient in gradients.items() if gradient not in given}
     missing = {name: f"nothing for {name}" for name in signature.arrays if name in active and name not in gradients}
     shared = {name: gradient for name, gradient in owned.items() if name in key.names} | missing
-    # What only one pass knows: locals of the top level, and memory of generated kernels.
+    # Gradients that belong to this pass alone: of locals of the top level, and of memory of generated kernels.
     own = [Make(gradient, name) for name, gradient in owned.items() if name not in key.names]
     gradient_of = {**gradients, **missing}
     return Routine(

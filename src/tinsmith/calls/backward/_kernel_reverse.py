@@ -14,14 +14,14 @@ from .._steps import StageLaunch, Use
 from ._reverse import Reverse, ReverseAt, Wish
 
 Memory = tuple[Literal["value", "gradient"], str]
-"""Memory of an array: its values, or its gradient."""
+"""The memory of an array's values, or of its gradient: the kind, and the array."""
 Rerun = Literal["", "fresh", "final", "empty"]
-"""Initial values of an array that is written again: none, zeros, those after the forward pass, any."""
+"""Initial values of an array whose stores run again: "" if none do, zeros, those after the forward pass, or any."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """An array argument of a launch: the kernel's parameter, its memory, and its gradient's array."""
+    """An array argument of a launch: the kernel's parameter, its memory, and the array whose gradient goes with it."""
 
     parameter: str
     memory: Memory
@@ -30,7 +30,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Request:
-    """One launch that a reverse pass wants."""
+    """A launch that a reverse pass needs."""
 
     stage: Stage
     adjoint: bool
@@ -38,7 +38,7 @@ class Request:
 
 
 class KernelReverse(Reverse, ReverseAt):
-    """A source of gradients that is one kernel for each of the op's, on memory of ours; the same for every call."""
+    """A source of gradients with one reverse kernel for each kernel of the op; the same for every call."""
 
     def at(self, key: CallKey) -> ReverseAt:
         return self
@@ -48,31 +48,31 @@ class KernelReverse(Reverse, ReverseAt):
 
     @abstractmethod
     def gives(self, active: frozenset[str]) -> frozenset[str]:
-        """Inputs and scratch for which gradient memory is needed: `active`, or more where the kernel writes more."""
+        """Return the inputs and scratch that need gradient memory: `active`, and what else the kernel writes to."""
 
     @abstractmethod
     def starts_empty(self, name: str) -> bool:
-        """Whether an input's gradient memory need not be zero."""
+        """Return True if an input's gradient memory need not be zeroed."""
 
     @abstractmethod
     def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
-        """The launches, in order. `floats` are the arrays that can have a gradient in this call."""
+        """Return the launches of the reverse pass, in order. `floats` are the arrays that can have a gradient."""
 
     @abstractmethod
     def spoils(self, output: str) -> bool:
-        """Whether the reverse pass writes to this output's adjoint."""
+        """Return True if the reverse pass writes to this output's adjoint."""
 
     @abstractmethod
     def reruns(self, name: str) -> Rerun:
-        """For an array without a gradient that the reverse pass writes again: the values it must start from."""
+        """Return the initial values of an array whose stores the reverse pass runs again; "" if it does not."""
 
     @abstractmethod
     def sums_over_batch(self, name: str) -> bool:
-        """Whether an unbatched input's gradient may be one buffer for the whole batch."""
+        """Return True if an unbatched input's gradient may be one buffer to which all samples of the batch add."""
 
 
 class _RoutineBuilder:
-    """Such a backward pass as a program: where each array's values and gradient come from."""
+    """Builds the routine of such a backward pass: chooses the memory of each array's values and gradient."""
 
     def __init__(self, key: CallKey, reverse: KernelReverse, active: frozenset[str]) -> None:
         signature, floats = key.signature, key.floats
@@ -103,11 +103,11 @@ class _RoutineBuilder:
         ]
 
     def _place(self, name: str) -> None:
-        """Say where an array's values come from, where somebody reads or writes them.
+        """Choose the memory of an array's values, if a kernel reads or writes them.
 
-        A reverse kernel drops every store to an array that has an adjoint, and what is not saved
-        it does not read. Such an argument is given its gradient's memory, which spares making any; but not memory
-        with a batch dim that the argument lacks, on which a launch ended the process.
+        A reverse kernel drops every store to an array that has an adjoint, and reads only what is saved. So such an
+        argument can be given the memory of its gradient, which saves an allocation; but not if that memory has a batch
+        dim that the argument lacks, on which a launch ended the process.
         """
         rerun = self._reverse.reruns(name)
         is_read = name in self._read
@@ -119,7 +119,7 @@ class _RoutineBuilder:
             self._makes.append(Make(name, name, is_zero=False))
 
     def routine(self, stacks: tuple[int, ...]) -> Routine:
-        """The program."""
+        """Return the routine. `stacks` are the depths of the gradient stacks, one for each kernel."""
         depths = dict(zip(self._stages, stacks, strict=False))
         launches = tuple(
             StageLaunch(one.stage, self._uses(one), one.adjoint, stack=depths.get(one.stage, 0))
@@ -142,11 +142,11 @@ class _RoutineBuilder:
         return tuple(uses)
 
     def _is_widened(self, name: str) -> bool:
-        """Whether an unbatched input's gradient gets one buffer for each sample, to be summed after."""
+        """Return True if an unbatched input's gradient gets one buffer for each sample, which are summed afterwards."""
         is_shared = self._is_batch and name not in self._batched
         return is_shared and name in self._inputs and not self._reverse.sums_over_batch(name)
 
 
 def _gradient(name: str) -> str:
-    """The name of a gradient's memory, which no array can have."""
+    """Return the name of the memory of an array's gradient, which no array can have."""
     return f"gradient of {name}"

@@ -1,8 +1,8 @@
 """The interface of sources of gradients, the replaceable part of an op.
 
-A `Reverse` says, for a kind of call, which values it reads, and makes the backward pass. Some launch one kernel
-for each of the op's (`KernelReverse`: the engine's own reverse mode, or one written by hand); the generated one is
-a program of several.
+A `Reverse` says, for calls of one kind, which values it reads, and makes the backward pass. Some launch one kernel for
+each of the op's kernels (`KernelReverse`: the engine's own reverse mode, or one written by hand). The generated one is
+a program of several kernels.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .._routine import Make, Routine
 
 
 class Wish(NamedTuple):
-    """Which backward pass is wanted.
+    """A description of the backward pass that is wanted.
 
     Attributes:
-        active: inputs that want a gradient.
-        given: outputs that have a cotangent, None for all.
-        stacks: depths of gradient stacks (`ReverseAt.stacks`).
-        adds: whether it adds to gradients that hold something already: the sums of earlier passes.
+        active: the inputs that want a gradient.
+        given: the outputs that have a cotangent, None for all.
+        stacks: the depths of gradient stacks (`ReverseAt.stacks`).
+        adds: whether the pass adds to gradients that already hold the sums of earlier passes.
         has_checkpoints: whether its tapes are short, at the price of more work.
         has_results: whether it reads what `ReverseAt.forward_with_results` kept.
     """
@@ -37,11 +37,11 @@ class Wish(NamedTuple):
 
 
 class ForwardWithResults(NamedTuple):
-    """A forward pass that keeps values of loops.
+    """A forward pass that keeps values of loops for the backward pass.
 
     Attributes:
-        routine: the pass; its results are all arrays of the call, then what it keeps.
-        names: of what it keeps.
+        routine: the pass; its results are all arrays of the call, then the kept values.
+        names: the names of the kept values.
     """
 
     routine: Routine
@@ -49,55 +49,59 @@ class ForwardWithResults(NamedTuple):
 
 
 class ReverseAt(ABC):
-    """Where the gradient comes from, for calls of one kind."""
+    """The source of gradients for calls of one kind."""
 
     @abstractmethod
     def check(self, active: frozenset[str]) -> None:
-        """Raise GradientError where these gradients are not available."""
+        """Raise GradientError if the gradients of these inputs are not available."""
 
     @abstractmethod
     def reads(self, active: frozenset[str]) -> frozenset[str]:
-        """Arrays whose values the backward pass reads when `active` inputs want a gradient."""
+        """Return the arrays whose values the backward pass reads if the `active` inputs want a gradient."""
 
     @constant_when_traced
     def find_read(self, active: frozenset[str]) -> tuple[str, ...]:
-        """Return the same, in no certain order. Raise GradientError where these gradients are not available."""
+        """Return the arrays whose values the backward pass reads, in no particular order.
+
+        Raises:
+            GradientError: the gradients of these inputs are not available.
+        """
         self.check(active)
         return tuple(self.reads(active))
 
     def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
-        """Of the outputs that have a cotangent, those whose part of the gradients comes from one backward pass.
+        """Split the outputs that have a cotangent into groups, each of which needs a backward pass of its own.
 
-        None stands for a pass for all outputs, in which those without a cotangent have one of zeros. A slope of
-        infinity makes NaN of such zeros; a generated gradient leaves these outputs out instead.
+        None stands for a pass from all outputs, in which those without a cotangent have zeros. An infinite derivative
+        times such a zero is NaN; a generated gradient leaves these outputs out instead.
         """
         return (None,)
 
     def needs_stacks(self, active: frozenset[str]) -> bool:
-        """Whether sizes decide how deep an engine's gradient stacks are, and so if there is a gradient at all."""
+        """Return True if sizes decide how deep gradient stacks are, and so whether there is a gradient."""
         return False
 
     def stacks(
         self, active: frozenset[str], shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
     ) -> tuple[int, ...]:
-        """How deep they are for a call: for each kernel, 0 where there is none to set.
+        """Return the depths of a call's gradient stacks, one for each kernel; 0 where the engine's default is enough.
 
         Args:
-            active: inputs that want a gradient.
-            shapes: of all arrays, without batch.
-            values: of scalar and template arguments.
+            active: the inputs that want a gradient.
+            shapes: the shapes of all arrays, without batch.
+            values: the values of scalar and template arguments.
         """
         return ()
 
     def forward_with_results(
         self, key: CallKey, active: frozenset[str], makes: Sequence[Make]
     ) -> ForwardWithResults | None:
-        """Another forward pass, which keeps what makes the backward pass shorter; None where nothing does."""
+        """Return a forward pass that keeps values to make the backward pass faster; None if there are none."""
         return None
 
     @abstractmethod
     def backward(self, key: CallKey, wish: Wish) -> Routine:
-        """The backward pass."""
+        """Return the routine of the backward pass."""
 
 
 class Reverse(ABC):
@@ -107,4 +111,4 @@ class Reverse(ABC):
 
     @abstractmethod
     def at(self, key: CallKey) -> ReverseAt:
-        """The source of gradients for calls of one kind."""
+        """Return the source of gradients for calls of one kind."""

@@ -33,15 +33,19 @@ from ._generated_routines import backward_routine, forward_routine_with_results
 from ._reverse import ForwardWithResults, Reverse, ReverseAt, Wish
 
 Kernels = Callable[[CallKey], list[LoweredKernel]]
-"""Gives an op's kernels as IR, for a kind of call."""
+"""Lowers an op's kernels to IR, for calls of one kind."""
 RACE = "its result depends on the order in which iterations of a parallel loop run"
 """The reason why a kernel whose iterations race has no gradient."""
 MOST_GROUPS = 8
-"""Sets of outputs for which a gradient of their own is generated; other sets take that of each output, and add up."""
+"""The maximum number of sets of outputs for which an adjoint is generated. For a further set, the gradients from each
+output by itself are added."""
 
 
 class SourceReverse(Reverse):
-    """The generated adjoint of an op, or of what was generated from one."""
+    """The generated adjoint of an op, or of a core derived from one.
+
+    `kernels` lowers the kernels; the default is to lower those of the signature.
+    """
 
     name = "source"
 
@@ -52,7 +56,7 @@ class SourceReverse(Reverse):
 
     @property
     def specializations(self) -> tuple[SourceAt, ...]:
-        """The kinds of calls so far."""
+        """The sources for all kinds of calls so far."""
         return tuple(self._at.values())
 
     def at(self, key: CallKey) -> SourceAt:
@@ -66,7 +70,10 @@ class SourceReverse(Reverse):
         return self._at.get(known) or self._make_at(known, key, unchanged)
 
     def _make_at(self, kernels: Any, key: CallKey, unchanged: frozenset[Unchanged] | None = None) -> SourceAt:
-        """The gradient of calls with these kernels; without `unchanged` for whatever numbers launches are given."""
+        """Make the source of gradients for calls with these kernels.
+
+        Without `unchanged` it is valid for any integer arguments of the launches.
+        """
         plain = replace(key, batched=frozenset(), launch_numbers={} if unchanged is None else key.launch_numbers)
         with COMPILING:
             source = self._at.get(kernels)
@@ -77,7 +84,7 @@ class SourceReverse(Reverse):
 
 
 def check_compiles(key: CallKey) -> None:
-    """Compile the kernels forward, so that a kernel that does not compile at all is reported as such."""
+    """Compile the forward kernels, so that one that does not compile at all raises its own error first."""
     for stage, variant in zip(key.signature.stages, key.variants, strict=True):
         ensure_compiled(stage, variant, key.templates, key.signature.op)
 
@@ -91,9 +98,9 @@ class SourceAt(ReverseAt):
 
     Attributes:
         key: of the calls.
-        programs: what was generated, by the inputs that want a gradient and whether it has checkpoints.
+        programs: the generated programs, by the inputs that want a gradient and whether the program has checkpoints.
 
-    `unchanged` is what later launches leave alone, as the numbers among their arguments tell.
+    `unchanged` are the elements that later launches certainly do not change, derived from their integer arguments.
     """
 
     def __init__(
@@ -134,7 +141,10 @@ class SourceAt(ReverseAt):
         return self.kernel_launches.kernels
 
     def find_unchanged(self, numbers: Mapping[str, int]) -> frozenset[Unchanged]:
-        """What later launches leave alone, given integer arguments by name; nothing where no IR tells."""
+        """Return what later launches certainly do not change, given integer arguments by name.
+
+        It is empty if a kernel cannot be lowered.
+        """
         last, known = self._last_numbers
         if numbers == last:
             return known
@@ -151,7 +161,11 @@ class SourceAt(ReverseAt):
         return unchanged
 
     def program(self, active: frozenset[str], *, has_checkpoints: bool = False) -> Program:
-        """The backward pass. Raises NotCovered."""
+        """Generate the backward pass for these inputs, once.
+
+        Raises:
+            NotCovered: it cannot be generated.
+        """
         if self._twin is not None:
             return self._twin.program(active, has_checkpoints=has_checkpoints)
         key = active, has_checkpoints
@@ -161,7 +175,7 @@ class SourceAt(ReverseAt):
             if key not in self.programs:
                 whole = frozenset(self.key.signature.differentiable_outputs)
                 program = self.programs[key] = self._generate_adjoint(active, whole, has_checkpoints=has_checkpoints)
-                # A call saves what the one without checkpoints reads.
+                # A call saves what the program without checkpoints reads.
                 assert not has_checkpoints or program.reads <= self.program(active).reads, sorted(program.reads)
             return self.programs[key]
 
@@ -174,7 +188,7 @@ class SourceAt(ReverseAt):
         return (given,) if self._part(active, given) is not None else (None,)
 
     def _part(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool = False) -> Program | None:
-        """The backward pass where only `given` outputs have a cotangent; None where what was kept is not enough."""
+        """Generate the backward pass from the `given` outputs alone; None if it reads more than a call saves."""
         if self._twin is not None:
             return self._twin._part(active, given, has_checkpoints=has_checkpoints)
         key = active, given, has_checkpoints
@@ -193,7 +207,7 @@ class SourceAt(ReverseAt):
     def _list_parts(
         self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool
     ) -> tuple[list[nodes.Kernel], AdjointOptions]:
-        """Return what a generated adjoint follows from."""
+        """Return the kernels and options that determine a generated adjoint."""
         options = self._make_options(active, given, has_checkpoints=has_checkpoints)
         return [one.kernel for one in self.kernels], options
 
@@ -219,19 +233,19 @@ class SourceAt(ReverseAt):
 
     @property
     def _promises(self) -> dict[str, Promise]:
-        """What the spec says of the numbers in inputs."""
+        """What the spec promises about the numbers in inputs, by input."""
         items = (item for item in self.key.signature.spec.inputs if item.promise)
         return {item.name: Promise(item.promise, is_by_sample=item.name in self.key.batched) for item in items}
 
     @property
     def arrays(self) -> dict[str, nodes.Array]:
-        """What is known of every array that the kernels are given."""
+        """The type and rank of every array that the kernels are given, by name."""
         kernels = [one.kernel for one in self.kernels]
         return {n: one for kernel in kernels for n, one in kernel.arrays.items() if n not in kernel.cells}
 
     @property
     def own(self) -> frozenset[str]:
-        """Arrays that neither a call gives nor its caller gets: memory that starts at zero."""
+        """Arrays that belong to a pass alone: no call gives them and no caller gets them. They start at zero."""
         signature = self.key.signature
         known = {*signature.arrays, *signature.outputs, *signature.scratch}
         return frozenset(name for name, array in self.arrays.items() if name not in known and not array.label)
@@ -250,7 +264,7 @@ class SourceAt(ReverseAt):
         return self._forward
 
     def refusal(self, active: frozenset[str]) -> NotCovered | None:
-        """Why there is no generated adjoint for these inputs; None where there is."""
+        """Return why no adjoint can be generated for these inputs; None if one can."""
         if active not in self._refused:
             try:
                 self.program(active)
@@ -260,11 +274,11 @@ class SourceAt(ReverseAt):
 
     @property
     def requests(self) -> tuple[tuple[frozenset[str], bool], ...]:
-        """What was generated or refused so far: inputs that want a gradient, and whether it has checkpoints."""
+        """The (active inputs, has checkpoints) of each adjoint that was generated or refused so far."""
         return (*self.programs, *((active, False) for active in self._refused))
 
     def emit(self, run: Run) -> GeneratedKernel:
-        """A launch's kernel, for the engine."""
+        """Return the kernel of a launch, ready for the engine. It is made once."""
         if self._twin is not None:
             return self._twin.emit(run)
         emitted = self._emitted.get(run.kernel)
@@ -290,7 +304,7 @@ class SourceAt(ReverseAt):
             raise refuse_race(f"op `{self.key.signature.op}`", reason, reason.race, module)
         if self._lower is lower_launches:
             check_compiles(self.key)
-        words = f"op `{self.key.signature.op}` uses what its adjoint cannot be generated for"
+        words = f"op `{self.key.signature.op}` uses a construct for which no adjoint can be generated"
         rows = [("construct", reason.construct), ("at", reason.place)]
         own = "" if self.key.signature.stages[0].engine.runs_source else ", or try `adjoint='engine'`"
         raise GradientError(refusal(words, rows, f"{reason.remedy}, or give `backward=`{own}."))
@@ -301,19 +315,19 @@ class SourceAt(ReverseAt):
         # A batch of backward passes of one call gets the values that this call saved.
         if self._single is not None:
             read |= self._single.reads(active)
-        # a second derivative computes again what the first one reads as it was left
+        # A second derivative computes again, from the inputs, what the first one reads as the forward pass left it.
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
     def results(self, active: frozenset[str]) -> WithResults | None:
-        """The passes that keep what loops leave; None where that would save nothing, or is not done."""
+        """Return the two passes that keep and read values of loops; None if that saves nothing or is not possible."""
         if not self._may_keep_results or self.refusal(active):
             return None
         return self.program(active).results
 
     @property
     def _may_keep_results(self) -> bool:
-        # A checked kernel says where an index was out of bounds by its own lines; samples that run one by one have no
-        # memory apart; and Python runs the user's own lines.
+        # Values of loops are not kept in three cases: a checked kernel names its own lines if an index is out of
+        # bounds, samples that run one by one have no memory of their own, and Python runs the user's own lines.
         stage = self.key.signature.stages[0]
         return not (self.key.is_looped or stage.is_checked or stage.engine.runs_source)
 
@@ -346,14 +360,14 @@ class SourceAt(ReverseAt):
         has_checkpoints: bool = False,
         kept: WithResults | None = None,
     ) -> Program:
-        """The backward pass as it is launched.
+        """Return the backward pass, cleaned up for launching.
 
         Args:
-            active: inputs that want a gradient.
-            given: outputs that have a cotangent, None for all.
-            alone: inputs whose gradients one run of the pass makes.
+            active: the inputs that want a gradient.
+            given: the outputs that have a cotangent, None for all.
+            alone: the inputs whose gradients are computed by one run of the pass, without adding to earlier values.
             has_checkpoints: whether its tapes are short, at the price of more work.
-            kept: the passes that keep what loops leave, if it is the backward one of these.
+            kept: the passes that keep and read values of loops, if the backward one of these is wanted.
         """
         part = None if given is None else self._part(active, given, has_checkpoints=has_checkpoints)
         program = self.program(active, has_checkpoints=has_checkpoints) if part is None else part
@@ -361,7 +375,7 @@ class SourceAt(ReverseAt):
         key = active, None if part is None else given, alone, has_checkpoints, kept is not None
         if key not in self._whole:
             signature = self.key.signature
-            # Adjoints that nobody gives are this pass's own.
+            # Adjoints of arrays that get no cotangent belong to this pass alone.
             own = frozenset[str]() if self.key.is_looped else signature.auxiliary.union(signature.scratch)
             options = CleanUpOptions(
                 alone=alone | own,
@@ -374,10 +388,10 @@ class SourceAt(ReverseAt):
                 signature.firsts[0].engine,
                 "clean-up",
                 lambda: (
-                    # What the program follows from stands for it: the program is longer.
+                    # What determines the program stands for it, since the program is longer.
                     *(self._twin or self)._list_parts(active, frozenset(outputs), has_checkpoints=has_checkpoints),
                     kept is not None,
-                    # Functions have no text: `_extent` follows from the lengths.
+                    # Functions have no text; `_lengths` stands for `_extent`.
                     {one.name: getattr(options, one.name) for one in fields(options) if one.name != "extent"},
                     self._lengths,
                 ),
@@ -388,21 +402,21 @@ class SourceAt(ReverseAt):
 
     @property
     def _lengths(self) -> tuple[object, ...]:
-        """What `_extent` follows from."""
+        """The facts that determine `_extent`."""
         items = self.key.signature.kernel_items.values()
         dims = tuple((item.name, item.has_rest, repr(item.dims)) for item in items)
         return dims, self.key.batched, self.key.is_looped
 
     def _extent(self, array: str, axis: int) -> object:
-        """What is equal for axes of arrays that the spec says are equally long."""
+        """Return a value that is equal for axes that the spec says are equally long; None if it says nothing."""
         axis -= array in self.key.batched and not self.key.is_looped
         return "the batch" if axis < 0 else find_length(self.key.signature, nodes.Size(array, axis))
 
 
 def refuse_race(owner: str, reason: NotCovered, race: Race, module: str) -> GradientError:
-    """The refusal of a gradient of what depends on the order of a parallel loop's iterations.
+    """Build the error for a gradient whose kernel depends on the order of a parallel loop's iterations.
 
-    `module` is what the kernel's file calls its engine.
+    `module` is the name of the engine's module in the kernel's file.
     """
     words = f"{owner} has no gradient: {RACE}"
     rows = [

@@ -1,7 +1,7 @@
-"""Block memory: an op whose kernels let the threads of a block share memory, and wait for each other.
+"""Block cores: ops whose kernels let the threads of a block share memory and wait for each other.
 
-Engines support blocks on GPUs only, and run the user's kernel there. On CPUs its blocks run one after the other
-(`passes.run_blocks_in_order`); gradients, tangents and batches are generated from that form everywhere.
+Engines support blocks on GPUs only, where they run the user's kernel. On CPUs its blocks run one after the other
+(`passes.run_blocks_in_order`). Gradients, tangents and batches are generated from that form everywhere.
 """
 
 from __future__ import annotations

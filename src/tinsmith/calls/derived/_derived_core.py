@@ -1,4 +1,4 @@
-"""Derived ops: an op whose kernels were generated from those of another, and are launched as they are."""
+"""Derived cores: cores whose kernels were generated from those of another core, and are launched as they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..backward import SourceAt, SourceReverse, forward_routine
 
 
 class DerivedCore(Core):
-    """A core whose `kernels` come from `base`; those of the base's own engine run them."""
+    """A core whose `kernels` are generated from those of `base`, and run on the base's engine."""
 
     def __init__(self, base: Core, signature: Signature) -> None:
         self.base = base
@@ -20,7 +20,7 @@ class DerivedCore(Core):
         self.captures = base.captures
 
     def at(self, call: Call) -> SourceAt:
-        """What was generated for calls of this kind."""
+        """Return the generated kernels and gradients for calls of this kind."""
         reverse = call.reverse
         assert isinstance(reverse, SourceAt)
         return reverse

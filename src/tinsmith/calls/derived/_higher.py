@@ -7,7 +7,7 @@ With y = f(x) and its tangent op T(x, v) = f'(x) v, the gradient g(x, c) = f'(x)
     the gradient of <v, g> in c:    T(x, v)
     the gradient of <v, g> in x:    the gradient in x of <T(x, v), c>
 
-so nothing is needed but f, T, and their gradients.
+so only f, T and their gradients are needed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Tensors = Sequence["torch.Tensor | None"]
 def push_forward(
     call: Call, inputs: Sequence[torch.Tensor], tangents: Tensors, state: torch.Tensor | None
 ) -> list[torch.Tensor | None]:
-    """Tangents of outputs and scratch, None where they have none, from those of the inputs.
+    """Compute the tangents of outputs and scratch from those of the inputs; None for arrays that have no tangent.
 
-    `state` stands for the Python values and fields of the call, which must be the same now.
+    `state` stands for the Python values and fields of the call, which must not have changed.
     """
     signature = call.core.signature
     made = signature.outputs + signature.scratch
@@ -46,7 +46,7 @@ def push_forward(
 
 
 class SecondOrder:
-    """Derivatives of one call of a backward operator: `asked`."""
+    """The derivatives of a call of a backward operator, `asked`."""
 
     def __init__(self, asked: BackwardCall) -> None:
         self.asked = asked
@@ -56,12 +56,16 @@ class SecondOrder:
         self.cotangents = asked.cotangents
 
     def pull_back(self, directions: Tensors, needs: Sequence[bool]) -> list[torch.Tensor | None]:
-        """Gradients of what was saved and of the cotangents; `directions` are the incoming ones of the gradients."""
+        """Differentiate the backward pass: return the gradients of the saved values, then those of the cotangents.
+
+        `directions` are the cotangents of its outputs, the gradients. `needs` says which results are needed; others are
+        None.
+        """
         given = {n: v for n, v in zip(self.active, directions, strict=True) if v is not None}
         count = len(self.saved)
         if not given:
             return [None] * (count + len(self.cotangents))
-        # What was saved may be an output too: that one counts as the function of the inputs that it is.
+        # A saved output is not an input of its own here: it is a function of the inputs.
         inputs = frozenset(n for n, needed in zip(self.saved, needs, strict=False) if needed) & self.call.wanting
         others = frozenset(n for n, needed in zip(self.cotangents, needs[count:], strict=True) if needed)
         step = _Step(self.call, frozenset(given), self.values(), given, self.asked.state)
@@ -73,7 +77,7 @@ class SecondOrder:
         ]
 
     def push_forward(self, saved: Tensors, cotangents: Tensors) -> list[torch.Tensor | None]:
-        """Tangents of the gradients, from those of what was saved and of the cotangents."""
+        """Compute the tangents of the gradients from those of the saved values and of the cotangents."""
         total: dict[str, torch.Tensor] = {}
         if any(tangent is not None for tangent in cotangents):
             total = self.again(cotangents)
@@ -87,13 +91,13 @@ class SecondOrder:
         return [total.get(name) for name in self.active]
 
     def again(self, cotangents: Tensors) -> dict[str, torch.Tensor]:
-        """The gradients, of other cotangents."""
+        """Compute the gradients for other cotangents. Return them by input."""
         given = {name: one for name, one in zip(self.cotangents, cotangents, strict=True) if one is not None}
         gradients = self.call.core.operators.launch_backward(self.asked._replace(cotangents=given))
         return dict(zip(self.active, gradients, strict=True))
 
     def values(self) -> dict[str, torch.Tensor]:
-        """The inputs as far as they were saved."""
+        """Return the inputs that were saved, by name."""
         return {name: tensor for name, tensor in self.saved.items() if name in self.call.core.signature.arrays}
 
 
@@ -114,7 +118,7 @@ class _Step:
         self.core: TangentCore = tangent_of(call.core, active)
         self.call = self.core.make_call(call)
         if self._missing(values):
-            # The kernel that runs the whole batch reads what nobody kept; that of one sample does not.
+            # The kernel for a whole batch reads arrays that were not saved; the one for a single sample does not.
             self.call = replace(self.call, is_apart=True)
         self._unknown = self._missing(values)
         moving = {self.core.dots[name]: tangents[name] for name in self.core.active}
@@ -122,11 +126,11 @@ class _Step:
         self.results: dict[str, torch.Tensor] | None = None
 
     def _missing(self, values: Mapping[str, torch.Tensor]) -> frozenset[str]:
-        """Inputs that the tangent reads and that were not kept."""
+        """Return the inputs that the tangent op reads and that were not saved."""
         return self.core.needs(self.call) & frozenset(self.base.core.signature.arrays) - values.keys()
 
     def _require(self, names: frozenset[str]) -> None:
-        """Refuse to read inputs that were not kept."""
+        """Raise GradientError if one of these inputs was not saved."""
         lost = self._unknown & names
         if lost:
             words = (
@@ -135,7 +139,7 @@ class _Step:
             raise internal_error(GradientError, words)
 
     def complete(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """All inputs; one that was not kept gets memory of its sizes."""
+        """Return all inputs of the tangent op. An input that was not saved gets zeros of its size."""
         like = next(iter(values.values()))
         inputs = dict(values)
         names, shapes = self.base.core.signature.arrays, self.base.whole_shapes
@@ -145,7 +149,7 @@ class _Step:
         return {name: inputs[name] for name in self.core.signature.arrays}
 
     def outputs(self) -> dict[str, torch.Tensor]:
-        """Tangents of the outputs, by the names of the outputs."""
+        """Run the tangent op once. Return the tangents of the outputs, by output."""
         if self.results is None:
             self._require(self._unknown)
             results = self.core.operators.launch(self.call, list(self.inputs.values()), self.state)
@@ -153,9 +157,9 @@ class _Step:
         return dict(self.results)
 
     def gradients(self, wanted: frozenset[str], cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Gradients of inputs, for cotangents of the outputs' tangents."""
+        """Return the gradients of the `wanted` inputs, given cotangents of the outputs' tangents."""
         names = find_saved_names(self.call, wanted)
-        # Of what only the tangents themselves read, as for a store that nothing differentiates, no value is needed.
+        # Inputs that only the computation of the tangents reads need no value here.
         self._require(frozenset(names))
         values = dict(self.inputs)
         if any(name not in values for name in names):
@@ -169,7 +173,7 @@ class _Step:
 
 
 def _check_source(call: Call) -> None:
-    """Refuse for an op with a hand-written gradient, whose own derivative is unknown."""
+    """Raise GradientError for an op with a hand-written gradient, since its second derivative is unknown."""
     reverse = call.core.reverse
     if isinstance(reverse, HandWritten):
         words = f"op `{call.core.signature.op}` has a hand-written backward, so no forward-mode or second derivative"

@@ -1,9 +1,9 @@
-"""Records: an op whose atomics hand out indices in parallel loops keeps them for its derivatives.
+"""Records: for its derivatives, an op keeps the indices that its atomics returned in parallel loops.
 
 Which iteration gets which index depends on timing, so a backward pass that ran the atomics again would use other
 indices. Such an op has two more forms. `RecordedCore` does the same as the op and returns the results of its atomics as
-additional scratch. `ReplayedCore` takes these as additional inputs, and depends on no order: gradients and tangents of
-any order are generated from it. A call that is not differentiated runs the op itself.
+additional scratch. `ReplayedCore` takes these as additional inputs, and its results do not depend on an order, so
+gradients and tangents of any order are generated from it. A call that is not differentiated runs the op itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ._room import Room, lengths, with_room
 
 ZERO = nodes.Const(0, Type.I32)
 Kept = tuple[Records | None, ...]
-"""What has to be kept of each kernel of an op, in the order of their launches."""
+"""For each kernel of an op, in the order of their launches, the records that it needs, or None."""
 
 
 class ReplayedCore(DerivedCore):
@@ -44,7 +44,7 @@ class ReplayedCore(DerivedCore):
         super().__init__(base, _signature(base.signature, names, types, is_given=True))
 
     def make_call(self, base: Call, records: Sequence[Any]) -> Call:
-        """The call that corresponds to one of the base and its records."""
+        """Return the call that corresponds to one of the base and its records."""
         lead = 0 if base.batch is None else 1
         batched = base.batched | (frozenset(self.names.values()) if lead else frozenset())
         return replace(
@@ -56,7 +56,7 @@ class ReplayedCore(DerivedCore):
         )
 
     def base_call(self, call: Call) -> Call:
-        """The call of the core without records."""
+        """Return the call of the core without records."""
         count = len(self.base.signature.arrays)
         batched = call.batched & frozenset(self.base.signature.arrays)
         return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
@@ -87,11 +87,11 @@ class RecordedCore(DerivedCore):
         super().__init__(base, _signature(base.signature, names, types, is_given=False))
 
     def make_call(self, base: Call) -> Call:
-        """The call that corresponds to one of the base."""
+        """Return the call that corresponds to one of the base."""
         return replace(base, core=self)
 
     def base_call(self, call: Call) -> Call:
-        """The call of the core without records."""
+        """Return the call of the core without records."""
         return replace(call, core=self.base)
 
     def key(self, call: Call) -> CallKey:
@@ -108,7 +108,7 @@ class RecordedCore(DerivedCore):
         ]
 
     def replay_at(self, key: CallKey) -> SourceAt:
-        """Where the gradient comes from, for calls of the base of one kind."""
+        """Return the source of the replayed core's gradient, for calls of the base of one kind."""
         key = _with_records(replace(key, batched=frozenset()), self.replay, frozenset())
         return self.replay.source.at(key)
 
@@ -119,7 +119,7 @@ class RecordedCore(DerivedCore):
     # Sizes ------------------------------------------------------------------------------------
 
     def size_values(self, call: Call) -> dict[str, Any]:
-        """All integers of a call: how much is kept may depend on any."""
+        """Return the values that sizes depend on: all scalars of the call, as the lengths of records may use any."""
         return {**self.signature.size_values(call.scalars, call.sizes), **call.scalars}
 
     def plan_buffers(self, call: Call) -> list[Buffer]:
@@ -135,18 +135,18 @@ class RecordedCore(DerivedCore):
         return self.base.solve_sizes(self.base_call(call))
 
     def sizing(self, call: Call) -> Sizing:
-        """The base's, and that of the records, whose formulas depend on the kind of call."""
+        """Return the base's sizing with the records, whose lengths are formulas that depend on the kind of call."""
         return with_room(self.base_call(call).sizing, self._room(call), call, is_looped=True)
 
     def _room(self, call: Call) -> Room:
-        """The length of each kernel's records."""
+        """Return, for each kernel with records, the formula of their length."""
         kept = _find_records(self.base, self.key(call))[1]
         sizes = {place: ZERO if (one := kept[place]) is None else one.size for place in self.names}
         return {name: (place, sizes[place]) for place, name in self.names.items()}
 
 
 def _with_records(base: CallKey, core: ReplayedCore | RecordedCore, batched: frozenset[str]) -> CallKey:
-    """A kind of call with records; samples of a batch are run one by one, each with counters of its own."""
+    """Return a key with records. The samples of a batch run one by one, each with its own counters."""
     names = core.names
     return replace(
         base,
@@ -159,7 +159,10 @@ def _with_records(base: CallKey, core: ReplayedCore | RecordedCore, batched: fro
 
 
 def find_recorded(core: Core, call: Call) -> RecordedCore | None:
-    """The core that keeps what the atomics of a call return; None where none has to be kept, or that is unknown."""
+    """Return the core that records what the atomics of a call return.
+
+    Return None if nothing has to be recorded, or if the kernels cannot be analyzed.
+    """
     if core.hands_out is None:
         stages = core.signature.firsts if isinstance(core.reverse, AutoReverse | SourceReverse) else ()
         core.hands_out = any(returns_from_atomics(stage.source, stage.home) for stage in stages)
@@ -167,7 +170,7 @@ def find_recorded(core: Core, call: Call) -> RecordedCore | None:
 
 
 def find_recorded_at(core: Core, key: CallKey) -> RecordedCore | None:
-    """The same, for a kind of call."""
+    """Return the core that records what the atomics return, for calls with this key; None as `find_recorded` does."""
     try:
         kept = _find_records(core, key)[1] if _keeps_some(core, key) else ()
     except NotCovered:
@@ -198,7 +201,7 @@ def _core_for(core: Core, types: Mapping[int, str]) -> RecordedCore:
 
 
 def _names(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
-    """Names of records that no kernel has."""
+    """Choose names for the records that no kernel uses."""
     taken = {*signature.order, *signature.items, *signature.by_name}
     names = {}
     for place in types:
@@ -209,7 +212,7 @@ def _names(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
 
 
 def _keeps_some(core: Core, key: CallKey) -> bool:
-    """Whether something may have to be kept: launches of one kernel are alike, and not lowered one by one."""
+    """Return True if records may be needed. Launches of one kernel are alike, so each kernel is lowered only once."""
     if len(core.signature.firsts) == len(core.signature.stages):
         return True
     kernels = lower_launches(replace(key, signature=core.signature, batched=frozenset(), launch_numbers={})).kernels
@@ -217,7 +220,11 @@ def _keeps_some(core: Core, key: CallKey) -> bool:
 
 
 def _find_records(core: Core, key: CallKey) -> tuple[list[LoweredKernel], Kept]:
-    """The kernels of a core for one sample, and what has to be kept of each. Raises NotCovered."""
+    """Lower the kernels of a core for one sample. Return them and the records that each needs.
+
+    Raises:
+        NotCovered: a kernel uses what the front end does not know.
+    """
     single = replace(key, signature=core.signature, batched=frozenset(), launch_numbers={})
     records = core.cores_with_records.get(single.variants)
     if records is None:
@@ -228,7 +235,7 @@ def _find_records(core: Core, key: CallKey) -> tuple[list[LoweredKernel], Kept]:
 
 
 def _signature(base: Signature, names: Mapping[int, str], types: Mapping[int, str], *, is_given: bool) -> Signature:
-    """A core's signature with records, as inputs or as scratch."""
+    """Return the base's signature with the records, as inputs if `is_given`, otherwise as scratch."""
     batch = () if base.spec.batch_name is None else (Batch(base.spec.batch_name),)
     # The core computes the real size.
     dim = Anything() if is_given else Fixed(1)

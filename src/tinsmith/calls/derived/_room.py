@@ -14,12 +14,12 @@ from .._core import Call
 from .._signature import Signature
 
 Room: TypeAlias = Mapping[str, tuple[int, nodes.Expr]]
-"""Arrays by name, each with the number of the kernel whose arguments its length depends on, and its length."""
+"""Arrays by name, each with its length as a formula, and the index of the kernel whose arguments the formula uses."""
 Shapes: TypeAlias = Mapping[str, Sequence[int]]
 
 
 def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[str, Any]) -> list[int]:
-    """How long each array is in a call. Raises ShapeError where engines could not count its elements."""
+    """Compute the length of each array in a call. Raise ShapeError if one has more elements than engines can index."""
     counts = []
     for name, (number, length) in room.items():
         stage = signature.stages[number]
@@ -33,13 +33,13 @@ def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[s
 
 
 def with_room(sizing: Sizing, room: Room, call: Call, *, is_looped: bool) -> Sizing:
-    """Sizes of all arrays, those of `room` too.
+    """Return the sizing of all arrays, including those of `room`.
 
     Args:
-        sizing: the sizes of the others.
-        room: the arrays.
-        call: one of the kind of call.
-        is_looped: whether samples of a batch are run one by one: kernels see one, and each has its own memory.
+        sizing: the sizing of the other arrays.
+        room: the arrays whose lengths are formulas.
+        call: a call of the kind that the sizing is for.
+        is_looped: whether the samples of a batch run one by one: kernels then see one sample, which has its own memory.
     """
     if not room:
         return sizing

@@ -1,6 +1,6 @@
-"""Seeds: an op whose kernels draw random numbers takes a seed, so that its backward pass draws the same again.
+"""Seeds: an op whose kernels draw random numbers takes a seed, so that its backward pass draws the same numbers again.
 
-The seed is an additional, hidden input: it comes from torch's generator at each call, so `torch.manual_seed` reproduces
+The seed is an additional, hidden input. It comes from torch's generator at each call, so `torch.manual_seed` reproduces
 the op's numbers. Each sample of a batch has its own seed and runs separately.
 """
 
@@ -25,11 +25,11 @@ from .._signature import Signature, compute_lazy_values
 from ._derived_core import DerivedCore
 
 APART = 1 << 12
-"""More tasks than a kernel has; the offset between the seeds of kernels of one op."""
+"""The offset between the seeds of an op's kernels. It is larger than the number of tasks of a kernel."""
 
 
 class SeededCore(DerivedCore):
-    """A core whose random numbers follow from its last input."""
+    """A core whose random numbers are determined by its last input, the seed."""
 
     is_seeded = True
 
@@ -40,7 +40,7 @@ class SeededCore(DerivedCore):
         super().__init__(base, _signature(base.signature, self.seed))
 
     def base_call(self, call: Call) -> Call:
-        """The call of the core without a seed."""
+        """Return the call of the core without a seed."""
         return replace(
             call,
             core=self.base,
@@ -50,7 +50,7 @@ class SeededCore(DerivedCore):
         )
 
     def key(self, call: Call) -> CallKey:
-        # Of one sample: in a batch of seeds alone, the base's call has no batch to take sizes from.
+        # The key of one sample: if only the seeds have a batch, the base's call has no batch to take sizes from.
         base = self.base.key(self.base_call(call).single)
         made = self.signature.outputs + self.signature.scratch
         return replace(
@@ -73,13 +73,13 @@ class SeededCore(DerivedCore):
         try:
             return super().build_forward(key)
         except NotCovered as reason:
-            words = f"op `{self.signature.op}` draws random numbers, and uses a construct that tinsmith cannot analyse"
+            words = f"op `{self.signature.op}` draws random numbers, and uses a construct that tinsmith cannot analyze"
             remedy = f"{reason.remedy}, or pass adjoint='engine': the engine draws, without a gradient."
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise KernelError(refusal(words, rows, remedy)) from None
 
     def with_seed(self, bound: BoundArguments) -> BoundArguments:
-        """A call's arguments, with a seed for it, or one for each sample of its batch."""
+        """Draw a seed for a call, or one for each sample of its batch. Return the arguments with the seed."""
         given = 0, 2**62, self._lead(bound)
         if any(map(is_symbolic, bound.values)):
             # A graph draws whenever it runs; `torch.randint` itself would draw once, while it is traced.
@@ -89,7 +89,7 @@ class SeededCore(DerivedCore):
         return bound.with_tensors((*bound.tensors, seeds))
 
     def _lead(self, bound: BoundArguments) -> tuple[int, ...]:
-        """Sizes of the spec's `*b`."""
+        """Return the sizes of the spec's `*b`."""
         signature = self.base.signature
         if signature.spec.batch_name is None:
             return ()
@@ -104,7 +104,7 @@ class SeededCore(DerivedCore):
 
 
 def _signature(base: Signature, seed: str) -> Signature:
-    """The core's signature with a seed."""
+    """Return the base's signature with a seed as its last input."""
     batch = base.spec.batch_name
     item = Item(seed, () if batch is None else (Batch(batch),), "i64")
     spec = Spec(base.spec.text, base.spec.scratch_text, (*base.spec.inputs, item), base.spec.outputs, base.spec.scratch)

@@ -1,8 +1,8 @@
 """Tangents: the derivative of an op in a direction, as an op of its own.
 
-For y = f(x) it is (x, x_dot) -> y_dot, generated from the same kernels. Users do not call it: operators do, in forward
-mode and when a gradient is differentiated. It has a tangent and a gradient itself, so derivatives of any order result
-from applying the same two passes again.
+For y = f(x) the tangent op maps (x, x_dot) to y_dot. It is generated from the same kernels. Users do not call it:
+operators do, in forward mode and when a gradient is differentiated. It has a tangent op and a gradient itself, so
+derivatives of any order result from applying the same two passes again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ._room import Room, with_room
 class TangentCore(DerivedCore):
     """The derivative of a core in the direction of tangents of some of its inputs.
 
-    Its inputs are those of the core, then a tangent for each of `active`; its outputs are the tangents of the
-    core's floating outputs. What the core makes is computed in memory of its own.
+    Its inputs are those of the core, then a tangent for each of `active`; its outputs are the tangents of the core's
+    floating outputs. Outputs and scratch of the core itself are computed in memory of its own.
     """
 
     hands_out = False
@@ -53,10 +53,9 @@ class TangentCore(DerivedCore):
         super().__init__(base, signature)
 
     def dot_of(self, name: str) -> str:
-        """The name of an array's tangent.
+        """Return the name of an array's tangent. It is chosen when it is first asked for.
 
-        What a tangent's maxima keep beside their arrays is known with its kernels only, and a tangent of that one
-        meets it later than the names of its other arrays.
+        Some arrays are known only once the kernels are generated, such as those that hold candidates for a maximum.
         """
         if name not in self.dots:
             self.dots[name] = _fresh(f"{name}_dot", "_dot", self._taken)
@@ -65,7 +64,7 @@ class TangentCore(DerivedCore):
     # What a call is ---------------------------------------------------------------------------
 
     def make_call(self, base: Call) -> Call:
-        """The call of the tangent that goes with one of the core."""
+        """Return the call of the tangent op that goes with a call of the base."""
         names = self.base.signature.arrays
         places = [names.index(name) for name in self.active]
         batched = base.batched | {self.dots[name] for name in self.active if name in base.batched}
@@ -78,13 +77,13 @@ class TangentCore(DerivedCore):
         )
 
     def base_call(self, call: Call) -> Call:
-        """The call of the core that goes with one of the tangent."""
+        """Return the call of the base that goes with a call of the tangent op."""
         count = len(self.base.signature.arrays)
         batched = call.batched & frozenset(self.base.signature.arrays)
         return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
 
     def together(self, batched: frozenset[str]) -> frozenset[str]:
-        """A tangent has a batch dimension where its input has one, and the other way round."""
+        """Return the inputs that have a batch dimension if these have one. A tangent has one if its input has."""
         pairs = [(name, self.dots[name]) for name in self.active]
         batched |= self.base.together(batched & frozenset(self.base.signature.arrays))
         return batched | {name for pair in pairs if batched & {*pair} for name in pair}
@@ -94,7 +93,7 @@ class TangentCore(DerivedCore):
         return [buffers[name]._replace(name=self.dots[name]) for name in self.moving]
 
     def size_values(self, call: Call) -> dict[str, Any]:
-        """Scalars too: room for candidates may depend on any."""
+        """Return the values that determine sizes: scalars too, since the room for candidates may depend on any."""
         return {**self.base.size_values(self.base_call(call)), **call.scalars}
 
     def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
@@ -109,7 +108,7 @@ class TangentCore(DerivedCore):
         return replace(base, signature=self.signature, shapes=shapes, dtypes=dtypes, batched=batched)
 
     def _find_sizing(self, call: Call) -> Sizing:
-        """The base's: each tangent has the sizes of its array."""
+        """Return the base's sizing with the tangents, each as large as its array."""
         base_call = self.base_call(call)
         sizing, count = base_call.sizing, len(base_call.shapes)
         shapes = dict(sizing.shapes)
@@ -125,19 +124,26 @@ class TangentCore(DerivedCore):
         return with_room(plain, self._room.get(_key(key), {}), call, is_looped=key.is_looped)
 
     def sizing(self, call: Call) -> Sizing:
-        """What is kept depends on the kind of call, by which the core's own table does not tell calls apart."""
+        """Return the sizing of calls like this one.
+
+        If candidates for a maximum are kept, it depends on more than the base's cache distinguishes, and is not cached.
+        """
         self._kernels_of(call)
         return self._find_sizing(call) if self.keeps_candidates else super().sizing(call)
 
     @property
     def keeps_candidates(self) -> bool:
-        """Whether a loop keeps values that may become a maximum or minimum, here or in what this is made of."""
+        """Whether a loop, here or in the base's kernels, keeps values that may become a maximum or minimum."""
         return bool(self._room) or (isinstance(self.base, TangentCore) and self.base.keeps_candidates)
 
     # Kernels ----------------------------------------------------------------------------------
 
     def kernels(self, key: CallKey) -> list[LoweredKernel]:
-        """The tangents of the core's kernels. Raises NotCovered."""
+        """Generate the tangents of the base's kernels.
+
+        Raises:
+            NotCovered: a tangent cannot be generated.
+        """
         signature = self.base.signature
         moving = {*self.active} - signature.detached
         derived = []
@@ -148,7 +154,7 @@ class TangentCore(DerivedCore):
             made = self._generate(kernel, active, by_order)
             by_order |= made.disordered
             names = {dot: self.dot_of(name) for name, dot in made.companions.items()}
-            # each kernel finds its own at zero; that of a tangent's tangent is not what the first tangent has
+            # Each kernel has its own such arrays, which start at zero, and so has the tangent of a tangent.
             taken = {*kernel.arrays}
             own = (*made.scratch, *made.room)
             beside = {name: _fresh(f"{name}_of_{len(derived)}", "_again", taken) for name in own}
@@ -167,11 +173,11 @@ class TangentCore(DerivedCore):
         def compute() -> Tangent:
             return generate_tangent(kernel, active, inert=inert, disordered=by_order)
 
-        # Reasons are no part of what is kept on disk.
+        # The reasons in `by_order` cannot be stored on disk.
         return compute() if by_order else remember(engine, "tangent", lambda: (kernel, active, inert), compute)
 
     def _drop_unneeded(self, derived: list[LoweredKernel]) -> list[LoweredKernel]:
-        """The kernels without what neither the results nor a later kernel reads."""
+        """Remove from the kernels what neither the results nor a later kernel reads."""
         results = {self.dots[name] for name in self.moving}
         needed: set[str] = set()
         kept: list[LoweredKernel] = []
@@ -183,12 +189,12 @@ class TangentCore(DerivedCore):
         return kept[::-1]
 
     def needs(self, call: Call) -> frozenset[str]:
-        """Inputs whose values it reads. Raises GradientError where there is no tangent."""
+        """Return the inputs whose values the tangent op reads. Raise GradientError if no tangent can be generated."""
         kernels = self._kernels_of(call)
         return frozenset(self.signature.arrays) & {name for kernel, _ in kernels for name in walk.reads(kernel.body)}
 
     def _kernels_of(self, call: Call) -> Sequence[LoweredKernel]:
-        """The kernels of a call, made once for its kind. Raises GradientError."""
+        """Return the kernels of calls like this one, generated once. Raise GradientError if that is not possible."""
         try:
             return self.at(call).kernels
         except NotCovered as reason:
@@ -198,7 +204,7 @@ class TangentCore(DerivedCore):
 
 
 def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
-    """The tangent of a core; made once."""
+    """Return the tangent op of a core for these active inputs. It is made once."""
     tangent = core.tangents.get(active)
     if tangent is not None:
         return tangent
@@ -211,12 +217,12 @@ def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
 
 
 def _key(key: CallKey) -> object:
-    """What a core's kernels depend on."""
+    """Return the part of a key that determines a core's kernels."""
     return key.variants, key.is_looped
 
 
 def _fresh(name: str, suffix: str, taken: set[str]) -> str:
-    """A name that is not taken, which it then is: `name`, with the suffix as often as needed."""
+    """Return a name that is not in `taken`, and add it there: `name`, with the suffix as often as needed."""
     while name in taken:
         name += suffix
     taken.add(name)
@@ -224,7 +230,7 @@ def _fresh(name: str, suffix: str, taken: set[str]) -> str:
 
 
 def _signature(base: Signature, core: TangentCore) -> Signature:
-    """The core's signature with tangents."""
+    """Return the base's signature with tangents."""
     items = base.items
 
     def make_tangent_items(names: Sequence[str]) -> tuple[Item, ...]:

@@ -1,10 +1,10 @@
-"""Field contents: a backward pass reads an op's fields again and needs their contents of the forward pass.
+"""Field contents: a backward pass reads an op's fields again, and needs what they held in the forward pass.
 
 Fields belong to the user, and no engine counts their changes. So their contents are copied when a call that may have a
-gradient starts, and compared when its backward pass starts. The copies are bytes: an active transform of torch
-does not see them, and bytes are compared fastest.
+gradient starts, and compared when its backward pass starts. The copies are bytes: an active transform of torch does not
+see them, and bytes are compared fastest.
 
-The fields and their layouts are determined once for each set of Python values that the kernels bake in: asking an
+The fields and their layouts are determined once for each set of Python values that the kernels bake in, since asking an
 engine takes longer than copying.
 """
 
@@ -27,11 +27,11 @@ from ...frontend import Change
 from .. import fields
 
 Fingerprints = tuple[tuple[Any, ...], ...]
-"""For each stage of an op a fingerprint of the Python values that it bakes in."""
+"""Fingerprints of the Python values that an op bakes in, one for each stage."""
 _WORD = 8
-"""Bytes. Each field's copy begins at a multiple of it, where numbers of every type may lie."""
+"""Bytes. Each field's copy is aligned to a multiple of it, as numbers of every type may be."""
 _SMALL = 256
-"""Bytes of a field's content up to which a message may show what it was when only a number of it was kept."""
+"""Bytes. Contents of fields up to this size are remembered by their numbers, so that messages can show them."""
 
 
 class _Field(NamedTuple):
@@ -42,7 +42,7 @@ class _Field(NamedTuple):
     facts: FieldFacts
 
     def find_change(self, before: bytes | None, now: bytes) -> Change:
-        """Return the first element that differs. Without `before`, all elements are shown."""
+        """Return the first element that differs, as it was and as it is. If `before` is None, show all elements."""
         facts = self.facts
         after = self._elements(now)
         if before is None:
@@ -62,13 +62,13 @@ class _Field(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What the fields of a look held. Those that are equal share their `values`."""
+    """The contents of the fields of a look at one time. Equal contents share their `values`."""
 
     look: Look
     values: tuple[bytes, ...]
 
     def check(self) -> None:
-        """Raise GradientError where a field holds something else by now."""
+        """Raise GradientError if the contents of a field have changed."""
         now = self.look.contents().values
         if now is not self.values:
             for one, before, after in self.look.pairs(self.values, now):
@@ -76,20 +76,21 @@ class Contents(NamedTuple):
                     raise self.look.build_changed_error(one, before, after)
 
     def digests(self) -> list[tuple[str, int]]:
-        """Return a number for what each field held: of two different contents two different ones, but for 1 in 2^64."""
+        """Return the name of each field with a 64-bit hash of what it held."""
         return [(one.name, self.look.number(held)) for one, held, _ in self.look.pairs(self.values, self.values)]
 
     def explain_number(self, name: str, before: int) -> GradientError:
-        """Build the error for a field that holds this now, and something else when it had the number `before`."""
+        """Build the error for a field that has changed since its contents had the number `before`."""
         pairs = self.look.pairs(self.values, self.values)
         one, _, now = next(pair for pair in pairs if pair[0].name == name)
         return self.look.build_changed_error(one, self.look.find_content(before), now)
 
 
 class Look:
-    """Copies the fields of one engine: dense ones on the CPU by one launch, others by the engine's own means.
+    """Copies the contents of an engine's fields.
 
-    An engine's `to_numpy` takes milliseconds where its threads are asleep.
+    Dense fields on the CPU are copied by one launch, others by the engine's `to_numpy`, which takes milliseconds if the
+    engine's threads are asleep.
     """
 
     def __init__(self, op: str, engine: Engine, found: Sequence[_Field]) -> None:
@@ -107,7 +108,7 @@ class Look:
         self._small: Cache[int, bytes] = Cache("contents of small fields")
 
     def contents(self) -> Contents:
-        """What they hold."""
+        """Copy the current contents of all fields."""
         values, last = self._values(), self._last
         if values == last:
             return Contents(self, last)
@@ -115,10 +116,10 @@ class Look:
         return Contents(self, values)
 
     def _values(self) -> tuple[bytes, ...]:
-        """The bytes of all fields that our launch copies, and those of each other."""
+        """Return the bytes of all fields that our launch copies, in one piece, then those of each other field."""
         if self._engine.runtime() is not self._runtime:
             raise build_lost_field_error(self.op, (self._ours + self._others)[0].name, self._engine)
-        # Zeros, since gaps between fields are compared too and nothing is ever written there.
+        # The memory starts at zero: gaps between fields are compared too, and nothing is ever written there.
         memory = self._memory()
         if self._ours:
             first = ctypes.addressof(memory)
@@ -133,14 +134,14 @@ class Look:
         yield from zip(self._others, before[1:], now[1:], strict=True)
 
     def number(self, content: bytes) -> int:
-        """Return a number for the content of a field, which is remembered for messages if it is small."""
+        """Return a number for the content of a field. A small content is remembered by it, for messages."""
         number = hash(content)
         if len(content) <= _SMALL:
             self._small.keep(number, content)
         return number
 
     def find_content(self, number: int) -> bytes | None:
-        """Return the content with this number; None if nobody knows it any more."""
+        """Return the content with this number; None if it is not remembered."""
         return self._small.get(number)
 
     def build_changed_error(self, one: _Field, before: bytes | None, now: bytes) -> GradientError:
@@ -150,14 +151,14 @@ class Look:
 
 
 class FieldContents:
-    """Knows the fields that kernels of an op read: `firsts` are its stages without those that launch one again."""
+    """Finds the fields that the kernels of an op read. `firsts` are its stages without those that launch one again."""
 
     def __init__(self, op: str, stages: Sequence[Stage], firsts: Sequence[Stage]) -> None:
         self._op, self._stages, self._firsts = op, stages, firsts
         self._looks: Cache[tuple[Any, ...], tuple[Look, ...]] = Cache("fields of Python values")
 
     def looks(self, fingerprints: Fingerprints) -> tuple[Look, ...]:
-        """How to look at the fields that kernels with these Python values read: one for each engine that has some."""
+        """Return a `Look` for each engine, which copies its fields that kernels with these Python values read."""
         if not any([stage.baked_values.uses_fields for stage in self._firsts]):  # noqa: C419  # faster
             return ()
         key = (fingerprints, *[stage.home.runtime() for stage in self._firsts])

@@ -1,8 +1,7 @@
 """Launcher: launches a kernel on fields, forward and in reverse.
 
-An op owns the arrays of its kernel. Here the kernel uses the fields that it names; the caller
-(`layers/`) fills them and decides whose gradients they hold. Array arguments
-are constants of the gradient.
+An op owns the arrays of its kernel. Here the kernel uses the fields that it names; the caller (`layers/`) fills them
+and decides which gradients they hold. Array arguments are constants of the gradient.
 """
 
 from __future__ import annotations
@@ -40,18 +39,17 @@ from .._signature import Signature
 
 
 class Ready(NamedTuple):
-    """A compiled kernel, and the slots of its arguments."""
+    """A compiled kernel, and how each of its scalar arguments is set."""
 
     compiled: Compiled
     scalars: tuple[tuple[str, Any, str], ...]
 
 
 class Launcher:
-    """One kernel and the layer that launches it, for messages.
+    """Launches one kernel for a layer, whose name messages use.
 
-    `objects` are array parameters that are given an engine's ndarray, which counts as a field. One `like` another is
-    the same kernel, launched with other numbers: it is compiled once. One that `allows_races` is
-    not checked for them.
+    `objects` are array parameters that get an engine's ndarray, which counts as a field. With `like`, another launcher
+    of the same kernel, both share what is compiled. With `allows_races`, the kernel is not checked for races.
     """
 
     def __init__(
@@ -76,7 +74,11 @@ class Launcher:
         self._ready: Cache[Any, Ready] = Cache("launches on fields")
 
     def bind_arguments(self, arguments: Sequence[Any]) -> BoundArguments:
-        """A launch's arguments, checked. Raises ArgumentError, ShapeError."""
+        """Sort a launch's arguments by kind and check them.
+
+        Raises:
+            ArgumentError, ShapeError: an argument does not fit its parameter.
+        """
         bound = bind(self.signature, arguments, {})
         pairs = zip(self.signature.arrays, bound.tensors, strict=True)
         of_numpy = tuple(place for place, value in enumerate(bound.tensors) if isinstance(value, np.ndarray))
@@ -85,7 +87,7 @@ class Launcher:
     def check_races(self, bound: BoundArguments) -> None:
         """Raise KernelError for a certain race of a launch with these arguments; warn of a possible one.
 
-        Nothing is said where the kernel cannot be lowered yet, as before its fields are placed.
+        It does nothing if the kernel cannot be lowered yet, as before its fields are placed.
         """
         if self.stage.allows_races or self.engine.runtime() is None:
             return
@@ -97,19 +99,19 @@ class Launcher:
         check_races(self.stage, variant, bound.templates, self.signature.op)
 
     def fields(self, bound: BoundArguments) -> Sequence[FieldUse]:
-        """Every field that a launch with these arguments uses."""
+        """Return every field that a launch with these arguments uses."""
         return self.stage.baked_values.look_up(bound.templates).uses
 
     def find_read_fields(self, bound: BoundArguments) -> frozenset[int]:
-        """Return the keys of the fields that the kernel reads, also those that only what it returns depends on."""
+        """Return the keys of the fields that the kernel reads, also if only its return value depends on them."""
         uses = self.stage.baked_values.list_uses_with_results(self.stage.templates(bound.templates))
         leaves = (leaf for use in uses if use.is_read for leaf in self.engine.leaf_fields(use.field, use.name))
         return frozenset([self.engine.field_facts(field, name).key for name, field in leaves])
 
     def find_filled(self, bound: BoundArguments, shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
-        """Fields, by what the source calls them, of which the kernel stores every element before it uses any.
+        """Return the fields, by their names in the source, in which the kernel stores every element before it uses any.
 
-        `shapes` are those of the fields; none of them is sparse.
+        `shapes` are the shapes of the fields; none of them is sparse.
         """
         try:
             kernel, _ = self.stage.lower_variant(self.variant(bound, self.stage), bound.templates)
@@ -126,12 +128,15 @@ class Launcher:
         return frozenset(labels[name] for name in find_filled(kernel, length) & labels.keys())
 
     def gradients(self, bound: BoundArguments) -> tuple[frozenset[str], tuple[str, str] | None]:
-        """Gradients that the kernel stores to, `x.grad`; and one that it uses otherwise, with the place."""
+        """Return the gradients of fields (`x.grad`) that the kernel stores to, and one that it uses otherwise.
+
+        The latter comes with the place of the use; it is None if there is none.
+        """
         constants = self.stage.baked_values.look_up(bound.templates)
         return constants.gradients, constants.gradient_use
 
     def versions(self, bound: BoundArguments) -> tuple[Any, ...]:
-        """What tells each array from itself after a change: how often it was changed, or a digest of its contents."""
+        """Return a version of each array argument, to detect changes: torch's counter, or a digest of the contents."""
         versions: list[Any] = [version_of(tensor) for tensor in bound.tensors]
         with outside_transforms() if bound.of_numpy else nullcontext():  # inside, no tensor shows its memory
             for place in bound.of_numpy:
@@ -139,14 +144,14 @@ class Launcher:
         return tuple(versions)
 
     def check_unchanged(self, bound: BoundArguments, versions: Sequence[Any]) -> None:
-        """Refuse a backward pass that would read other arrays than the forward pass."""
+        """Raise GradientError if an array argument has changed since the forward pass noted these versions."""
         for name, now, then in zip(self.signature.arrays, self.versions(bound), versions, strict=True):
             if now != then:
                 words = f"array `{name}` of `{self.signature.op}` changed between forward and backward pass"
                 raise GradientError(refusal(words, remedy="Change it after the backward pass, or pass a copy."))
 
     def fingerprint(self, bound: BoundArguments) -> tuple[Any, ...]:
-        """The Python values that a launch bakes in now. Its fields were fixed when it was registered."""
+        """Return the fingerprint of the Python values that a launch bakes in now; fields were fixed before."""
         is_steady = not (self.signature.templates or self.stage.baked_values.bakes_numbers)
         return () if is_steady else self.stage.baked_values.fingerprint(bound.templates)
 
@@ -167,13 +172,13 @@ class Launcher:
             bound: the arguments.
             fingerprint: of the values baked in when the call began: a reverse differentiates what ran forward.
             adjoint: whether to run the reverse.
-            is_serial: whether on one thread; never the reverse.
-            stack: depth that the reverse's gradient stack needs; 0 leaves it to the engine.
+            is_serial: whether to use one thread; never for the reverse.
+            stack: the depth that the reverse's gradient stack needs; 0 leaves it to the engine.
 
         Raises:
             KernelError, GradientError: the engine does not compile it; or `fingerprint` is out of date.
         """
-        # Of elements whose sizes the kernel leaves open, the memory's decide.
+        # If the kernel leaves the sizes of vectors open, those of the memory decide, so they are part of the key.
         is_open = self.signature.has_open_elements
         types = tuple([(tensor.dtype, tensor.shape if is_open else tensor.dim()) for tensor in bound.tensors])
         key = (adjoint, is_serial, stack, types, fingerprint)
@@ -193,12 +198,16 @@ class Launcher:
         return self._ready.keep(key, Ready(compiled, scalars))
 
     def variant(self, bound: BoundArguments, stage: Stage) -> Variant:
-        """What a stage of this kernel is lowered and compiled for with these arguments, forward and in parallel."""
+        """Return the variant of a stage of this kernel for these arguments: forward, and on several threads."""
         return Variant(self._types(bound), fingerprint=stage.baked_values.fingerprint(bound.templates))
 
     # Arrays -------------------------------------------------------------------------------
     def _array(self, name: str, value: Any) -> torch.Tensor:
-        """An array argument as memory that a kernel can be given."""
+        """Convert an array argument to a tensor whose memory a kernel can be given.
+
+        Raises:
+            ArgumentError, ShapeError: it does not fit its parameter, or a kernel cannot be given its memory.
+        """
         tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
         if not isinstance(tensor, torch.Tensor):
             words = f"array argument `{name}` of `{self.signature.op}` must be a tensor or a NumPy array"
@@ -237,7 +246,7 @@ class Launcher:
 
 
 def _signature(layer: str, stage: Stage) -> Signature:
-    """A signature without a spec: what a launch is given, as it is."""
+    """Return a signature without a spec: a launch takes its kernel's arguments as they are."""
     kinds = {name: parameter.kind for name, parameter in stage.parameters.items()}
     arrays = tuple(name for name, kind in kinds.items() if kind == "array")
     scalars = tuple(name for name, kind in kinds.items() if kind in ("scalar", "matrix"))

@@ -1,8 +1,9 @@
-"""Named fields: rewrites a kernel so that each field has one name and is only used by elements.
+"""Named fields: rewrites a kernel so that each field has one name and is only accessed by element.
 
 A kernel may reach a field in many ways: `self.layers[i]` with a static `i`, `fields["x"]`, `p[i].a` of a field of
-structs, inside a function. Its IR knows them all, and is printed here as a kernel that names each field by itself. What
-it is printed for is arrays in the fields' places: indices begin at 0 along each axis, also where a field has an offset.
+structs, inside a function. The front end resolves them all; from its IR a kernel is printed here that names each field
+by itself. It is made for arrays in place of the fields, so indices begin at 0 along each axis, even if a field has an
+offset.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from ._launcher import Launcher
 
 
 def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[str]) -> Launcher:
-    """The kernel of a launch as one that names each of its fields, for arrays in their places.
+    """Rewrite the kernel of a launch so that it names each of its fields, for arrays in their place.
 
-    Python values and templates are written into it as they are now. It is never launched on the fields themselves.
+    The current Python values and templates become part of it. It is never launched on the fields themselves.
 
     Args:
-        launcher: the kernel's.
+        launcher: the kernel's launcher.
         bound: its arguments.
-        gradients: gradients of fields, `x.grad`, stores to which are left out.
+        gradients: gradients of fields (`x.grad`). Stores to them are left out.
 
     Raises:
         NotCovered: the kernel uses what the front end does not know.
@@ -63,7 +64,7 @@ def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[
 
 
 def _from_zero(kernel: nodes.Kernel) -> nodes.Kernel:
-    """A kernel whose fields' indices begin at 0."""
+    """Shift the indices of fields with an offset, so that they begin at 0."""
     offsets = {name: array.offset for name, array in kernel.arrays.items() if array.offset}
     if not offsets:
         return kernel

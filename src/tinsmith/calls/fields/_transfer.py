@@ -1,9 +1,8 @@
-"""Transfer: one launch that copies between fields and tensors' memory.
+"""Transfer: one launch that copies between fields and tensors.
 
-An engine's own `from_torch` and `to_torch` cost 100 us each, one launch a field. Here all the
-copies that a call needs are written into one kernel, whatever layout the fields have. Every
-element of a field is visited, not only those that a sparse field has already: loading one
-activates it, and storing an absent one gives 0.
+An engine's own `from_torch` and `to_torch` take 100 us each, one launch for each field. Here all the copies that a call
+needs are written into one kernel, whatever layouts the fields have. Every element of a field is visited, not only those
+that are active in a sparse field: loading into one activates it, and storing an inactive one gives 0.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ from .._buffers import LOWEST_ADDRESS, with_memory
 
 
 class ManagedLoads:
-    """How often managers have filled fields, all of them together.
+    """Counts how often managers have filled fields, all of them together.
 
-    A manager may keep a note of its last load, and fields are one memory: where the number is the same, both are.
+    A manager may remember its last load. Other managers may fill the same fields, so what it remembers is valid only
+    while this number is the same.
     """
 
     count = 0
@@ -32,9 +32,9 @@ class ManagedLoads:
 
 @dataclass(frozen=True)
 class Copy:
-    """One field's part of a transfer: loaded from a tensor, stored into one, or set to zero.
+    """A field's part of a transfer: loaded from a tensor, stored into one, or set to zero.
 
-    "restore" loads what differs alone: elements that a sparse field has not, and need not have, stay absent.
+    "restore" loads only what differs, so that inactive elements of a sparse field stay inactive if they may.
     """
 
     kind: Literal["load", "restore", "store", "clear"]
@@ -44,7 +44,7 @@ class Copy:
     is_gradient: bool = False
 
     def run(self, tensor: torch.Tensor) -> None:
-        """Let its manager do it."""
+        """Let the field's manager do this copy."""
         prefix = "grad_" if self.is_gradient else ""
         # Detached, since an engine allocates `.grad` for what requires a gradient.
         if self.kind in ("load", "restore"):
@@ -60,9 +60,9 @@ class Copy:
 
 
 class Transfer:
-    """Copies done in one launch, in their order, but for managers', which come first.
+    """Copies that run in one launch, in their order, after those that managers do.
 
-    Compiled at the first. Fields live as long as the engine's state, and so does what is compiled for them.
+    It is compiled at the first run. Fields live as long as the engine's state, and so does what is compiled for them.
     """
 
     def __init__(self, engine: Engine, copies: Sequence[Copy]) -> None:
@@ -75,7 +75,7 @@ class Transfer:
         self._launches: dict[bool, Callable[[Sequence[int]], None]] = {}
 
     def run(self, tensors: Sequence[torch.Tensor], *, is_serial: bool) -> None:
-        """Copy. `tensors` are contiguous, one for each load and store, in order, of the fields' own dtypes."""
+        """Run all copies. `tensors` are contiguous, one for each load and store, in order, with the fields' dtypes."""
         for place, copy in self._managed:
             copy.run(tensors[place])
         if not self._copies:
@@ -87,7 +87,7 @@ class Transfer:
             raise ArgumentError(
                 refusal(words, remedy="Run the layer on tensors (`on_tensors=True`), or pass real ones.")
             )
-        # What has no memory is copied, and the copies live until the launch is over.
+        # Tensors without memory are copied. `ours` keeps the copies alive until the launch is over.
         pointers = [tensor.data_ptr() for tensor in ours]
         if any([pointer < LOWEST_ADDRESS for pointer in pointers]):  # noqa: C419  # faster
             ours = [with_memory(tensor, "a tensor for a field") for tensor in ours]
@@ -95,12 +95,12 @@ class Transfer:
         self.run_at(pointers, is_serial=is_serial)
 
     def run_at(self, pointers: Sequence[int], *, is_serial: bool) -> None:
-        """Copy what no manager does, from and to memory at these addresses."""
+        """Run the copies that no manager does, from and to memory at these addresses."""
         launch = self._launches.get(is_serial) or self._launch(is_serial=is_serial)
         launch(pointers)
 
     def _launch(self, *, is_serial: bool) -> Callable[[Sequence[int]], None]:
-        """The compiled kernel, as a function of pointers."""
+        """Compile the kernel. Return a function that launches it on these addresses."""
         compiled = self._compile(is_serial=is_serial)
         copied = enumerate(copy.facts for copy in self._copies if copy.kind != "clear")
         buffers = [
@@ -129,7 +129,7 @@ class Transfer:
 
 
 def _text(copies: Sequence[Copy], *, is_serial: bool) -> str:
-    """The kernel's source: parameters `f0`, `f1`, ... are fields, `a0`, `a1`, ... memory."""
+    """Return the kernel's source. Its parameters `f0`, `f1`, ... are fields, and `a0`, `a1`, ... are memory."""
     parameters = [f"f{place}: {_annotation(copy.facts)}" for place, copy in enumerate(copies)]
     lines: list[str] = []
     arrays = 0
@@ -147,7 +147,7 @@ def _annotation(facts: FieldFacts) -> str:
 
 
 def _array_annotation(facts: FieldFacts) -> str:
-    """Return the annotation of the memory of an ndarray or a tensor, as numbers."""
+    """Return the annotation of an ndarray's or a tensor's memory, as an array of numbers."""
     rank = len(facts.shape) + len(facts.element)
     return f"_lang.types.ndarray(dtype=_lang.{NAMES[facts.dtype]}, ndim={rank})"
 
@@ -178,7 +178,7 @@ def _loop(copy: Copy, field: str, array: str, *, is_serial: bool) -> list[str]:
 
 
 def _statements(copy: Copy, field: str, index: list[str], array: str, names: list[str]) -> list[str]:
-    """One line for each number of an element."""
+    """Return the statements that copy one element, one for each of its numbers."""
     lines = []
     for inner in _inner(copy.facts):
         if copy.facts.address:
@@ -195,7 +195,7 @@ def _statements(copy: Copy, field: str, index: list[str], array: str, names: lis
 
 
 def _inner(facts: FieldFacts) -> list[tuple[int, ...]]:
-    """Indices of an element's numbers, as the engine wants them: two for a matrix of one column too."""
+    """Return the indices of an element's numbers. Those of a matrix have two entries, even for a single column."""
     rows = facts.element[0] if facts.element else 0
     columns = facts.element[1] if len(facts.element) == 2 else 1
     if not facts.element:
