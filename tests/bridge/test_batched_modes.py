@@ -63,7 +63,7 @@ def gradients(loss, inputs):
     return torch.autograd.grad(loss(*fresh), fresh, allow_unused=True, materialize_grads=True)
 
 
-def of_each(function, batch):
+def compute_each(function, batch):
     """What a function of one sample gives for each."""
     results = [cases.tensors(function(*sample)) for sample in zip(*batch, strict=True)]
     return tuple(torch.stack(column) for column in zip(*results, strict=True))
@@ -81,10 +81,10 @@ def assert_same(actual, wanted, way):
 @pytest.mark.thinned(6)
 def test_values_and_gradients_of_a_batch(lang64, row, batch):
     op, whole = op_of(row, lang64), op_of(row, lang64, is_batched=True)
-    values = of_each(row.twin, batch)
+    values = compute_each(row.twin, batch)
     assert_same(tuple(cases.tensors(whole(*batch))), values, "values of *b")
     assert_same(tuple(cases.tensors(vmap(op)(*batch))), values, "values of vmap")
-    wanted = of_each(lambda *sample: gradients(loss_of(row.twin), sample), batch)
+    wanted = compute_each(lambda *sample: gradients(loss_of(row.twin), sample), batch)
     assert_same(gradients(summed(whole), batch), wanted, "*b, then backward")
     assert_same(gradients(summed(vmap(op)), batch), wanted, "vmap, then backward")
     assert_same(vmap(grad(loss_of(op), tuple(range(len(batch)))))(*batch), wanted, "vmap of grad")
@@ -95,7 +95,7 @@ def test_gradients_where_one_input_alone_has_samples(lang64, row, batch):
     op, places = op_of(row, lang64), tuple(range(len(batch)))
     for place in places:
         mixed = [x if place == other else x[:1].expand_as(x) for other, x in enumerate(batch)]
-        wanted = of_each(lambda *sample: gradients(loss_of(row.twin), sample), mixed)
+        wanted = compute_each(lambda *sample: gradients(loss_of(row.twin), sample), mixed)
         dims = tuple(0 if place == other else None for other in places)
         given = [x if dim == 0 else x[0] for x, dim in zip(batch, dims, strict=True)]
         assert_same(vmap(grad(loss_of(op), places), dims)(*given), wanted, f"vmap of grad, dims {dims}")
@@ -131,7 +131,7 @@ def test_compiled_gradients_of_a_batch(lang64, row, batch):
     torch._dynamo.reset()
     whole = op_of(row, lang64, is_batched=True)
     compiled = torch.compile(lambda *given: whole(*given), backend="aot_eager", fullgraph=True)
-    wanted = of_each(lambda *sample: gradients(loss_of(row.twin), sample), batch)
+    wanted = compute_each(lambda *sample: gradients(loss_of(row.twin), sample), batch)
     assert_same(gradients(summed(compiled), batch), wanted, "compile")
 
 

@@ -68,11 +68,11 @@ def compare_other_calls(module, plain, x, mesh):
 
 def refuse_mixtures(module, plain, x, mesh):
     kind = type(module).__name__
-    with pytest.raises(
-        ts.ArgumentError, match=rf"`x` of the {kind} is one process's own.*\n.*\n.*distribute_tensor\(x"
-    ):
+    with pytest.raises(ts.ArgumentError, match=rf"`x` of the {kind} is a plain tensor.*\n.*\n.*distribute_tensor\(x"):
         module(x)
-    with pytest.raises(ts.ArgumentError, match=rf"`x` of the {kind} is shared by processes.*\n.*`distribute_module\("):
+    with pytest.raises(
+        ts.ArgumentError, match=rf"`x` of the {kind} is sharded over processes.*\n.*`distribute_module\("
+    ):
         plain(distribute_tensor(x, mesh, [Shard(0)]))
 
 

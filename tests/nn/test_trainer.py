@@ -182,7 +182,7 @@ def test_a_few_are_refused_where_that_cannot_be(engine):
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 def test_a_compiled_array_is_refused(engine):
     """Its loss would be one mean over all networks, of which none learned as if alone."""
-    with pytest.raises(ArgumentError, match="does not see the networks of a compiled array") as refused:
+    with pytest.raises(ArgumentError, match="does not support a compiled NetworkArray") as refused:
         Trainer(torch.compile(array(engine)))
     assert "Pass the array itself" in str(refused.value)
 

@@ -1,7 +1,7 @@
-"""Networks and their parts, described by tiny-cuda-nn's configurations.
+"""Neural networks, encodings, losses and optimizers, described by tiny-cuda-nn's configurations.
 
-`NetworkWithInputEncoding`, `Network` and `Encoding` correspond to its modules, on the CPU and on CUDA;
-`create_from_config` makes model, loss and optimizer from one of its JSON files.
+`NetworkWithInputEncoding`, `Network` and `Encoding` correspond to tiny-cuda-nn's modules, on the CPU and on CUDA.
+`create_from_config` creates model, loss and optimizer from one of its JSON files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Activations by tiny-cuda-nn's names, with its constants, in torch: differentiable any number of times.
+"""The activation functions of tiny-cuda-nn in torch, under its names and with its constants.
 
-Half precision is computed in float32 and rounded once. torch's own functions do so by themselves.
+They are differentiable any number of times. Half precision is computed in float32 and rounded once, at the end. torch's
+own functions already do so.
 
-`kernels/_activations.py` has the same for kernels.
+`kernels/_activations.py` has the same functions for kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SHARPNESS = 10.0  # how fast Squareplus and Softplus become ReLU
 
 
 def apply(name: str, x: Tensor) -> Tensor:
-    """An activation of `ACTIVATIONS`, element by element."""
+    """Apply the activation function with this name, a key of `ACTIVATIONS`, to each element of a tensor."""
     return ACTIVATIONS[name](x)
 
 
@@ -46,4 +47,4 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "Softplus": _softplus,
     "Tanh": torch.tanh,
 }
-"""The activations by name."""
+"""The activation functions by name."""

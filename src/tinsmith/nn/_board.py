@@ -1,4 +1,4 @@
-"""TensorBoard: numbers of a run by step. torch's writer is created when there is something to write."""
+"""Logs for TensorBoard: named numbers at each step. torch's writer is created by the first write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .._extras import missing_package
 
 
 class Board:
-    """Writes numbers for TensorBoard into a folder.
+    """A log of named numbers for TensorBoard, written into a folder.
 
     Args:
         folder: where to write; None writes nothing.
@@ -25,11 +25,11 @@ class Board:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a folder to write to."""
+        """True if the log has a folder to write to."""
         return self._kind is not None
 
     def add(self, step: int, **values: float) -> None:
-        """Write numbers by name. Numbers of an earlier run for this and later steps are hidden."""
+        """Write named numbers for a step. Hide what an earlier run wrote for this step and later ones."""
         if self._kind is None:
             return
         if self._writer is None:
@@ -38,7 +38,7 @@ class Board:
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Write pending numbers; the next `add` starts another file."""
+        """Write pending numbers and close the file. The next `add` starts another file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

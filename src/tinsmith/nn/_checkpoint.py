@@ -1,7 +1,8 @@
-"""A run's state in one safetensors file: tensors as tensors, other values as JSON in its metadata.
+"""Checkpoints: the state of a training run in one safetensors file.
 
-A `state_dict` is a nest of dicts, lists, tuples, tensors, numbers, strings and None. It is read back bitwise equal, on
-the CPU. Unlike a file of `torch.save`, this file cannot run code when it is read.
+Values that are not tensors are JSON in its metadata. The state consists of nested dicts, lists, tuples, tensors,
+numbers, strings and None. It is read back bitwise equal, onto the CPU. Unlike a file written by `torch.save`, this file
+cannot run code when it is read.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _METADATA = "tinsmith"  # one key: safetensors writes several keys in no fixed o
 
 
 def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
-    """Write a nest of tensors and plain values. The file is replaced atomically.
+    """Write a nested state of tensors and plain values to a safetensors file. Replace an existing file atomically.
 
-    If processes share a tensor (torch's DTensor), all of them must call this; the first one writes it as a whole.
+    If a tensor is a DTensor, all processes of its mesh must call this function; the first one writes the whole tensor.
 
     Args:
         path: the safetensors file.
@@ -64,7 +65,7 @@ def _write(path: Path, tensors: dict[str, torch.Tensor], structure: str) -> None
         beside.chmod(mode)  # safetensors leaves files that nobody else may read
         os.replace(beside, path)
     except (OSError, SafetensorError) as cause:
-        # Of safetensors, a full disk is no OSError.
+        # safetensors raises its own error for a full disk, not an OSError.
         rows = [("file", str(path)), ("because", getattr(cause, "strerror", None) or str(cause))]
         raise InputError(refusal("the checkpoint cannot be written", rows, "Choose another place for it.")) from cause
     finally:
@@ -72,10 +73,10 @@ def _write(path: Path, tensors: dict[str, torch.Tensor], structure: str) -> None
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """Read what `write_checkpoint` wrote, onto the CPU.
+    """Read a file that `write_checkpoint` wrote, and return its state with all tensors on the CPU.
 
     Args:
-        path: the file.
+        path: the safetensors file.
 
     Raises:
         CheckpointError: the file is missing, broken, or not written by `write_checkpoint`.
@@ -103,18 +104,18 @@ def _encode(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
         tensors[name] = value.detach()
         return {"tensor": name}
     if isinstance(value, Mapping):
-        pairs = ((_encode(key, name, {}), _encode(held, _below(name, key), tensors)) for key, held in value.items())
+        pairs = ((_encode(key, name, {}), _encode(held, _join_path(name, key), tensors)) for key, held in value.items())
         return {"dict": list(pairs)}
     if isinstance(value, (list, tuple)):
         kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_encode(held, _below(name, place), tensors) for place, held in enumerate(value)]}
+        return {kind: [_encode(held, _join_path(name, place), tensors) for place, held in enumerate(value)]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     rows = [("at", name), ("got", type(value).__name__), ("expected", "tensors, numbers, texts, dicts, lists, tuples")]
     raise ArgumentError(refusal("the state holds a value that a checkpoint cannot store", rows))
 
 
-def _below(name: str, key: object) -> str:
+def _join_path(name: str, key: object) -> str:
     return f"{name}.{key}" if name else str(key)
 
 
@@ -130,7 +131,7 @@ def _decode(node: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
 
 
 def _unshare_memory(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """On the CPU, and none sharing memory with another, which safetensors refuses."""
+    """Return the tensors on the CPU, contiguous, copied where two share memory: safetensors refuses shared memory."""
     unshared: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():

@@ -1,4 +1,4 @@
-"""Creates model, loss and optimizer from a whole configuration."""
+"""`create_from_config`: model, loss and optimizer from one configuration."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _PARTS: tuple[_Part, ...] = ("loss", "optimizer", "encoding", "network")
 
 @dataclasses.dataclass(frozen=True)
 class Created:
-    """The parts that a whole configuration describes: see `create_from_config`.
+    """The model, loss and optimizer that a configuration describes, as returned by `create_from_config`.
 
     Attributes:
         model: the encoding and the network, as one module.
-        loss: call it with (prediction, target).
+        loss: a module, called with (prediction, target).
         optimizer: optimizes the model's parameters. For the weights of EMA, Average and Lookahead see `use_averages`.
         config: the configuration with all defaults; creating from it gives the same parts.
 
@@ -65,7 +65,8 @@ def create_from_config(
         dtype: float32, the default, or float64.
         device: the device of the model; None for the CPU.
         engine: what the encoding runs on; see `NetworkWithInputEncoding`.
-        alignment: what widths are padded to: 16, as in tiny-cuda-nn; 1 for none. See `NetworkWithInputEncoding`.
+        alignment: widths are padded to a multiple of this number: 16, as in tiny-cuda-nn; 1 turns padding off. See
+            `NetworkWithInputEncoding`.
 
     Raises:
         ConfigError: a part, name, key or value of the configuration is unknown or invalid.
@@ -79,7 +80,7 @@ def create_from_config(
         >>> loss.backward()
         >>> created.optimizer.step()
     """
-    sections = _sections(read(config))
+    sections = _resolve_sections(read(config))
     model = NetworkWithInputEncoding(
         n_input_dims,
         n_output_dims,
@@ -95,7 +96,7 @@ def create_from_config(
     return Created(model, make_loss(sections["loss"]), optimizer, settled)
 
 
-def _sections(config: Mapping[str, Any]) -> dict[str, Section]:
+def _resolve_sections(config: Mapping[str, Any]) -> dict[str, Section]:
     for name in config:
         if name not in _PARTS:
             guess = nearest(str(name), _PARTS)

@@ -1,4 +1,4 @@
-"""Modules whose parameters are DTensors (`distribute_module`): each process runs them on its part of the input."""
+"""Calls of modules whose parameters are DTensors (`distribute_module`): each process computes its part of the input."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ def call_on_parts(
     axes: Mapping[str, Mapping[str, int]],
     shape: Sequence[int],
 ) -> torch.Tensor:
-    """Call a method of a module with this process's part of each input, and with whole parameters.
+    """Call a method of a module on this process's shard of each input, with the full parameters.
 
     Args:
-        module: its parameters are DTensors, or it has none.
-        method: takes the inputs by name, and reads the module's parameters.
-        inputs: DTensors.
-        axes: dims that may be sharded, as the axis of each input that has it, and of the result, called "".
-        shape: of the whole result.
+        module: the module; all of its parameters are DTensors, or it has none.
+        method: the method to call. It takes the inputs by name, and reads the module's parameters.
+        inputs: the inputs by name, DTensors.
+        axes: for each dim that may be sharded: its axis in each input that has it, and in the result, whose name is "".
+        shape: the shape of the full result.
+
+    Returns:
+        The result, a DTensor.
 
     Raises:
         ArgumentError: inputs and parameters are not all DTensors, or not on one mesh.
@@ -45,7 +48,10 @@ def call_on_parts(
 
 
 class _Method(torch.nn.Module):
-    """A method of a module as a module, since `functional_call` calls modules: the other's hooks have run already."""
+    """A module whose `forward` is a method of another module, whose hooks have run already.
+
+    `functional_call` takes modules only.
+    """
 
     def __init__(self, module: torch.nn.Module, method: Callable[..., torch.Tensor]) -> None:
         super().__init__()
@@ -53,7 +59,7 @@ class _Method(torch.nn.Module):
         self.method = method
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
-        """Call the method."""
+        """Call the method with these inputs."""
         return self.method(**inputs)
 
 
@@ -61,13 +67,13 @@ def _check(module: str, inputs: Mapping[str, Any], params: Mapping[str, Any]) ->
     shared = [name for name, one in inputs.items() if is_distributed([one])]
     name = next((name for name in inputs if name not in shared), None)
     if name is not None:
-        words = f"`{name}` of the {module} is one process's own, and its parameters are shared by processes (DTensor)"
+        words = f"`{name}` of the {module} is a plain tensor, but the parameters are sharded over processes (DTensor)"
         remedy = f"Pass `distribute_tensor({name}, mesh, ...)`, or `DTensor.from_local({name}, mesh, ...)`."
         raise ArgumentError(refusal(words, [(name, type(inputs[name]).__name__)], remedy))
     meshes = {name: inputs[name].device_mesh for name in inputs}
     for one in params.values():
         if not is_distributed([one]):
-            words = f"`{shared[0]}` of the {module} is shared by processes (DTensor), and its parameters are not"
+            words = f"`{shared[0]}` of the {module} is sharded over processes (DTensor), but the parameters are not"
             remedy = f"Call `distribute_module(module, mesh)` first, or pass `{shared[0]}.to_local()`."
             raise ArgumentError(refusal(words, remedy=remedy))
         meshes["params"] = one.device_mesh

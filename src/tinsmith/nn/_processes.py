@@ -1,4 +1,4 @@
-"""Tensors averaged over processes."""
+"""Averages of tensors over processes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch.distributed as dist
 
 
 def average(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup) -> None:
-    """Make each tensor its mean over the processes of a group, in place.
+    """Replace each tensor by its mean over the processes of a group, in place.
 
-    All processes give tensors of the same sizes in the same order. Those of one dtype are sent together: a message
-    costs tens of microseconds, whatever it holds.
+    All processes must pass tensors of the same sizes in the same order. Tensors of one dtype are sent in one message,
+    since a message costs tens of microseconds whatever its size.
     """
     count = dist.get_world_size(group)
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):

@@ -1,4 +1,4 @@
-"""The progress bar of a Trainer. The one file of `nn` that loads rich."""
+"""The progress bar of a Trainer. Only this file of `nn` imports rich."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-_REFRESH = 0.2  # seconds from one reading of the loss to the next: reading makes a GPU wait
+_REFRESH = 0.2  # seconds between two readings of the loss: each one synchronizes a GPU
 
 
 class Speed(ProgressColumn):
-    """Steps a second."""
+    """The column of the progress bar that shows training steps per second."""
 
     def render(self, task: Task) -> Text:
-        """Of the last while; a dash at the start."""
+        """Return the recent steps per second as text, or a dash before they are known."""
         return Text(f"{task.speed:6.1f} steps/s" if task.speed else "     - steps/s")
 
 
 @contextmanager
 def progress_bar(steps: int) -> Iterator[Callable[[torch.Tensor], None]]:
-    """A bar of so many steps; what it gives is called after each with its losses."""
+    """Show a progress bar with `steps` steps. Yield a function to call after each step with its losses."""
     columns = ("training", BarColumn(), MofNCompleteColumn(), TextColumn("loss {task.fields[loss]}"), Speed())
     with Progress(*columns, TimeRemainingColumn()) as progress:
         task = progress.add_task("training", total=steps, loss="-")

@@ -10,7 +10,7 @@ import torch
 
 
 def random_state() -> dict[str, Any]:
-    """The states of the global generators, as a nest that `write_checkpoint` takes."""
+    """Return the states of the global random generators as nested dicts that `write_checkpoint` can write."""
     numpys = np.random.get_state(legacy=False)
     key = torch.from_numpy(numpys["state"]["key"].astype(np.int64))
     state = {
@@ -24,7 +24,10 @@ def random_state() -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any]) -> None:
-    """Restore the global generators. CUDA's are left alone if there are no or fewer CUDA devices."""
+    """Restore the global random generators from a state that `random_state` returned.
+
+    CUDA's generators are left as they are if the number of CUDA devices has changed.
+    """
     random.setstate(state["python"])
     numpys = state["numpy"]
     key = numpys["state"]["key"].numpy().astype(np.uint32)

@@ -1,4 +1,4 @@
-"""Shards: tensors whose rows are distributed over processes, a contiguous range each (torch's DTensor)."""
+"""Sharded tensors (torch's DTensor): each process holds a contiguous range of the rows."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 def own_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """The rows of this process, in the tensor's memory; all rows of an ordinary tensor. Differentiable."""
+    """Return a view of this process's rows of a sharded tensor; return a plain tensor unchanged. Differentiable."""
     return as_shared(tensor).to_local() if is_distributed([tensor]) else tensor
 
 
 def as_shared(tensor: Any) -> DTensor:
-    """Cast the type of a tensor that is known to be a DTensor."""
+    """Return the tensor unchanged, typed as a DTensor. The caller knows that it is one."""
     return tensor
 
 
-def share_out(tensor: torch.Tensor, mesh: DeviceMesh) -> DTensor:
-    """Shard a tensor that every process has as a whole by rows, with the first process's values."""
+def shard_rows(tensor: torch.Tensor, mesh: DeviceMesh) -> DTensor:
+    """Shard a tensor, [row, ...], over a mesh by rows. Its values are those that the first process passes."""
     from torch.distributed.tensor import Shard, distribute_tensor
 
     return distribute_tensor(tensor.detach(), mesh, [Shard(0)])
 
 
-def of_own_rows(rows: torch.Tensor, count: int, mesh: DeviceMesh) -> DTensor:
-    """The DTensor with `count` rows in all, from the rows of each process."""
+def join_rows(rows: torch.Tensor, count: int, mesh: DeviceMesh) -> DTensor:
+    """Build the sharded tensor with `count` rows in total from this process's rows. All processes must call this."""
     from torch.distributed.tensor import DTensor, Shard
 
     size = torch.Size([count, *rows.shape[1:]])
@@ -40,5 +40,5 @@ def of_own_rows(rows: torch.Tensor, count: int, mesh: DeviceMesh) -> DTensor:
 
 
 def gather(tensor: torch.Tensor) -> torch.Tensor:
-    """Gather all rows. If processes share the tensor, all of them must call this."""
+    """Return the full tensor, with the rows of all processes. All must call this if the tensor is a DTensor."""
     return as_shared(tensor).full_tensor() if is_distributed([tensor]) else tensor

@@ -1,4 +1,4 @@
-"""Trainer: steps, inference, checkpoints and logs of one model. The model and the optimizer define what a step does."""
+"""Trainer: training steps, inference, checkpoints and logs of one model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._board import Board
 from ._checkpoint import read_checkpoint, write_checkpoint
 from ._processes import average
 from ._random_state import random_state, restore_random_state
-from ._shares import as_shared, own_rows, share_out
+from ._shares import as_shared, own_rows, shard_rows
 from .config import Section, resolve_section
 from .losses import Loss, make_loss
 from .networks import NetworkArray
@@ -31,22 +31,23 @@ _FORMAT = "tinsmith trainer 1"
 
 
 class Trainer:
-    """Trains a model, with inference, checkpoints and logs between steps.
+    """A trainer of one model, with inference, checkpoints and logs.
 
     A step minimizes the sum of the losses. A `NetworkArray` has one loss for each network, the mean over its own
     samples; all are computed together with their gradients in one pass, and each network learns independently. The
-    trainer does not own the model and the optimizer: you may also train them in a loop of your own, in turns with it.
+    trainer does not own the model and the optimizer: you may also train them in a loop of your own before, after and
+    between its steps.
 
     Args:
         model: any module.
         optimizer: a name such as `"Adam"`, a configuration, or an optimizer of the model's parameters, from torch or
             `nn.optimizers`. For a `NetworkArray` a name or a configuration becomes a `RowOptimizer` if the optimizer
-            works by rows; others, such as Novograd's, treat the networks as one, and weigh their sizes against each
-            other. None: Adam.
+            works by rows; others, such as Novograd's, treat all networks as one, so that one network's update depends
+            on the others' gradients. None: Adam.
         loss: a name such as `"L2"`, a configuration, or a function (prediction, target) -> losses, whose sum is
             minimized. None: tiny-cuda-nn's default, RelativeL2.
         log_dir: a folder for TensorBoard: loss, learning rates, and the values passed to `log`. None: no logs.
-        log_every: number of steps between logs; reading the loss synchronizes a GPU.
+        log_every: number of steps between logs. Reading the loss synchronizes a GPU.
         process_group: processes that train together, each on its own part of every batch: gradients and losses are
             averaged over them, so a step is that of the whole batch. All start with the same weights and take the same
             steps, and the parts have the same size. A submodule may be a `NetworkArray` after `shard`, called by
@@ -82,11 +83,11 @@ class Trainer:
         if log_every < 1:
             raise ArgumentError(refusal("`log_every` is too small", [("got", str(log_every)), ("expected", ">= 1")]))
         if isinstance(getattr(model, "_orig_mod", None), NetworkArray):
-            remedy = "Pass the array itself: a step of it is a few launches, of which a compiler makes no fewer."
-            raise ArgumentError(refusal("The Trainer does not see the networks of a compiled array.", remedy=remedy))
+            remedy = "Pass the array itself: compiling it brings nothing, since a step is a few launches already."
+            raise ArgumentError(refusal("The Trainer does not support a compiled NetworkArray.", remedy=remedy))
         if process_group is not None and isinstance(model, NetworkArray) and model.owners is not None:
             remedy = "Leave `process_group` out: each process trains its own networks, on all of their samples."
-            raise ArgumentError(refusal("Networks that are shared out have no gradient to average.", remedy=remedy))
+            raise ArgumentError(refusal("Networks that are sharded have no gradient to average.", remedy=remedy))
         self.model = model
         self.optimizer = _optimizer(model, optimizer)
         self.loss = _loss(loss)
@@ -97,7 +98,7 @@ class Trainer:
 
     # Training ------------------------------------------------------------------------------
     def training_step(self, x: torch.Tensor, target: torch.Tensor, at: Any = None) -> torch.Tensor:
-        """Take one step: losses, gradients, update.
+        """Run one training step: compute losses and gradients, and update the parameters.
 
         Args:
             x: a batch of inputs of the model.
@@ -130,10 +131,10 @@ class Trainer:
         return loss_values
 
     def _average(self, losses: torch.Tensor, group: torch.distributed.ProcessGroup) -> None:
-        """Make losses and gradients means over processes."""
+        """Replace the losses and the parameters' gradients by their means over processes, in place."""
         given = (gradient(parameter) for parameter in self.model.parameters())
         average([*[one for one in given if one is not None and not is_distributed([one])], losses], group)
-        # For a sharded array, one process has the sum over the samples of all.
+        # Each process has the gradients of its own networks of a sharded array, already summed over all samples.
         arrays = [one for one in self.model.modules() if isinstance(one, NetworkArray) and one.owners is not None]
         for parameter in {parameter for array in arrays for parameter in array.parameters()}:
             slope = gradient(parameter)
@@ -141,7 +142,7 @@ class Trainer:
                 own_rows(slope).div_(group.size())
 
     def _step_some(self, x: torch.Tensor, target: torch.Tensor, at: Any) -> torch.Tensor:
-        """A step of a part of the array, which costs what the part costs."""
+        """Run one step of the networks `at` alone: the cost is proportional to their number."""
         array, optimizer = self._by_rows()
         part, rows = array.part(at), array.rows(at)
         losses = self._losses(part, x, target)
@@ -174,11 +175,11 @@ class Trainer:
         return array, self.optimizer
 
     def fit(self, batches: Iterable[Batch] | Callable[[int], Batch], steps: int, progress: bool = True) -> torch.Tensor:
-        """Take several training steps.
+        """Run several training steps.
 
         Args:
-            batches: pairs (x, target), restarted when they end; or a function that returns the pair for a step, called
-                with the number of steps before it. With a function, a resumed run continues bitwise the same.
+            batches: pairs (x, target), iterated again when they end; or a function from the number of steps so far to
+                the pair for the next step. With a function, a resumed run continues bitwise the same.
             steps: the number of steps to take.
             progress: whether to show a progress bar.
 
@@ -198,7 +199,7 @@ class Trainer:
 
     @torch.no_grad()
     def inference(self, x: torch.Tensor, at: Any = None) -> torch.Tensor:
-        """Predict in eval mode, with the weights for inference (the averages of EMA, Average, Lookahead).
+        """Evaluate the model in eval mode, with the weights for inference (the averages of EMA, Average, Lookahead).
 
         Weights and modes are restored afterwards, and training is not affected.
 
@@ -220,7 +221,7 @@ class Trainer:
 
     # Logs ----------------------------------------------------------------------------------
     def log(self, **values: float) -> None:
-        """Write your own numbers for TensorBoard, at the current step: `trainer.log(psnr=31.4)`."""
+        """Write named numbers to TensorBoard at the current step: `trainer.log(psnr=31.4)`."""
         self._board.add(self.step, **values)
 
     def _log_step(self, losses: torch.Tensor) -> None:
@@ -232,7 +233,7 @@ class Trainer:
         self._board.add(self.step, **values)
 
     def close(self) -> None:
-        """Write pending logs."""
+        """Write pending logs and close the log file."""
         self._board.close()
 
     # Checkpoints ---------------------------------------------------------------------------
@@ -242,8 +243,8 @@ class Trainer:
         The generators are the global ones of torch (CUDA's too), numpy and Python.
 
         Raises:
-            ArgumentError: the model's parameters are shared by processes, and this library did not make the optimizer
-                for them: `torch.distributed.checkpoint` saves it.
+            ArgumentError: the model's parameters are DTensors, and the optimizer was not made by this library:
+                save it with `torch.distributed.checkpoint`.
         """
         self._check_shares()
         return {
@@ -255,7 +256,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state, including the random generators.
+        """Restore a state that `state_dict` returned: model, optimizer, number of steps, and random generators.
 
         Raises:
             CheckpointError: the state belongs to another model or optimizer.
@@ -265,7 +266,7 @@ class Trainer:
             raise CheckpointError(refusal("This is not the state of a Trainer.", rows))
         _require_same_tensors(self.model.state_dict(), state["model"])
         try:
-            self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch's share what they load
+            self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch's optimizers keep what they load
         except (KeyError, TypeError, ValueError) as cause:
             if isinstance(cause, CheckpointError):
                 raise
@@ -281,18 +282,19 @@ class Trainer:
         if isinstance(self.optimizer, RowOptimizer) or not is_distributed(list(self.model.parameters())):
             return
         rows = [("optimizer", type(self.optimizer).__name__)]
-        words = "The state of parameters that processes share does not fit one file."
-        remedy = "Save by torch.distributed.checkpoint, or give the Trainer the configuration of an optimizer."
+        words = "The optimizer's state of parameters that are sharded over processes does not fit one file."
+        remedy = "Save with torch.distributed.checkpoint, or give the Trainer the configuration of an optimizer."
         raise ArgumentError(refusal(words, rows, remedy))
 
     def save(self, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
-        """Write a checkpoint. On the CPU a run continues from it bitwise the same; on CUDA sums have no fixed order.
+        """Write a checkpoint of the run, with which `load` can resume it.
 
-        If processes share the model's parameters, all of them must call this; the first one writes the whole.
+        On the CPU a resumed run continues bitwise the same; on CUDA sums have no fixed order. If the model's parameters
+        are DTensors, all processes must call this; the first one writes the full tensors.
 
         Args:
             path: a safetensors file, replaced atomically.
-            extra: other state of the run, such as that of your own generator: a nest of dicts, lists,
+            extra: other state of the run, such as that of your own random generator: nested dicts, lists,
                 tensors, numbers and strings.
 
         Raises:
@@ -301,7 +303,7 @@ class Trainer:
         write_checkpoint(path, {"trainer": self.state_dict(), "extra": dict(extra or {})})
 
     def load(self, path: str | Path) -> dict[str, Any]:
-        """Restore a checkpoint that `save` wrote; returns its `extra`.
+        """Restore a checkpoint that `save` wrote, and return its `extra`.
 
         Raises:
             CheckpointError: the file is missing, broken, or belongs to another model or optimizer.
@@ -328,7 +330,10 @@ def _optimizer(
 def _gradients(
     losses: torch.Tensor, array: NetworkArray, part: NetworkArray, optimized: list[torch.Tensor]
 ) -> list[torch.Tensor | None]:
-    """Those of a part, for the array's parameters that are optimized: None for what is frozen by now."""
+    """Return the losses' gradients with respect to the parameters of a part, one for each of `optimized`.
+
+    `optimized` are parameters of the whole array. The gradient of a frozen one is None.
+    """
     of_part = dict(part.named_parameters())
     twins = {id(parameter): of_part[name] for name, parameter in array.named_parameters()}
     learning = {id(one): twins[id(one)] for one in optimized if id(one) in twins and twins[id(one)].requires_grad}
@@ -343,14 +348,14 @@ def _loss(given: str | Config | LossFunction | None) -> LossFunction:
 
 
 def _make_batch_source(batches: Iterable[Batch] | Callable[[int], Batch]) -> Callable[[int], Batch]:
-    """A function from the count of steps to the next batch."""
+    """Return a function from the number of steps so far to the next batch."""
     if not isinstance(batches, Iterable):
         return batches
-    endless = _endless(batches)
+    endless = _repeat_batches(batches)
     return lambda _: next(endless)
 
 
-def _endless(batches: Iterable[Batch]) -> Iterator[Batch]:
+def _repeat_batches(batches: Iterable[Batch]) -> Iterator[Batch]:
     for epoch in itertools.count():
         has_batches = False
         for batch in batches:
@@ -374,12 +379,12 @@ def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str,
 
 
 def _as_shared(own: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    """A checkpoint's tensor, shared out among processes if the model's own is."""
-    return share_out(whole.to(own.device), as_shared(own).device_mesh) if is_distributed([own]) else whole
+    """Return a checkpoint's tensor, sharded as `own`, the model's tensor, if that is a DTensor."""
+    return shard_rows(whole.to(own.device), as_shared(own).device_mesh) if is_distributed([own]) else whole
 
 
 def _bar(steps: int) -> Any:
-    """A context that gives a function to call after each step with its losses."""
+    """Return a context manager that shows a progress bar: `progress_bar`, imported when it is first needed."""
     from ._progress import progress_bar
 
     return progress_bar(steps)

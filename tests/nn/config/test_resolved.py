@@ -247,7 +247,11 @@ REFUSED = [
     (
         "encoding",
         {"otype": "Composite", "nested": [{"otype": "Identity"}, {"otype": "Empty"}]},
-        ["does not say who takes what", "encoding.nested[0]  Identity without n_dims_to_encode", "encoding.nested[1]"],
+        [
+            "does not say how much each part takes",
+            "encoding.nested[0]  Identity without n_dims_to_encode",
+            "encoding.nested[1]",
+        ],
     ),
     (
         "encoding",
@@ -281,7 +285,11 @@ REFUSED = [
         {"otype": "Shampoo", "beta2": 0.9},
         ["`optimizer.beta2` of Shampoo", "0.99, the default: tiny-cuda-nn takes moments"],
     ),
-    ("optimizer", {"otype": "Shampoo", "relative_decay": 0.1}, ["0.0, the default: no decay is part of"]),
+    (
+        "optimizer",
+        {"otype": "Shampoo", "relative_decay": 0.1},
+        ["0.0, the default: this library's Shampoo has no weight decay"],
+    ),
     ("optimizer", {"otype": "Lookahead", "alpha": 1.5}, ["a number, 0 or more, at most 1"]),
     ("optimizer", {"n_params_to_optimize": 3}, ["would do nothing", "nested in a Composite"]),
     ("optimizer", [], ["`optimizer` is not an optimizer", "an object such as {'otype': 'Adam'}"]),

@@ -360,7 +360,7 @@ REFUSED = [
         "`encoding` is too large for 32 bits.\n"
         "  numbers in its table  11,044,192,256\n"
         "  resolutions           32 to 4,096, in 3 dims\n"
-        "Take fewer or coarser levels, or type Hash, whose levels have 2^log2_hashmap_size slots at most.",
+        "Use fewer or coarser levels, or type Hash, whose levels have 2^log2_hashmap_size slots at most.",
     ),
     (
         lambda: Encoding(3, {"otype": "HashGrid", "per_level_scale": 1e30}),

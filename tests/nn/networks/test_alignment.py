@@ -8,8 +8,8 @@ import torch
 from tinsmith import CheckpointError, ConfigError, reference
 from tinsmith.nn import Network, NetworkWithInputEncoding, Trainer, create_from_config
 from tinsmith.nn.config import resolve_section
-from tinsmith.nn.encodings import encoder
-from tinsmith.nn.networks._alignment import columns_of
+from tinsmith.nn.encodings import build_encoder
+from tinsmith.nn.networks._alignment import find_columns
 
 MLP = {"otype": "FullyFusedMLP", "n_neurons": 16, "n_hidden_layers": 2, "activation": "Tanh"}
 GRID = {"otype": "HashGrid", "n_levels": 3, "log2_hashmap_size": 4}
@@ -51,7 +51,7 @@ COLUMNS = [
 @pytest.mark.parametrize(("dims", "encoding", "columns"), COLUMNS)
 def test_columns(dims, encoding, columns):
     section = resolve_section("encoding", encoding)
-    found_columns = columns_of(encoder(section, dims), section, 16)
+    found_columns = find_columns(build_encoder(section, dims), section, 16)
     assert "".join("." if column is None else f"{column:g}" for column in found_columns) == columns
 
 
@@ -87,7 +87,7 @@ def test_the_network_is_the_one_that_is_fed_what_is_filled_up(dims, encoding, hi
     model = NetworkWithInputEncoding(dims, 5, encoding, mlp, dtype=torch.float64)
     x = torch.rand(6, dims, dtype=torch.float64)
     section = resolve_section("encoding", encoding)
-    columns = columns_of(encoder(section, dims), section, 16)
+    columns = find_columns(build_encoder(section, dims), section, 16)
     count = sum(rows * columns for rows, columns in model.matrix_shapes)
     params = model.params.detach().clone().requires_grad_()
     own = iter(model.encoder(x, params[count:]).unbind(1))
@@ -122,7 +122,7 @@ def test_what_another_layout_saved_is_told():
 def test_parts_filled_up_in_different_places_are_refused():
     inner = composite(of(1, {"otype": "OneBlob", "n_bins": 3}), four(GRID | {"n_levels": 1}))
     both = composite(of(3, inner), of(7, {"otype": "Identity"}), reduction="Sum")
-    with pytest.raises(ConfigError, match="filled up in different places"):
+    with pytest.raises(ConfigError, match="padded in different columns"):
         NetworkWithInputEncoding(10, 1, both, MLP)
     assert NetworkWithInputEncoding(10, 1, both, MLP, alignment=1)(torch.rand(2, 10)).shape == (2, 1)
 

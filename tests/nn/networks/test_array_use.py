@@ -255,7 +255,7 @@ def test_numbers_of_dims_of_numpy():
 @pytest.mark.parametrize("width", [4, 8])
 def test_many_gradients_of_a_loss_at_once(engine, width):
     net = NetworkArray((2, 3), 3, 2, SMALL | {"n_neurons": width}, dtype=F64, engine=engine)
-    of_each = torch.eye(6, dtype=F64)
+    compute_each = torch.eye(6, dtype=F64)
 
     def losses():
         return net.loss(normal(2, 3, 5, 3), normal(2, 3, 5, 2, seed=1)).flatten()
@@ -263,11 +263,13 @@ def test_many_gradients_of_a_loss_at_once(engine, width):
     def gradient(weights, of, **named):
         return torch.autograd.grad(of, net.params, weights, retain_graph=True, **named)[0]
 
-    wanted = torch.stack([gradient(weights, losses()) for weights in of_each])
+    wanted = torch.stack([gradient(weights, losses()) for weights in compute_each])
     older, newer = losses(), losses()
     for _ in range(2):  # the second goes back without what the forward pass kept
-        torch.testing.assert_close(gradient(of_each, older, is_grads_batched=True), wanted, **CLOSE)
-        torch.testing.assert_close(torch.func.vmap(lambda weights: gradient(weights, newer))(of_each), wanted, **CLOSE)
+        torch.testing.assert_close(gradient(compute_each, older, is_grads_batched=True), wanted, **CLOSE)
+        torch.testing.assert_close(
+            torch.func.vmap(lambda weights: gradient(weights, newer))(compute_each), wanted, **CLOSE
+        )
 
 
 def test_plain_calls_after_fake_tensors(engine):

@@ -1,9 +1,8 @@
-"""Config: the configuration language of tiny-cuda-nn, read and resolved before anything is built.
+"""Configurations in tiny-cuda-nn's language, read and validated before anything is built.
 
-`read` turns a file, a string or a mapping into plain values; `resolve_section` checks them against the table of
-components and returns a `Section` with canonical names, every default, and numbers that are in range. A name that is
-misspelt, a value out of range, or a key without effect here raises `ConfigError`; tiny-cuda-nn ignores what it does not
-know.
+`read` turns a file, a string or a mapping into plain values. `resolve_section` checks them against the table of
+components and returns a `Section` with canonical names, every default, and numbers that are in range. A misspelled
+name, a value out of range, or a key without effect raises `ConfigError`; tiny-cuda-nn ignores unknown keys.
 """
 
 from __future__ import annotations

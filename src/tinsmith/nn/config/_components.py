@@ -1,7 +1,7 @@
-"""The components that a configuration can name: tables of facts, no work.
+"""Tables of the components that a configuration can name, with their options, defaults and ranges.
 
-Names, keys and defaults are tiny-cuda-nn's (DOCUMENTATION.md and its source), so its files can be read here. Some
-ranges are wider: any width of a FullyFusedMLP, any number of bins of a OneBlob. Options that it supports and we do not
+Names, keys and defaults are tiny-cuda-nn's (DOCUMENTATION.md and its source), so that its files can be read. Some
+ranges are wider: any width of a FullyFusedMLP, any number of bins of a OneBlob. Options that only tiny-cuda-nn supports
 have a row too, with the reason (`only`).
 """
 
@@ -25,9 +25,10 @@ class Component:
         otype: its canonical name.
         keys: its options.
         aliases: other names of it, each with the defaults that the name changes.
-        nests: whether it wraps "one" component (an Adam when left out), joins "many", or "none".
-        settle: completes options that depend on each other; it is also told which were passed; raises Misfit.
-        expands: for an abbreviation: the configuration that it stands for.
+        nests: how many components it contains: "one" (Adam by default), "many", or "none".
+        settle: a function that fills in options that depend on each other, from all options and the names of those
+            that were passed. It raises Misfit if they exclude each other. None: no option depends on another.
+        expands: for an abbreviation: a function from its options to the configuration that it stands for.
     """
 
     otype: str
@@ -40,13 +41,13 @@ class Component:
 
 @dataclasses.dataclass(frozen=True)
 class Catalog:
-    """All components of a kind.
+    """All components of one kind: encodings, networks, losses or optimizers.
 
     Attributes:
         default: the `otype` if none is named.
-        components: what there is.
-        share: options of a component that is one of many in a Composite.
-        elsewhere: keys that belong elsewhere or have no effect here, each with a hint for the message.
+        components: the components.
+        share: additional options of a component in a Composite, which say what part of the whole it takes.
+        elsewhere: keys that belong elsewhere or have no effect here, each with a hint for the error message.
     """
 
     default: str
@@ -56,14 +57,14 @@ class Catalog:
 
 
 class Misfit(Unfit):
-    """Two options that exclude each other: the key to change, and the reason."""
+    """Raised if two options exclude each other, with the key to change and the values that it may have."""
 
     def __init__(self, key: str, words: str) -> None:
         super().__init__(words)
         self.key = key
 
 
-def _grid(options: Options, given: frozenset[str]) -> Options:
+def _settle_grid(options: Options, given: frozenset[str]) -> Options:
     n_features, per_level = options.pop("n_features"), options["n_features_per_level"]
     if n_features is not None and "n_levels" in given:
         raise Misfit("n_features", "left out where n_levels is given: one determines the other")
@@ -72,16 +73,18 @@ def _grid(options: Options, given: frozenset[str]) -> Options:
     if n_features is not None:
         options["n_levels"] = Count(1, _MOST_LEVELS).validate(n_features // per_level)
     if options["per_level_scale"] is None:
-        options["per_level_scale"] = _dense_scale(options) if options["type"] == "Dense" else 2.0
+        options["per_level_scale"] = _compute_dense_scale(options) if options["type"] == "Dense" else 2.0
     return options
 
 
-def _dense_scale(options: Options) -> float:  # so that the finest level has 256 cells a side
+def _compute_dense_scale(options: Options) -> float:
+    """Return the default `per_level_scale` of a dense grid: the finest level then has 256 cells along each axis."""
     steps = options["n_levels"] - 1
     return math.exp(math.log(256 / options["base_resolution"]) / steps) if steps else 1.0
 
 
-def _nrc(options: Options) -> Options:  # the encoding of Neural Radiance Caching
+def _expand_nrc(options: Options) -> Options:
+    """Return the Composite that NRC abbreviates: the encoding of Neural Radiance Caching (Müller et al. 2021)."""
     return {
         "otype": "Composite",
         "nested": [
@@ -93,7 +96,7 @@ def _nrc(options: Options) -> Options:  # the encoding of Neural Radiance Cachin
 
 
 MOST_PARAMS = 2**31 - 1
-"""Largest number of parameters of a network or a table: kernels index them with 32 bits."""
+"""The largest number of parameters of a network or a table: kernels index them with 32 bits."""
 _MOST_LEVELS = 128  # as in tiny-cuda-nn
 _MOST_LAYERS = 1024  # hidden ones; tiny-cuda-nn has no limit
 _MOST_FEATURES = 65_536  # of an input, and neurons of a layer; tiny-cuda-nn has no limit
@@ -111,14 +114,14 @@ _GRID_KEYS = (
         "stochastic_interpolation",
         Flag(),
         default=False,
-        only="the corner drawn at random is a training trick of its renderer that no formula here has",
+        only="this library always interpolates; tiny-cuda-nn can use one random corner of the cell instead",
     ),
     Key("fixed_point_pos", Flag(), default=False, only="positions are floating point here"),
     Key(
         "hash",
         Choice(("CoherentPrime", "Prime", "ReversedPrime", "Rng", "BaseConvert")),
         "CoherentPrime",
-        only="tiny-cuda-nn as it is built by default has no other hash either",
+        only="no other hash is supported; tiny-cuda-nn's default build has no other either",
     ),
 )
 
@@ -136,7 +139,7 @@ ENCODINGS = Catalog(
             "Grid",
             _GRID_KEYS,
             aliases={"HashGrid": {"type": "Hash"}, "DenseGrid": {"type": "Dense"}, "TiledGrid": {"type": "Tiled"}},
-            settle=_grid,
+            settle=_settle_grid,
         ),
         Component("Identity", (Key("scale", Number(), 1.0), Key("offset", Number(), 0.0))),
         Component("OneBlob", (Key("n_bins", Count(1, _MOST_FEATURES), 16),)),
@@ -146,7 +149,7 @@ ENCODINGS = Catalog(
             "NRC",
             (_N_FREQUENCIES, Key("n_bins", Count(1, _MOST_FEATURES), 4)),
             aliases={"OneBlobFrequency": {}},
-            expands=_nrc,
+            expands=_expand_nrc,
         ),
     ),
     share=(Key("n_dims_to_encode", Count(0)), Key("dims_to_encode_begin", Count(0))),
@@ -171,7 +174,7 @@ ACTIVATIONS = (
 )
 
 
-def _mlp(otype: str, alias: str, least_hidden: int) -> Component:
+def _make_mlp(otype: str, alias: str, least_hidden: int) -> Component:
     keys = (
         Key("activation", Choice(ACTIVATIONS), "ReLU"),
         Key("output_activation", Choice(ACTIVATIONS), "None"),
@@ -183,7 +186,7 @@ def _mlp(otype: str, alias: str, least_hidden: int) -> Component:
 
 NETWORKS = Catalog(
     default="CutlassMLP",
-    components=(_mlp("FullyFusedMLP", "MegakernelMLP", 1), _mlp("CutlassMLP", "MLP", 0)),
+    components=(_make_mlp("FullyFusedMLP", "MegakernelMLP", 1), _make_mlp("CutlassMLP", "MLP", 0)),
     elsewhere={
         "n_input_dims": "the number of input dims is an argument of the module, not a key",
         "n_output_dims": "the number of output dims is an argument of the module, not a key",
@@ -217,8 +220,8 @@ _RATE = Number(0)
 _LEARNING_RATE = Key("learning_rate", _RATE, 1e-3)
 _DECAYS = (Key("relative_decay", _RATE, 0.0), Key("absolute_decay", _RATE, 0.0))
 _BETAS = (Key("beta1", _BETA, 0.9), Key("beta2", _BETA, 0.999), Key("epsilon", _RATE, 1e-8))
-_NO_MOMENTS = "tiny-cuda-nn takes moments of the gradient first, which the library's Shampoo does not"
-_NO_DECAY = "no decay is part of the library's Shampoo"
+_NO_MOMENTS = "tiny-cuda-nn takes moments of the gradient first, but this library's Shampoo does not"
+_NO_DECAY = "this library's Shampoo has no weight decay"
 
 
 OPTIMIZERS = Catalog(

@@ -1,7 +1,7 @@
-"""Keys: the values that an option may have. The tables in `_components` consist of these.
+"""Keys of a configuration, and the kinds of values that they may have. The tables in `_components` consist of them.
 
-A kind takes the value that was passed and returns the one to keep, or raises `Unfit` with only the
-description of valid values; `_resolve` adds the place of the value.
+The `validate` of a kind takes a value and returns it normalized, or raises `Unfit` with only a description of valid
+values; `_resolve` adds where in the configuration the value is.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any, Protocol
 
 
 class Unfit(Exception):
-    """The value is invalid; the message describes valid ones."""
+    """Raised for an invalid value. The message describes the valid ones."""
 
 
 class Kind(Protocol):
-    """What values an option may have."""
+    """The kind of values that an option may have."""
 
     def validate(self, value: Any) -> Any:
-        """The value to keep; raises Unfit, which describes valid values, for any other."""
+        """Return the value in normalized form. Raise Unfit, which describes the valid values, if it is invalid."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """A whole number from `least` to `most`; 16.0 is one too."""
+    """An integer from `least` to `most`, or one of `among`. A float such as 16.0 is accepted too."""
 
     least: int = 1
     most: float = math.inf
@@ -47,7 +47,7 @@ class Count:
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """A finite number: `least <= value <= most`, and `value < below`; not `least` itself where `open`."""
+    """A finite number with `least <= value <= most` and `value < below`; if `open`, `least < value`."""
 
     least: float = -math.inf
     below: float = math.inf
@@ -76,7 +76,7 @@ class Number:
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
-    """True or false."""
+    """A bool."""
 
     def validate(self, value: Any) -> bool:
         if isinstance(value, bool):
@@ -86,7 +86,7 @@ class Flag:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One of some names, in any case; `also` maps further spellings to them."""
+    """One of several names, in upper or lower case; `also` maps further spellings to these names."""
 
     names: tuple[str, ...]
     also: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -100,7 +100,7 @@ class Choice:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a finite number; numpy's scalars are registered as numbers, true and false are none."""
+    """Return True if the value is a finite real number, numpy's scalars included. A bool is not one."""
     try:
         return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an int that no float holds
@@ -112,11 +112,11 @@ class Key:
     """One option of a component.
 
     Attributes:
-        name: as the file writes it.
-        kind: what its value may be.
-        default: its value if left out. None: nothing, or what the component's `settle` computes.
+        name: its name in a configuration.
+        kind: the kind of values that it may have.
+        default: its value if left out. None: no value, or the component's `settle` computes one.
         also: its other names.
-        only: why only the default is supported here; "" if all values are.
+        only: the reason why only the default is supported; "" if all values are.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Reading: from a file, a text or a mapping to plain values. Nothing here knows what the keys mean.
+"""`read`: a configuration as plain values, from a file, a string or a mapping. The keys' meaning is left to `_resolve`.
 
-Comments and trailing commas are blanked out, character for character, so that the standard parser's
-line and column point into the file as it was written. A JSON5 library would do it too, at the price
-of a dependency and of much that tiny-cuda-nn does not read (single quotes, bare keys, hex, NaN).
+Each character of a comment or a trailing comma is replaced by a blank, so that the line and column in an error of
+Python's JSON parser are right for the original file. A JSON5 library would be a further dependency, and would accept
+much that tiny-cuda-nn does not read (single quotes, bare keys, hex, NaN).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 from ..._errors import ConfigError, InputError, point_at, refusal
 from ..._untrusted import CONFIGURATION_BYTES, parse_json, read_untrusted
 
-# Neither may fail at its end, or a text that repeats its beginning takes quadratic time: the closing quote is optional,
-# and a comment may end with the text, which `_blank` then leaves as it is.
+# An unterminated string or comment must match too: if it failed, a text with many openings would take quadratic time.
+# So the closing quote is optional, and a comment may end with the text; `_blank` then leaves the comment unchanged.
 _STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?'
 _COMMENTS = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMAS = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
@@ -43,10 +43,10 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     """
     if isinstance(source, Mapping):
         return copy.deepcopy(dict(source))
-    if isinstance(source, str) and _without_comments(source).lstrip().startswith("{"):
+    if isinstance(source, str) and _blank_comments(source).lstrip().startswith("{"):
         return _parse_json(source, "The configuration")
     if isinstance(source, (str, Path)):
-        return _parse_json(_text_of(Path(source)), f"The configuration {source}")
+        return _parse_json(_read_text(Path(source)), f"The configuration {source}")
     raise ConfigError(
         refusal(
             "This is not a configuration.",
@@ -55,7 +55,7 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     def make_error(reason: str) -> InputError:
         headline = f"The configuration {path} cannot be read."
         return InputError(refusal(headline, [("cause", reason)], "Pass a path to a JSON file."))
@@ -67,9 +67,9 @@ def _text_of(path: Path) -> str:
 
 
 def _parse_json(text: str, name: str) -> dict[str, Any]:
-    plain = _TRAILING_COMMAS.sub(_blank, _without_comments(text))
+    plain = _TRAILING_COMMAS.sub(_blank, _blank_comments(text))
     try:
-        value = parse_json(plain, object_pairs_hook=_once_each, parse_constant=_no_constant)
+        value = parse_json(plain, object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         headline = f"{name} is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}."
         raise ConfigError(refusal(headline, point_at(text, error.pos))) from error
@@ -82,21 +82,22 @@ def _parse_json(text: str, name: str) -> dict[str, Any]:
     return value
 
 
-def _without_comments(text: str) -> str:
+def _blank_comments(text: str) -> str:
     return _COMMENTS.sub(_blank, text)
 
 
-def _blank(match: re.Match[str]) -> str:  # strings stay; all else becomes blanks, lines stay lines
+def _blank(match: re.Match[str]) -> str:
+    """Return a match with all but its newlines replaced by blanks. A string or an unterminated comment stays."""
     text = match[0]
     is_open_comment = text.startswith("/*") and (len(text) < 4 or not text.endswith("*/"))
     return text if text.startswith('"') or is_open_comment else re.sub(r"[^\n]", " ", text)
 
 
 class _Unfit(Exception):
-    """What the standard parser would let through."""
+    """Raised for JSON that Python's parser accepts but a configuration may not have."""
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
@@ -104,5 +105,5 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise _Unfit(f"{name} is not a number in JSON")

@@ -1,4 +1,4 @@
-"""Resolving: a configuration against the tables of `_components`, to a `Section` or a refusal."""
+"""`resolve_section`: checks a configuration against the tables of `_components` and returns a `Section`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def resolve_section(
     config: Section | Mapping[str, Any] | str | Path | None = None,
     where: str = "",
 ) -> Section:
-    """The component that a configuration describes, with canonical names and every default filled in.
+    """Validate the configuration of one component. Return it with canonical names and every default filled in.
 
     Args:
-        kind: what is described.
-        config: the component's own part of a configuration: a mapping, or what `read` takes. None: all
-            defaults. A section is handed back as it is.
-        where: the place of this part in a larger configuration, for messages; `kind` when left out.
+        kind: the kind of component.
+        config: the component's own part of a configuration: a mapping, a JSON string, or a path. None: all
+            defaults. A Section is returned unchanged.
+        where: the path of this part in a larger configuration, for error messages; `kind` if left out.
 
     Raises:
         ConfigError: an unknown `otype` or key, a value of the wrong kind or out of range, keys that
-            exclude each other, or a key that would do nothing here.
+            exclude each other, or a key that would have no effect.
 
     Example:
         >>> from tinsmith.nn.config import resolve_section
@@ -41,12 +41,12 @@ def resolve_section(
     if isinstance(config, (str, Path)):
         _refuse_otype(kind, str(config), where or kind)
         config = read(config)
-    return _section(CATALOGS[kind], kind, config if config is not None else {}, where or kind, share=())
+    return _resolve_component(CATALOGS[kind], kind, config if config is not None else {}, where or kind, share=())
 
 
 def _refuse_otype(kind: str, given: str, where: str) -> None:
-    """Raises ConfigError for the bare name of a component, where no file is called so."""
-    names = _otypes(CATALOGS[kind])
+    """Raise ConfigError if a string is the name of a component rather than a path or JSON, as in `"Adam"`."""
+    names = _list_otypes(CATALOGS[kind])
     guess = "" if given.lstrip().startswith("{") else nearest(given, names)  # a JSON text may look like one
     if guess and not Path(given).exists() and (Path(given).suffix, Path(given).name) == ("", given):
         rows = [("got", _format_value(given)), ("expected", "a mapping, a JSON text or the path of a JSON file")]
@@ -60,15 +60,15 @@ def _with_article(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-def _otypes(catalog: Catalog) -> list[str]:
+def _list_otypes(catalog: Catalog) -> list[str]:
     return [name for component in catalog.components for name in (component.otype, *component.aliases)]
 
 
-def _section(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[Key, ...]) -> Section:
+def _resolve_component(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[Key, ...]) -> Section:
     if not isinstance(config, Mapping):
         rows = [("got", _format_value(config)), ("expected", f"an object such as {{'otype': '{catalog.default}'}}")]
         raise ConfigError(refusal(f"`{where}` is not {_with_article(kind)}.", rows))
-    component, called, preset = _component(catalog, kind, config.get("otype", catalog.default), where)
+    component, called, preset = _find_component(catalog, kind, config.get("otype", catalog.default), where)
     nests = {"nested"} if component.nests != "none" else set[str]()
     given = {key: value for key, value in config.items() if key not in {"otype"} | nests}
     keys = component.keys + share
@@ -76,45 +76,49 @@ def _section(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[
     for name in given:
         if name not in by_name:
             _refuse_key(catalog, called, keys, name, where, is_default="otype" not in config)
-    values = _values(called, by_name, given, where)
+    values = _validate_values(called, by_name, given, where)
     options = {key.name: preset.get(key.name, copy.copy(key.default)) for key in keys} | values
     if component.expands is not None:
         shares = {key.name: options[key.name] for key in share if key.name in values}
-        return _section(catalog, kind, component.expands(options) | shares, where, share)
+        return _resolve_component(catalog, kind, component.expands(options) | shares, where, share)
     if component.settle is not None:
         options = _settle_options(component, called, options, frozenset(values), where)
     nested = _resolve_nested(catalog, kind, component, config, where)
     return Section(component.otype, options, nested, where)
 
 
-def _component(catalog: Catalog, kind: str, otype: Any, where: str) -> tuple[Component, str, Options]:
-    """The component of a name in any case; the name in its own spelling; the defaults that it changes."""
+def _find_component(catalog: Catalog, kind: str, otype: Any, where: str) -> tuple[Component, str, Options]:
+    """Find the component with this `otype`, in upper or lower case. Raise ConfigError if there is none.
+
+    Returns:
+        The component; the canonical spelling of the name; the defaults that the name changes.
+    """
     for component in catalog.components:
         for name, preset in {component.otype: {}, **component.aliases}.items():
             if isinstance(otype, str) and otype.lower() == name.lower():
                 return component, name, preset
-    known = _otypes(catalog)
+    known = _list_otypes(catalog)
     guess = nearest(str(otype), known)
     rows = [("got", _format_value(otype)), ("expected", ", ".join(known))]
     remedy = f"Did you mean `{guess}`?" if guess else f"Leave it out for the default, `{catalog.default}`."
-    others = [kind for kind, other in CATALOGS.items() if str(otype).lower() in map(str.lower, _otypes(other))]
+    others = [kind for kind, other in CATALOGS.items() if str(otype).lower() in map(str.lower, _list_otypes(other))]
     if others and str(otype).lower() != guess.lower():
         remedy = f"It belongs to `{others[0]}`."
     raise ConfigError(refusal(f"`{where}.otype` is not a known {kind}.", rows, remedy))
 
 
-def _values(called: str, by_name: Mapping[str, Key], given: Options, where: str) -> Options:
-    """The options that were passed, under their own names."""
+def _validate_values(called: str, by_name: Mapping[str, Key], given: Options, where: str) -> Options:
+    """Validate the options that were passed. Return them under their canonical names."""
     values: Options = {}
     for name, value in given.items():
         key = by_name[name]
         if key.name in values:
             _refuse_value(called, where, name, value, f"left out where `{key.name}` is given: they are one key")
-        values[key.name] = _value(key, called, where, name, value)
+        values[key.name] = _validate_value(key, called, where, name, value)
     return values
 
 
-def _value(key: Key, called: str, where: str, name: str, value: Any) -> Any:
+def _validate_value(key: Key, called: str, where: str, name: str, value: Any) -> Any:
     try:
         taken = key.kind.validate(value)
     except Unfit as error:
@@ -140,21 +144,24 @@ def _resolve_nested(
     if component.nests == "none":
         return ()
     if component.nests == "one":
-        return (_section(catalog, kind, config.get("nested", {}), f"{where}.nested", share=()),)
+        return (_resolve_component(catalog, kind, config.get("nested", {}), f"{where}.nested", share=()),)
     parts = config.get("nested")
     if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
         actual = _format_value(parts) if "nested" in config else "nothing"
         rows = [("got", actual), ("expected", f"a list of one {kind} or more")]
         raise ConfigError(refusal(f"`{where}.nested` of {component.otype} does not fit.", rows))
     sections = tuple(
-        _section(catalog, kind, part, f"{where}.nested[{i}]", catalog.share) for i, part in enumerate(parts)
+        _resolve_component(catalog, kind, part, f"{where}.nested[{i}]", catalog.share) for i, part in enumerate(parts)
     )
     _check_shares(catalog.share, sections, where)
     return sections
 
 
 def _check_shares(share: tuple[Key, ...], sections: tuple[Section, ...], where: str) -> None:
-    """One part at most may take what the others leave, and none where a part says where it begins."""
+    """Raise ConfigError unless the parts of a Composite divide up the whole unambiguously.
+
+    At most one part may leave out its size, and take the remainder; none may if any part states where it begins.
+    """
     size = share[0].name
     open_ended = [section for section in sections if section.options[size] is None]
     placed = [section for section in sections for key in share[1:] if section.options[key.name] is not None]
@@ -162,7 +169,7 @@ def _check_shares(share: tuple[Key, ...], sections: tuple[Section, ...], where: 
         rows = [(f"{section.where}", f"{section.otype} without {size}") for section in open_ended]
         rows += [(f"{section.where}", f"{section.otype} with {share[1].name}") for section in placed]
         remedy = f"Write {size} in all of them" + ("." if placed else ", or leave it out in one: it takes the rest.")
-        raise ConfigError(refusal(f"`{where}.nested` does not say who takes what.", rows, remedy))
+        raise ConfigError(refusal(f"`{where}.nested` does not say how much each part takes.", rows, remedy))
 
 
 def _refuse_key(
@@ -172,18 +179,18 @@ def _refuse_key(
     rows = [("expected", ", ".join(known))] + [("otype", f"{called}, the default: none was written")] * is_default
     why = catalog.elsewhere.get(name, "")
     if name in [key.name for key in catalog.share]:
-        why = "it is a key of what is nested in a Composite"
+        why = "it is a key of the components that are nested in a Composite"
     if why:
         raise ConfigError(refusal(f"`{where}.{name}` of {called} would do nothing: {why}.", rows, "Leave it out."))
     guess = nearest(str(name), known)
     remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
-    others = [kind for kind, other in CATALOGS.items() if other is not catalog and name in _keys(other)]
+    others = [kind for kind, other in CATALOGS.items() if other is not catalog and name in _list_keys(other)]
     if others:
         remedy = f"`{name}` belongs to " + " or ".join(f"`{kind}`" for kind in others) + "."
     raise ConfigError(refusal(f"`{where}.{name}` is not a key of {called}.", rows, remedy))
 
 
-def _keys(catalog: Catalog) -> set[str]:
+def _list_keys(catalog: Catalog) -> set[str]:
     return {name for component in catalog.components for key in component.keys for name in (key.name, *key.also)}
 
 
@@ -192,7 +199,8 @@ def _refuse_value(called: str, where: str, name: str, value: Any, expected: str,
     raise ConfigError(refusal(f"`{where}.{name}` of {called} does not fit.", rows, remedy))
 
 
-def _format_value(value: Any) -> str:  # as the file writes it
+def _format_value(value: Any) -> str:
+    """Return a value as JSON spells it, shortened to 60 characters."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = f'"{value}"' if isinstance(value, str) else repr(value)

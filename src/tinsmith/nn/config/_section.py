@@ -1,4 +1,4 @@
-"""A section: one resolved component of a configuration. `resolve_section` returns it, and builders take it."""
+"""Section: one validated component of a configuration, which `resolve_section` returns and builders take."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """One component of a configuration, with all options resolved.
+    """One component of a configuration, validated, with every default filled in.
 
     Attributes:
-        otype: its canonical name, in its own spelling: `"Grid"` also where the file says `hashgrid`.
-        options: every option that it has, with the defaults filled in; without `otype` and `nested`.
-            A component nested in a Composite has there also what says its share: `n_dims_to_encode`
-            and `dims_to_encode_begin` (encodings), `n_params_to_optimize` (optimizers); None where
-            the file leaves it open.
-        nested: the components that it wraps or joins, in order.
-        where: the place in the configuration, such as `encoding.nested[1]`: for refusals. Not compared.
+        otype: its canonical name: `"Grid"` also if the file says `hashgrid`.
+        options: all of its options by name, without `otype` and `nested`. A component nested in a Composite also
+            has the options that say what part of the whole it takes: `n_dims_to_encode` and `dims_to_encode_begin`
+            (encodings), `n_params_to_optimize` (optimizers); None if the file leaves them out.
+        nested: the components that it contains, in order.
+        where: its path in the configuration, such as `encoding.nested[1]`, for error messages. Not compared.
 
     Example:
         >>> from tinsmith.nn.config import resolve_section
@@ -31,7 +30,7 @@ class Section:
     where: str = dataclasses.field(default="", compare=False, repr=False)
 
     def config(self) -> dict[str, Any]:
-        """The section as a configuration again, with all defaults: resolving it gives an equal section.
+        """Return the section as a configuration with all defaults. Resolving that returns an equal section.
 
         Example:
             >>> from tinsmith.nn.config import resolve_section

@@ -1,16 +1,15 @@
-"""Encodings of positions for networks, in tiny-cuda-nn's configuration language.
+"""Encodings of positions for networks, described by tiny-cuda-nn's configurations.
 
-`Encoding` is the module. It contains an `Encoder`, which has no state of its own: a function of
-positions and of a flat tensor of parameters, for code that keeps the parameters elsewhere (an array of networks,
-or a network and its encoding in one tensor).
+`Encoding` is the torch module. It calls an `Encoder`, a function of positions and of a flat tensor of parameters
+without state, which other modules use too: an array of networks, or a network with its encoding in one tensor.
 """
 
 from __future__ import annotations
 
-from ._build import encoder
+from ._build import build_encoder
 from ._composite import Composite
 from ._encoder import Encoder, draw_params
 from ._encoding import Encoding
 from ._grid import Grid
 
-__all__ = ["Composite", "Encoder", "Encoding", "Grid", "draw_params", "encoder"]
+__all__ = ["Composite", "Encoder", "Encoding", "Grid", "draw_params", "build_encoder"]

@@ -1,4 +1,4 @@
-"""From a section of a configuration to its encoder."""
+"""Construction of an encoder from a section of a configuration."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ._pointwise import Pointwise
 _MOST_DIMS = 7  # as many primes as tiny-cuda-nn's hash has
 
 
-def encoder(section: Section, n_input_dims: int) -> Encoder:
-    """The encoder that a section of a configuration describes.
+def build_encoder(section: Section, n_input_dims: int) -> Encoder:
+    """Build the encoder that a section of a configuration describes.
 
     Args:
-        section: of `config.resolve_section("encoding", ...)`.
+        section: the section, from `config.resolve_section("encoding", ...)`.
         n_input_dims: number of input dims, the coordinates of a position.
 
     Raises:
@@ -26,28 +26,28 @@ def encoder(section: Section, n_input_dims: int) -> Encoder:
 
     Example:
         >>> from tinsmith.nn.config import resolve_section
-        >>> encoder(resolve_section("encoding", {"otype": "Frequency", "n_frequencies": 4}), 3).n_output_dims
+        >>> build_encoder(resolve_section("encoding", {"otype": "Frequency", "n_frequencies": 4}), 3).n_output_dims
         24
     """
     options = section.options
     if section.otype == "Composite":
-        return _composite(section, n_input_dims)
+        return _build_composite(section, n_input_dims)
     if section.otype == "Grid":
-        return _grid(section, n_input_dims)
+        return _build_grid(section, n_input_dims)
     if section.otype == "Identity":
         return Identity(n_input_dims, options["scale"], options["offset"])
     if section.otype == "Empty":
         return Empty(n_input_dims)
     if section.otype == "SphericalHarmonics" and n_input_dims != 3:
-        raise _misfit(section, n_input_dims, "3: directions, as (direction + 1) / 2")
+        raise _make_misfit_error(section, n_input_dims, "3: directions, as (direction + 1) / 2")
     size = next(options[key] for key in ("n_frequencies", "n_bins", "degree") if key in options)
     return Pointwise(section.otype, n_input_dims, size)
 
 
-def _grid(section: Section, n_input_dims: int) -> Grid:
+def _build_grid(section: Section, n_input_dims: int) -> Grid:
     options = section.options
     if not 1 <= n_input_dims <= _MOST_DIMS:
-        raise _misfit(section, n_input_dims, f"1 to {_MOST_DIMS}")
+        raise _make_misfit_error(section, n_input_dims, f"1 to {_MOST_DIMS}")
     try:
         levels = grid_levels(
             n_input_dims,
@@ -58,7 +58,7 @@ def _grid(section: Section, n_input_dims: int) -> Grid:
             log2_hashmap_size=options["log2_hashmap_size"],
         )
     except (OverflowError, ValueError) as cause:
-        # Of float32, as which tiny-cuda-nn computes resolutions.
+        # A resolution overflows float32, in which tiny-cuda-nn computes it.
         rows = [(key, f"{options[key]:g}") for key in ("base_resolution", "per_level_scale")]
         rows += [("n_levels", str(options["n_levels"]))]
         headline = f"`{section.where}` has a level whose resolution is beyond the range of float32."
@@ -70,12 +70,12 @@ def _grid(section: Section, n_input_dims: int) -> Grid:
     if n_params > MOST_PARAMS:
         sides = f"{levels[0].resolution:,} to {levels[-1].resolution:,}, in {n_input_dims} dims"
         rows = [("numbers in its table", f"{n_params:,}"), ("resolutions", sides)]
-        remedy = "Take fewer or coarser levels, or type Hash, whose levels have 2^log2_hashmap_size slots at most."
+        remedy = "Use fewer or coarser levels, or type Hash, whose levels have 2^log2_hashmap_size slots at most."
         raise ConfigError(refusal(f"`{section.where}` is too large for 32 bits.", rows, remedy))
     return Grid(n_input_dims, levels, n_features, options["interpolation"])
 
 
-def _composite(section: Section, n_input_dims: int) -> Composite:
+def _build_composite(section: Section, n_input_dims: int) -> Composite:
     wanted = [nested.options["n_dims_to_encode"] for nested in section.nested]
     begins = [nested.options["dims_to_encode_begin"] for nested in section.nested]
     rest = n_input_dims - sum(size or 0 for size in wanted)
@@ -90,10 +90,10 @@ def _composite(section: Section, n_input_dims: int) -> Composite:
             headline = f"`{section.where}` encodes more dims than the {n_input_dims} that there are."
             raise ConfigError(refusal(headline, shares, remedy))
         if size:
-            parts.append((begin, encoder(nested, size)))
+            parts.append((begin, build_encoder(nested, size)))
         begin += size
     if not parts:
-        raise _misfit(section, n_input_dims, "1 or more of them encoded")
+        raise _make_misfit_error(section, n_input_dims, "1 or more of them encoded")
     _check_widths(section, parts)
     return Composite(n_input_dims, parts, section.options["reduction"])
 
@@ -107,6 +107,6 @@ def _check_widths(section: Section, parts: list[tuple[int, Encoder]]) -> None:
         raise ConfigError(refusal(f"`{section.where}` cannot be reduced.", rows, remedy))
 
 
-def _misfit(section: Section, n_input_dims: int, expected: str) -> ConfigError:
+def _make_misfit_error(section: Section, n_input_dims: int, expected: str) -> ConfigError:
     rows = [("got", f"n_input_dims = {n_input_dims}"), ("expected", expected)]
     return ConfigError(refusal(f"`{section.where}`, {section.otype}, does not fit the input.", rows))

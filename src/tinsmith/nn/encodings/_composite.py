@@ -1,4 +1,4 @@
-"""Composite: several encodings, each of some of the input dims."""
+"""Composite: several encodings, each applied to some of the input dims."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ._encoder import Encoder
 
 
 class Composite(Encoder):
-    """Encodings of parts of the input, side by side, added up or multiplied.
+    """Several encodings of parts of the input, whose outputs are concatenated, added or multiplied.
 
-    Its parameters are those of the parts, in order, as tiny-cuda-nn lays them out.
+    Its parameters are those of the parts, concatenated in order, as in tiny-cuda-nn.
 
     Args:
-        n_input_dims: of the whole.
-        parts: the encodings, and the first input dim of each.
-        reduction: "Concatenation", "Sum" or "Product"; for the last two all parts have one width.
+        n_input_dims: number of input dims of the whole.
+        parts: pairs of the first input dim of an encoding and the encoding.
+        reduction: "Concatenation", "Sum" or "Product"; for the last two all parts have the same output width.
     """
 
     def __init__(self, n_input_dims: int, parts: Sequence[tuple[int, Encoder]], reduction: str) -> None:

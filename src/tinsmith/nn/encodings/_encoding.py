@@ -1,4 +1,4 @@
-"""Encoding: an encoder as a torch module, which holds its parameters."""
+"""Encoding: an encoding as a torch module that holds its parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...tracing import reshape_result
 from .._parts import call_on_parts
 from .._precision import PARAMETERS, compute_dtype, round_to, widen
 from ..config import Section, resolve_section
-from ._build import encoder
+from ._build import build_encoder
 from ._encoder import draw_params
 
 
@@ -37,8 +37,8 @@ class Encoding(Layer):
 
     Attributes:
         n_input_dims, n_output_dims: number of dims of a position before and after encoding.
-        params: all parameters, flat, in tiny-cuda-nn's layout: a grid's table, a row for each slot; empty for the
-            other encodings.
+        params: all parameters, flat, in tiny-cuda-nn's layout: the table of a grid, with a row for each slot; empty
+            for encodings without parameters.
 
     The input (..., n_input_dims) may have any real dtype, and is cast to that of the computation; the output is
     (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes. Which cell
@@ -46,7 +46,7 @@ class Encoding(Layer):
 
     Raises:
         ConfigError: a name, value or size in the configuration is invalid.
-        DtypeError: `dtype`, or the module's dtype, is none of these.
+        DtypeError: `dtype`, or the dtype that the module was converted to, is none of the four.
         ShapeError: the input has another number of dims.
 
     Example:
@@ -66,10 +66,10 @@ class Encoding(Layer):
     ) -> None:
         super().__init__()
         _check_dtype(dtype or torch.float32)
-        n_input_dims = _whole(n_input_dims)
+        n_input_dims = _check_count(n_input_dims)
         self.section = resolve_section("encoding", encoding_config)
         with torch.device("cpu"):  # drawn there, so that a seed means the same everywhere
-            self.encoder = encoder(self.section, n_input_dims)
+            self.encoder = build_encoder(self.section, n_input_dims)
         self.n_input_dims = n_input_dims
         self.n_output_dims = self.encoder.n_output_dims
         self.seed = seed
@@ -78,9 +78,10 @@ class Encoding(Layer):
         self.params = torch.nn.Parameter(start.to(torch.get_default_device(), dtype or torch.float32))
 
     def reset_parameters(self) -> None:
-        """Draw the initial parameters again, from the module's seed.
+        """Set the parameters to their initial values again, drawn from the module's seed.
 
-        For a module made on the meta device, after `to_empty`. Of a DTensor each process sets its shard.
+        Call this for a module made on the meta device, after `to_empty`. If the parameters are a DTensor, each process
+        sets its shard.
         """
         set_parameter(self.params, draw_params(self.seed, self.encoder))
 
@@ -94,7 +95,7 @@ class Encoding(Layer):
         refuse_nested("x", x, type(self).__name__)
         _check_dtype(params.dtype)
         if x.ndim == 0 or x.shape[-1] != self.n_input_dims:
-            raise _misfit(x, self.n_input_dims, self.section.otype)
+            raise _make_misfit_error(x, self.n_input_dims, self.section.otype)
         if is_distributed([x, params]):
             axes = {str(axis): {"x": axis, "": axis} for axis in range(x.ndim - 1)}
             return call_on_parts(self, self.forward, {"x": x}, axes, (*x.shape[:-1], self.n_output_dims))
@@ -104,11 +105,11 @@ class Encoding(Layer):
         return y if x.ndim == 2 else reshape_result(y, (*x.shape[:-1], self.n_output_dims))
 
     def extra_repr(self) -> str:
-        """What `repr` shows."""
+        """Return the sizes and the otype, for `repr`."""
         return f"{self.n_input_dims}, {self.n_output_dims}, otype={self.section.otype!r}, n_params={len(self.params)}"
 
 
-def _whole(n_input_dims: Any) -> int:
+def _check_count(n_input_dims: Any) -> int:
     whole = operator.index(n_input_dims) if hasattr(n_input_dims, "__index__") else 0  # numpy's integers too
     if whole < 1 or isinstance(n_input_dims, bool):
         words = "the number of input dims of an Encoding does not fit"
@@ -122,7 +123,7 @@ def _check_dtype(dtype: torch.dtype) -> None:
         raise DtypeError(refusal("an Encoding does not have this dtype", rows, "Pass dtype=torch.float32."))
 
 
-def _misfit(x: Tensor, n_input_dims: int, otype: str) -> ShapeError:
+def _make_misfit_error(x: Tensor, n_input_dims: int, otype: str) -> ShapeError:
     rows = [("x", f"[..., {n_input_dims}] = {tuple(x.shape)}", f"the last should be {n_input_dims}")]
     remedy = f"Pass positions of {n_input_dims} numbers, or make the Encoding with as many n_input_dims."
     return ShapeError(refusal(f"`x` does not fit the Encoding, {otype}", rows, remedy))

@@ -1,9 +1,9 @@
-"""Grid: features at several resolutions, interpolated. Its gradients are kernels of their own.
+"""Grid: features at several resolutions, interpolated. Its gradients are computed by separate, handwritten kernels.
 
-In plain calls a Function runs them, each only if its gradient is needed: training a grid mostly needs no gradient in
-the positions, which is half of the work. They are ops, so second derivatives need no further code. Under `torch.func`,
-forward mode and `torch.compile` only the op of the values is used, with its generated derivatives: those add to the
-table atomically, which is slower on the CPU.
+In plain calls an autograd Function runs them, each only if its gradient is needed: training a grid mostly needs no
+gradient in the positions, and that is half of the work. They are ops, so second derivatives need no further code. Under
+`torch.func`, forward mode and `torch.compile` only the forward op is used, with its generated derivatives. Those
+add to the table atomically, which is slower on the CPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SPREAD = 1e-4
 
 
 class Ops(NamedTuple):
-    """The kernels of `kernels.grid` as ops, by its names."""
+    """The ops of a grid: its value and its gradients by position and by table, from the kernels of `kernels.grid`."""
 
     value: Op
     by_position: Op
@@ -35,12 +35,12 @@ class Ops(NamedTuple):
 
 
 class Grid(Encoder):
-    """A grid encoding.
+    """A grid encoding: a table of learned features at several resolutions, interpolated at each position.
 
     Args:
-        n_input_dims: 1 to 7.
-        levels: of `reference.grid_levels`.
-        n_features: of a level.
+        n_input_dims: number of input dims, 1 to 7.
+        levels: the levels, from `reference.grid_levels`.
+        n_features: number of features per level.
         interpolation: "Nearest", "Linear" or "Smoothstep".
     """
 
@@ -52,7 +52,7 @@ class Grid(Encoder):
         self.n_output_dims = len(levels) * n_features
         self.n_params = (levels[-1].first + levels[-1].size) * n_features
         self.scales = torch.tensor([level.scale for level in levels], dtype=torch.float32)
-        self.cells = torch.tensor([_cells(level) for level in levels], dtype=torch.int32)
+        self.cells = torch.tensor([_format_level(level) for level in levels], dtype=torch.int32)
         self._there: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def __call__(self, x: Tensor, params: Tensor, engine: str | None = None) -> Tensor:
@@ -72,7 +72,7 @@ class Grid(Encoder):
             return self.scales.to(device), self.cells.to(device)
         levels = self._there.get(device)
         if levels is None:
-            # Kept for later calls, so it must not belong to a transform or a fake mode that ends with this one.
+            # These tensors are kept for later calls, so they must not be wrapped by a transform or a fake mode.
             with outside_transforms():
                 levels = self._there[device] = (self.scales.to(device), self.cells.to(device))
         return levels
@@ -81,15 +81,15 @@ class Grid(Encoder):
         return self.__dict__ | {"_there": {}}
 
 
-def _cells(level: GridLevel) -> list[int]:
-    """A row of what the kernels read: see `kernels.grid`."""
+def _format_level(level: GridLevel) -> list[int]:
+    """Return the row of a level in the kernels' argument `cells`: first slot, size, hash mask, is hashed, factors."""
     mask = level.size - 1 if level.is_hashed else -1
     factors = [factor - _WORD if factor >= _WORD // 2 else factor for factor in level.factors]
     return [level.first, level.size, mask, int(level.is_hashed), *factors]
 
 
 class _Grid(torch.autograd.Function):
-    """A plain call: the gradients are computed by kernels written for them."""
+    """The autograd Function of a grid, whose gradients are computed by handwritten kernels."""
 
     @staticmethod
     def forward(ctx: Any, ops: Ops, is_steady: bool, *tensors: Tensor) -> Tensor:
@@ -112,9 +112,9 @@ class _Grid(torch.autograd.Function):
 
 _Key = tuple[str, str, int, int, str, int, bool]
 _OPS: dict[_Key, Ops] = {}
-"""Ops by engine, type of numbers and what is static: workers of levels that are apart (0: they are not), atomics.
+"""Ops by engine, dtype, dims, features, interpolation, number of workers that levels are split over (0: one), atomics.
 
-In a global dict, where `torch.compile` finds them too.
+A global dict, so that `torch.compile` finds them too.
 """
 
 
@@ -122,16 +122,17 @@ In a global dict, where `torch.compile` finds them too.
 def _build_ops(
     engine: str | None, device: torch.device, dtype: torch.dtype, dims: int, features: int, shape: str, levels: int
 ) -> _Key:
-    """Where in `_OPS` the ops are, which are built at the first call."""
+    """Return the key of a grid's ops in `_OPS`; build them in the first call."""
     lang = language(engine, device)
     on_cpu, threads = device.type == "cpu", torch.get_num_threads()
-    apart = min(levels, 2 * threads) if on_cpu and threads <= levels else 0  # two a thread, lest one waits for another
+    # Two workers per thread, so that a thread that is done early has more to do.
+    apart = min(levels, 2 * threads) if on_cpu and threads <= levels else 0
     return _keep_ops(lang, (lang.__name__, FLOATS[dtype], dims, features, shape, apart, not on_cpu))
 
 
 def _keep_ops(lang: ModuleType, key: _Key) -> _Key:
     if key not in _OPS:
-        _OPS[key] = _ops(lang, key)
+        _OPS[key] = _make_ops(lang, key)
     return key
 
 
@@ -146,7 +147,7 @@ def _find(
 register_family("grid", Family(_find))
 
 
-def _ops(lang: ModuleType, key: _Key) -> Ops:
+def _make_ops(lang: ModuleType, key: _Key) -> Ops:
     engine, fp, dims, features, interpolation, apart, atomic = key
     built = kernels.grid(
         lang, fp=fp, n_dims=dims, n_features=features, interpolation=interpolation, apart=apart > 0, atomic=atomic
@@ -157,7 +158,7 @@ def _ops(lang: ModuleType, key: _Key) -> Ops:
 
     def make(which: str, spec: str, **options: Any) -> Op:
         recipe = Recipe("grid", engine, (which, dims, features, interpolation, apart))
-        # Levels have rows of the table for themselves: the numbers in `cells` say so, the kernels' text does not.
+        # No two levels share rows of the table, but that follows from the numbers in `cells`, not from the kernels.
         options = {"adjoint": "source", "races": "allow", "steady": True, "recipe": recipe, **options}
         return Op([getattr(built, which)], spec, OpOptions(**options))
 

@@ -1,6 +1,6 @@
-"""Encodings that torch does as fast as a kernel could: Identity and Empty.
+"""Identity and Empty: encodings that are as fast in plain torch as in a kernel.
 
-Identity reads and writes each number once per operation; of its two operations the trivial ones are left out.
+Identity skips the addition if its offset is 0, since each operation reads and writes all numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ._encoder import Encoder
 
 
 class Identity(Encoder):
-    """y = scale x + offset."""
+    """The affine map y = scale * x + offset of each number."""
 
     def __init__(self, n_input_dims: int, scale: float, offset: float) -> None:
         self.n_input_dims = self.n_output_dims = n_input_dims
@@ -19,12 +19,12 @@ class Identity(Encoder):
         self.offset = offset
 
     def __call__(self, x: Tensor, params: Tensor, engine: str | None = None) -> Tensor:
-        y = x * self.scale  # a new tensor also where the scale is 1: nobody expects to share memory with an input
+        y = x * self.scale  # also if the scale is 1: an output must not share memory with an input
         return y + self.offset if self.offset else y
 
 
 class Empty(Encoder):
-    """Nothing, whatever it is given."""
+    """The encoding with no output dims: (n, n_input_dims) to (n, 0)."""
 
     n_output_dims = 0
 

@@ -1,7 +1,7 @@
-"""Encodings that work on each number or direction by itself, by kernels whose derivatives are generated.
+"""Encodings of each number or direction by itself: Frequency, TriangleWave, OneBlob and SphericalHarmonics.
 
-Frequency, TriangleWave, OneBlob and SphericalHarmonics. Against the same in plain torch, forward and backward of
-100,000 points in 3-D on 2 cores: see benchmarks/results/encodings-cpu.md.
+They run kernels with generated derivatives. benchmarks/results/encodings-cpu.md compares them with plain torch:
+forward and backward of 100,000 points in 3-D on 2 cores.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _FACTORIES: dict[str, tuple[Any, str, str]] = {
     "OneBlob": (kernels.one_blob, "n_bins", "x[n, d] -> y[n, d * {}]"),
     "SphericalHarmonics": (kernels.spherical_harmonics, "degree", "x[n, 3] -> y[n, {0} * {0}]"),
 }
-"""Of each: the factory of its kernel, its one option, the spec, given that."""
+"""For each encoding: the factory of its kernel, the name of its one option, and its spec, formatted with the option."""
 
 
 class Pointwise(Encoder):
-    """An encoding of `_FACTORIES`, with its one option."""
+    """An encoding of `_FACTORIES`. `size` is the value of its one option, such as the number of frequencies."""
 
     def __init__(self, otype: str, n_input_dims: int, size: int) -> None:
         self.otype = otype
@@ -43,12 +43,12 @@ class Pointwise(Encoder):
 
 _Key = tuple[str, str, str, int]
 _OPS: dict[_Key, Op] = {}
-"""Ops by engine, type of numbers, otype and option. In a global dict, where `torch.compile` finds them too."""
+"""Ops by engine, dtype, otype and option. A global dict, so that `torch.compile` finds them too."""
 
 
 @constant_when_traced
 def _build_op(engine: str | None, device: torch.device, dtype: torch.dtype, otype: str, size: int) -> _Key:
-    """Where in `_OPS` an op is, which is built at the first call."""
+    """Return the key of an encoding's op in `_OPS`; build the op in the first call."""
     lang = language(engine, device)
     key = (lang.__name__, FLOATS[dtype], otype, size)
     if key not in _OPS:

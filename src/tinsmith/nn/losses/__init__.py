@@ -1,4 +1,4 @@
-"""tiny-cuda-nn's losses by name, with its definitions and its gradients."""
+"""The losses of tiny-cuda-nn, under its names and with its definitions and gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss module: checks the shapes, then the mean of one of `TERMS`."""
+"""Loss: a torch module that checks shapes and returns the mean of one of `TERMS`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Loss(Layer):
         RelativeL1           |p - t| / (|p| + 0.01)       RelativeL2    (p - t)**2 / (p**2 + 0.01)
         MAPE                 |p - t| / (|t| + 0.01)       SMAPE         |p - t| / ((|t| + |p|) / 2 + 0.01)
         RelativeL2Luminance  (p - t)**2 / (Y(p)**2 + 0.01), with Y = 0.299 r + 0.587 g + 0.114 b; of six
-                             channels or more, the first six are two colours to add
+                             channels or more, the first six are two colors, which are added
         CrossEntropy         -t * log(p)                  Variance      t**2 / p - t**2 / q
 
     Gradients are tiny-cuda-nn's: the p in the denominator of RelativeL1, RelativeL2, RelativeL2Luminance
-    and SMAPE is held constant. (Where p == t, |p - t| has slope 0 here, and the sign of the zero in tiny-cuda-nn.)
+    and SMAPE is held constant. (At p == t the slope of |p - t| is 0; in tiny-cuda-nn it is 1 or -1.)
 
     Half precision is computed in float32, and the loss is rounded once; under `torch.autocast` it stays float32.
 
@@ -68,7 +68,7 @@ class Loss(Layer):
             data_pdf: the density that each element was drawn with, in a shape that broadcasts to the
                 target's; importance sampling divides by it. None: 1 everywhere. Differentiable.
             n_elements: the divisor, instead of the prediction's number of elements. For an array of networks, pass
-                the elements of one, so that the loss and gradients do not depend on the number of networks.
+                the number of elements of one network, so that loss and gradients do not depend on how many there are.
 
         Raises:
             ShapeError: the shapes do not fit, or RelativeL2Luminance has fewer than three channels.
@@ -80,10 +80,10 @@ class Loss(Layer):
         total = values.sum() / (prediction.numel() if n_elements is None else n_elements)
         return round_to(total, _result_dtype(prediction, target, pdf))
 
-    def of_each(self, prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Compute the loss of each network of an array: from (network, ..., channel), twice, to (network)."""
+    def compute_each(self, prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Compute the loss of each network of an array: from two tensors (network, ..., channel) to (network)."""
         terms = self._compute_terms(prediction, target, prediction.new_ones(()))
-        # Neither flattened nor by `mean`: a batch may be sharded unevenly over processes.
+        # Not `flatten` or `mean`: a batch may be sharded unevenly over processes.
         means = terms.sum(tuple(range(1, terms.ndim))) / math.prod(terms.shape[1:])
         return round_to(means, _result_dtype(prediction, target))
 
@@ -99,14 +99,14 @@ class Loss(Layer):
             )
         if not _broadcasts(pdf.shape, target.shape):
             rows.append(("data_pdf", str(tuple(pdf.shape))))
-            remedy = "Pass one density an element, or one a row: (..., 1)."
+            remedy = "Pass one density per element, or one per row: (..., 1)."
             raise ShapeError(refusal(f"The densities do not fit the target in loss {self.otype}.", rows, remedy))
         if self.otype == "RelativeL2Luminance" and (prediction.ndim == 0 or prediction.shape[-1] < 3):
             headline = "RelativeL2Luminance needs red, green and blue as the last axis."
-            raise ShapeError(refusal(headline, rows[:1], "Use RelativeL2 for values that are not colours."))
+            raise ShapeError(refusal(headline, rows[:1], "Use RelativeL2 for values that are not colors."))
 
     def extra_repr(self) -> str:
-        """The name, for print."""
+        """Return the name of the loss, for `repr`."""
         return self.otype
 
 
@@ -117,7 +117,7 @@ def make_loss(config: Section | Mapping[str, Any] | str | Path | None = None) ->
         config: the loss's part of a configuration, or its `Section`; None for the default, RelativeL2.
 
     Raises:
-        ConfigError: the loss is unknown, or the configuration has other keys: losses have none.
+        ConfigError: the loss is unknown, or the configuration has other keys: losses have no options.
 
     Example:
         >>> ts.nn.make_loss({"otype": "L2"})

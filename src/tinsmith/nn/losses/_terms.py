@@ -1,10 +1,10 @@
-"""Terms: the summands of each loss, element by element. A loss is a row of `TERMS`.
+"""Terms: the value of each loss for one element. `TERMS` lists them by the loss's name.
 
-A term takes the prediction p, the target t and the density q that the data was drawn
-with, and gives the element's value before it is divided by that density and by the number of elements.
+A term is a function of the prediction p, the target t and the density q that the data was drawn
+with. It returns the element's value before division by that density and by the number of elements.
 
-The denominator of a relative loss is held constant in the backward pass (`_held`), as in tiny-cuda-nn: otherwise the
-loss could be lowered by increasing the denominator.
+The denominator of a relative loss is held constant in the backward pass (`_detach`), as in tiny-cuda-nn: otherwise
+training could lower the loss by increasing the denominator.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ def _detach(value: torch.Tensor) -> torch.Tensor:
 
 
 def _luminance(p: torch.Tensor) -> torch.Tensor:
-    """(..., 1) of (..., channel): of the first three channels, and of the next three added to them if there are six."""
-    colour = p[..., :3] + p[..., 3:6] if p.shape[-1] >= 6 else p[..., :3]
-    return sum(weight * colour[..., i : i + 1] for i, weight in enumerate(LUMINANCE))  # type: ignore[return-value]
+    """Compute the luminance of colors, (..., channel) to (..., 1).
+
+    The channels are red, green and blue. If there are six or more, the second three are added to the first.
+    """
+    color = p[..., :3] + p[..., 3:6] if p.shape[-1] >= 6 else p[..., :3]
+    return sum(weight * color[..., i : i + 1] for i, weight in enumerate(LUMINANCE))  # type: ignore[return-value]
 
 
 TERMS: dict[str, Term] = {

@@ -1,4 +1,4 @@
-"""Networks described by tiny-cuda-nn's configurations: single ones, and arrays of thousands of small ones."""
+"""Networks described by tiny-cuda-nn's configurations: single networks, and arrays of thousands of small ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Alignment: how tiny-cuda-nn pads the output of an encoding to a multiple of a number of columns.
 
-Most encodings are filled up with ones, grids with zeros. Inside a Composite that concatenates, a part is filled up
-too, so that what comes after it begins at a multiple of what that needs: a grid, of its features a level. (There:
-`set_alignment` in encoding.h, the constructor of encodings/composite.h.)
+Most encodings are padded with ones, grids with zeros. In a Composite that concatenates, each part is padded too, so
+that the next part begins at a multiple of its own alignment. The alignment of a grid is its number of features per
+level. (In tiny-cuda-nn: `set_alignment` in encoding.h, the constructor of encodings/composite.h.)
 """
 
 from __future__ import annotations
@@ -15,56 +15,58 @@ from ..config import Section
 from ..encodings import Composite, Encoder, Grid
 
 ALIGNMENT = 16
-"""What tiny-cuda-nn pads to: its FullyFusedMLP multiplies tiles of 16 x 16, and its CutlassMLP follows it so that
-checkpoints fit both (`REQUIRED_ALIGNMENT` in fully_fused_mlp.h and cutlass_mlp.h)."""
+"""The alignment of tiny-cuda-nn: its FullyFusedMLP multiplies tiles of 16 x 16, and its CutlassMLP has the same
+alignment, so that checkpoints fit both (`REQUIRED_ALIGNMENT` in fully_fused_mlp.h and cutlass_mlp.h)."""
 
 Columns = list[float | None]
-"""What stands in each column: a constant, or None for the encoding's next number."""
+"""The content of each column of a padded encoding: a constant, or None for the encoding's next output."""
 
 
-def columns_of(encoder: Encoder, section: Section, alignment: int) -> Columns:
-    """The columns of an encoding, filled up to a multiple of `alignment`.
+def find_columns(encoder: Encoder, section: Section, alignment: int) -> Columns:
+    """Return the columns of an encoding after padding to a multiple of `alignment`.
 
     Raises:
-        ConfigError: parts of a Composite are to be added or multiplied whose columns are filled up in different places.
+        ConfigError: the parts of a Composite are added or multiplied, but padded in different columns.
     """
     try:
         return _find_constant_columns(
-            encoder, _multiple(_natural(encoder), math.lcm(alignment, _compute_alignment(encoder)))
+            encoder, _round_up(_compute_width(encoder), math.lcm(alignment, _compute_alignment(encoder)))
         )
-    except _Crossed as error:
-        headline = f"`{section.where}`: parts to be reduced are filled up in different places."
+    except _MixedColumn as error:
+        headline = f"`{section.where}`: parts to be reduced are padded in different columns."
         rows = [("alignment", str(alignment)), ("reduction", str(error))]
         raise ConfigError(refusal(headline, rows, "Pass alignment=1, which pads nothing.")) from error
 
 
-class _Crossed(Exception):
-    """A number of one part meets a constant of another."""
+class _MixedColumn(Exception):
+    """Raised if a reduction would combine an output of one part with a padding constant of another."""
 
 
 def _compute_alignment(encoder: Encoder) -> int:
-    """What the place of its first number has to be a multiple of."""
+    """Return the number of columns of which an encoding's first column must be a multiple."""
     if isinstance(encoder, Grid):
         return encoder.n_features
     return math.lcm(*(_compute_alignment(part) for _, part in encoder.parts)) if isinstance(encoder, Composite) else 1
 
 
-def _natural(encoder: Encoder) -> int:
-    """Its width before anybody asks for more."""
+def _compute_width(encoder: Encoder) -> int:
+    """Return the width of an encoding, with padding between its parts but none requested from outside."""
     if not isinstance(encoder, Composite):
         return encoder.n_output_dims
     if encoder.reduction != "Concatenation":
-        return max(_multiple(_natural(part), _compute_alignment(encoder)) for _, part in encoder.parts)
-    return _multiple(sum(_widths(encoder)) + _natural(encoder.parts[-1][1]), _compute_alignment(encoder))
+        return max(_round_up(_compute_width(part), _compute_alignment(encoder)) for _, part in encoder.parts)
+    return _round_up(
+        sum(_compute_part_widths(encoder)) + _compute_width(encoder.parts[-1][1]), _compute_alignment(encoder)
+    )
 
 
-def _widths(encoder: Composite) -> list[int]:
-    """The widths of all parts but the last: each ends where the next may begin."""
+def _compute_part_widths(encoder: Composite) -> list[int]:
+    """Return the padded widths of all parts but the last: each is padded to the alignment of the next part."""
     parts = [part for _, part in encoder.parts]
     widths: list[int] = []
     for part, following in itertools.pairwise(parts):
         begin = sum(widths)
-        widths.append(_multiple(begin + _natural(part), _compute_alignment(following)) - begin)
+        widths.append(_round_up(begin + _compute_width(part), _compute_alignment(following)) - begin)
     return widths
 
 
@@ -74,7 +76,7 @@ def _find_constant_columns(encoder: Encoder, width: int) -> Columns:
         return [None] * encoder.n_output_dims + [constant] * (width - encoder.n_output_dims)
     parts = [part for _, part in encoder.parts]
     if encoder.reduction == "Concatenation":
-        widths = _widths(encoder)
+        widths = _compute_part_widths(encoder)
         widths.append(width - sum(widths))
         return [column for part, own in zip(parts, widths, strict=True) for column in _find_constant_columns(part, own)]
     return [
@@ -86,11 +88,11 @@ def _find_constant_columns(encoder: Encoder, width: int) -> Columns:
 def _reduce_column(reduction: str, column: tuple[float | None, ...]) -> float | None:
     constants = [value for value in column if value is not None]
     if constants and len(constants) < len(column):
-        raise _Crossed(reduction)
+        raise _MixedColumn(reduction)
     if not constants:
         return None
     return sum(constants) if reduction == "Sum" else math.prod(constants)
 
 
-def _multiple(size: int, of: int) -> int:
+def _round_up(size: int, of: int) -> int:
     return -(-size // of) * of

@@ -19,17 +19,17 @@ from ...torch_side import Layer, is_distributed, one_node, set_parameter
 from ...tracing import constant_when_traced, is_transformed, reshape_result
 from .._parts import call_on_parts
 from .._precision import COMPUTED, PARAMETERS, compute_dtype, round_to, widen
-from .._shares import own_rows, share_out
+from .._shares import own_rows, shard_rows
 from ..config import Section, resolve_section
 from ..losses import Loss
 from . import _fused, _matrices
 from ._cell_encoding import CellEncoding
-from ._cells import At, Cells, grid_of
+from ._cells import At, Cells, read_grid_shape
 from ._checks import check_counts, require_seed
 from ._initial import initial
 from ._layout import Layout
 from ._owners import Owners
-from ._samples import equal_batches, sort_by_network
+from ._samples import lay_out_batches, sort_by_network
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -38,7 +38,7 @@ WAYS = ("auto", "fused", "matrices")
 
 
 class NetworkArray(Layer):
-    """An independent network for each cell of a grid: all of them train at once, or only some.
+    """An array of independent networks, one for each cell of a grid. All of them train at once, or only some.
 
     Args:
         grid_shape: number of cells along each axis of the grid, such as `(8, 8)`; or the number of cells.
@@ -54,11 +54,11 @@ class NetworkArray(Layer):
             is computed in float32, and rounded once, at the end.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
         way: "fused" runs the kernels of `kernels.forward_networks`; "matrices" runs torch's batched matrix products,
-            which can be differentiated twice; "auto" uses what was measured to be faster: the kernels on the CPU, but
-            matrices under the transforms of `torch.func`, since they have every derivative.
+            which can be differentiated twice; "auto" chooses the faster one: the kernels on the CPU, except
+            under the transforms of `torch.func`, which may need derivatives that the kernels lack.
 
     Attributes:
-        params: Parameter [cell, row, width], of all networks; `layers()` returns views of its parts.
+        params: the parameters of all networks, [cell, row, width]; `layers()` returns views of its parts.
         encoding: the encoding, or None. Its parameters are `encoding.params`, [cell, number].
         owners: the distribution of networks over processes after `shard`; None if this process has all.
 
@@ -88,7 +88,7 @@ class NetworkArray(Layer):
     ) -> None:
         super().__init__()
         check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims)
-        self.grid_shape = grid_of(grid_shape)
+        self.grid_shape = read_grid_shape(grid_shape)
         self.config = resolve_section("network", network_config)
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
         self.engine, self.seed = engine, seed
@@ -106,9 +106,10 @@ class NetworkArray(Layer):
         self.params = torch.nn.Parameter(start.to(torch.get_default_device()))
 
     def reset_parameters(self) -> None:
-        """Draw the initial parameters again, from the array's seed; of its encoding, `encoding.reset_parameters()`.
+        """Set `params` to their initial values again, drawn from the array's seed.
 
-        For an array made on the meta device, after `to_empty`. Of DTensors each process sets its shard.
+        Those of the encoding are reset by `encoding.reset_parameters()`. Call this for an array made on the meta
+        device, after `to_empty`. If the parameters are DTensors, each process sets its shard.
 
         Raises:
             ArgumentError: the array is a `part` of another one.
@@ -122,7 +123,7 @@ class NetworkArray(Layer):
 
     @property
     def layout(self) -> Layout:
-        """The layout of `params` in the dtype that they are computed in now, which `.double()` changes."""
+        """The layout of `params` for the current dtype of the computation, which `.double()` changes."""
         return self._layouts[compute_dtype(_known_dtype(self.params.dtype))]
 
     @property
@@ -131,14 +132,14 @@ class NetworkArray(Layer):
         return range(self.cells) if self.owners is None else self.owners.own
 
     def layers(self) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
-        """Return weights [cell, in, out] and biases [cell, 1, out] (or None) of each layer: views of `params`.
+        """Return the weights [cell, in, out] and biases [cell, 1, out] (or None) of each layer, as views of `params`.
 
-        After `shard`, only those of this process's networks.
+        After `shard`, they have only the cells of this process.
         """
         return self.layout.layers(own_rows(self.params))
 
     def shard(self, mesh: DeviceMesh) -> NetworkArray:
-        """Shard the networks over processes, each of which trains its own. Changes the array.
+        """Shard the networks over processes, in place. Each process then trains its own networks.
 
         The parameters become DTensors, sharded by ranges of cells (`own_cells`), with the first process's values.
         Each process then passes samples of its own cells to `forward` and `loss`, and scattered points of any cells
@@ -148,7 +149,7 @@ class NetworkArray(Layer):
         Checkpoints of a `Trainer` load with any number of processes; so do those of `torch.distributed.checkpoint`.
 
         Args:
-            mesh: of one dim, such as `init_device_mesh("cpu", (processes,))`.
+            mesh: a mesh of one dim, such as `init_device_mesh("cpu", (processes,))`.
 
         Returns:
             The array itself.
@@ -162,16 +163,16 @@ class NetworkArray(Layer):
             ...     return array(torch.rand(len(array.own_cells), 100, 2))
         """
         if self.owners is not None:
-            raise ArgumentError(refusal("the networks are shared out already", remedy="Make a new NetworkArray."))
+            raise ArgumentError(refusal("the networks are sharded already", remedy="Make a new NetworkArray."))
         self.owners = Owners(mesh, self.cells)
-        self.params = torch.nn.Parameter(share_out(self.params, mesh), self.params.requires_grad)
+        self.params = torch.nn.Parameter(shard_rows(self.params, mesh), self.params.requires_grad)
         if self.encoding:
             self.encoding.shard(mesh)
         return self
 
     # Choosing networks ---------------------------------------------------------------------
     def rows(self, at: At) -> torch.Tensor | None:
-        """Convert `at` to rows of this process's part of `params`: [k] int64; None for all.
+        """Convert a selection of networks to row indices into this process's part of `params`: [k] int64; None for all.
 
         Args:
             at: a boolean mask of the grid's shape; or indices [k] of cells, in row-major order; or positions [k, axis]
@@ -182,13 +183,14 @@ class NetworkArray(Layer):
         """
         if at is None:
             return None
-        cells = Cells(self.grid_shape).named_by(at, self.params.device)
+        cells = Cells(self.grid_shape).select(at, self.params.device)
         return cells if self.owners is None else self.owners.own_rows(cells)
 
     def part(self, at: At) -> NetworkArray:
-        """Copy some of the networks, with their parameters, into an array with the grid shape [k].
+        """Copy the networks selected by `at`, with their parameters, into a new array with the grid shape [k].
 
-        To train a few networks at their own cost, train the part, or pass its gradient to `RowOptimizer.step`.
+        To train a few networks without computing the others, train the part, or pass its gradients to
+        `RowOptimizer.step`.
         """
         rows = self.rows(at)
         params = own_rows(self.params.detach())
@@ -231,31 +233,31 @@ class NetworkArray(Layer):
         return reshape_result(round_to(y, self.params.dtype), (*grid, flat.shape[1], self.n_output_dims))
 
     def _outputs(self, params: torch.Tensor, encoded: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Compute outputs, [sample, n_out] or [cell, batch, n_out], from the encoded input, [cell, batch, channel]."""
+        """Compute the outputs for encoded inputs [cell, batch, channel]: [sample, n_out] or [cell, batch, n_out]."""
         if self._is_fused(x):
-            samples = equal_batches(len(params), encoded.shape[1], x.device)
+            samples = lay_out_batches(len(params), encoded.shape[1], x.device)
             return _fused.outputs(self.layout, params, encoded.flatten(0, 1), samples, self.engine)
         return _matrices.outputs(self.layout, params, encoded)
 
     def loss(self, x: torch.Tensor, target: torch.Tensor, otype: str = "L2", at: At = None) -> torch.Tensor:
-        """Compute each network's loss and, in the same pass, its gradient: faster than `forward` and a loss.
+        """Compute each network's loss, and its gradient in the same pass. Faster than `forward` followed by a loss.
 
         Args:
             x: as for `forward`.
             target: [*grid, batch, n_output_dims], or [k, batch, n_output_dims].
-            otype: a loss of `nn.losses`.
+            otype: the name of a loss, see `Loss`.
             at: the networks to evaluate; None for all.
 
         Returns:
             [*grid], or [k] with `at` and after `shard`: means over a network's samples and outputs. `.sum().backward()`
-            trains each network independently. Differentiable in `params`; also in `x`, `target` and the parameters of
-            an encoding, but then, as for RelativeL2Luminance and Variance and under `torch.compile`, it runs `forward`
-            and then a loss.
+            gives each network the gradient of its own loss. Differentiable in `params`; also in `x`, `target` and the
+            parameters of an encoding, but then, as for RelativeL2Luminance and Variance and under `torch.compile`, it
+            runs `forward` and then a loss.
         """
         if self._is_replicated(x, target):
             outputs = self.forward(x, at)
             grid = x.shape[:-2]
-            losses = Loss(otype).of_each(outputs.flatten(0, len(grid) - 1), target.flatten(0, len(grid) - 1))
+            losses = Loss(otype).compute_each(outputs.flatten(0, len(grid) - 1), target.flatten(0, len(grid) - 1))
             return losses.reshape(grid)
         params, grid = self._select_params(at)
         flat = self._flat("x", x, grid, self.n_input_dims)
@@ -267,24 +269,24 @@ class NetworkArray(Layer):
         encoded = self._encode(flat, at)
         plain = not (encoded.requires_grad or goal.requires_grad or torch.compiler.is_compiling() or is_transformed())
         if self._is_fused(x) and loss.otype in ELEMENT_LOSSES and plain:
-            samples = equal_batches(len(params), flat.shape[1], x.device)
+            samples = lay_out_batches(len(params), flat.shape[1], x.device)
             given = encoded.flatten(0, 1), goal.flatten(0, 1), samples
             losses = _fused.losses(self.layout, loss.otype, params, *given, self.engine)
         else:
-            losses = loss.of_each(self._outputs(params, encoded, x).reshape(goal.shape), goal)
+            losses = loss.compute_each(self._outputs(params, encoded, x).reshape(goal.shape), goal)
         losses = round_to(losses, self.params.dtype)
-        # Only where needed: a reshape costs a small step some percent.
+        # Only if needed: a reshape takes a few percent of a small step's time.
         return reshape_result(losses, grid) if len(grid) > 1 else losses
 
     def route_points(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
-        """Evaluate scattered points, each with the network of its cell. Outputs have the order of the points.
+        """Evaluate scattered points, each with the network of its cell.
 
         Args:
             points: [point, n_input_dims]. Differentiable.
             cells: [point], the cell of each point, in row-major order of the grid.
 
         Returns:
-            [point, n_output_dims].
+            [point, n_output_dims], in the order of the points.
 
         After `shard`, all processes must call this, each with any number of points of its own; if one runs a backward
         pass through it, all must.
@@ -304,7 +306,7 @@ class NetworkArray(Layer):
 
     @deprecated("`NetworkArray.routed` is named `route_points` now")
     def routed(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
-        """The old name of `route_points`."""
+        """Call `route_points`, the new name of this method."""
         return self.route_points(points, cells)
 
     def _run_own(self, points: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -323,17 +325,20 @@ class NetworkArray(Layer):
         return _matrices.route_points(self.layout, params, points, rows)
 
     def _is_replicated(self, *inputs: torch.Tensor) -> bool:
-        """Return True if processes share inputs or networks otherwise than by `shard`."""
+        """Return True if an input or `params` is a DTensor, but the array was not sharded by `shard`."""
         return self.owners is None and is_distributed([*inputs, self.params])
 
     def _is_fused(self, x: torch.Tensor) -> bool:
-        """Whether to run the kernels: on the CPU. benchmarks/networks.py measures where they are faster."""
+        """Return True if the fused kernels should run: for "auto" on the CPU, where they are faster.
+
+        benchmarks/networks.py measures this.
+        """
         if self.layout.shape.hidden == 0 or x.numel() == 0:
             return False
         return self.way == "fused" or (self.way == "auto" and x.device.type == "cpu" and not self._is_transformed())
 
     def _is_transformed(self) -> bool:
-        """Whether derivatives may be needed that the kernels lack: in forward mode and nested transforms."""
+        """Return True in forward mode and under a transform, which may need derivatives that the kernels lack."""
         return not torch.compiler.is_compiling() and is_transformed()
 
     def _select_params(self, at: At) -> tuple[torch.Tensor, tuple[int, ...]]:
@@ -348,7 +353,7 @@ class NetworkArray(Layer):
 
     # Checking ------------------------------------------------------------------------------
     def _flat(self, name: str, tensor: torch.Tensor, grid: tuple[int, ...], channels: int) -> torch.Tensor:
-        """Return [*grid, batch, channel] as [cell, batch, channel], in the dtype that the array is computed in."""
+        """Reshape an input [*grid, batch, channel] to [cell, batch, channel], in the dtype of the computation."""
         self._check_tensor(name, tensor)
         if tensor.ndim != len(grid) + 2 or tuple(tensor.shape[: len(grid)]) != grid or tensor.shape[-1] != channels:
             expected = ", ".join([*map(str, grid), "batch", str(channels)])
@@ -383,8 +388,8 @@ class NetworkArray(Layer):
         padded = f"Pass `{name}.to_padded_tensor(0.0)`, or single points to `route_points`."
         refuse_nested(name, tensor, "NetworkArray", remedy=padded)
         if self.owners is not None and is_distributed([tensor]):
-            words = f"`{name}` is shared by processes, and a NetworkArray takes each process's own samples"
-            raise ArgumentError(refusal(words, remedy=f"Shared out by cells, pass `{name}.to_local()`."))
+            words = f"`{name}` is a DTensor, but a sharded NetworkArray takes each process's own samples"
+            raise ArgumentError(refusal(words, remedy=f"Pass `{name}.to_local()`, with `{name}` sharded by cells."))
         wanted = compute_dtype(_known_dtype(self.params.dtype))
         if tensor.dtype != wanted and tensor.dtype not in HALVES:
             rows = [("expected", f"{wanted}, or half precision"), ("got", str(tensor.dtype))]
@@ -392,7 +397,7 @@ class NetworkArray(Layer):
             raise DtypeError(refusal(f"`{name}` has another dtype than the NetworkArray", rows, remedy))
 
     def extra_repr(self) -> str:
-        """Sizes, for print."""
+        """Return the grid shape, the layer sizes and the activations, for `repr`."""
         one = self._layouts[torch.float32].shape
         sizes = " x ".join(map(str, [one.n_in, *[one.width] * one.hidden, one.n_out]))
         return f"{self.grid_shape}, {sizes}, {one.activation}, {one.output_activation}, biases={one.biases}"
@@ -403,7 +408,7 @@ _LOSSES: dict[str, Loss] = {}
 
 @constant_when_traced
 def _loss(otype: str) -> str:
-    """Where in `_LOSSES` a loss is, which is made at the first call."""
+    """Return the key of a loss in `_LOSSES`; create the loss in the first call."""
     if otype not in _LOSSES:
         _LOSSES[otype] = Loss(otype)
     return otype

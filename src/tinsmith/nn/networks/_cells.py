@@ -1,4 +1,4 @@
-"""Cells: the cells of a grid, and the ways to name some of them."""
+"""Cells: the cells of a grid, and the selection of some of them by a mask, indices or positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ At = torch.Tensor | Sequence[Any] | None
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a grid, counted along its last axis first."""
+    """The cells of a grid, numbered in row-major order."""
 
     grid_shape: tuple[int, ...]
 
@@ -25,26 +25,30 @@ class Cells:
     def count(self) -> int:
         return math.prod(self.grid_shape)
 
-    def named_by(self, at: Any, device: torch.device) -> torch.Tensor:
-        """The cells that a mask, indices or places name: [k] int64. Raises ArgumentError, see `NetworkArray.rows`."""
+    def select(self, at: Any, device: torch.device) -> torch.Tensor:
+        """Return the indices of the cells that a mask, indices or positions select: [k] int64.
+
+        Raises:
+            ArgumentError: the selection is invalid, see `NetworkArray.rows`.
+        """
         given = _as_tensor(at, device)
         if given.dtype == torch.bool:
-            return self._of_mask(given)
-        return self._of_indices(given if given.numel() else given.long())
+            return self._select_by_mask(given)
+        return self._select_by_indices(given if given.numel() else given.long())
 
-    def _of_mask(self, mask: torch.Tensor) -> torch.Tensor:
+    def _select_by_mask(self, mask: torch.Tensor) -> torch.Tensor:
         if tuple(mask.shape) != self.grid_shape:
             rows = [("expected", str(self.grid_shape)), ("got", str(tuple(mask.shape)))]
             raise ArgumentError(refusal("the mask `at` does not have the shape of the grid", rows))
         return mask.flatten().nonzero()[:, 0]
 
-    def _of_indices(self, given: torch.Tensor) -> torch.Tensor:
+    def _select_by_indices(self, given: torch.Tensor) -> torch.Tensor:
         is_places = given.ndim == 2 and given.shape[1] == len(self.grid_shape)
         if given.is_floating_point() or given.is_complex() or not (given.ndim == 1 or is_places):
             rows = [("got", f"{tuple(given.shape)} {given.dtype}"), ("grid", str(self.grid_shape))]
             remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
             raise ArgumentError(refusal("`at` does not select cells", rows, remedy))
-        given = given.long()  # torch compares no uint16
+        given = given.long()  # torch cannot compare uint16
         sizes = torch.tensor(self.grid_shape if is_places else [self.count], device=given.device)
         outside = (given < 0) | (given >= sizes)
         if bool(outside.any()):
@@ -58,7 +62,7 @@ class Cells:
         return cells
 
 
-def grid_of(given: int | Sequence[int]) -> tuple[int, ...]:
+def read_grid_shape(given: int | Sequence[int]) -> tuple[int, ...]:
     sizes = _integers(given)
     if not sizes or min(sizes) < 1:
         rows = [("got", repr(given)), ("expected", "(8, 8), or 64")]
@@ -67,7 +71,7 @@ def grid_of(given: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _integers(given: Any) -> tuple[int, ...]:
-    """One integer or several, numpy's too; an empty tuple for anything else."""
+    """Return one integer or several (numpy's too) as a tuple; an empty tuple for anything else."""
     several = (given,) if hasattr(given, "__index__") and not getattr(given, "shape", ()) else given
     if isinstance(several, str) or not hasattr(several, "__iter__"):
         return ()
@@ -78,7 +82,7 @@ def _integers(given: Any) -> tuple[int, ...]:
 
 
 def _as_tensor(at: Any, device: torch.device) -> torch.Tensor:
-    """`at` as one tensor: what `nonzero` and `where` give, an array for each axis, becomes places."""
+    """Convert a selection of cells to one tensor. A tuple of index arrays, one for each axis, becomes [k, axis]."""
     try:
         if isinstance(at, tuple) and at and all(getattr(axis, "ndim", 0) == 1 for axis in at):
             return torch.stack([torch.as_tensor(axis, device=device) for axis in at], 1)

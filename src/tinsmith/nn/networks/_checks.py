@@ -1,4 +1,4 @@
-"""Checks of what the modules for one network are made with and given."""
+"""Checks of the arguments and inputs of the network modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Module(Protocol):
 
 
 def check_counts(module: str, **counts: int) -> None:
-    """ArgumentError unless each is a whole number, 1 or more."""
+    """Raise ArgumentError unless each of the named counts is an integer, 1 or more."""
     for name, count in counts.items():
         if isinstance(count, bool) or not hasattr(count, "__index__") or count < 1:
             rows = [("got", repr(count)), ("expected", "an integer, 1 or more")]
@@ -27,7 +27,7 @@ def check_counts(module: str, **counts: int) -> None:
 
 
 def require_seed(seed: int | None) -> int:
-    """Return the seed of an array of networks. Raise ArgumentError for a part of one, which has none."""
+    """Return the seed of a network array. Raise ArgumentError if it is None: the array is a part of another one."""
     if seed is None:
         words = "a part of a NetworkArray has no initial parameters of its own"
         raise ArgumentError(refusal(words, remedy="Reset the array, and take the part again."))
@@ -35,14 +35,18 @@ def require_seed(seed: int | None) -> int:
 
 
 def check_dtype(module: str, dtype: torch.dtype) -> None:
-    """Raise DtypeError unless parameters may have this dtype."""
+    """Raise DtypeError unless the parameters of a module may have this dtype."""
     if dtype not in PARAMETERS:
         rows = [("got", str(dtype)), ("expected", ", ".join(map(str, PARAMETERS)))]
         raise DtypeError(refusal(f"A {module} does not have this dtype.", rows, "Pass dtype=torch.float32."))
 
 
 def prepare_input(module: _Module, x: Tensor) -> Tensor:
-    """Return the input in the dtype of the computation, if it fits."""
+    """Check the input of a network and convert it to the dtype of the computation.
+
+    Raises:
+        ArgumentError, ShapeError, DtypeError: the input is not a real tensor (..., n_input_dims).
+    """
     params, name = module.params, type(module).__name__
     check_dtype(name, params.dtype)
     if not isinstance(x, Tensor):
@@ -50,22 +54,22 @@ def prepare_input(module: _Module, x: Tensor) -> Tensor:
         raise ArgumentError(refusal(f"`x` does not fit the {name}.", rows, "Pass torch.as_tensor(x)."))
     refuse_nested("x", x, name)
     if x.ndim == 0 or x.shape[-1] != module.n_input_dims:
-        raise _misfit(module, x)
+        raise _make_misfit_error(module, x)
     if x.is_complex():
         rows = [("x", str(x.dtype)), ("expected", "real numbers, of any dtype")]
         raise DtypeError(refusal(f"`x` does not fit the {name}.", rows, "Pass its real and imaginary parts as dims."))
     return x.to(compute_dtype(params.dtype))
 
 
-def _misfit(module: _Module, x: Tensor) -> ShapeError:
+def _make_misfit_error(module: _Module, x: Tensor) -> ShapeError:
     n, name = module.n_input_dims, type(module).__name__
     rows = [("x", f"[..., {n}] = {tuple(x.shape)}", f"the last should be {n}")]
-    remedy = f"Pass {n} numbers an input, or make the {name} with as many n_input_dims."
+    remedy = f"Pass {n} numbers per input, or make the {name} with as many n_input_dims."
     return ShapeError(refusal(f"`x` does not fit the {name}.", rows, remedy))
 
 
 def explain_unfit_params(module: _Module, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
-    """Adds to torch's errors of loading, the last of `args`, what the size of `params` may mean."""
+    """Append an explanation to torch's load errors, the last of `args`, if the saved `params` have another size."""
     saved = state_dict.get(f"{prefix}params")
     if isinstance(saved, Tensor) and saved.shape != module.params.shape:
         args[-1].append(

@@ -1,4 +1,4 @@
-"""Fused: the kernels of many small networks as torch operations, one launch a pass."""
+"""The fused kernels of an array of small networks as torch operations: one launch for each pass."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compil
 def outputs(
     layout: Layout, params: torch.Tensor, x: torch.Tensor, samples: Samples, engine: str | None
 ) -> torch.Tensor:
-    """[sample, n_out] of [sample, n_in]. Differentiable in `params` and `x`."""
-    # Within a transform `x` does not tell: a batch of vmap may hide that the encoding's table needs a gradient.
-    # Nor does it in an exported program, which may be called with other tensors.
+    """Evaluate the networks on their samples: [sample, n_in] to [sample, n_out]. Differentiable in `params` and `x`."""
+    # Within a transform `x.requires_grad` may be false although the encoding's table needs a gradient: vmap hides it.
+    # An exported program may be called with other tensors.
     of_inputs = x.requires_grad or _is_exporting() or (not torch.compiler.is_compiling() and is_transformed())
-    op = _OPS[_forward(engine, x.device, layout.whole, of_inputs)]
+    op = _OPS[_build_forward_op(engine, x.device, layout.whole, of_inputs)]
     return op(x, layout.vectors(params), *samples)
 
 
@@ -43,13 +43,16 @@ def losses(
     samples: Samples,
     engine: str | None,
 ) -> torch.Tensor:
-    """[cell] mean losses, with the gradient in the same launch. Differentiable in `params`, once."""
-    op = _OPS[_learning(engine, x.device, layout.whole, loss)]
-    return _Learned.apply(layout.vectors(params), x, target, samples, op)
+    """Compute the mean loss of each network, [cell], and its gradient in the same launch.
+
+    Differentiable in `params`, once.
+    """
+    op = _OPS[_build_learning_op(engine, x.device, layout.whole, loss)]
+    return _LossWithGradient.apply(layout.vectors(params), x, target, samples, op)
 
 
-class _Learned(torch.autograd.Function):
-    """A loss that knows its gradient already."""
+class _LossWithGradient(torch.autograd.Function):
+    """The autograd Function of the losses. Its forward pass also computes the gradient; the backward pass scales it."""
 
     @staticmethod
     def forward(ctx: Any, params: torch.Tensor, x: torch.Tensor, target: torch.Tensor, samples: Samples, op: Op) -> Any:
@@ -61,21 +64,23 @@ class _Learned(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         (grad_losses,), (params, x, target) = gradients, ctx.saved_tensors
-        with torch.no_grad():  # gone back over again, a graph works its gradient out again: it was given away
+        with torch.no_grad():
             if ctx.slopes:
                 slopes = ctx.slopes.pop()
-            else:  # detached: within a transform an op looks for its own gradient, which takes minutes to generate
+            else:
+                # A second backward pass of a retained graph: the gradient was given away by the first, so compute it
+                # again. Detached, because within a transform the op would generate its own gradient, in minutes.
                 slopes = ctx.op(x.detach(), target.detach(), params.detach(), *ctx.samples).slopes
             each = slopes.view(len(grad_losses), -1)
-            if has_older_batch(gradients) or is_transformed():  # of many gradients at once
+            if has_older_batch(gradients) or is_transformed():  # a batch of cotangents
                 slopes = (each * grad_losses[:, None]).view(slopes.shape)
             else:
-                each.mul_(grad_losses[:, None])  # a copy would be half as much memory again
-        return _Once.apply(slopes, params) if torch.is_grad_enabled() else slopes, None, None, None, None
+                each.mul_(grad_losses[:, None])  # in place: a copy would need half as much memory again
+        return _OnceDifferentiable.apply(slopes, params) if torch.is_grad_enabled() else slopes, None, None, None, None
 
 
-class _Once(torch.autograd.Function):
-    """A gradient whose dependence on `params` is unknown: its derivative raises an error, where 0 would be wrong."""
+class _OnceDifferentiable(torch.autograd.Function):
+    """The identity on a gradient whose second derivative is not available: its backward pass raises GradientError."""
 
     @staticmethod
     def forward(ctx: Any, slopes: torch.Tensor, params: torch.Tensor) -> torch.Tensor:
@@ -86,13 +91,13 @@ class _Once(torch.autograd.Function):
         raise GradientError(refusal("the kernels of NetworkArray.loss have no second derivatives", remedy=_MATRICES))
 
 
-# Ops by what they are made for. A tracer takes keys for constants, and would look into what makes an op.
+# The ops by engine, shape and kind. Functions return keys, which a tracer treats as constants, rather than ops.
 _Key = tuple[str, NetworkShape, str]
 _OPS: dict[_Key, Op] = {}
 
 
 @constant_when_traced
-def _forward(engine: str | None, device: torch.device, shape: NetworkShape, of_inputs: bool) -> _Key:
+def _build_forward_op(engine: str | None, device: torch.device, shape: NetworkShape, of_inputs: bool) -> _Key:
     lang = language(engine, device)
     key = (lang.__name__, shape, "x, params" if of_inputs else "params")
     if key not in _OPS:
@@ -116,7 +121,7 @@ def _forward(engine: str | None, device: torch.device, shape: NetworkShape, of_i
 
 
 @constant_when_traced
-def _learning(engine: str | None, device: torch.device, shape: NetworkShape, loss: str) -> _Key:
+def _build_learning_op(engine: str | None, device: torch.device, shape: NetworkShape, loss: str) -> _Key:
     lang = language(engine, device)
     key = (lang.__name__, shape, loss)
     if key not in _OPS:
@@ -131,11 +136,11 @@ def _learning(engine: str | None, device: torch.device, shape: NetworkShape, los
 
 # For graphs -------------------------------------------------------------------------------------
 def _find_forward(engine: str, device: torch.device, _dtype: torch.dtype, inputs: str, *shape: Any) -> Op:
-    return _OPS[_forward(engine, device, NetworkShape(*shape), inputs == "x, params")]
+    return _OPS[_build_forward_op(engine, device, NetworkShape(*shape), inputs == "x, params")]
 
 
 def _find_learning(engine: str, device: torch.device, _dtype: torch.dtype, loss: str, *shape: Any) -> Op:
-    return _OPS[_learning(engine, device, NetworkShape(*shape), loss)]
+    return _OPS[_build_learning_op(engine, device, NetworkShape(*shape), loss)]
 
 
 def _count_forward(call: Any, active: frozenset[str] | None, _inputs: str, *shape: Any) -> int:
@@ -151,7 +156,7 @@ def _count_learning(call: Any, _active: frozenset[str] | None, _loss: str, *shap
 
 
 def _count_products(call: Any, *shape: Any) -> tuple[int, int]:
-    """Return the operations of the first layer's products and of all, as torch counts those of matrix products."""
+    """Count the floating-point operations of the first layer's and of all matrix products, as torch's counter does."""
     one = NetworkShape(*shape)
     samples = call.shapes[0][0] * (1 if call.batch is None else call.batch)
     first = 2 * samples * one.n_in * one.width

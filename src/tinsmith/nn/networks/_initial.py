@@ -1,4 +1,4 @@
-"""Initial weights of many networks: drawn for each by itself, by the rules of tiny-cuda-nn."""
+"""Initial weights of an array of networks, drawn independently for each by the rules of tiny-cuda-nn."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from ._layout import Layout
 
 _FREQUENCY = 30.0
-"""Of the first layer of sines: SIREN (Sitzmann et al. 2020), section 3.2."""
+"""The frequency of the first layer of sines: SIREN (Sitzmann et al. 2020), section 3.2."""
 
 
 def initial(layout: Layout, cells: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
-    """Draw [cell, row, width] on the CPU: weights uniform in -bound to bound, biases 0.
+    """Draw the initial parameters, [cell, row, width], on the CPU: weights uniform in -bound to bound, biases 0.
 
-    Xavier's bound is sqrt(6 / (fan in + fan out)). SIREN's, for sines, are 30 / (fan in) in the first layer
-    and sqrt(6 / fan in) in the others.
+    The bound is Xavier's, sqrt(6 / (fan in + fan out)). If the activation is a sine, it is SIREN's: 30 / (fan in) in
+    the first layer and sqrt(6 / fan in) in the others.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.device("cpu"):  # so that a seed means the same everywhere

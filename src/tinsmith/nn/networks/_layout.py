@@ -1,7 +1,7 @@
-"""Layout: where the numbers of many small networks stand in one tensor, and how kernels want them.
+"""Layout: the parameters of many small networks in one tensor, and their conversion to the form that kernels take.
 
-One tensor `[cell, row, width]` holds every network, so that an optimizer has one parameter to go through, and
-picking networks is picking rows of it. Which row is what, `NetworkShape` says.
+One tensor `[cell, row, width]` holds all networks, so that an optimizer has one parameter, and selecting networks
+is indexing its first axis. `NetworkShape` describes the rows.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from ...kernels import NetworkShape
 from ..config import Section
 
 _MACHINE_VECTOR = 64
-"""Bytes: more, and memory would have to begin at multiples that torch does not promise."""
+"""Bytes of a machine vector. Longer ones would need a stricter alignment of memory than torch guarantees."""
 
 _LEAST_LANES = 4
-"""Kernels take four rows, or outputs, at a time, and look for them in one vector."""
+"""Smallest vector length: kernels process four rows, or outputs, at a time, and read them from one vector."""
 
 _MOST_BY_SAMPLE = 96
-"""Parameters of a network that is gone through by sample: width 4 with four hidden layers, width 8 with one. More take
-too long to compile, as all is unrolled; and at width 16 it is no faster."""
+"""Most parameters of a network whose vectors run over samples: width 4 with four hidden layers, width 8 with one.
+Larger ones take too long to compile, since all loops are unrolled, and at width 16 this form is no faster."""
 _MOST_ROWS = 32
-"""Of such a network: engines warn of longer loops that are unrolled."""
+"""Most rows of a network whose vectors run over samples: engines warn about longer unrolled loops."""
 _SAMPLES = 8
-"""At a time: 16 are no faster, and compile for twice as long."""
+"""Samples in one vector: 16 are no faster, and take twice as long to compile."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What networks look like, with rows as wide as they are: `lanes` is 1."""
+    """The layout of the networks' parameters. `shape` has the width of the network itself; its `lanes` is 1."""
 
     shape: NetworkShape
     whole: NetworkShape
-    """The shape that kernels are built for: by sample, or rows of whole machine vectors, wider where they must be."""
+    """The shape that kernels are built for: vectors over samples, or rows padded to whole machine vectors."""
     segments: tuple[int, ...]
-    """Rows of the layers and biases, in order: (inputs, biases) of each hidden layer, outputs, biases."""
+    """The number of rows of each part: (weights, biases) of each hidden layer, then output weights and biases."""
 
     @classmethod
     def of(cls, n_in: int, n_out: int, section: Section, *, biases: bool, dtype: torch.dtype) -> Layout:
-        """From the network's part of a configuration."""
+        """Build the layout of a network with these sizes from the network's part of a configuration."""
         hidden = section.options["n_hidden_layers"]
-        width = section.options["n_neurons"] if hidden else n_in  # what the outputs' rows go over
+        width = section.options["n_neurons"] if hidden else n_in  # the fan-in of the output layer
         act, out = section.options["activation"], section.options["output_activation"]
         shape = NetworkShape(n_in, n_out, width, hidden, act, out, biases, 1, NAMES[dtype])
-        return cls(shape, _whole(shape), _segments(shape))
+        return cls(shape, _choose_kernel_shape(shape), _count_segment_rows(shape))
 
     def vectors(self, params: torch.Tensor) -> torch.Tensor:
-        """[cell, row, width] as kernels take it: so, or as a list of vectors. New memory only where rows must be wider.
+        """Convert parameters [cell, row, width] to the form that kernels take: unchanged, or [vector, lanes].
 
-        Neurons that are added have zero weights to and from them. Differentiable.
+        Allocates memory only if rows must be padded; the added neurons have zero weights. Differentiable.
         """
         to = self.whole
         if to.width != self.shape.width:
@@ -66,7 +66,7 @@ class Layout:
         *layers, outputs, last = params.split(self.segments, 1)
         padded = []
         for number, part in enumerate(layers):
-            is_further = number >= 2 and number % 2 == 0  # weights of a layer that is fed by neurons
+            is_further = number >= 2 and number % 2 == 0  # weights of a hidden layer after the first one
             padded.append([functional.pad(part, (0, extra, 0, extra if is_further else 0))])
         padded.append([functional.pad(outputs, (0, extra))])
         if self.shape.biases:
@@ -76,7 +76,10 @@ class Layout:
         return padded
 
     def layers(self, params: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
-        """Weights [cell, in, out] and biases [cell, 1, out] of each layer, as views. Differentiable."""
+        """Return the weights [cell, in, out] and biases [cell, 1, out] (or None) of each layer, as views.
+
+        Differentiable.
+        """
         parts = params.split(self.segments, 1)
         pairs: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         for weights, biases in zip(parts[:-2:2], parts[1:-2:2], strict=True):
@@ -86,13 +89,13 @@ class Layout:
         return [*pairs, (outputs.transpose(1, 2), flat if self.shape.biases else None)]
 
 
-def _segments(shape: NetworkShape) -> tuple[int, ...]:
+def _count_segment_rows(shape: NetworkShape) -> tuple[int, ...]:
     bias = int(shape.biases)
     hidden = (shape.n_in, bias, *(shape.width, bias) * (shape.hidden - 1)) if shape.hidden else ()
     return (*hidden, shape.n_out, shape.rows - shape.outputs - shape.n_out)
 
 
-def _whole(shape: NetworkShape) -> NetworkShape:
+def _choose_kernel_shape(shape: NetworkShape) -> NetworkShape:
     if shape.rows * shape.width <= _MOST_BY_SAMPLE and shape.rows <= _MOST_ROWS:
         return replace(shape, lanes=_SAMPLES, by_sample=True)
     most = _MACHINE_VECTOR // (4 if shape.dtype == "f32" else 8)
@@ -104,5 +107,5 @@ def _whole(shape: NetworkShape) -> NetworkShape:
 
 
 def _power_of_two(count: int) -> int:
-    """The first power of two that is not less, nor than a vector is long."""
+    """Return the smallest power of two that is at least `count` and at least `_LEAST_LANES`."""
     return max(_LEAST_LANES, 1 << (count - 1).bit_length())

@@ -1,4 +1,4 @@
-"""The same networks by torch's batched matrix products: on GPUs, for second derivatives, and to compare with."""
+"""Arrays of networks by torch's batched matrix products: on GPUs, for second derivatives, and as a reference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from ._layout import Layout
 
 
 def outputs(layout: Layout, params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """[cell, batch, n_out] of [cell, batch, n_in]. Differentiable, also twice."""
+    """Evaluate each network on its batch: [cell, batch, n_in] to [cell, batch, n_out].
+
+    Differentiable any number of times.
+    """
     layers = layout.layers(params)
     for number, (weights, biases) in enumerate(layers):
         x = torch.bmm(x, weights) if biases is None else torch.baddbmm(biases, x, weights)
@@ -19,13 +22,19 @@ def outputs(layout: Layout, params: torch.Tensor, x: torch.Tensor) -> torch.Tens
 
 
 def route_points(layout: Layout, params: torch.Tensor, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
-    """[point, n_out] of [point, n_in] and the network of each: all filled up to the largest batch, and back."""
+    """Evaluate scattered points, [point, n_in] to [point, n_out], each with its network, `cells` [point].
+
+    The points of each network become a batch, padded to the largest one.
+    """
     filled, place = batches(points, cells, len(params))
     return outputs(layout, params, filled)[cells, place]
 
 
 def batches(points: torch.Tensor, cells: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Points by cell, [cell, place, n_in], filled up with zeros; and the place of each."""
+    """Group points by cell into batches padded with zeros, [cell, place, n_in].
+
+    Also return the place of each point in its batch, [point].
+    """
     order = torch.argsort(cells, stable=True)
     counts = torch.bincount(cells, minlength=count)
     ranks = torch.arange(len(cells), device=cells.device) - (counts.cumsum(0) - counts)[cells[order]]

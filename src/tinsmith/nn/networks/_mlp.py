@@ -1,9 +1,9 @@
-"""Mlp: the matrices of one network, where they stand in a flat tensor, and what they compute. It has no state.
+"""Mlp: one network as a function of its input and a flat tensor of its matrices. It has no state.
 
 The layout is tiny-cuda-nn's: no biases; layer after layer, each [out, in], row by row. Matrices are padded to
-multiples of 16, which tensor cores need there: the inputs with ones (or zeros, after a grid), the outputs with rows
-that nobody reads. `alignment=1` turns the padding off. The added inputs are not computed with: since they are
-constants, they are one bias of the first layer, the sum of their columns.
+multiples of 16, which tensor cores need: the inputs with ones (or zeros, after a grid), the outputs with rows
+that are never read. `alignment=1` turns the padding off. The padding of the inputs is constant, so it is never
+materialized: the sum of its columns is added as a bias of the first layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .._activations import apply
 from ..config import MOST_PARAMS, Section
 
 _FREQUENCY = 30.0
-"""Of the first layer of sines: SIREN (Sitzmann et al. 2020), section 3.2."""
+"""The frequency of the first layer of sines: SIREN (Sitzmann et al. 2020), section 3.2."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Mlp:
 
     Attributes:
         shapes: (out, in) of each matrix.
-        activation, output_activation: by name.
-        n_output_dims: rows of the last matrix that are read.
+        activation, output_activation: the names of the activations.
+        n_output_dims: number of rows of the last matrix that are read; the others are padding.
     """
 
     shapes: tuple[tuple[int, int], ...]
@@ -42,7 +42,11 @@ class Mlp:
 
     @classmethod
     def of(cls, section: Section, n_columns: int, n_output_dims: int, alignment: int) -> Mlp:
-        """From the network's part of a configuration, for an input of `n_columns`, filled up already."""
+        """Build the network from its part of a configuration, for an input padded to `n_columns` columns.
+
+        Raises:
+            ConfigError: the network has too many parameters for 32-bit indices.
+        """
         options = section.options
         hidden = [options["n_neurons"]] * options["n_hidden_layers"]
         widths = [n_columns, *hidden, -(-n_output_dims // alignment) * alignment]
@@ -52,24 +56,24 @@ class Mlp:
             sizes = [(key, f"{options[key]:,}") for key in ("n_neurons", "n_hidden_layers")]
             rows = [("numbers in its matrices", f"{n_params:,}", f"at most {MOST_PARAMS:,}"), *sizes]
             headline = f"`{section.where}` is too large for 32 bits."
-            raise ConfigError(refusal(headline, rows, "Take fewer neurons or layers."))
+            raise ConfigError(refusal(headline, rows, "Use fewer neurons or layers."))
         return cls(shapes, options["activation"], options["output_activation"], n_output_dims)
 
     @property
     def sizes(self) -> list[int]:
-        """Numbers of each matrix."""
+        """The number of elements of each matrix."""
         return [rows * columns for rows, columns in self.shapes]
 
     def __call__(
         self, x: Tensor, pieces: Sequence[Tensor], columns: Tensor | None = None, constants: Tensor | None = None
     ) -> Tensor:
-        """(..., n_input_dims) to (..., n_output_dims).
+        """Evaluate the network: (..., n_input_dims) to (..., n_output_dims).
 
         Args:
-            x: of one dtype with the matrices. Differentiable.
+            x: the inputs, of the same dtype as the matrices. Differentiable.
             pieces: each matrix, flat. Differentiable.
-            columns: which columns of the first matrix the inputs belong to; None for the leading ones.
-            constants: (columns): what stands in the others, and 0 in these; None where all are 0.
+            columns: the columns of the first matrix that the inputs belong to; None for the leading ones.
+            constants: (columns), the padding's constants in the other columns, and 0 in these; None if all are 0.
         """
         matrices = [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
         matrices[-1] = matrices[-1][: self.n_output_dims]
@@ -90,10 +94,10 @@ class Mlp:
         return replace(self, shapes=tuple((after, before) for before, after in itertools.pairwise(widths)))
 
     def pad(self, params: Tensor, own: Sequence[int]) -> Tensor:
-        """Return parameters of the network without padding in this layout: the same function, with a bias of 0.
+        """Convert the parameters of the network without padding to this padded layout. The function stays the same.
 
         Args:
-            params: flat: the matrices of `remove_padding(len(own))`, and whatever follows them.
+            params: flat: the matrices of `remove_padding(len(own))`, and anything that follows them.
             own: the columns of the first matrix that the inputs belong to.
         """
         narrow = self.remove_padding(len(own))
@@ -105,10 +109,10 @@ class Mlp:
         return torch.cat([*(matrix.flatten() for matrix in padded), rest])
 
     def initial_params(self, draw: torch.Generator) -> Tensor:
-        """(n), float32 on the CPU: weights uniform in -bound to bound, by tiny-cuda-nn's rules.
+        """Draw the initial weights, flat, float32 on the CPU: uniform in -bound to bound, by tiny-cuda-nn's rules.
 
-        Xavier's bound is sqrt(6 / (fan in + fan out)). SIREN's, for sines, are 30 / (fan in) in the first layer
-        and sqrt(6 / fan in) in the others.
+        The bound is Xavier's, sqrt(6 / (fan in + fan out)). If the activation is a sine, it is SIREN's: 30 / (fan in)
+        in the first layer and sqrt(6 / fan in) in the others.
         """
         drawn = [torch.rand(size, generator=draw, dtype=torch.float32) * 2 - 1 for size in self.sizes]
         return torch.cat([weights * self._compute_bound(number) for number, weights in enumerate(drawn)])

@@ -1,7 +1,7 @@
-"""Network and NetworkWithInputEncoding: tiny-cuda-nn's modules, by its configurations, in plain torch.
+"""Network and NetworkWithInputEncoding: modules described by tiny-cuda-nn's configurations, in plain torch.
 
 For a single network no kernel is faster than torch's matrix products, so only the encoding runs kernels. Every
-derivative is available, and `torch.compile` sees the network's operations. Arrays of networks: `_array`.
+derivative is available, and `torch.compile` sees the network's operations. Arrays of networks are in `_array`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ...tracing import reshape_result
 from .._parts import call_on_parts
 from .._precision import round_to, widen
 from ..config import Section, resolve_section
-from ..encodings import Encoder, draw_params, encoder
-from ._alignment import ALIGNMENT, Columns, columns_of
+from ..encodings import Encoder, build_encoder, draw_params
+from ._alignment import ALIGNMENT, Columns, find_columns
 from ._checks import check_counts, check_dtype, explain_unfit_params, prepare_input
 from ._mlp import Mlp
 
@@ -28,11 +28,11 @@ ConfigLike = Section | Mapping[str, Any] | str | Path | None
 
 
 class _PaddedModule(Layer):
-    """What both modules have: `params` that begin with matrices, and columns of the first one that are constant.
+    """The base class of both modules: flat `params` that begin with the network's matrices, and a padded input.
 
     Attributes:
-        own_columns: the columns of the first matrix that the inputs belong to.
-        columns, constants: buffers, see `Mlp`; None where they are not needed.
+        own_columns: the columns of the first matrix that the inputs belong to; the others are padding.
+        columns, constants: buffers, see `Mlp.__call__`; None if they are not needed.
     """
 
     mlp: Mlp
@@ -42,8 +42,8 @@ class _PaddedModule(Layer):
     columns: Tensor | None
     constants: Tensor | None
 
-    def _hold(self, columns: Columns, dtype: torch.dtype, *parts: Mlp | Encoder) -> None:
-        """Register the buffers of these columns, and the initial parameters of these parts."""
+    def _register(self, columns: Columns, dtype: torch.dtype, *parts: Mlp | Encoder) -> None:
+        """Register the buffers that describe the columns, and `params` with the initial parameters of the parts."""
         self._constants = tuple([constant or 0.0 for constant in columns])
         self.own_columns = tuple([place for place, constant in enumerate(columns) if constant is None])
         are_leading = self.own_columns == tuple(range(len(self.own_columns)))
@@ -61,7 +61,10 @@ class _PaddedModule(Layer):
         return torch.tensor(self._constants, dtype=dtype, device=device)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
-        """Make the buffers again, which no state dict contains: `to_empty` leaves memory with any numbers in it."""
+        """Apply a conversion such as `.to()`, and recompute the buffers.
+
+        State dicts do not contain the buffers, and `to_empty` leaves them uninitialized.
+        """
         super()._apply(fn, recurse)
         if self.columns is not None and not is_distributed([self.columns]):
             self.columns = self._make_columns(self.columns.device)
@@ -71,18 +74,19 @@ class _PaddedModule(Layer):
 
     @property
     def native_output_dims(self) -> int:
-        """Rows of the last matrix."""
+        """The number of rows of the last matrix: the output dims with padding."""
         return self.mlp.shapes[-1][0]
 
     @property
     def matrix_shapes(self) -> tuple[tuple[int, int], ...]:
-        """(out, in) of the matrices that `params` begins with."""
+        """The shapes (out, in) of the matrices that `params` begins with."""
         return self.mlp.shapes
 
     def reset_parameters(self) -> None:
-        """Draw the initial parameters again, from the module's seed.
+        """Set the parameters to their initial values again, drawn from the module's seed.
 
-        For a module made on the meta device, after `to_empty`. Of a DTensor each process sets its shard.
+        Call this for a module made on the meta device, after `to_empty`. If the parameters are a DTensor, each process
+        sets its shard.
         """
         set_parameter(self.params, draw_params(self.seed, *self._parts))
 
@@ -109,17 +113,17 @@ class NetworkWithInputEncoding(_PaddedModule):
         dtype: dtype of the parameters and the result: float32, the default, float64, float16 or bfloat16. `.double()`,
             `.half()` and so on change it. Half precision is computed in float32, and rounded once, at the end.
         engine: what the encoding runs on: "taichi" or "quadrants"; None for a running engine, else an installed one.
-        alignment: widths of the input and output are padded to multiples of it. 16, as in tiny-cuda-nn: the layout of
-            `params` is then its, and this module loads a `state_dict` that its module saved. The columns that pad the
-            network's input contain ones (after a grid, zeros), so their weights act as a bias of the first layer. The
-            output's added rows are never read. 1: no padding, so no bias.
+        alignment: the widths of input and output are padded to multiples of this number. With 16, as in tiny-cuda-nn,
+            `params` has the layout of tiny-cuda-nn's module, and this one loads a `state_dict` saved by it. The columns
+            that pad the network's input contain ones (after a grid, zeros), so their weights act as a bias of the first
+            layer. The output's added rows are never read. 1: no padding, so no bias.
 
     Attributes:
         n_input_dims, n_output_dims: as passed.
         native_output_dims: rows of the last matrix: `n_output_dims`, padded to a multiple of `alignment`.
         params: all parameters, flat: the network's matrices in order, each [out, in] row by row, then the encoding's.
-        matrix_shapes: (out, in) of the matrices at the start of `params`. The optimizers of this library treat the
-            matrices and the rest, the table of a grid, differently, as tiny-cuda-nn does.
+        matrix_shapes: the shapes (out, in) of the matrices at the start of `params`. The optimizers of this library
+            treat the matrices and the rest, the table of a grid, differently, as tiny-cuda-nn does.
 
     The input (..., n_input_dims) may have any real dtype, and is cast to that of the computation; the output is
     (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes. Under
@@ -162,16 +166,16 @@ class NetworkWithInputEncoding(_PaddedModule):
         self.encoding_section = resolve_section("encoding", encoding_config)
         self.network_section = resolve_section("network", network_config)
         with torch.device("cpu"):  # computes sizes; tensors move to the device of the input later
-            self.encoder = encoder(self.encoding_section, n_input_dims)
+            self.encoder = build_encoder(self.encoding_section, n_input_dims)
         columns: Columns = [None] * self.encoder.n_output_dims
         if alignment > 1:
-            columns = columns_of(self.encoder, self.encoding_section, alignment)
+            columns = find_columns(self.encoder, self.encoding_section, alignment)
         self.mlp = Mlp.of(self.network_section, len(columns), n_output_dims, alignment)
-        self._hold(columns, dtype or torch.float32, self.mlp, self.encoder)
+        self._register(columns, dtype or torch.float32, self.mlp, self.encoder)
 
     @one_node
     def forward(self, x: Tensor) -> Tensor:
-        """(..., n_input_dims) to (..., n_output_dims)."""
+        """Evaluate the network on inputs (..., n_input_dims), and return outputs (..., n_output_dims)."""
         x = prepare_input(self, x)
         if is_distributed([x, self.params]):
             return _call_on_parts(self, x)
@@ -181,7 +185,7 @@ class NetworkWithInputEncoding(_PaddedModule):
         return reshape_result(y, (*x.shape[:-1], self.n_output_dims))
 
     def extra_repr(self) -> str:
-        """What `repr` shows."""
+        """Return the sizes and the configuration, for `repr`."""
         encoding = self.encoding_section.otype
         module = _describe_module(self.network_section, self)
         return f"{self.n_input_dims}, {self.n_output_dims}, encoding={encoding!r}, {module}"
@@ -202,16 +206,16 @@ class Network(_PaddedModule):
         seed: seed of the initial weights: Xavier's, or SIREN's if the activation is Sine.
         dtype: dtype of the weights and the result: float32, the default, float64, float16 or bfloat16. `.double()`,
             `.half()` and so on change it. Half precision is computed in float32, and rounded once, at the end.
-        alignment: widths of the input and output are padded to multiples of it. 16, as in tiny-cuda-nn: the layout of
-            `params` is then its, and this module loads a `state_dict` that its module saved. The columns that pad the
-            input contain ones, so their weights act as a bias of the first layer. The output's added rows are never
-            read. 1: no padding, so no bias.
+        alignment: the widths of input and output are padded to multiples of this number. With 16, as in tiny-cuda-nn,
+            `params` has the layout of tiny-cuda-nn's module, and this one loads a `state_dict` saved by it. The columns
+            that pad the input contain ones, so their weights act as a bias of the first layer. The output's added rows
+            are never read. 1: no padding, so no bias.
 
     Attributes:
         n_input_dims, n_output_dims: as passed.
         native_output_dims: rows of the last matrix: `n_output_dims`, padded to a multiple of `alignment`.
         params: all weights, flat: the matrices in order, each [out, in] row by row.
-        matrix_shapes: (out, in) of these.
+        matrix_shapes: the shapes (out, in) of these matrices.
 
     The input (..., n_input_dims) may have any real dtype, and is cast to that of the computation; the output is
     (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes. Under
@@ -254,11 +258,11 @@ class Network(_PaddedModule):
         self.network_section = resolve_section("network", network_config)
         filling = [1.0] * (-n_input_dims % alignment)
         self.mlp = Mlp.of(self.network_section, n_input_dims + len(filling), n_output_dims, alignment)
-        self._hold([None] * n_input_dims + filling, dtype or torch.float32, self.mlp)
+        self._register([None] * n_input_dims + filling, dtype or torch.float32, self.mlp)
 
     @one_node
     def forward(self, x: Tensor) -> Tensor:
-        """(..., n_input_dims) to (..., n_output_dims)."""
+        """Evaluate the network on inputs (..., n_input_dims), and return outputs (..., n_output_dims)."""
         x = prepare_input(self, x)
         if is_distributed([x, self.params]):
             return _call_on_parts(self, x)
@@ -266,7 +270,7 @@ class Network(_PaddedModule):
         return round_to(self.mlp(x, pieces, self.columns, self.constants), self.params.dtype)
 
     def extra_repr(self) -> str:
-        """What `repr` shows."""
+        """Return the sizes and the configuration, for `repr`."""
         return f"{self.n_input_dims}, {self.n_output_dims}, {_describe_module(self.network_section, self)}"
 
 

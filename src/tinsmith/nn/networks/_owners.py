@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 Run = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Points and the row of each among a process's own networks, to outputs."""
+"""A function from points, and the index of each point's network among a process's own, to outputs."""
 
 
 @dataclass(frozen=True)
 class Owners:
-    """The networks of an array, distributed in contiguous ranges, as `torch.chunk` splits.
+    """The distribution of an array's networks over processes, in contiguous ranges as `torch.chunk` makes them.
 
     Attributes:
-        mesh: the processes, along one dim.
-        cells: how many networks there are.
+        mesh: the processes, a mesh of one dim.
+        cells: the number of networks.
     """
 
     mesh: DeviceMesh
     cells: int
 
     def __post_init__(self) -> None:
-        """Refuse a mesh of several dims."""
+        """Raise ArgumentError for a mesh of several dims, or if a process would have no network."""
         if self.mesh.ndim != 1:
             rows = [("dims", str(self.mesh.ndim))]
             remedy = 'Pass one dim of it, `mesh["cells"]`.'
-            raise ArgumentError(refusal("networks are shared out along one dim of a mesh", rows, remedy))
+            raise ArgumentError(refusal("networks are sharded along one dim of a mesh", rows, remedy))
         if self._each * (self.mesh.size() - 1) >= self.cells:
             rows = [("networks", str(self.cells)), ("processes", str(self.mesh.size()))]
             remedy = f"Each would have {self._each}: take {-(-self.cells // self._each)} processes."
@@ -43,7 +43,7 @@ class Owners:
 
     @property
     def _each(self) -> int:
-        """Networks of a process; the last ones may have fewer."""
+        """The number of networks of a process; the last processes may have fewer."""
         return -(-self.cells // self.mesh.size())
 
     @property
@@ -53,10 +53,10 @@ class Owners:
         return range(min(first, self.cells), min(first + self._each, self.cells))
 
     def own_rows(self, cells: torch.Tensor) -> torch.Tensor:
-        """Cells of this process as rows of what it has.
+        """Convert cells of this process to row indices into its part of the parameters.
 
         Raises:
-            ArgumentError: one is another process's.
+            ArgumentError: a cell belongs to another process.
         """
         outside = (cells < self.own.start) | (cells >= self.own.stop)
         if bool(outside.any()):
@@ -66,8 +66,9 @@ class Owners:
         return cells - self.own.start
 
     def route(self, points: torch.Tensor, cells: torch.Tensor, run: Run) -> torch.Tensor:
-        """Evaluate points with networks of any process: each point is sent to its network's process, its output back.
+        """Evaluate points with networks of any process, in the points' order.
 
+        Each point is sent to the process of its network, and its output back. `run` evaluates the points that arrived.
         All processes must call this, with any number of points, and all must run the backward pass of the result.
         """
         owner = cells // self._each
@@ -86,9 +87,9 @@ class Owners:
 
 
 class _Exchange(torch.autograd.Function):
-    """Rows for each process, one process's after the other's, in exchange for those that they have for this one.
+    """A differentiable all-to-all exchange of rows, which are concatenated in the order of the processes.
 
-    torch's own is deprecated, and its successor is private.
+    torch's differentiable version is deprecated, and its successor is private.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Converts ordinary torch modules to an array of networks, and back."""
+"""Conversion of ordinary torch modules to an array of networks, and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _KNOWN: tuple[tuple[type[nn.Module], str], ...] = (
 
 
 class Activation(Layer):
-    """An activation as a torch module, by tiny-cuda-nn's name in upper or lower case.
+    """An activation function of tiny-cuda-nn as a torch module. Its formula is in `tinsmith.reference.activation`.
+
+    Args:
+        name: tiny-cuda-nn's name, in upper or lower case.
 
     Raises:
         ConfigError: the name is unknown.
@@ -45,7 +48,7 @@ class Activation(Layer):
         return apply(self.name, x)
 
     def extra_repr(self) -> str:
-        """The name, for print."""
+        """Return the name of the activation, for `repr`."""
         return self.name
 
 
@@ -55,10 +58,12 @@ def stack(networks: Iterable[nn.Sequential], grid_shape: int | Sequence[int] | N
     Args:
         networks: each an `nn.Sequential` of alternating `nn.Linear` and activations, all of the same shape, with one
             activation for all hidden layers and hidden layers of equal width. An activation may follow the last layer.
-        grid_shape: grid of the array, in the order of `networks`; None for one axis.
+        grid_shape: number of cells along each axis of the array's grid, filled with `networks` in row-major order;
+            None for one axis.
 
     Raises:
-        ArgumentError: a network has another form, or their number is not that of the cells; names network and layer.
+        ArgumentError: a network has another form, or there are not as many networks as cells. The message names the
+            network and the layer.
 
     Example:
         >>> from torch import nn
@@ -69,15 +74,15 @@ def stack(networks: Iterable[nn.Sequential], grid_shape: int | Sequence[int] | N
     networks = list(networks)
     if not networks:
         raise ArgumentError(refusal("`stack` got no networks"))
-    plans = [_plan(number, network) for number, network in enumerate(networks)]
+    plans = [_make_plan(number, network) for number, network in enumerate(networks)]
     for number, plan in enumerate(plans):
         if plan != plans[0]:
             rows = [("network 0", _format_plan(plans[0])), (f"network {number}", _format_plan(plan))]
             raise ArgumentError(refusal("the networks to stack are not of one shape", rows))
-    array = _array(plans[0], len(networks), grid_shape, next(networks[0].parameters()))
+    array = _make_array(plans[0], len(networks), grid_shape, next(networks[0].parameters()))
     with torch.no_grad():
         for number, (weights, biases) in enumerate(array.layers()):
-            linears = [_linears(network)[number] for network in networks]
+            linears = [_list_linears(network)[number] for network in networks]
             weights.copy_(torch.stack([linear.weight.T for linear in linears]))
             if biases is not None:
                 biases.copy_(torch.stack([linear.bias[None] for linear in linears]))
@@ -103,20 +108,25 @@ def unstack(array: NetworkArray) -> list[nn.Sequential]:
     layers = [(weights.detach(), None if b is None else b.detach()) for weights, b in array.layers()]
     options = array.config.options
     return [
-        _sequential(layers, cell, options["activation"], options["output_activation"]) for cell in range(array.cells)
+        _make_sequential(layers, cell, options["activation"], options["output_activation"])
+        for cell in range(array.cells)
     ]
 
 
 _Plan = tuple[tuple[int, ...], str, str, bool, torch.dtype]
 
 
-def _plan(number: int, network: nn.Sequential) -> _Plan:
-    """Sizes of the layers, activations, whether there are biases, and the dtype."""
+def _make_plan(number: int, network: nn.Sequential) -> _Plan:
+    """Return a network's layer sizes, hidden and output activations, whether it has biases, and its dtype.
+
+    Raises:
+        ArgumentError: the network cannot be part of an array.
+    """
     if not isinstance(network, nn.Sequential):
         rows = [("got", type(network).__name__)]
         raise ArgumentError(refusal(f"network {number} is not an nn.Sequential", rows, "Pass a list of them."))
-    linears = _linears(network)
-    acts = _activations(number, network)
+    linears = _list_linears(network)
+    acts = _list_activations(number, network)
     hidden, out = set(acts[:-1]), acts[-1]
     sizes = (linears[0].in_features, *(linear.out_features for linear in linears))
     biases = {linear.bias is not None for linear in linears}
@@ -132,17 +142,21 @@ def _plan(number: int, network: nn.Sequential) -> _Plan:
     return sizes, next(iter(hidden), "ReLU"), out, biases.pop(), linears[0].weight.dtype
 
 
-def _linears(network: nn.Sequential) -> list[nn.Linear]:
+def _list_linears(network: nn.Sequential) -> list[nn.Linear]:
     return [layer for layer in network if isinstance(layer, nn.Linear)]
 
 
-def _activations(number: int, network: nn.Sequential) -> list[str]:
-    """The activation behind each linear layer: "None" where there is nothing."""
+def _list_activations(number: int, network: nn.Sequential) -> list[str]:
+    """Return the name of the activation after each linear layer, "None" if there is none.
+
+    Raises:
+        ArgumentError: a layer is neither linear nor a known activation, or two activations follow each other.
+    """
     names: list[str] = []
     for place, layer in enumerate(network):
         if isinstance(layer, nn.Linear):
             names.append("")
-        elif not names or names[-1] or not (name := _name(layer)):
+        elif not names or names[-1] or not (name := _find_activation(layer)):
             words = f"layer {place} of network {number} is not one that an array of networks can have there"
             known = ", ".join(f"nn.{kind.__name__}" for kind, _ in _KNOWN)
             rows = [("layer", str(layer)), ("expected", f"nn.Linear and activations in turn: {known}, Activation(...)")]
@@ -154,18 +168,18 @@ def _activations(number: int, network: nn.Sequential) -> list[str]:
     return [name or "None" for name in names]
 
 
-def _name(layer: nn.Module) -> str:
-    """The activation that a layer is, by tiny-cuda-nn's name and with its constants; "" for others."""
+def _find_activation(layer: nn.Module) -> str:
+    """Return tiny-cuda-nn's name of the activation that a layer computes, or "" if there is none with its constants."""
     if isinstance(layer, Activation):
         return layer.name
     if isinstance(layer, nn.LeakyReLU) and layer.negative_slope != 0.01:
         return ""
-    if isinstance(layer, nn.Softplus) and (layer.beta != 10 or layer.threshold < 20):  # ours never becomes a line
+    if isinstance(layer, nn.Softplus) and (layer.beta != 10 or layer.threshold < 20):  # torch's becomes linear there
         return ""
     return next((name for kind, name in _KNOWN if type(layer) is kind), "")
 
 
-def _array(plan: _Plan, count: int, grid_shape: int | Sequence[int] | None, like: torch.Tensor) -> NetworkArray:
+def _make_array(plan: _Plan, count: int, grid_shape: int | Sequence[int] | None, like: torch.Tensor) -> NetworkArray:
     (n_in, *hidden, n_out), act, out, biases, dtype = plan
     config = {"otype": "CutlassMLP", "activation": act, "output_activation": out, "n_hidden_layers": len(hidden)}
     config |= {"n_neurons": hidden[0]} if hidden else {}
@@ -176,7 +190,7 @@ def _array(plan: _Plan, count: int, grid_shape: int | Sequence[int] | None, like
     return array
 
 
-def _sequential(layers: list[Any], cell: int, act: str, out: str) -> nn.Sequential:
+def _make_sequential(layers: list[Any], cell: int, act: str, out: str) -> nn.Sequential:
     modules: list[nn.Module] = []
     for number, (weights, biases) in enumerate(layers):
         linear = nn.Linear(*weights.shape[1:], bias=biases is not None, device=weights.device, dtype=weights.dtype)
@@ -185,11 +199,11 @@ def _sequential(layers: list[Any], cell: int, act: str, out: str) -> nn.Sequenti
             if biases is not None:
                 linear.bias.copy_(biases[cell, 0])
         name = out if number == len(layers) - 1 else act
-        modules += [linear, *([] if name == "None" else [_module(name)])]
+        modules += [linear, *([] if name == "None" else [_make_activation(name)])]
     return nn.Sequential(*modules)
 
 
-def _module(name: str) -> nn.Module:
+def _make_activation(name: str) -> nn.Module:
     if name == "Softplus":
         return nn.Softplus(beta=10)
     return next((kind() for kind, known in _KNOWN if known == name), None) or Activation(name)

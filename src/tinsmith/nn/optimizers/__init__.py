@@ -1,8 +1,8 @@
-"""Optimizers from tiny-cuda-nn's configurations, and updates of a few rows only.
+"""Optimizers described by tiny-cuda-nn's configurations, and optimizers that update only some rows.
 
-`make_optimizer` builds what a configuration describes from torch.optim (Adam, SGD) and pytorch_optimizer (Novograd,
-Shampoo, Lookahead), in the wrappers that it lists; the result is a `torch.optim.Optimizer`. `use_averages` swaps in the
-weights for inference. `RowOptimizer` updates the trained networks of an array, and leaves the others and their state
+`make_optimizer` builds the optimizer of a configuration from torch.optim (Adam, SGD) and pytorch_optimizer (Novograd,
+Shampoo, Lookahead), and adds the wrappers; the result is a `torch.optim.Optimizer`. `use_averages` swaps in the
+weights for inference. `RowOptimizer` updates some networks of an array, and leaves the others and their state
 unchanged. `SelectiveAdam` does the same for rows of plain parameters; `replace_parameter` replaces a parameter whose
 number of rows changes.
 """

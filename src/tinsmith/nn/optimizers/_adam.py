@@ -1,4 +1,4 @@
-"""Adam: torch's own, with epsilon where tiny-cuda-nn has it."""
+"""Adam: torch's, with epsilon at the place in the formula where tiny-cuda-nn has it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 class Adam(torch.optim.Adam):
-    """torch.optim.Adam, fused, with epsilon as in the paper's note: added before the second moment is debiased.
+    """A fused torch.optim.Adam that adds epsilon before the second moment is debiased (Kingma and Ba 2015, section 2).
 
     With g the gradient, and m and v its debiased moments, after t steps:
 
@@ -20,7 +20,7 @@ class Adam(torch.optim.Adam):
 
     Args:
         groups: groups of parameters, each with its `lr` and `weight_decay` (added to the gradient).
-        betas: of the two moments.
+        betas: the decay rates of the two moments.
         epsilon: see the formula.
     """
 
@@ -31,7 +31,7 @@ class Adam(torch.optim.Adam):
             group["epsilon"], group["step"] = epsilon, 0
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step, as torch's."""
+        """Run one optimization step, like `torch.optim.Adam.step`."""
         for group in self.param_groups:
             group["step"] += 1
             group["eps"] = group["epsilon"] / math.sqrt(1 - group["betas"][1] ** group["step"])

@@ -6,32 +6,32 @@ from typing import Any
 
 import torch
 
-from ._wrapper import Wrapper, parameters_of, weights_of
+from ._wrapper import Wrapper, list_parameters, list_weights
 
 
 class Average(Wrapper):
-    """Keeps the weights of the last `n_samples` steps (that many times their memory); their mean is for inference.
+    """A wrapper that keeps the weights of the last `n_samples` steps, whose mean is used for inference.
 
-    With fewer steps so far, it is the mean of those. (tiny-cuda-nn counts the missing ones as zeros.)
-    It is not an AveragedModel of torch, which cannot drop old weights.
+    This needs `n_samples` times the memory of the weights. With fewer steps so far, it is the mean of those.
+    (tiny-cuda-nn counts the missing ones as zeros.) torch's AveragedModel cannot drop old weights.
     """
 
     def __init__(self, nested: torch.optim.Optimizer, n_samples: int) -> None:
         super().__init__(nested)
         self.n_samples = n_samples
         self._steps = 0
-        self._samples = [weight.new_zeros((n_samples, *weight.shape)) for weight in weights_of(nested)]
+        self._samples = [weight.new_zeros((n_samples, *weight.shape)) for weight in list_weights(nested)]
 
     def _step(self) -> None:
         self.nested.step()
-        for sample, weight in zip(self._samples, weights_of(self.nested), strict=True):
+        for sample, weight in zip(self._samples, list_weights(self.nested), strict=True):
             sample[self._steps % self.n_samples] = weight
         self._steps += 1
 
     def weights(self) -> list[torch.Tensor]:
-        """The means; before the first step the parameters."""
+        """Return the mean of the last weights of each parameter; before the first step the parameters themselves."""
         there = min(self._steps, self.n_samples)
-        return [sample[:there].mean(0) for sample in self._samples] if there else parameters_of(self)
+        return [sample[:there].mean(0) for sample in self._samples] if there else list_parameters(self)
 
     def _collect_state(self) -> dict[str, Any]:
         return {"steps": self._steps, "samples": self._samples}

@@ -1,4 +1,4 @@
-"""Batched: one step of the nested optimizer for several steps, on the mean of their gradients."""
+"""Batched: gradient accumulation. The nested optimizer steps once for several steps, on the mean of their gradients."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 import torch
 
 from ._gradients import gradient, lend_gradients
-from ._wrapper import Wrapper, parameters_of
+from ._wrapper import Wrapper, list_parameters
 
 
 class Batched(Wrapper):
-    """Collects the gradients of `multiplier` steps and then steps the nested optimizer on their mean.
+    """A wrapper that collects the gradients of `multiplier` steps and then steps the nested optimizer on their mean.
 
-    Clear the gradients between steps, as always.
+    Clear the gradients between steps, as for any optimizer.
     """
 
     def __init__(self, nested: torch.optim.Optimizer, multiplier: int) -> None:
         super().__init__(nested)
         self.multiplier = multiplier
         self._collected = 0
-        self._means: list[torch.Tensor | None] = [None for _ in parameters_of(self)]
+        self._means: list[torch.Tensor | None] = [None for _ in list_parameters(self)]
 
     def _step(self) -> None:
-        parameters = parameters_of(self)
+        parameters = list_parameters(self)
         self._means = [
-            _plus(mean, gradient(p), 1 / self.multiplier) for mean, p in zip(self._means, parameters, strict=True)
+            _add_share(mean, gradient(p), 1 / self.multiplier) for mean, p in zip(self._means, parameters, strict=True)
         ]
         self._collected += 1
         if self._collected == self.multiplier:
@@ -38,12 +38,12 @@ class Batched(Wrapper):
         return {"collected": self._collected, "means": self._means}
 
     def _restore(self, saved: dict[str, Any]) -> None:
-        pairs = zip(saved["means"], parameters_of(self), strict=True)
+        pairs = zip(saved["means"], list_parameters(self), strict=True)
         self._means = [None if mean is None else mean.to(p).clone() for mean, p in pairs]
         self._collected = saved["collected"]
 
 
-def _plus(mean: torch.Tensor | None, addend: torch.Tensor | None, share: float) -> torch.Tensor | None:
+def _add_share(mean: torch.Tensor | None, addend: torch.Tensor | None, share: float) -> torch.Tensor | None:
     if addend is None:
         return mean
     return addend * share if mean is None else mean.add_(addend, alpha=share)

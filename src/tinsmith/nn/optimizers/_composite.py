@@ -1,4 +1,4 @@
-"""Composite: several optimizers, each with its own parameters, as one."""
+"""Composite: several optimizers, each with its own parameters, as one optimizer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ._wrapper import Wrapper
 
 
 class Composite(Wrapper):
-    """Steps all its parts. Its groups are theirs, in order; the state of a parameter is in its part."""
+    """A wrapper that steps several optimizers. Its groups are theirs, in order; each keeps its own state."""
 
     def _step(self) -> None:
         for part in self.parts:

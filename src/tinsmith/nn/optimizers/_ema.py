@@ -7,25 +7,25 @@ from typing import Any
 import torch
 from torch.optim.swa_utils import AveragedModel
 
-from ._wrapper import Wrapper, parameters_of, weights_of
+from ._wrapper import Wrapper, list_parameters, list_weights
 
 _HALVES = (torch.float16, torch.bfloat16)
 
 
 class EMA(Wrapper):
-    """Keeps a debiased exponential moving average of the weights: after one step it equals the weights.
+    """A wrapper that keeps a debiased exponential moving average of the weights, which is used for inference.
 
         average := (sum over steps s of decay**(t - s) * w_s) / (sum over s of decay**(t - s))
 
-    It does not affect training. With `full_precision` the average of float16 and bfloat16 weights is
-    kept in float32; else in their own dtype. `torch.optim.swa_utils.AveragedModel` keeps it.
+    After one step it equals the weights. It does not affect training. With `full_precision` the average of float16 and
+    bfloat16 weights is kept in float32; else in their own dtype. It is stored by `torch.optim.swa_utils.AveragedModel`.
     """
 
     def __init__(self, nested: torch.optim.Optimizer, decay: float, full_precision: bool) -> None:
         super().__init__(nested)
         self.decay = decay
         self._updates = 0
-        self._average = AveragedModel(_as_module(weights_of(nested)), avg_fn=self._next)
+        self._average = AveragedModel(_as_module(list_weights(nested)), avg_fn=self._next)
         if full_precision:
             for average in self._average.parameters():
                 average.data = average.data.float() if average.dtype in _HALVES else average.data
@@ -37,11 +37,11 @@ class EMA(Wrapper):
     def _step(self) -> None:
         self.nested.step()
         self._updates += 1
-        self._average.update_parameters(_as_module(weights_of(self.nested)))
+        self._average.update_parameters(_as_module(list_weights(self.nested)))
 
     def weights(self) -> list[torch.Tensor]:
-        """The averages; before the first step the parameters."""
-        return list(self._average.parameters()) if self._updates else parameters_of(self)
+        """Return the average of each parameter; before the first step the parameters themselves."""
+        return list(self._average.parameters()) if self._updates else list_parameters(self)
 
     def _collect_state(self) -> dict[str, Any]:
         return {"updates": self._updates, "average": self._average.state_dict()}
@@ -51,5 +51,6 @@ class EMA(Wrapper):
         self._average.load_state_dict(saved["average"])
 
 
-def _as_module(weights: list[torch.Tensor]) -> torch.nn.Module:  # AveragedModel speaks of modules only
+def _as_module(weights: list[torch.Tensor]) -> torch.nn.Module:
+    """Return a module with these weights as its parameters: AveragedModel takes only modules."""
     return torch.nn.ParameterList([torch.nn.Parameter(weight, requires_grad=False) for weight in weights])

@@ -1,4 +1,4 @@
-"""Adam with all of tiny-cuda-nn's extras, entry by entry, where torch.optim's Adam lacks an option."""
+"""EntrywiseAdam: Adam with the options of tiny-cuda-nn that torch.optim's Adam lacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHUNK = 1 << 17
 
 @dataclasses.dataclass(frozen=True)
 class Extras:
-    """Options that torch's Adam lacks, with tiny-cuda-nn's names."""
+    """The options of Adam that torch's lacks, with tiny-cuda-nn's names. True if any differs from its default."""
 
     relative_decay: float = 0.0
     absolute_decay: float = 0.0
@@ -31,7 +31,7 @@ class Extras:
 
 
 class EntrywiseAdam(torch.optim.Optimizer):
-    """Adam after tiny-cuda-nn's formula, with its extras.
+    """Adam by tiny-cuda-nn's formula, with its additional options.
 
     For each entry, with t the number of steps that the entry has had:
 
@@ -45,15 +45,15 @@ class EntrywiseAdam(torch.optim.Optimizer):
     With `adabound`, the bounds are those of AdaBound, 0.1 -+ 0.1 / ((1 - beta2) * T) in step T (the lower bound
     counts steps from 1). A magnitude of 0 clips nothing.
 
-    With `skip_zero_grad` an entry whose gradient is 0 is skipped, and its moments and its t do not change: a batch uses
-    a small part of a hash table. torch.optim.SparseAdam skips too, but counts t for the whole tensor: the first update
-    of an entry that is used late would be three times too large.
+    With `skip_zero_grad` an entry whose gradient is 0 is skipped, and its moments and its t do not change, since a
+    batch uses only a small part of a hash table. torch.optim.SparseAdam skips too, but counts t for the whole tensor,
+    so that the first update of an entry that is first used late would be three times too large.
 
     Args:
         groups: groups of parameters, each with its `lr` and `weight_decay` (the l2_reg of the formula).
-        betas: of the two moments.
+        betas: the decay rates of the two moments.
         epsilon: see the formula.
-        extras: see above.
+        extras: the additional options.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step. A closure, if given, is called first; its value is returned."""
+        """Run one optimization step. A closure, if given, is called first, and its value is returned."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -81,7 +81,10 @@ class EntrywiseAdam(torch.optim.Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As for any Optimizer. (torch's own casts all state to the parameter's dtype, which may be half precision.)"""
+        """Restore a state that `state_dict` returned, with moments in the dtype of the computation.
+
+        torch's own method would convert them to the parameter's dtype, which may be half precision.
+        """
         super().load_state_dict(state_dict)
         for i, parameter in enumerate(p for group in self.param_groups for p in group["params"]):
             for name, saved in state_dict["state"].get(i, {}).items():
@@ -96,7 +99,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
                 state[name] = torch.zeros_like(parameter, dtype=_computed_in(parameter))
             state["steps"] = torch.zeros(shape, dtype=torch.int32, device=parameter.device)
         skips, steps = self.extras.skip_zero_grad, state["steps"]
-        weights = parameter.to(_computed_in(parameter))  # the parameter itself, but of half precision
+        weights = parameter.to(_computed_in(parameter))  # the parameter itself, unless it has half precision
         kept = [weights, state["exp_avg"], state["exp_avg_sq"], *([steps] if skips else [])]
         if not skips:
             steps += 1
@@ -106,7 +109,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
             rate = _rate(steps if met is None else counts[0].add_(met), group, w.dtype)
             self._update_entries(group, rate, g, w, m, v, met)
         for tensor, entries in zip(kept, flat, strict=True):
-            if not tensor.is_contiguous():  # then the flat one is a copy
+            if not tensor.is_contiguous():  # then `reshape` made a copy
                 tensor.copy_(entries.view(tensor.shape))
         if weights is not parameter:
             parameter.copy_(weights)
@@ -121,7 +124,17 @@ class EntrywiseAdam(torch.optim.Optimizer):
         v: torch.Tensor,
         met: torch.Tensor | None = None,
     ) -> None:
-        """The formula, in place in w, m and v; where `met` is given, only where it holds."""
+        """Update weights and moments w, m and v by the class's formula, in place; only the entries in `met`, if given.
+
+        Args:
+            group: the parameter group with the options.
+            rate: r of the formula, for each entry or one for all.
+            g: the gradients.
+            w: the weights.
+            m: the first moments.
+            v: the second moments.
+            met: a mask of the entries that have a gradient.
+        """
         (beta1, beta2), extras = group["betas"], self.extras
         share = 1.0 if met is None else met.to(w.dtype)
         g = g.add(w, alpha=group["weight_decay"]) if group["weight_decay"] else g
@@ -129,7 +142,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
             g = g.clamp(-extras.gradient_clipping_magnitude, extras.gradient_clipping_magnitude)
         m.lerp_(g, (1 - beta1) * share)
         v.lerp_(g * g, (1 - beta2) * share)
-        epsilon = group["eps"] or torch.finfo(v.dtype).tiny  # 0 / 0 would be no number
+        epsilon = group["eps"] or torch.finfo(v.dtype).tiny  # avoids 0 / 0
         change = self._clamp_rate(v.sqrt().add_(epsilon).reciprocal_().mul_(rate), beta2, group["step"]).mul_(m)
         if extras.relative_decay or extras.absolute_decay:
             change += rate * (extras.relative_decay * w + extras.absolute_decay * w.sign())
@@ -146,12 +159,18 @@ class EntrywiseAdam(torch.optim.Optimizer):
 
 
 def _computed_in(parameter: torch.Tensor) -> torch.dtype:
-    """float32 for half precision, as tiny-cuda-nn: the square of a small gradient would be 0 there, and so epsilon."""
+    """Return the dtype of a parameter's moments: float32 for half precision, as in tiny-cuda-nn; else its own.
+
+    In half precision the square of a small gradient, and epsilon, would be 0.
+    """
     return torch.float32 if parameter.dtype in (torch.float16, torch.bfloat16) else parameter.dtype
 
 
 def _rate(steps: torch.Tensor, group: dict[str, Any], dtype: torch.dtype) -> torch.Tensor:
-    """lr * sqrt(1 - beta2**t) / (1 - beta1**t), looked up: powers of every entry would cost more than all else."""
+    """Return lr * sqrt(1 - beta2**t) / (1 - beta1**t) for each t in `steps`, from a table.
+
+    Computing the powers for each entry would cost more than the rest of the step.
+    """
     size = 1 << int(group["step"]).bit_length()
     beta1, beta2 = group["betas"]
     factors = _factors(beta1, beta2, size, dtype, steps.device)
@@ -165,6 +184,6 @@ def _factors(beta1: float, beta2: float, size: int, dtype: torch.dtype, device: 
 
 
 def _chunks(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.Tensor, ...]]:
-    """On the CPU, pieces that stay in its cache from one operation of the formula to the next."""
+    """Yield corresponding chunks of the tensors, on the CPU small enough to stay in its cache; elsewhere one chunk."""
     size = _CHUNK if tensors[0].device.type == "cpu" else max(1, tensors[0].numel())
     return zip(*(tensor.split(size) for tensor in tensors), strict=True)

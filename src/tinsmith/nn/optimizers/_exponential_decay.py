@@ -1,7 +1,7 @@
-"""ExponentialDecay: a learning rate that falls in steps.
+"""ExponentialDecay: a learning rate that decays at regular intervals.
 
-torch's schedulers warn if their optimizer was not stepped before them, which is the normal case within `Batched`. They
-also set the learning rate; here it is multiplied, so a rate that the user sets is kept.
+torch's schedulers warn if their optimizer was not stepped before them, which is normal within `Batched`. They also
+overwrite the learning rate; here it is multiplied, so that a change by the user persists.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import torch
 from ._wrapper import Wrapper
 
 
-def decays(step: int, start: int, end: int, interval: int) -> int:
-    """How often the rate has fallen when the step with this number (from 0) is taken."""
+def count_decays(step: int, start: int, end: int, interval: int) -> int:
+    """Return how many times the learning rate has decayed by the step with this number, counted from 0."""
     return 0 if step < start or end < start else (min(step, end) - start) // interval + 1
 
 
 class ExponentialDecay(Wrapper):
-    """Multiplies the learning rates by `base` before the step with number `start`, and each `interval` after it.
+    """A wrapper that multiplies the learning rates by `base` before step `start`, and every `interval` steps after it.
 
-    Steps are counted from 0; past `end` there are no further decays.
+    Steps are counted from 0; after step `end` there are no further decays.
     """
 
     def __init__(self, nested: torch.optim.Optimizer, base: float, start: int, end: int, interval: int) -> None:
@@ -31,7 +31,7 @@ class ExponentialDecay(Wrapper):
         self._steps = 0
 
     def _step(self) -> None:
-        if decays(self._steps, *self._when) > decays(self._steps - 1, *self._when):
+        if count_decays(self._steps, *self._when) > count_decays(self._steps - 1, *self._when):
             for group in self.param_groups:
                 group["lr"] *= self.base
         self._steps += 1

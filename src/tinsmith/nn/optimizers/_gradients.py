@@ -1,4 +1,4 @@
-"""Gradients: the only file in this folder that touches a parameter's `.grad`."""
+"""Access to gradients: the only file in this folder that touches a parameter's `.grad`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 
 
 def gradient(parameter: torch.Tensor) -> torch.Tensor | None:
-    """The gradient that the backward pass left."""
+    """Return the gradient that the backward pass stored in a parameter, or None."""
     return parameter.grad
 
 
 def clear(parameters: Sequence[torch.Tensor], set_to_none: bool) -> None:
-    """Set the gradients to None, or to 0."""
+    """Set the gradients of parameters to None, or else to 0."""
     for parameter in parameters:
         if set_to_none:
             parameter.grad = None
@@ -24,7 +24,7 @@ def clear(parameters: Sequence[torch.Tensor], set_to_none: bool) -> None:
 
 @contextlib.contextmanager
 def lend_gradients(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> Iterator[None]:
-    """Within, these gradients replace the parameters' own, and may be overwritten."""
+    """Enter a context in which the parameters have these gradients, which may be overwritten, instead of their own."""
     own = [parameter.grad for parameter in parameters]
     _put(parameters, gradients)
     try:

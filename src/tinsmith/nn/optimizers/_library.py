@@ -1,4 +1,4 @@
-"""pytorch_optimizer: imported when a configuration needs it, never at import of this library."""
+"""Optimizers of pytorch_optimizer, imported only when a configuration needs one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from ..._errors import ArgumentError, refusal
 from ..._extras import missing_package
 from ..config import Section
 from ._gradients import gradient, lend_gradients
-from ._wrapper import Wrapper, parameters_of
+from ._wrapper import Wrapper, list_parameters
 
 
-def from_library(section: Section, name: str) -> Any:
-    """A class of pytorch_optimizer; ConfigError, with how to install it, if it is missing."""
+def import_from_library(section: Section, name: str) -> Any:
+    """Import pytorch_optimizer and return its class with this name.
+
+    Raises:
+        ConfigError: the package is not installed; says how to install it.
+    """
     try:
         library = importlib.import_module("pytorch_optimizer")
     except ImportError as error:
@@ -24,14 +28,19 @@ def from_library(section: Section, name: str) -> Any:
     return getattr(library, name)
 
 
-def cannot_be_pickled(optimizer: torch.optim.Optimizer) -> str:
-    """Of an optimizer of the library, which would come back without its settings and fail at its first step."""
+def explain_pickling(optimizer: torch.optim.Optimizer) -> str:
+    """Return the error message for pickling an optimizer of pytorch_optimizer.
+
+    It would be restored without its settings, and fail in its first step.
+    """
     headline = f"{type(optimizer).__name__} of pytorch_optimizer cannot be pickled or deep-copied."
     return refusal(headline, [], "Save its state_dict(), and load that into an optimizer made by make_optimizer.")
 
 
 class Borrowed(Wrapper):
-    """An optimizer of the library, with gradients that it may overwrite, and tiny-cuda-nn's decays.
+    """A wrapper of an optimizer of pytorch_optimizer that adds tiny-cuda-nn's decays.
+
+    The optimizer gets copies of the gradients, which it may overwrite.
 
     With w the weights and r their learning rate before the step:
 
@@ -44,10 +53,10 @@ class Borrowed(Wrapper):
         self.l2_reg, self.relative, self.absolute = l2_reg, relative, absolute
 
     def __getstate__(self) -> dict[str, Any]:
-        raise ArgumentError(cannot_be_pickled(self.nested))
+        raise ArgumentError(explain_pickling(self.nested))
 
     def _step(self) -> None:
-        parameters = parameters_of(self)
+        parameters = list_parameters(self)
         losses = self._decays()
         with lend_gradients(parameters, [self._add_l2(parameter) for parameter in parameters]):
             self.nested.step()

@@ -1,4 +1,4 @@
-"""Lookahead: pytorch_optimizer's, as a wrapper like the others."""
+"""Lookahead: pytorch_optimizer's Lookahead as a wrapper of this library."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError
-from ._library import cannot_be_pickled
-from ._wrapper import Wrapper, check_saved_by, parameters_of
+from ._library import explain_pickling
+from ._wrapper import Wrapper, check_saved_by, list_parameters
 
 
 class Lookahead(Wrapper):
-    """Every `n_steps` steps, sets the weights to `alpha` of the way since the last time; these are for inference.
+    """A wrapper that keeps slow weights, which are used for inference (Zhang et al. 2019).
 
-    The library counts steps in the groups, which a nested Lookahead shares; here each counts its own steps.
+    Every `n_steps` steps: slow := slow + alpha * (weights - slow), and the weights are set to slow.
+
+    pytorch_optimizer counts steps in the groups, which a nested Lookahead shares; here each counts its own steps.
 
     Args:
-        nested: what takes the steps.
+        nested: the optimizer of the fast weights.
         library: pytorch_optimizer's Lookahead around it.
-        alpha: the part of the way; 1 is allowed, which the library's constructor refuses.
-        n_steps: how often.
+        alpha: the interpolation factor; 1 is allowed too, although the library's constructor refuses it.
+        n_steps: the number of steps between two updates of the slow weights.
     """
 
     def __init__(self, nested: torch.optim.Optimizer, library: Any, alpha: float, n_steps: int) -> None:
@@ -31,7 +33,7 @@ class Lookahead(Wrapper):
         self._steps = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        raise ArgumentError(cannot_be_pickled(self._library))
+        raise ArgumentError(explain_pickling(self._library))
 
     def _step(self) -> None:
         self.nested.step()
@@ -41,8 +43,8 @@ class Lookahead(Wrapper):
                 self._library.update(group)
 
     def weights(self) -> list[torch.Tensor]:
-        """The slow weights."""
-        return [self._library.state[parameter]["slow_params"] for parameter in parameters_of(self)]
+        """Return the slow weights, which are used for inference."""
+        return [self._library.state[parameter]["slow_params"] for parameter in list_parameters(self)]
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a resumed run needs to continue bitwise the same."""

@@ -1,7 +1,7 @@
-"""Parameters that gain and lose rows: the optimizer and its state are moved to the new parameter.
+"""Replacement of a parameter whose number of rows changes, in an optimizer and its state.
 
-Splatting adds and removes Gaussians during training. torch's optimizers identify parameters by object, so a parameter
-of another size has to replace the old one in the groups, and its moments the old moments.
+Splatting adds and removes Gaussians during training. torch's optimizers identify parameters by object, so the new
+parameter has to replace the old one in the groups, and its moments the old moments.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from ._exponential_decay import ExponentialDecay
 from ._wrapper import Wrapper
 
 ChangeRows = Callable[[torch.Tensor], torch.Tensor]
-"""From a state with one row per row of the old parameter to one with a row per row of the new parameter."""
+"""A function from a state with one row for each row of the old parameter to that of the new parameter."""
 
 _REMEDY = "Use torch.optim.Adam, `SelectiveAdam`, or `make_optimizer` with Adam or SGD (and ExponentialDecay)."
 
 
 def require_resizable(optimizer: torch.optim.Optimizer) -> None:
-    """Raises ArgumentError for an optimizer that keeps weights or counts outside of its parameters' state."""
+    """Raise ArgumentError for an optimizer whose parameters cannot be replaced.
+
+    Those are optimizers that keep weights or counts outside the state of a parameter.
+    """
     is_plain = isinstance(optimizer, torch.optim.Optimizer) and not isinstance(optimizer, Wrapper)
     if is_plain:
         return
     if not isinstance(optimizer, ExponentialDecay):  # a RowOptimizer is not a torch.optim.Optimizer
-        headline = f"{type(optimizer).__name__} cannot follow a parameter whose rows come and go"
+        headline = f"{type(optimizer).__name__} does not support parameters whose number of rows changes"
         raise ArgumentError(refusal(headline, [("optimizer", type(optimizer).__name__)], _REMEDY))
     require_resizable(optimizer.nested)
 
@@ -35,20 +38,20 @@ def require_resizable(optimizer: torch.optim.Optimizer) -> None:
 def replace_parameter(
     optimizer: torch.optim.Optimizer, old: torch.Tensor, new: torch.Tensor, change: ChangeRows
 ) -> None:
-    """Put `new` in place of `old`, in the groups and in the state of an optimizer.
+    """Replace the parameter `old` by `new` in the groups and in the state of an optimizer.
 
-    State that has a row for each row of `old` (moments, counts of steps by row) goes through `change`; state without
-    axes (a count of steps) stays as it is.
+    State that has a row for each row of `old` (moments, step counts of rows) is converted by `change`; 0-d state (a
+    step count) is kept.
 
     Args:
-        optimizer: torch's own, or one of ours that keeps all of its state by parameter.
+        optimizer: an optimizer of torch, or one of this library that keeps all of its state by parameter.
         old: (rows, ...), a parameter of the optimizer.
         new: (other rows, ...), not one of its parameters yet.
-        change: makes the new state of the old.
+        change: converts the state of `old` to that of `new`.
 
     Raises:
-        ArgumentError: `old` is not a parameter of the optimizer, or there is state that is neither by row nor
-            without axes. The optimizer is then as it was.
+        ArgumentError: `old` is not a parameter of the optimizer, or there is state that has neither a row for each
+            row of `old` nor 0 dims. The optimizer is then unchanged.
     """
     require_resizable(optimizer)
     places = [

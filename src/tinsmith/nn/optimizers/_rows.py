@@ -1,8 +1,8 @@
-"""Updates of some rows: an optimizer for parameters that stack many networks, some of which are stepped at a time.
+"""RowOptimizer: an optimizer that can update only some rows of its parameters, such as some networks of an array.
 
-torch's optimizers do not support rows. So the rows of parameters, gradients and state are gathered into small tensors,
-an ordinary optimizer takes its step on these, and they are written back: the cost is that of these rows. A row's step
-also depends on its number of steps, so rows with equal counts are stepped together.
+torch's optimizers do not support that. So the rows of parameters, gradients and state are gathered into small tensors,
+an ordinary optimizer steps these, and they are written back: the cost is proportional to the number of rows. A row's
+update also depends on its number of steps, so rows with equal counts are stepped together.
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, CheckpointError, ConfigError, ShapeError, refusal
 from ...torch_side import is_distributed
-from .._shares import as_shared, of_own_rows, own_rows, share_out
+from .._shares import as_shared, join_rows, own_rows, shard_rows
 from ..config import Section, resolve_section
 from ._composite import Composite
 from ._gradients import clear, gradient, lend_gradients
 from ._make import build_optimizer
 from ._row_wrappers import RowAverages, Wrapping, scale_rates
-from ._slots import Params, Slot, slots
-from ._wrapper import Wrapper, parameters_of, swap_parameters
+from ._slots import Params, Slot, list_slots
+from ._wrapper import Wrapper, list_parameters, swap_parameters
 
 Factory = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 Rows = torch.Tensor | Sequence[int] | None
 _WEIGH_WHOLE_PARAMETERS = ("Adafactor", "LBFGS", "Muon")
-"""Of torch's, by name since torch 2.9 is the first with Muon. Adafactor's state would not give it away."""
+"""Optimizers of torch whose update of an entry depends on the whole parameter. By name, since Muon needs torch 2.9.
+The state of Adafactor would not reveal it."""
 
 
 class RowOptimizer:
     """An optimizer for parameters whose rows (networks of an array) train independently.
 
-    `step(rows)` updates these rows as an optimizer of their own would, with their own moments and their own count of
-    steps; all other rows, and their state, stay bitwise the same. Without `rows`, and if all rows have the same count,
-    it is the plain optimizer, without gathering.
+    `step(rows)` updates each of these rows as a separate optimizer would, with its own moments and its own number of
+    steps; all other rows, and their state, stay bitwise the same. Without `rows`, and if all rows have had the same
+    number of steps, it steps the plain optimizer, without gathering.
 
     An optimizer works if its update of an entry depends on that entry only. From a configuration: Adam, SGD, and
     Composites of them, whose `n_params_to_optimize` count the elements of one row; around them ExponentialDecay and
@@ -46,7 +47,7 @@ class RowOptimizer:
     most, but not Adafactor, Muon or LBFGS.
 
     Args:
-        params: as for `make_optimizer`; each (rows, ...), with the same number of rows.
+        params: the parameters, as for `make_optimizer`; each (rows, ...), with the same number of rows.
         config: a configuration, as for `make_optimizer`; or a function from a list of parameters to an optimizer,
             such as `lambda params: torch.optim.RMSprop(params, lr=0.01)`.
 
@@ -68,11 +69,11 @@ class RowOptimizer:
     def __init__(
         self, params: Params, config: Section | Mapping[str, Any] | str | Path | Factory | None = None
     ) -> None:
-        given = slots(params)
+        given = list_slots(params)
         self._given = [slot.parameter for slot in given]
         with torch.no_grad():
             self._parameters = [own_rows(one) for one in self._given]
-        self.counts = torch.zeros(_rows_of(self._parameters), dtype=torch.int64)
+        self.counts = torch.zeros(_count_rows(self._parameters), dtype=torch.int64)
         self._wrapping: Wrapping | None = None
         if callable(config):
             self._factory = config
@@ -91,7 +92,7 @@ class RowOptimizer:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """The groups with the learning rates, for all rows; changes apply from the next step on."""
+        """The parameter groups with the learning rates of all rows. Changes apply from the next step on."""
         return [group for part in self._parts for group in part.param_groups]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -100,12 +101,12 @@ class RowOptimizer:
 
     @torch.no_grad()
     def step(self, rows: Rows = None, gradients: Sequence[torch.Tensor | None] | None = None) -> None:
-        """Step these rows.
+        """Run one optimization step of these rows.
 
         Args:
             rows: a boolean mask (row), or indices without repetition; None for all.
-            gradients: for each parameter (k, ...), the gradient of these k rows in their order, or None for no step.
-                Without it, the parameters' `.grad` of all rows is used.
+            gradients: for each parameter the gradient of these k rows in their order, (k, ...), or None to skip the
+                parameter. If left out, the parameters' `.grad` is used.
 
         Raises:
             ArgumentError: a row occurs twice, or the numbers of gradients and parameters differ.
@@ -149,7 +150,7 @@ class RowOptimizer:
         self.counts[index] += 1
 
     def _step_equals(self, index: torch.Tensor, count: int, grads: list[torch.Tensor | None]) -> None:
-        """A step of rows that have had the same number of steps, by an optimizer over these rows alone."""
+        """Step rows that have all had `count` steps, with a temporary optimizer over copies of these rows."""
         small: list[torch.Tensor] = [
             torch.nn.Parameter(_select_rows(parameter, index)) for parameter in self._parameters
         ]
@@ -168,7 +169,7 @@ class RowOptimizer:
                 parameter.index_copy_(0, index.to(parameter.device), little)
 
     def _gradients(self) -> list[torch.Tensor | None]:
-        """What backward left, of the rows that this process has."""
+        """Return the gradient of each parameter that the backward pass stored: this process's rows, or None."""
         grads = (gradient(parameter) for parameter in self._given)
         return [None if one is None else own_rows(one) for one in grads]
 
@@ -176,14 +177,17 @@ class RowOptimizer:
         return 1.0 if self._wrapping is None else self._wrapping.rate(count)
 
     def use_averages(self) -> contextlib.AbstractContextManager[None]:
-        """Within, the parameters hold the averages of EMA, if there are any; afterwards their own values."""
+        """Return a context manager in which the parameters hold the averages of EMA, if the configuration has one.
+
+        Afterwards they hold their own values again.
+        """
         if self._averages is None:
             return swap_parameters(self._parameters, self._parameters)
         return swap_parameters(self._parameters, self._averages.weights(self._parameters, self.counts))
 
     @deprecated("`averaged` is named `use_averages` now")
     def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """The old name of `use_averages`."""
+        """Call `use_averages`, the new name of this method."""
         return self.use_averages()
 
     def _check(self, gradients: Sequence[torch.Tensor | None] | None, k: int) -> None:
@@ -202,24 +206,24 @@ class RowOptimizer:
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a resumed run needs to continue bitwise the same.
 
-        Tensors by rows are shared among processes as the parameters are.
+        Tensors with a row for each row of the parameters are sharded over processes as the parameters are.
         """
         averages = None if self._averages is None else [self._as_given(one) for one in self._averages.averages]
-        parts = [_with_states(part.state_dict(), self._as_given) for part in self._parts]
+        parts = [_convert_states(part.state_dict(), self._as_given) for part in self._parts]
         return {"counts": self._as_given(self.counts.clone()), "parts": parts, "averages": averages}
 
     def _as_given(self, rows: torch.Tensor) -> torch.Tensor:
-        """A tensor of this process's rows as the parameters are: shared among processes, if they are."""
+        """Convert a tensor of this process's rows to a DTensor of all rows, if the parameters are DTensors."""
         first = self._given[0]
         if not is_distributed([first]):
             return rows
-        return of_own_rows(rows, len(first), as_shared(first).device_mesh)
+        return join_rows(rows, len(first), as_shared(first).device_mesh)
 
     def _own(self, tensor: torch.Tensor) -> torch.Tensor:
-        """This process's rows of a tensor of all rows, which may be shared among processes."""
+        """Return this process's rows of a tensor of all rows, a plain tensor or a DTensor."""
         first = self._given[0]
         if is_distributed([first]) and not is_distributed([tensor]):
-            tensor = share_out(tensor, as_shared(first).device_mesh)
+            tensor = shard_rows(tensor, as_shared(first).device_mesh)
         return own_rows(tensor).detach()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -240,7 +244,7 @@ class RowOptimizer:
                 refusal("The state is not of this RowOptimizer.", [("expected", expected), ("got", actual)])
             )
         for part, given in zip(self._parts, parts, strict=True):
-            part.load_state_dict(_with_states(given, self._own))
+            part.load_state_dict(_convert_states(given, self._own))
         self.counts, self._counts_differed = self._own(saved).cpu().clone(), True
         if self._averages is not None:
             for average, was in zip(self._averages.averages, state_dict["averages"], strict=True):
@@ -248,7 +252,8 @@ class RowOptimizer:
 
 
 def _from_configuration(section: Section, given: Sequence[Slot]) -> Factory:
-    return functools.partial(_build_by_rows, section, tuple(slot.matrix for slot in given))  # a closure has no pickle
+    # Not a closure, which cannot be pickled.
+    return functools.partial(_build_by_rows, section, tuple(slot.matrix for slot in given))
 
 
 def _build_by_rows(section: Section, matrix: tuple[bool, ...], parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
@@ -258,8 +263,8 @@ def _build_by_rows(section: Section, matrix: tuple[bool, ...], parameters: list[
     )
 
 
-def _with_states(state: dict[str, Any], by_rows: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Any]:
-    """A plain optimizer's state dict with another in place of each tensor by rows."""
+def _convert_states(state: dict[str, Any], by_rows: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Any]:
+    """Return a copy of an optimizer's state dict with each tensor that has rows converted by a function."""
 
     def convert(value: Any) -> Any:
         return by_rows(value) if isinstance(value, torch.Tensor) and value.ndim else value
@@ -269,18 +274,22 @@ def _with_states(state: dict[str, Any], by_rows: Callable[[torch.Tensor], torch.
 
 
 def _parts(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
-    """The plain optimizers that one consists of."""
+    """Return the plain optimizers that an optimizer consists of: the parts of a Composite, or itself.
+
+    Raises:
+        ConfigError: an optimizer does not work by rows.
+    """
     if isinstance(optimizer, Composite):
         return [plain for part in optimizer.parts for plain in _parts(part)]
     if isinstance(optimizer, Wrapper):
         headline = f"{type(optimizer).__name__} does not work by rows."
-        raise ConfigError(refusal(headline, [], "Give an optimizer that nothing is wrapped around."))
+        raise ConfigError(refusal(headline, [], "Pass an optimizer without a wrapper."))
     if type(optimizer).__name__ in _WEIGH_WHOLE_PARAMETERS:
-        raise ConfigError(_no_rows(optimizer, "an entry's step depends on the others of its parameter"))
+        raise ConfigError(_explain_unsupported(optimizer, "an entry's step depends on the others of its parameter"))
     return [optimizer]
 
 
-def _rows_of(parameters: Sequence[torch.Tensor]) -> int:
+def _count_rows(parameters: Sequence[torch.Tensor]) -> int:
     sizes = {parameter.shape[0] if parameter.ndim else 0 for parameter in parameters}
     if len(sizes) > 1 or 0 in sizes:
         rows = [(f"params[{i}]", str(tuple(parameter.shape))) for i, parameter in enumerate(parameters)]
@@ -289,7 +298,11 @@ def _rows_of(parameters: Sequence[torch.Tensor]) -> int:
 
 
 def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
-    """Indices on the CPU, from a mask or from indices."""
+    """Convert a mask or indices of rows to int64 indices on the CPU.
+
+    Raises:
+        ShapeError, ArgumentError: the rows are not a valid selection.
+    """
     given = torch.as_tensor(rows).cpu()
     if given.dtype == torch.bool:
         if tuple(given.shape) != (n_rows,):
@@ -301,14 +314,14 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
         raise ArgumentError(refusal("Row indices must be integers.", table))
     if given.ndim > 1:
         table = [("expected", "(k,)"), ("got", str(tuple(given.shape)))]
-        remedy = "Count rows from 0: of places in a grid, `NetworkArray.rows` makes such numbers."
+        remedy = "Count rows from 0; `NetworkArray.rows` converts positions in a grid to such indices."
         raise ShapeError(refusal("Row indices must have one dim.", table, remedy))
     index = given.to(torch.int64).reshape(-1)
     if bool(((index < 0) | (index >= n_rows)).any()):
         table = [("rows", f"0 to {n_rows - 1}"), ("got", f"{int(index.min())} to {int(index.max())}")]
         raise ShapeError(refusal("A row index is out of range.", table))
     if len(index.unique()) < len(index):
-        remedy = "Name each row once: a step is one step."
+        remedy = "Name each row once."
         raise ArgumentError(refusal("A row is named more than once.", [("rows", str(len(index)))], remedy))
     return index
 
@@ -327,12 +340,15 @@ _Bigs = Mapping[int, torch.Tensor]
 def _lend_state(
     part: torch.optim.Optimizer, whole: torch.optim.Optimizer, big_of: _Bigs, index: torch.Tensor, count: int
 ) -> None:
-    """Gives the small optimizer the learning rates, and of the state these rows. Rows without steps have none."""
+    """Copy the options and the state of the rows `index` from the whole optimizer to a temporary one over these rows.
+
+    Rows without steps (`count` is 0) have no state.
+    """
     for group, source in zip(part.param_groups, whole.param_groups, strict=True):
         group.update({key: value for key, value in source.items() if key != "params"})
         if "step" in group:
             group["step"] = count
-    for parameter in parameters_of(part):
+    for parameter in list_parameters(part):
         if count and big_of[id(parameter)] in whole.state:
             state = whole.state[big_of[id(parameter)]]
             part.state[parameter] = {name: _lent_value(value, index, count) for name, value in state.items()}
@@ -347,7 +363,7 @@ def _lent_value(value: Any, index: torch.Tensor, count: int) -> Any:
 def _return_state(
     part: torch.optim.Optimizer, whole: torch.optim.Optimizer, big_of: _Bigs, index: torch.Tensor
 ) -> None:
-    for parameter in parameters_of(part):
+    for parameter in list_parameters(part):
         big = big_of[id(parameter)]
         for name, value in part.state[parameter].items():
             if isinstance(value, torch.Tensor) and value.ndim:
@@ -363,25 +379,25 @@ def _return_state(
 
 def _check_by_rows(part: torch.optim.Optimizer, name: str, value: torch.Tensor, parameter: torch.Tensor) -> None:
     if value.shape[:1] != parameter.shape[:1]:
-        raise ConfigError(_no_rows(part, f"{name}: {tuple(value.shape)} for {len(parameter)} rows"))
+        raise ConfigError(_explain_unsupported(part, f"{name}: {tuple(value.shape)} for {len(parameter)} rows"))
 
 
 def _check_counts(part: torch.optim.Optimizer, name: str, value: Any) -> None:
     if value is not None and not name.startswith("step"):
-        raise ConfigError(_no_rows(part, f"{name}: one number for all rows"))
+        raise ConfigError(_explain_unsupported(part, f"{name}: one number for all rows"))
 
 
-def _no_rows(part: torch.optim.Optimizer, state: str) -> str:
+def _explain_unsupported(part: torch.optim.Optimizer, state: str) -> str:
     remedy = "Use one that treats each entry by itself, such as Adam or SGD."
     return refusal(f"{type(part).__name__} does not work by rows.", [("state", state)], remedy)
 
 
 def _set_count(part: torch.optim.Optimizer, count: int) -> None:
-    """Makes what is counted for all rows together right again, after steps of some."""
+    """Set the step counts that an optimizer keeps for all rows together, after steps of only some rows."""
     for group in part.param_groups:
         if "step" in group:
             group["step"] = count
-    for parameter in parameters_of(part):
+    for parameter in list_parameters(part):
         for name, value in part.state.get(parameter, {}).items():
             if isinstance(value, torch.Tensor) and not value.ndim:
                 value.fill_(count)

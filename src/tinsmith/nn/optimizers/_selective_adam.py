@@ -1,4 +1,4 @@
-"""SelectiveAdam: Adam for some rows of a parameter at a time, such as the Gaussians that a camera sees."""
+"""SelectiveAdam: Adam that updates some rows of a parameter at a time, such as the Gaussians that a camera sees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._gradients import gradient
 
 
 class SelectiveAdam(torch.optim.Optimizer):
-    """Adam that updates the visible rows of its parameters, and leaves the others and their moments as they are.
+    """Adam that updates the visible rows of its parameters, and leaves the others and their moments unchanged.
 
     With g the gradient of a row, and t the number of steps in which the row was visible, including this one:
 
@@ -26,7 +26,7 @@ class SelectiveAdam(torch.optim.Optimizer):
     Args:
         params: parameters, or groups with `lr` and other options; each (rows, ...), all with the same number of rows.
         eps: added to the denominator.
-        betas: of the two moments.
+        betas: the decay rates of the two moments.
         lr: learning rate of groups without their own.
 
     Example:
@@ -54,7 +54,7 @@ class SelectiveAdam(torch.optim.Optimizer):
     def step(  # type: ignore[override]  # gsplat's signature: what is visible comes first
         self, visibility: torch.Tensor | None = None, closure: Callable[[], Any] | None = None
     ) -> Any:
-        """One step.
+        """Run one optimization step of the visible rows.
 
         Args:
             visibility: (rows), bools, or numbers that are 0 for rows that are not visible; None for all rows.
@@ -79,7 +79,7 @@ class SelectiveAdam(torch.optim.Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As for any Optimizer. (torch's own casts the counts of steps to floats.)"""
+        """Restore a state that `state_dict` returned. (torch's own method would convert the step counts to floats.)"""
         super().load_state_dict(state_dict)
         for state in self.state.values():
             state["steps"] = state["steps"].to(torch.int64)

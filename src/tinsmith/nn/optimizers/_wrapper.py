@@ -1,4 +1,4 @@
-"""Wrappers: optimizers around optimizers. Each is an Optimizer too, so that they nest and torch's tools take them."""
+"""Wrappers: optimizers around other optimizers. Each is a `torch.optim.Optimizer`, so that they nest."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..._errors import ArgumentError, CheckpointError, refusal
 
 
 class Wrapper(torch.optim.Optimizer, abc.ABC):
-    """What all wrappers share: the groups and state of what they wrap, and how their own state is kept.
+    """The base class of optimizers that wrap others. It shares their groups and state.
 
-    A wrapper writes `_step`, and what it keeps between steps in `_collect_state` and `_restore`; one that holds other
+    A subclass implements `_step`; if it has state of its own, `_collect_state` and `_restore`; if it keeps other
     weights for inference, `weights`.
     """
 
@@ -27,18 +27,18 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
 
     @property
     def nested(self) -> torch.optim.Optimizer:
-        """What is wrapped; the first, of several."""
+        """The wrapped optimizer; the first one, if there are several."""
         return self.parts[0]
 
     def _share(self) -> None:
-        """Groups are the parts' very own, so that a learning rate set here is set there."""
+        """Use the group objects of the wrapped optimizers, so that a learning rate set in one is set in the other."""
         self.param_groups = [group for part in self.parts for group in part.param_groups]
         if len(self.parts) == 1:
             self.defaults, self.state = self.nested.defaults, self.nested.state
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One step. A closure, if given, is called first; its value is returned."""
+        """Run one optimization step. A closure, if given, is called first, and its value is returned."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -48,10 +48,10 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
 
     @abc.abstractmethod
     def _step(self) -> None:
-        """One step of what is wrapped, and of the wrapper's own."""
+        """Step the wrapped optimizers as the wrapper requires, and update its own state."""
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Refused once the optimizer is built: what wraps it has state for the parameters that it knows."""
+        """Raise ArgumentError: wrappers around this optimizer have state for its current parameters only."""
         if hasattr(self, "parts"):
             remedy = "Build a new optimizer over all parameters."
             raise ArgumentError(refusal(f"{type(self).__name__} cannot take further parameters.", [], remedy))
@@ -61,16 +61,16 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
         return vars(self)  # torch's own keeps groups and state only
 
     def weights(self) -> list[torch.Tensor]:
-        """The weights for inference, in the order of the parameters."""
-        return [weight for part in self.parts for weight in weights_of(part)]
+        """Return the weights for inference, in the order of the parameters."""
+        return [weight for part in self.parts for weight in list_weights(part)]
 
     def use_averages(self) -> contextlib.AbstractContextManager[None]:
-        """See the function `use_averages`."""
-        return swap_parameters(parameters_of(self), self.weights())
+        """Return a context manager in which the parameters hold the weights for inference: see `nn.use_averages`."""
+        return swap_parameters(list_parameters(self), self.weights())
 
     @deprecated("`averaged` is named `use_averages` now")
     def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """The old name of `use_averages`."""
+        """Call `use_averages`, the new name of this method."""
         return self.use_averages()
 
     def state_dict(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
         """Restore the state of a run with the same configuration and parameters.
 
         Raises:
-            CheckpointError: it was saved by another optimizer.
+            CheckpointError: the state was saved by another optimizer.
         """
         check_saved_by(type(self).__name__, state_dict)
         for part, saved in zip(self.parts, state_dict["parts"], strict=True):
@@ -102,7 +102,7 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
 
 
 def check_saved_by(name: str, saved: dict[str, Any]) -> None:
-    """CheckpointError unless an optimizer of this name saved it."""
+    """Raise CheckpointError unless a state was saved by a wrapper with this class name."""
     saver = saved.get("wrapper", "a plain optimizer")
     if saver != name:
         rows = [("expected", name), ("got", str(saver))]
@@ -110,14 +110,14 @@ def check_saved_by(name: str, saved: dict[str, Any]) -> None:
         raise CheckpointError(refusal("The optimizer's state was saved by another optimizer.", rows, remedy))
 
 
-def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """All parameters, in order."""
+def list_parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Return all parameters of an optimizer, in order."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def weights_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """The weights meant for inference: of EMA, Average and Lookahead theirs, else the parameters themselves."""
-    return optimizer.weights() if isinstance(optimizer, Wrapper) else parameters_of(optimizer)
+def list_weights(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Return the weights for inference: those that EMA, Average or Lookahead keep, else the parameters themselves."""
+    return optimizer.weights() if isinstance(optimizer, Wrapper) else list_parameters(optimizer)
 
 
 class AveragingOptimizer(Protocol):
@@ -125,11 +125,11 @@ class AveragingOptimizer(Protocol):
 
 
 def use_averages(optimizer: torch.optim.Optimizer | AveragingOptimizer) -> contextlib.AbstractContextManager[None]:
-    """Within, the parameters hold the weights for inference; afterwards their own values.
+    """Return a context manager in which the parameters hold the weights for inference; afterwards their own values.
 
     These are the averages of EMA and Average and the slow weights of Lookahead, at any nesting depth, and also those of
-    a `RowOptimizer`. For other optimizers, including torch's, the parameters stay as they are: nothing is copied. Do
-    not step the optimizer within.
+    a `RowOptimizer`. For other optimizers, including torch's, the parameters stay unchanged, and nothing is copied. Do
+    not step the optimizer in the context.
 
     Example:
         >>> w = torch.nn.Parameter(torch.zeros(2, 2))
@@ -144,13 +144,13 @@ def use_averages(optimizer: torch.optim.Optimizer | AveragingOptimizer) -> conte
 
 @deprecated("`tinsmith.nn.averaged` is named `tinsmith.nn.use_averages` now")
 def averaged(optimizer: torch.optim.Optimizer | AveragingOptimizer) -> contextlib.AbstractContextManager[None]:
-    """The old name of `use_averages`."""
+    """Call `use_averages`, the new name of this function."""
     return use_averages(optimizer)
 
 
 @contextlib.contextmanager
 def swap_parameters(parameters: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Within, the parameters hold these weights; afterwards their own again."""
+    """Enter a context in which the parameters hold these weights; afterwards restore their own values."""
     changed = [
         (parameter, weight) for parameter, weight in zip(parameters, weights, strict=True) if weight is not parameter
     ]
