@@ -15,7 +15,7 @@ from support.colmap import write_binary
 from tinsmith import InputError
 from tinsmith.apps.fit_scene import _run, fit_scene
 from tinsmith.apps.scenes._dataset import read_dataset
-from tinsmith.render.captures import viewmat_of
+from tinsmith.render.captures import convert_to_viewmat
 
 from .conftest import small_views
 
@@ -284,7 +284,7 @@ def test_a_reconstruction_of_colmap_is_a_dataset(folder, tmp_path):
     cameras = [(1, "PINHOLE", 24, 20, (26.0, 26.0, 12.0, 10.0))]
     images = []
     for number, (name, pose) in enumerate(zip(whole.train.names, whole.train.poses, strict=True), 1):
-        viewmat = viewmat_of(pose)
+        viewmat = convert_to_viewmat(pose)
         images.append((number, _quaternion(viewmat), tuple(viewmat[:3, 3].tolist()), 1, name, []))
     write_binary(folder / "sparse/0", cameras, images, [(1, (0.0, 0.5, 1.0), (9, 8, 7), ())])
     for path in folder.glob("*.json"):

@@ -18,7 +18,7 @@ from tinsmith.apps.fit_splats._gaussians import first_gaussians
 from tinsmith.apps.fit_splats._learner import SplatLearner
 from tinsmith.apps.scenes import _run
 from tinsmith.apps.scenes._dataset import read_dataset
-from tinsmith.render.captures import viewmat_of
+from tinsmith.render.captures import convert_to_viewmat
 from tinsmith.render.gaussians import load_ply
 
 FILES = {
@@ -108,7 +108,9 @@ def test_gaussians_start_in_the_visual_hull_or_at_points(scene_folder, tmp_path)
     start = first_gaussians(dataset, 200, 2, torch.Generator().manual_seed(0))
     assert {len(value) for value in start.values()} == {200} and start["shN"].shape == (200, 8, 3)
     clear = dataset.train.pictures[..., 3] < 12
-    for picture, viewmat, matrix in zip(clear, viewmat_of(dataset.train.poses), dataset.train.intrinsics, strict=True):
+    for picture, viewmat, matrix in zip(
+        clear, convert_to_viewmat(dataset.train.poses), dataset.train.intrinsics, strict=True
+    ):
         places = (start["means"].double() @ viewmat[:3, :3].T + viewmat[:3, 3]) @ matrix.T
         column, row = (places[:, :2] / places[:, 2:]).floor().long().unbind(1)
         inside = (column >= 0) & (column < 24) & (row >= 0) & (row < 20)

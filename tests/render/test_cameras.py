@@ -122,7 +122,7 @@ REFUSED = [
         ts.ArgumentError,
         {"cameras": None},
         "`cameras` is missing in pinhole_rays\n  expected  (n), the camera of each ray\n  got       None\n"
-        "  poses     2 cameras\nPass cameras=, an index into poses a ray.",
+        "  poses     2 cameras\nPass cameras=, an index into poses for each ray.",
     ),
     (
         ts.ArgumentError,

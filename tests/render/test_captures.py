@@ -17,8 +17,8 @@ import tinsmith as ts
 from support.colmap import write_binary, write_text
 from tinsmith import _extras
 from tinsmith.render import load_blender, load_colmap
-from tinsmith.render.captures import read_colmap, viewmat_of
-from tinsmith.render.captures._capture import pose_of
+from tinsmith.render.captures import convert_to_viewmat, read_colmap
+from tinsmith.render.captures._capture import convert_to_pose
 
 WRITERS = {"text": write_text, "binary": write_binary}
 HALF = math.sqrt(0.5)
@@ -110,9 +110,9 @@ def test_poses_go_there_and_back():
     viewmats = torch.eye(4, dtype=torch.float64).repeat(3, 1, 1)
     viewmats[:, :3, :3] = torch.linalg.qr(torch.randn(3, 3, 3, dtype=torch.float64))[0]
     viewmats[:, :3, 3] = torch.randn(3, 3, dtype=torch.float64)
-    torch.testing.assert_close(viewmat_of(pose_of(viewmats)), viewmats)
+    torch.testing.assert_close(convert_to_viewmat(convert_to_pose(viewmats)), viewmats)
     flip = torch.diag(torch.tensor([1.0, -1, -1, 1]).double())
-    torch.testing.assert_close(pose_of(viewmats), torch.linalg.inv(viewmats) @ flip)
+    torch.testing.assert_close(convert_to_pose(viewmats), torch.linalg.inv(viewmats) @ flip)
 
 
 def _camera(place, *row):
@@ -136,7 +136,7 @@ WRONG = {
     ),
     "a lens without a number": (
         _camera(0, 3, "SIMPLE_RADIAL", 64, 48, (50.0, 32.0, 24.0, math.inf)),
-        ("camera 3", "not those of a camera", "inf"),
+        ("camera 3", "parameters are not valid", "inf"),
     ),
     "a focal length": (_camera(0, 3, "PINHOLE", 64, 48, (50.0, -1.0, 32.0, 24.0)), ("camera 3", "50, -1")),
     "no number": (_camera(0, 3, "PINHOLE", 64, 48, (50.0, 50.0, math.nan, 24.0)), ("camera 3", "nan, 24")),
@@ -215,7 +215,7 @@ def test_other_binary_nonsense(folder):
 
 
 def test_files_that_are_not_there(folder):
-    with pytest.raises(ts.InputError, match="holds no reconstruction of COLMAP's(.|\n)*sparse/0"):
+    with pytest.raises(ts.InputError, match="does not contain a COLMAP reconstruction(.|\n)*sparse/0"):
         load_colmap(folder)
     write_text(folder, CAMERAS, IMAGES, POINTS)
     (folder / "images.txt").unlink()

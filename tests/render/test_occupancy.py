@@ -181,7 +181,7 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(ts.CheckpointError) as caught:
         OccupancyGrid.load(path)
     assert str(caught.value) == (
-        f"the file holds no occupancy grid\n  file   {path}\n  holds  something else\nGive one that save() wrote."
+        f"the file holds no occupancy grid\n  file   {path}\n  holds  something else\nPass one that save() wrote."
     )
     with pytest.raises(ts.CheckpointError):
         OccupancyGrid.load(tmp_path / "none.safetensors")
@@ -204,7 +204,7 @@ REFUSED = {
         lambda: OccupancyGrid(BOX, 4).update(lambda x: x, step=0),
         ts.ShapeError,
         "`density_fn` of OccupancyGrid.update returned a wrong shape\n"
-        "  expected  (64) or (64, 1)\n  got       (64, 3)\nOne a position.",
+        "  expected  (64) or (64, 1)\n  got       (64, 3)\nReturn one per position.",
     ),
     "nan": (
         lambda: OccupancyGrid(BOX, 4).update(lambda x: x[:, 0] * float("nan"), step=0),

@@ -354,8 +354,8 @@ REFUSED = {
     "tensor of 4 as box": ({"aabb": torch.rand(4)}, ArgumentError, "a tensor of shape (4,)"),
     "dark": ({"shading": Shading(light=(0, 0, 0))}, ArgumentError, "not all 0"),
     "dull": ({"shading": Shading(shininess=0.5)}, ArgumentError, "shininess  0.5.*<- 1 or more"),
-    "other offsets": ({"jitter": torch.rand(3)}, ShapeError, "one offset a ray"),
-    "other background": ({"background": torch.rand(4)}, ShapeError, "one colour, [3], or one a ray"),
+    "other offsets": ({"jitter": torch.rand(3)}, ShapeError, "one offset per ray"),
+    "other background": ({"background": torch.rand(4)}, ShapeError, "one color, [3], or one per ray"),
 }
 
 

@@ -1,10 +1,11 @@
 """Differentiable rendering: rays, marching, compositing, direct volume rendering.
 
-The axes are the same everywhere: n rays, s samples in all, c channels. Samples are packed: those of a ray are next to
-each other, and `rays[n, 2]` (int32) holds the start and the count of each ray's samples. Directions need not have
+The axes are the same everywhere: n rays, s samples in total, c channels. Samples are packed: those of a ray are next to
+each other, and `rays[n, 2]` (int32) contains the start and the count of each ray's samples. Directions need not have
 length 1: t is in units of a direction's length.
 
-`nerfacc` has the same with nerfacc's arguments. Those of its names that mean nothing else here are here too.
+`nerfacc` has the same functions with nerfacc's arguments. Its names that do not collide with this package's are
+exported here too.
 """
 
 from __future__ import annotations

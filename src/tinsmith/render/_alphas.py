@@ -1,4 +1,4 @@
-"""Weights of samples that are given by alphas instead of densities."""
+"""`weights_from_alphas`: weights of samples along rays from alphas instead of densities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._segments import exclusive_prod
 
 
 class AlphaWeights(NamedTuple):
-    """What `weights_from_alphas` returns.
+    """The weights and the transmittance of samples, as returned by `weights_from_alphas`.
 
     Attributes:
         weights: shaped like the alphas.
@@ -35,7 +35,7 @@ def weights_from_alphas(alphas: Tensor, rays: Tensor | None = None, *, engine: s
         T_i = product over j < i of (1 - alpha_j)
         weight_i = T_i alpha_i
 
-    `accumulate` sums colours with these weights. For densities, `composite` does all of it at once.
+    `accumulate` sums colors with these weights. For densities, `composite` does both at once.
 
     Args:
         alphas: (s), or dense (n, k), between 0 and 1. Differentiable, twice in plain calls, also at alphas of 1.

@@ -14,7 +14,7 @@ from ..tracing import is_plain
 from ._ops import get_op, register_maker
 
 _FORWARD = {"opencv": 1, "opengl": -1}
-"""Where a camera looks, along its own z axis."""
+"""The sign of a camera's viewing direction along its own z axis, by convention."""
 
 
 class Rays(NamedTuple):
@@ -55,9 +55,9 @@ def pinhole_rays(
 
     Args:
         poses: (k, 4, 4), (k, 3, 4), or without k for one camera: camera to world. Differentiable.
-        intrinsics: (k, 3, 3), or (3, 3) for all cameras: rows (fx, skew, cx), (0, fy, cy), (0, 0, 1); the zeros and the
-            last row are not read. Pixels. Differentiable.
-        pixels: (n, 2), columns u and rows v; the middle of the first pixel is (0.5, 0.5). Differentiable.
+        intrinsics: (k, 3, 3), or (3, 3) for all cameras, in pixels: rows (fx, skew, cx), (0, fy, cy), (0, 0, 1); the
+            zeros and the last row are not read. Differentiable.
+        pixels: (n, 2), columns u and rows v; the center of the first pixel is (0.5, 0.5). Differentiable.
         cameras: (n), the camera of each ray, int32 or int64; may be left out if there is one camera.
         convention: "opencv" or "opengl".
         normalise: return directions of length 1; otherwise their component along the camera's axis is 1.
@@ -78,8 +78,8 @@ def pinhole_rays(
         tensor([[0., 0., 1.]])
     """
     if convention not in _FORWARD:
-        raise _unknown_convention(convention)
-    poses, intrinsics = as_batch(poses, intrinsics)
+        raise _make_convention_error(convention)
+    poses, intrinsics = add_camera_axis(poses, intrinsics)
     chosen = _resolve_cameras(cameras, len(poses), pixels)
     through: Op = get_op("pinhole_rays", engine, pixels, _FORWARD[convention], normalise)
     return Rays(*through(poses, intrinsics, pixels, chosen))
@@ -95,14 +95,14 @@ def image_rays(
     normalise: bool = True,
     engine: str | None = None,
 ) -> Rays:
-    """Compute rays through the centres of all pixels of a camera's image.
+    """Compute rays through the centers of all pixels of a camera's image.
 
     Args:
         pose: (4, 4) or (3, 4), camera to world. Differentiable.
         intrinsics: (3, 3), in pixels. Differentiable.
-        width: of the image, pixels.
-        height: of the image, pixels.
-        convention: "opencv" or "opengl", as the other arguments: see `pinhole_rays`.
+        width: width of the image in pixels.
+        height: height of the image in pixels.
+        convention: "opencv" or "opengl", see `pinhole_rays`.
         normalise: return directions of length 1.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
@@ -119,7 +119,7 @@ def image_rays(
         torch.Size([48, 64, 3])
     """
     if pose.ndim != 2:
-        raise _wrong_shape("pose", "(4, 4) or (3, 4)", pose, "Give one camera; `pinhole_rays` takes several.")
+        raise _make_shape_error("pose", "(4, 4) or (3, 4)", pose, "Give one camera; `pinhole_rays` takes several.")
     rows, columns = (torch.arange(size, dtype=pose.dtype, device=pose.device) + 0.5 for size in (height, width))
     v, u = torch.meshgrid(rows, columns, indexing="ij")
     pixels = torch.stack([u, v], -1).view(-1, 2)
@@ -128,29 +128,35 @@ def image_rays(
 
 
 @register_maker("pinhole_rays")
-def _through(lang: Any, fp: str, forward: int, normalise: bool) -> Op:
+def _make_rays_op(lang: Any, fp: str, forward: int, normalise: bool) -> Op:
     spec = "poses[k, _, 4], intrinsics[k, 3, 3], pixels[n, 2], cameras[n]: i32 -> origins[n, 3], directions[n, 3]"
     kernel = kernels.pinhole_rays(lang, fp=fp, forward=forward, normalise=normalise)
     return op(spec, init={"origins": "empty", "directions": "empty"}, adjoint="source")(kernel)
 
 
 def camera_axes(convention: str) -> Tensor:
-    """(3), signs that turn a direction between OpenCV's axes of a camera and those of a convention.
+    """Return the signs, (3), by which a direction is multiplied to convert it between OpenCV's axes and a convention's.
 
     Raises:
-        ArgumentError: an unknown convention.
+        ArgumentError: the convention is unknown.
     """
     if convention not in _FORWARD:
-        raise _unknown_convention(convention)
+        raise _make_convention_error(convention)
     return torch.tensor([1.0, float(_FORWARD[convention]), float(_FORWARD[convention])])
 
 
-def as_batch(poses: Tensor, intrinsics: Tensor) -> tuple[Tensor, Tensor]:
-    """Poses and intrinsics, both for as many cameras."""
+def add_camera_axis(poses: Tensor, intrinsics: Tensor) -> tuple[Tensor, Tensor]:
+    """Return poses and intrinsics with a leading camera axis, both for the same number of cameras.
+
+    Raises:
+        ShapeError: they are not camera-to-world matrices and 3 x 3 matrices.
+    """
     if poses.ndim not in (2, 3) or tuple(poses.shape[-2:]) not in ((4, 4), (3, 4)):
-        raise _wrong_shape("poses", "(k, 4, 4), (k, 3, 4), (4, 4) or (3, 4)", poses, "Give camera-to-world matrices.")
+        raise _make_shape_error(
+            "poses", "(k, 4, 4), (k, 3, 4), (4, 4) or (3, 4)", poses, "Give camera-to-world matrices."
+        )
     if intrinsics.ndim not in (2, 3) or tuple(intrinsics.shape[-2:]) != (3, 3):
-        raise _wrong_shape(
+        raise _make_shape_error(
             "intrinsics", "(k, 3, 3) or (3, 3)", intrinsics, "Give [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]."
         )
     if poses.ndim == 2:
@@ -161,23 +167,26 @@ def as_batch(poses: Tensor, intrinsics: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _resolve_cameras(cameras: Tensor | None, count: int, pixels: Tensor) -> Tensor:
-    """The camera of each ray, int32."""
+    """Return the camera of each ray, (n) int32: `cameras`, or 0 for all rays if it is None and there is one camera.
+
+    Raises:
+        ArgumentError, DtypeError: `cameras` is missing, out of range (checked on the CPU only), or not integers.
+    """
     if cameras is None:
         if count != 1:
             rows = [("expected", "(n), the camera of each ray"), ("got", "None"), ("poses", f"{count} cameras")]
-            raise ArgumentError(
-                refusal("`cameras` is missing in pinhole_rays", rows, "Pass cameras=, an index into poses a ray.")
-            )
+            remedy = "Pass cameras=, an index into poses for each ray."
+            raise ArgumentError(refusal("`cameras` is missing in pinhole_rays", rows, remedy))
         return torch.zeros(pixels.shape[0], dtype=torch.int32, device=pixels.device)
     if cameras.dtype not in (torch.int32, torch.int64):
         rows = [("expected", "torch.int32 or torch.int64"), ("got", str(cameras.dtype))]
         raise DtypeError(refusal("`cameras` does not hold integers in pinhole_rays", rows, "Pass indices into poses."))
     if is_plain() and not torch.compiler.is_compiling() and cameras.device.type == "cpu" and cameras.numel():
-        _refuse_strangers(cameras, count)
+        _check_cameras(cameras, count)
     return cameras.to(torch.int32)
 
 
-def _refuse_strangers(cameras: Tensor, count: int) -> None:
+def _check_cameras(cameras: Tensor, count: int) -> None:
     least, most = (int(end) for end in cameras.aminmax())
     if least < 0 or most >= count:
         rows = [("expected", f"0 to {count - 1}"), ("got", f"{least} to {most}")]
@@ -186,12 +195,12 @@ def _refuse_strangers(cameras: Tensor, count: int) -> None:
         )
 
 
-def _wrong_shape(name: str, expected: str, tensor: Tensor, remedy: str) -> ShapeError:
+def _make_shape_error(name: str, expected: str, tensor: Tensor, remedy: str) -> ShapeError:
     rows = [("expected", expected), ("got", str(tuple(tensor.shape)))]
     return ShapeError(refusal(f"`{name}` has the wrong shape for a pinhole camera", rows, remedy))
 
 
-def _unknown_convention(convention: str) -> ArgumentError:
+def _make_convention_error(convention: str) -> ArgumentError:
     rows = [("expected", ", ".join(map(repr, _FORWARD))), ("got", repr(convention))]
     close = nearest(str(convention), list(_FORWARD))
     remedy = f"Did you mean {close!r}?" if close else "Blender and transforms.json are 'opengl', COLMAP is 'opencv'."

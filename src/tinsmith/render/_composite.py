@@ -1,4 +1,4 @@
-"""Compositing: what is seen along rays, of samples that emit and absorb light."""
+"""Compositing: color, opacity and depth of rays from samples that emit and absorb light."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .. import kernels
 from .._errors import ShapeError, refusal
 from ..operation import Op
 from ..reference import Composited
-from ._ops import get_op, in_single, register_maker
+from ._ops import cast_to_single, get_op, register_maker
 from ._packed import check_floats, check_rays, check_shapes, dense_rays
 from ._rule import Asked, Rule, run, steady
 from ._segments import accumulate
 
 _UNROLLED = 16
-"""Channels that the kernel has in registers; more are added up by `accumulate`."""
+"""Most channels that the kernel keeps in registers; more are summed by `accumulate`."""
 _SAMPLES = "densities[s], colours[m], t[s], steps[s], segments rays[n, 2]: i32"
-"""A sample's channels lie beside each other in `colours`: m = s c."""
+"""The inputs in the ops' specs. `colours` is flat, with the channels of a sample next to each other: m = s c."""
 _SEEN = "colour[n, {c}], depth[n], left[n], weights[s]"
 
 
@@ -35,7 +35,7 @@ def composite(
     threshold: float = 0.0,
     engine: str | None = None,
 ) -> Composited:
-    """Composite samples that emit and absorb light into a colour, an opacity and a depth for each ray.
+    """Composite samples that emit and absorb light into a color, an opacity and a depth for each ray.
 
     For the samples i of a ray, front to back, with T_i the transmittance of sample i:
 
@@ -47,7 +47,7 @@ def composite(
         depth = sum of weight_i t_i
 
     Samples are packed, those of a ray next to each other, with `rays`; or dense, with the same number on each ray.
-    Differentiable in all floating tensors, twice as well; where a ray ends is not differentiated. Only arguments and
+    Differentiable in all floating tensors, twice; where a ray ends is not differentiated. Only arguments and
     outputs are saved for the backward pass.
 
     Args:
@@ -63,7 +63,7 @@ def composite(
 
     Returns:
         `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and the shape of the densities. A ray without
-        samples has opacity 0, depth 0 and the background's colour. The depth is not divided by the opacity. Samples
+        samples has opacity 0, depth 0 and the background's color. The depth is not divided by the opacity. Samples
         that belong to no ray have weight 0.
 
     Raises:
@@ -92,7 +92,7 @@ def composite_alphas(
     threshold: float = 0.0,
     engine: str | None = None,
 ) -> Composited:
-    """Composite samples with alphas, instead of densities, into a colour, an opacity and a depth for each ray.
+    """Composite samples with alphas, instead of densities, into a color, an opacity and a depth for each ray.
 
     For the samples i of a ray, front to back, with T_i the transmittance of sample i:
 
@@ -103,8 +103,8 @@ def composite_alphas(
         depth = sum of weight_i t_i
 
     This is nerfacc's `rendering` with `rgb_alpha_fn`, except that nerfacc divides the depth by the opacity. Samples are
-    packed or dense, as in `composite`. Differentiable in all floating tensors, twice as well, and at alphas of 0 and 1;
-    where a ray ends is not differentiated.
+    packed or dense, as in `composite`. Differentiable in all floating tensors, twice, also at alphas of 0 and 1; where
+    a ray ends is not differentiated.
 
     Args:
         alphas: (s), or dense (n, k), between 0 and 1.
@@ -118,7 +118,7 @@ def composite_alphas(
 
     Returns:
         `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and the shape of the alphas. A ray without
-        samples has opacity 0, depth 0 and the background's colour. Samples that belong to no ray have weight 0.
+        samples has opacity 0, depth 0 and the background's color. Samples that belong to no ray have weight 0.
 
     Raises:
         ArgumentError: an argument is not a tensor.
@@ -140,8 +140,11 @@ def composite_alphas(
 def _composite_with(
     function: str, floats: dict[str, Tensor], rays: Tensor | None, threshold: float, engine: str | None
 ) -> Composited:
-    """What `function` gives: of densities and steps, or else of alphas."""
-    floats = {name: in_single(given) for name, given in floats.items()}
+    """Check the arguments of `composite` or `composite_alphas`, whose name is `function`, and composite the samples.
+
+    `floats` are the floating-point arguments by name: with densities and steps, or with alphas.
+    """
+    floats = {name: cast_to_single(given) for name, given in floats.items()}
     check_floats(function, floats)
     measures = ("densities", "t", "steps") if "densities" in floats else ("alphas", "t")
     _check_shapes(function, measures, floats, rays)
@@ -158,7 +161,7 @@ def _composite_with(
 
 
 def _check_shapes(function: str, measures: Sequence[str], floats: dict[str, Tensor], rays: Tensor | None) -> None:
-    """Refuses what does not fit the first of `measures`, all of which have one number a sample."""
+    """Raise ShapeError unless all arguments fit the first one of `measures`: those with one number per sample."""
     first, colours = floats[measures[0]], floats["colours"]
     axes, ndim = ("n, k", 2) if rays is None else ("s", 1)
     if first.ndim != ndim or colours.ndim != ndim + 1:
@@ -180,7 +183,10 @@ def _check_shapes(function: str, measures: Sequence[str], floats: dict[str, Tens
 def _composite_flat(
     flat: Sequence[Tensor], colours: Tensor, rays: Tensor, threshold: float, engine: str | None
 ) -> tuple[Tensor, ...]:
-    """Colour without the background, depth, what is left, and weights; `flat`: densities, t, steps, or alphas, t."""
+    """Composite packed samples: return color without a background, depth, remaining transmittance, and weights.
+
+    `flat` is (densities, t, steps) or (alphas, t), each (s). `colours` is (s, c).
+    """
     if colours.shape[1] > _UNROLLED:
         _, depth, left, weights = _composite_flat(flat, colours[:, :0], rays, threshold, engine)
         return accumulate(weights, colours, rays, engine=engine), depth, left, weights
@@ -193,7 +199,7 @@ def _composite_flat(
 
 
 @register_maker("composite")
-def _rule(lang: Any, fp: str, channels: int) -> Rule:
+def _make_rule(lang: Any, fp: str, channels: int) -> Rule:
     seen = _SEEN.format(c=channels)
     build = functools.partial(kernels.composite, lang, fp=fp, n_channels=channels)
     simple = build(by_weights=True, by_place=True, grouped=False)
@@ -209,14 +215,14 @@ def _rule(lang: Any, fp: str, channels: int) -> Rule:
 
     return Rule(
         steady(f"{_SAMPLES} -> {seen}", simple.value, adjoint="source", name="composite"),
-        functools.partial(_gradients, pull),
+        functools.partial(_compute_gradients, pull),
         steady(f"{_SAMPLES} -> {seen}", quick.value, backward=quick.by_hand, name="composite"),
     )
 
 
 @register_maker("composite_alphas")
-def _of_alphas(lang: Any, fp: str, channels: int) -> Op:
-    # The gradient is generated. The rule by hand for densities would have to divide by 1 - alpha, which may be 0.
+def _make_alphas_op(lang: Any, fp: str, channels: int) -> Op:
+    # The gradient is generated: the handwritten one for densities would have to divide by 1 - alpha, which may be 0.
     kernel = kernels.composite(
         lang, fp=fp, n_channels=channels, by_weights=True, by_place=True, grouped=False, from_alphas=True
     )
@@ -224,8 +230,8 @@ def _of_alphas(lang: Any, fp: str, channels: int) -> Op:
     return steady(f"{samples} -> {_SEEN.format(c=channels)}", kernel.value, adjoint="source", name="composite_alphas")
 
 
-def _gradients(pull: Any, asked: Asked) -> Sequence[Tensor | None]:
-    """Of densities, colours, t, steps and rays."""
+def _compute_gradients(pull: Any, asked: Asked) -> Sequence[Tensor | None]:
+    """Return the gradients of densities, colors, t, steps and rays (None) that a backward pass asks for."""
     *_, left, weights = asked.outputs
     by_weights = asked.cotangents[3] is not None
     c_weights = asked.cotangent(3) if by_weights else weights.new_empty(0)

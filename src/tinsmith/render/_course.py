@@ -1,4 +1,4 @@
-"""Courses: where rays may be sampled, with arguments checked once; and the samples found along them.
+"""Courses: rays with the ranges in which they may be sampled, checked once; and the search for samples along them.
 
 `march` samples a course once; `render_in_rounds` takes a few samples at a time.
 """
@@ -16,13 +16,13 @@ from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
 from ..operation import Op
 from ..tracing import assume, is_tracing
-from ._crossing import box_of, ray_aabb_intersect, refuse_range
+from ._crossing import convert_box, ray_aabb_intersect, refuse_range
 from ._occupancy import OccupancyGrid
 from ._ops import get_op, register_maker
 from ._rule import steady
 
 Jitter = Tensor | torch.Generator | bool | None
-"""How offsets are chosen: none, drawn uniformly for each ray, or given."""
+"""The choice of each ray's offset: the middle (None or False), drawn uniformly (True or a generator), or given (n)."""
 _MOST = 2**31 - 1
 _LOWEST = -torch.finfo(torch.float32).max
 
@@ -35,9 +35,9 @@ class Course(NamedTuple):
         directions: (n, 3).
         offsets: (n), the relative position of each ray's samples in their intervals.
         ranges: (n, 2), start and end of the sampled part of each ray.
-        cells: box, words and resolution of the occupied cells.
+        cells: the box, the bit field and the resolution of the occupied cells.
         numbers: step, cone angle, log(1 + cone angle), longest step.
-        engine: the engine that marches.
+        engine: the engine that runs the kernels.
     """
 
     origins: Tensor
@@ -49,13 +49,13 @@ class Course(NamedTuple):
     engine: str | None
 
     def select_rays(self, index: Tensor) -> Course:
-        """The course of some of the rays."""
+        """Return the course of the rays with these indices."""
         names = ("origins", "directions", "offsets", "ranges")
         return self._replace(**{name: getattr(self, name)[index] for name in names})
 
 
 class CourseSamples(NamedTuple):
-    """Samples, packed: see `Samples`. `ends` (n), int32: where to begin for the samples after these."""
+    """Packed samples, see `Samples`. `ends` (n), int32, is the `begin` with which the search for more continues."""
 
     rays: Tensor
     ray_index: Tensor
@@ -79,7 +79,7 @@ def plan_course(
     max_step: float,
     engine: str | None,
 ) -> Course:
-    """Check the arguments of a march, and read them. They are those of `march`."""
+    """Check the arguments of `march`, and convert them to a course: rays, ranges, offsets and occupied cells."""
     refuse_numbers(step=step, cone_angle=cone_angle)
     if not max_step >= step:
         rows = [("expected", f"{step!r} (the step) or more"), ("got", repr(max_step))]
@@ -87,11 +87,20 @@ def plan_course(
     origins, directions = origins.detach(), directions.detach()
     ranges = _find_ranges(origins, directions, near, far, scene_box, engine)
     numbers = (step, cone_angle, math.log1p(cone_angle), max_step)
-    return Course(origins, directions, draw_offsets(jitter, origins), ranges, _read(grid, origins), numbers, engine)
+    return Course(
+        origins, directions, draw_offsets(jitter, origins), ranges, _read_grid(grid, origins), numbers, engine
+    )
 
 
 def find_samples(course: Course, most: int, capacity: int | None = None, begin: Tensor | None = None) -> CourseSamples:
-    """The first `most` samples of each ray, cut to a capacity; of those from the numbers `begin` (n) on, if given."""
+    """Find the first `most` samples of each ray in occupied cells.
+
+    Args:
+        course: the rays.
+        most: maximum number of samples per ray.
+        capacity: length of the returned arrays; samples beyond it are cut. None: as many as there are.
+        begin: (n), int32, the step number from which each ray is searched; None for 0.
+    """
     count, fill = get_op("march", course.engine, course.origins, begin is not None)
     box, bits, cells = course.cells
     reads = (course.origins, course.directions, box, bits, course.offsets, cells, course.ranges)
@@ -100,7 +109,7 @@ def find_samples(course: Course, most: int, capacity: int | None = None, begin: 
     counts, runs, following = count(*reads, first, *numbers, most)
     ends = counts.cumsum(0, dtype=torch.int64)
     total = ends[-1] if len(ends) else ends.new_zeros(())
-    size = _size(total) if capacity is None else capacity
+    size = _read_size(total) if capacity is None else capacity
     starts = (ends - counts).clamp(max=size)
     rays = torch.stack([starts, ends.clamp(max=size) - starts], 1).to(torch.int32)
     ray_index, t, steps = fill(*reads, runs, rays, *numbers, s=size)
@@ -108,7 +117,7 @@ def find_samples(course: Course, most: int, capacity: int | None = None, begin: 
 
 
 def draw_offsets(jitter: Jitter, like: Tensor) -> Tensor:
-    """(n), in [0, 1), for the n rows of `like`."""
+    """Return one offset in [0, 1) for each of the n rows of `like`, (n): given, drawn, or 1/2 without jitter."""
     if isinstance(jitter, Tensor):
         return jitter.detach()
     count, kind = like.shape[0], {"dtype": like.dtype, "device": like.device}
@@ -118,7 +127,7 @@ def draw_offsets(jitter: Jitter, like: Tensor) -> Tensor:
 
 
 def refuse_numbers(**numbers: Any) -> None:
-    """Refuse what is out of range in `march`."""
+    """Raise ArgumentError if one of these arguments of `march` is out of range."""
     allowed = {
         "step": ("a positive number", lambda it: 0 < it < math.inf),
         "max_steps": ("1 to 2^31 - 1", lambda it: 1 <= it <= _MOST),
@@ -142,7 +151,7 @@ def _find_ranges(
     scene_box: Tensor | Sequence[float] | None,
     engine: str | None,
 ) -> Tensor:
-    """(n, 2), near and far of each ray; where it misses the scene's box, near is infinite."""
+    """Compute near and far of each ray, (n, 2), clipped to the scene's box. A ray that misses it has an empty range."""
     lowest = _LOWEST if isinstance(near, Tensor) else near
     highest = math.inf if isinstance(far, Tensor) else far
     refuse_range(lowest, highest, "march")
@@ -150,40 +159,40 @@ def _find_ranges(
     ends = []
     for name, end in (("near", near), ("far", far)):
         if isinstance(end, Tensor) and tuple(end.shape) != (count,):
-            rows = [("expected", f"a number, or ({count},): one a ray"), ("got", str(tuple(end.shape)))]
+            rows = [("expected", f"a number, or ({count},): one per ray"), ("got", str(tuple(end.shape)))]
             raise ShapeError(refusal(f"`{name}` does not fit the rays of march", rows, "Broadcast with `.expand`."))
         whole = isinstance(end, Tensor)
         ends.append(end.detach().to(origins) if whole else origins.new_full((count,), end))
     if scene_box is not None:
-        box = box_of(scene_box, origins, "scene_box").detach()
+        box = convert_box(scene_box, origins, "scene_box").detach()
         crossing = ray_aabb_intersect(origins, directions, box, near=lowest, far=highest, engine=engine)
-        # Of a ray that misses, t_near is `highest`, so that near is not before far.
+        # For a ray that misses the box t_near is `highest`, so that near is not before far.
         ends = [torch.maximum(ends[0], crossing.t_near), torch.minimum(ends[1], crossing.t_far)]
     return torch.stack(ends, 1)
 
 
-def _read(grid: OccupancyGrid | Tensor | Sequence[float], like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The box, the words and the resolution that the kernels read."""
+def _read_grid(grid: OccupancyGrid | Tensor | Sequence[float], like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the box, the bit field and the resolution of a grid, for the kernels. A plain box is one occupied cell."""
     if isinstance(grid, OccupancyGrid):
         return grid.aabb.to(like), grid.bits, grid.cells
     bits = torch.full((1, 1, 1, 1), -1, dtype=torch.int64, device=like.device)
-    return box_of(grid, like).detach(), bits, torch.ones(3, dtype=torch.int32, device=like.device)
+    return convert_box(grid, like).detach(), bits, torch.ones(3, dtype=torch.int32, device=like.device)
 
 
-def _size(total: Tensor) -> int:
+def _read_size(total: Tensor) -> int:
     size = int(total)
-    if is_tracing():  # a graph has no branch by a number of a tensor, and raises RuntimeError
+    if is_tracing():  # a graph cannot branch on a tensor's value: the error below would raise RuntimeError
         assume(size >= 0)
         assume(size <= _MOST)
         return size
     if size > _MOST:
         rows = [("expected", f"{_MOST} samples at most"), ("got", str(size))]
-        raise ShapeError(refusal("march finds too many samples", rows, "Take fewer rays at a time, or a longer step."))
+        raise ShapeError(refusal("march finds too many samples", rows, "Use fewer rays at a time, or a longer step."))
     return size
 
 
 @register_maker("march")
-def _march(lang: Any, fp: str, resumes: bool) -> tuple[Op, Op]:
+def _make_march_ops(lang: Any, fp: str, resumes: bool) -> tuple[Op, Op]:
     march = kernels.march(lang, fp=fp, resumes=resumes)
     reads = "origins[n, 3], directions[n, 3], aabb[6], bits[l, x, y, z]: i64, offsets[n], cells[3]: i32, ranges[n, 2]"
     rays = "n" if resumes else "0"

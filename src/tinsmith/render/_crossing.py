@@ -1,4 +1,4 @@
-"""Where rays cross a box."""
+"""Intersection of rays with an axis-aligned box."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ._ops import get_op, register_maker
 
 
 class Crossing(NamedTuple):
-    """The intervals of rays in a box.
+    """The intervals of rays within a box.
 
     Attributes:
-        t_near: (n), where each ray enters; at least `near`.
-        t_far: (n), where it leaves; at most `far`.
-        hit: (n), bool.
+        t_near: (n), where each ray enters the box; at least `near`.
+        t_far: (n), where it leaves the box; at most `far`.
+        hit: (n), bool: True if the ray meets the box.
 
     Example:
         >>> rays = torch.tensor([[-2.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
@@ -44,7 +44,7 @@ def ray_aabb_intersect(
     far: float = math.inf,
     engine: str | None = None,
 ) -> Crossing:
-    """Where rays enter and leave a box whose faces are parallel to the axes.
+    """Compute where rays enter and leave a box whose faces are parallel to the axes.
 
     With l and u the lower and upper corner, over the axes along which the direction d is not zero:
 
@@ -58,8 +58,8 @@ def ray_aabb_intersect(
         origins: (n, 3). Differentiable where the ray hits.
         directions: (n, 3), of any length; t is in units of it. Differentiable where the ray hits.
         aabb: (6), lower corner x, y, z and upper corner x, y, z. A tensor is differentiable.
-        near: the smallest t that counts.
-        far: the largest t that counts.
+        near: the smallest t of a ray.
+        far: the largest t of a ray.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
@@ -76,19 +76,23 @@ def ray_aabb_intersect(
     """
     refuse_range(near, far, "ray_aabb_intersect")
     through: Op = get_op("ray_aabb_intersect", engine, origins)
-    t_near, t_far, hit = through(origins, directions, box_of(aabb, origins), near, far)
+    t_near, t_far, hit = through(origins, directions, convert_box(aabb, origins), near, far)
     return Crossing(t_near, t_far, hit)
 
 
 @register_maker("ray_aabb_intersect")
-def _through(lang: Any, fp: str) -> Op:
+def _make_crossing_op(lang: Any, fp: str) -> Op:
     spec = "origins[n, 3], directions[n, 3], aabb[6] -> t_near[n], t_far[n], hit[n]: u1"
     init = {"t_near": "empty", "t_far": "empty", "hit": "empty"}
     return op(spec, init=init, adjoint="source")(kernels.ray_aabb_intersect(lang, fp=fp))
 
 
-def box_of(aabb: Tensor | Sequence[float], like: Tensor, name: str = "aabb") -> Tensor:
-    """A box as a tensor, of dtype and device of `like`. Numbers are looked at; a tensor's may be on a device."""
+def convert_box(aabb: Tensor | Sequence[float], like: Tensor, name: str = "aabb") -> Tensor:
+    """Convert a box to a tensor (6) with the dtype and device of `like`.
+
+    Raises:
+        ShapeError: numbers that are not a box. A tensor's values are not checked, since it may be on a GPU.
+    """
     if isinstance(aabb, Tensor):
         return aabb.to(like)
     corners = [float(number) for number in aabb]
@@ -104,7 +108,7 @@ def box_of(aabb: Tensor | Sequence[float], like: Tensor, name: str = "aabb") -> 
 
 
 def refuse_range(near: float, far: float, function: str) -> None:
-    """Refuse a range that holds nothing."""
+    """Raise ArgumentError unless near <= far and near is finite. The message names the function."""
     if not near <= far or math.isinf(near):
         rows = [("near", repr(near)), ("far", repr(far))]
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""What radiance fields compute around their network: an activation of densities, a contraction of unbounded space."""
+"""Functions around the network of a radiance field: an activation of densities, a contraction of unbounded space."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .._errors import ShapeError, refusal
 from ..torch_side import Layer, one_node
 
 _STEEPEST = 15.0
-"""The gradient of `trunc_exp` grows up to here, as in instant-ngp; exp(15) is 3.3 million."""
+"""The gradient of `trunc_exp` is exp(x) up to this x, as in instant-ngp; exp(15) is 3.3 million."""
 
 
 class _TruncatedExp(torch.autograd.Function):
@@ -38,10 +38,10 @@ class _TruncatedExp(torch.autograd.Function):
 
 
 def trunc_exp(x: Tensor) -> Tensor:
-    """exp(x) with a clamped gradient: the activation of densities in instant-ngp.
+    """Compute exp(x) with a clamped gradient: the activation of densities in instant-ngp.
 
         y = exp(x)
-        dy/dx is taken to be exp(min(x, 15))
+        dy/dx := exp(min(x, 15))
 
     Args:
         x: of any shape and floating dtype. Differentiable, by this rule.
@@ -59,7 +59,7 @@ def trunc_exp(x: Tensor) -> Tensor:
 
 
 class TruncExp(Layer):
-    """`trunc_exp` as a module.
+    """A torch module that applies `trunc_exp`.
 
     Example:
         >>> ts.render.TruncExp()(torch.zeros(2))
@@ -72,7 +72,7 @@ class TruncExp(Layer):
 
 
 def contract(x: Tensor) -> Tensor:
-    """Contract unbounded space to a ball of radius 2: mip-NeRF 360 (Barron et al. 2022, equation 10).
+    """Map unbounded space to a ball of radius 2: the contraction of mip-NeRF 360 (Barron et al. 2022, equation 10).
 
         y = x                            where |x| <= 1
         y = (2 - 1 / |x|) x / |x|        elsewhere
@@ -92,7 +92,7 @@ def contract(x: Tensor) -> Tensor:
                 [1.7500, 0.0000, 0.0000]])
     """
     squared = _squared_length("contract", x)
-    # Inside, 1 takes the place of |x|: a `where` passes NaN back from the side that it does not choose.
+    # Inside, |x| is replaced by 1 before the root: `where` would propagate NaN gradients from the branch not chosen.
     length = torch.where(squared > 1, squared, 1.0).sqrt()
     return x * ((2 - 1 / length) / length)
 

@@ -1,4 +1,4 @@
-"""Frustums: what pinhole cameras can see of space."""
+"""Frustums: the part of space that pinhole cameras can see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, refusal
-from ._cameras import as_batch, camera_axes
+from ._cameras import add_camera_axis, camera_axes
 
 
 def find_visible_balls(
@@ -19,30 +19,34 @@ def find_visible_balls(
     near: float,
     convention: str,
 ) -> Tensor:
-    """Whether a ball reaches into the frustum of any camera.
+    """Find the balls that intersect the frustum of any camera.
 
-    A ball that lies wholly behind one plane of a frustum is outside. One that touches no plane from behind counts as
-    inside: beside an edge of the frustum this keeps a few balls too many, and it never drops one that is seen.
+    A ball is outside a frustum if it lies entirely behind one of its planes. This is conservative: near an edge of the
+    frustum a few balls too many are kept, but a visible one is never dropped.
 
     Args:
-        centres: (m, 3), world units.
-        radius: of all balls, world units.
+        centres: (m, 3), the centers of the balls, world units.
+        radius: the radius of all balls, world units.
         poses: (k, 4, 4), (k, 3, 4), or without k; camera to world.
         intrinsics: (k, 3, 3) or (3, 3), pixels.
         size: width and height of the images, pixels.
-        near: the least depth that is seen, world units.
+        near: the smallest visible depth, world units.
         convention: "opencv" or "opengl".
 
     Returns:
-        (m), bool.
+        (m), bool: True for a ball that may be visible.
+
+    Raises:
+        ArgumentError: the images have no pixels, or the convention is unknown.
+        ShapeError: poses or intrinsics have another shape.
     """
     width, height = size
     if width < 1 or height < 1:
         rows = [("expected", "1 pixel or more each way"), ("got", f"{width} x {height}")]
-        raise ArgumentError(refusal("an image of this size shows nothing", rows, "Pass width and height in pixels."))
+        raise ArgumentError(refusal("an image of this size has no pixels", rows, "Pass width and height in pixels."))
     axes = camera_axes(convention).to(centres)
     seen = torch.zeros(len(centres), dtype=torch.bool, device=centres.device)
-    for pose, matrix in zip(*(given.to(centres) for given in as_batch(poses, intrinsics)), strict=True):
+    for pose, matrix in zip(*(given.to(centres) for given in add_camera_axis(poses, intrinsics)), strict=True):
         (fx, skew, cx), (_, fy, cy) = matrix[0], matrix[1]
         zero, one = torch.zeros_like(fx), torch.ones_like(fx)
         inward = [(fx, skew, cx), (-fx, -skew, width - cx), (zero, fy, cy), (zero, -fy, height - cy), (zero, zero, one)]

@@ -1,4 +1,4 @@
-"""Marching: samples along rays, and their positions. An `OccupancyGrid` or a box says what is occupied."""
+"""Marching: sampling of rays in the occupied cells of an `OccupancyGrid` or in a box, and positions of the samples."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Samples:
     Attributes:
         rays: (n, 2), int32, the start and the count of each ray's samples.
         ray_index: (s), int32, the ray of each sample.
-        t: (s), positions along the ray.
-        steps: (s), length of the interval that each sample stands for, in units of the ray's direction, as t.
+        t: (s), positions along the ray, in units of its direction.
+        steps: (s), length of each sample's interval, in units of the ray's direction.
         total: (), int64, number of samples after invisible ones are dropped, before they are cut to the capacity.
-        engine: what computes positions; None for a running engine, else an installed one.
+        engine: the engine that computes positions; None for a running engine, else an installed one.
 
     Example:
         >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
@@ -49,11 +49,11 @@ class Samples:
     engine: str | None = None
 
     def positions(self, origins: Tensor, directions: Tensor) -> Tensor:
-        """Positions of the samples: origin + t direction.
+        """Compute the positions of the samples: origin + t direction.
 
         Args:
-            origins: (n, 3) of the rays. Differentiable.
-            directions: (n, 3) of the rays. Differentiable, as is `t`.
+            origins: (n, 3), the rays' origins. Differentiable.
+            directions: (n, 3), the rays' directions. Differentiable, as is `t`.
 
         Returns:
             (s, 3). Zeros for samples that belong to no ray.
@@ -62,10 +62,10 @@ class Samples:
         return places(origins, directions, self.t, self.rays)
 
     def directions(self, directions: Tensor) -> Tensor:
-        """The direction of each sample's ray, not normalised.
+        """Return the direction of each sample's ray, not normalized.
 
         Args:
-            directions: (n, 3) of the rays. Differentiable.
+            directions: (n, 3), the rays' directions. Differentiable.
 
         Returns:
             (s, 3). Zeros for samples that belong to no ray.
@@ -105,8 +105,8 @@ def march(
     does not move the other samples. With u drawn uniformly from [0, 1), a sum of f(t) d over the samples is an unbiased
     estimate of the integral. Without jitter u = 1/2, the middle.
 
-    With `sigma_fn` or `alpha_fn`, samples that contribute almost nothing are dropped before colours and gradients are
-    computed for them. With alpha_i = 1 - exp(-sigma_i d_i), the samples of a ray are kept for which
+    With `sigma_fn` or `alpha_fn`, samples that contribute almost nothing are dropped before colors and gradients are
+    computed for them. With alpha_i = 1 - exp(-sigma_i d_i), a sample is kept if
 
         T_i = product over j < i of (1 - alpha_j) >= early_stop_eps   and   alpha_i >= alpha_thre
 
@@ -125,9 +125,9 @@ def march(
         max_steps: maximum number of samples per ray; the first ones are kept.
         cone_angle: growth of the distance between samples with t; 0 for even spacing.
         max_step: the largest distance between samples, at least `step`; a cone grows up to it.
-        capacity: length of the returned arrays, which avoids a round trip to the host: samples beyond it are cut
-            (`Samples.total` tells how many samples there were); unused entries are zero and belong to no ray. None
-            returns arrays that fit, which takes one round trip on CUDA.
+        capacity: length of the returned arrays, which avoids a round trip to the host. Samples beyond it are cut
+            (`Samples.total` is their number before that); unused entries are zero and belong to no ray. None
+            returns arrays of the exact size, which takes one round trip on CUDA.
         sigma_fn: maps samples to densities (s) or (s, 1); called once, without gradients.
         alpha_fn: maps samples to alphas (s) or (s, 1), instead of `sigma_fn`.
         early_stop_eps: the smallest transmittance of a sample that is kept.
@@ -165,25 +165,25 @@ def march(
     if sigma_fn is None and alpha_fn is None:
         return samples
     with torch.no_grad():
-        alphas = _alphas(samples, sigma_fn, alpha_fn)
+        alphas = _compute_alphas(samples, sigma_fn, alpha_fn)
         seen = exclusive_prod(1 - alphas, samples.rays, engine=engine) >= early_stop_eps
         return _select(samples, seen & (alphas >= alpha_thre))
 
 
-def _alphas(samples: Samples, sigma_fn: Any, alpha_fn: Any) -> Tensor:
-    """(s), of the dtype of the samples' t."""
+def _compute_alphas(samples: Samples, sigma_fn: Any, alpha_fn: Any) -> Tensor:
+    """Compute the alphas of samples, (s), with `sigma_fn` or `alpha_fn` of `march`, in the dtype of the samples' t."""
     name, function = ("sigma_fn", sigma_fn) if sigma_fn is not None else ("alpha_fn", alpha_fn)
     assert function is not None
     values, count = function(samples), len(samples.t)
     if tuple(values.shape) not in ((count,), (count, 1)):
         rows = [("expected", f"({count}) or ({count}, 1)"), ("got", str(tuple(values.shape)))]
-        raise ShapeError(refusal(f"`{name}` of march returned a wrong shape", rows, "Give one number a sample."))
+        raise ShapeError(refusal(f"`{name}` of march returned a wrong shape", rows, "Return one number per sample."))
     values = values.reshape(-1).to(samples.t)
     return values if sigma_fn is None else -torch.expm1(-values * samples.steps)
 
 
 def _select(samples: Samples, keep: Tensor) -> Samples:
-    """The samples for which `keep` (s) is True."""
+    """Return the samples for which the mask `keep`, (s), is True."""
     ray_index = samples.ray_index[keep]
     rays = pack(ray_index, len(samples.rays))
     total = torch.tensor(len(ray_index), device=keep.device)
@@ -197,16 +197,16 @@ def _refuse_pruning(sigma_fn: Any, alpha_fn: Any, capacity: int | None) -> None:
         raise ArgumentError(refusal("`sigma_fn` and `alpha_fn` exclude each other in march", rows, "Pass one of them."))
     if given and capacity is not None:
         rows = [("expected", "capacity=None"), ("got", repr(capacity))]
-        remedy = "How many samples stay is known only after a round trip: leave `capacity` out."
+        remedy = "The number of samples kept is known only after a round trip: leave `capacity` out."
         raise ArgumentError(refusal(f"`{given[0]}` and `capacity` exclude each other in march", rows, remedy))
 
 
 @register_maker("positions")
-def _positions(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
+def _make_positions_op(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
     spec = "origins[n, 3], directions[n, 3], t[s], segments rays[n, 2]: i32 -> x[s, 3]"
     return steady(spec, kernels.positions(lang), adjoint="source")
 
 
 @register_maker("directions")
-def _directions(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
+def _make_directions_op(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
     return steady("directions[n, 3], segments rays[n, 2]: i32 -> y[s, 3]", kernels.directions(lang), adjoint="source")

@@ -1,4 +1,4 @@
-"""OccupancyGrid: the cells of space that need samples, updated from a field while it trains."""
+"""OccupancyGrid: the cells of space that contain something, updated from a radiance field while it trains."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .. import kernels
 from .._errors import ArgumentError, CheckpointError, ShapeError, refusal
 from ..nn import read_checkpoint, write_checkpoint
 from ..operation import Op, op
-from ._crossing import box_of
+from ._crossing import convert_box
 from ._frustum import find_visible_balls
 from ._ops import get_op, register_maker
 
 _BLOCK, _OCTETS = 4, 8
-"""A word: cells along each side of its block, and bytes, the lowest one first."""
+"""A word of the bit field: its block has 4 cells along each side, and it has 8 bytes, the lowest one first."""
 _LONGEST_CAUSE = 400  # characters of an error that another one shows
 _KIND = "tinsmith occupancy grid"
 
@@ -26,8 +26,9 @@ _KIND = "tinsmith occupancy grid"
 class OccupancyGrid(nn.Module):
     """A grid of cells, each with a density and an occupied flag. All cells are occupied at first.
 
-    Level l covers the box scaled by 2^l about its centre, with the same number of cells; where levels overlap, the
-    finest counts. The grid has buffers and no parameters, so it moves with its module and is part of its `state_dict`.
+    Level l covers the box scaled by 2^l about its center, with the same number of cells; where levels overlap, the
+    finest one applies. The grid has buffers and no parameters, so it moves with its module and is part of its
+    `state_dict`.
     Like nerfacc's `OccGridEstimator` it is updated every few steps (16, for example):
 
         if step % 16 == 0:
@@ -37,7 +38,7 @@ class OccupancyGrid(nn.Module):
         aabb: (6), lower corner x, y, z and upper corner x, y, z of the finest level, in world units.
         resolution: cells along each axis, or (x, y, z).
         levels: number of nested boxes, each twice as large as the one before.
-        decay: the factor that a cell's density is multiplied with when the cell is sampled again.
+        decay: the factor by which a cell's density is multiplied when the cell is sampled again.
         threshold: the density above which a cell is occupied, in the unit of `update`; see `binarise`.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
@@ -45,7 +46,7 @@ class OccupancyGrid(nn.Module):
         aabb: (6), float32.
         density: (levels, x, y, z), float32: the decayed maximum of the densities sampled in each cell; -1 in cells that
             `mark_invisible_cells` has marked.
-        bits: int64, what `march` reads: a word for each block of 4 x 4 x 4 cells; see `occupied`.
+        bits: int64, the bit field that `march` reads: a word for each block of 4 x 4 x 4 cells; see `occupied`.
 
     Raises:
         ShapeError: `aabb` is not a box.
@@ -74,10 +75,10 @@ class OccupancyGrid(nn.Module):
         engine: str | None = None,
     ) -> None:
         super().__init__()
-        shape = _shape(resolution, levels)
+        shape = _check_sizes(resolution, levels)
         _refuse_outside("decay", decay, 0.0, 1.0)
         _refuse_outside("threshold", threshold, 0.0, float("inf"))
-        box = box_of(aabb.tolist() if isinstance(aabb, Tensor) else aabb, torch.empty(0, dtype=torch.float32))
+        box = convert_box(aabb.tolist() if isinstance(aabb, Tensor) else aabb, torch.empty(0, dtype=torch.float32))
         self.decay, self.threshold, self.engine = decay, threshold, engine
         self.resolution, self.levels = shape[1:], levels
         self.register_buffer("aabb", box)
@@ -89,7 +90,7 @@ class OccupancyGrid(nn.Module):
     # What is occupied ---------------------------------------------------------------------
     @property
     def occupied(self) -> Tensor:
-        """(levels, x, y, z), bool: a copy. Assign a tensor to set the occupied cells."""
+        """The occupied cells, (levels, x, y, z), bool: a copy. Assign a tensor to set them."""
         return _unpack_bits(self.bits, self.resolution)
 
     @occupied.setter
@@ -117,16 +118,16 @@ class OccupancyGrid(nn.Module):
         near: float = 0.0,
         convention: str = "opencv",
     ) -> None:
-        """Mark the cells that no camera sees: they are empty, and `update` skips them.
+        """Mark the cells that no camera sees. They become empty, and `update` skips them.
 
-        A cell is seen if the ball around it reaches into the frustum of a camera, so no cell that is partly seen is
-        marked. Marks of an earlier call are replaced: cells that are seen now are occupied until the next `update`.
+        A cell is visible if its bounding ball intersects the frustum of a camera, so no partly visible cell is
+        marked. Marks of an earlier call are replaced: cells that are visible now are occupied until the next `update`.
 
         Args:
             poses: (k, 4, 4), (k, 3, 4), or without k for one camera: camera to world, rotations and translations.
             intrinsics: (k, 3, 3), or (3, 3) for all cameras, in pixels; see `pinhole_rays`.
-            width: of the images, pixels.
-            height: of the images, pixels.
+            width: width of the images in pixels.
+            height: height of the images in pixels.
             near: the smallest depth that a camera sees, in world units.
             convention: "opencv" or "opengl".
 
@@ -144,7 +145,7 @@ class OccupancyGrid(nn.Module):
         cells, device = self.density[0].numel(), self.density.device
         middles = torch.full((cells, 3), 0.5, device=device)
         for level in range(self.levels):
-            centres = self._positions_in(level, torch.arange(cells, device=device), middles)
+            centres = self._compute_positions(level, torch.arange(cells, device=device), middles)
             radius = ((self.aabb[3:] - self.aabb[:3]) * 2**level / self.cells).norm() / 2
             seen = find_visible_balls(
                 centres, radius, poses, intrinsics, (width, height), near=near, convention=convention
@@ -166,20 +167,21 @@ class OccupancyGrid(nn.Module):
         generator: torch.Generator | None = None,
         chunk: int = 2**18,
     ) -> None:
-        """Sample the density in cells, at a random position in each, and update which cells are occupied.
+        """Sample the density at a random position in each of some cells, and update which cells are occupied.
 
-        A sampled cell gets max(decay * its density, the density there); then `binarise` is called. Before step
-        `warmup` all cells are sampled; after that, in each level, a random `fraction` of the cells, and the same number
-        of occupied ones (all, if there are fewer). Cells that `mark_invisible_cells` has marked are left out.
+        The density of a sampled cell becomes max(decay * its density, the new sample); then `binarise` is called.
+        Before step `warmup` all cells are sampled; after that, in each level, a random `fraction` of the cells, and the
+        same number of occupied ones (all, if there are fewer). Cells that `mark_invisible_cells` has marked are left
+        out.
 
         Args:
             density_fn: maps positions (m, 3) to densities (m) or (m, 1), not negative; or to densities times the
                 length of a step, as in nerfacc: `threshold` then has this unit.
-            step: the training step.
+            step: the number of the training step.
             warmup: the first step that samples only some cells.
-            fraction: of the cells that are sampled after `warmup`.
+            fraction: the fraction of the cells that is sampled from step `warmup` on.
             generator: the random generator, on the grid's device.
-            chunk: number of positions per call of `density_fn`, which bounds the memory.
+            chunk: number of positions per call of `density_fn`, which limits the memory.
 
         Raises:
             ShapeError: `density_fn` returns another shape.
@@ -189,15 +191,18 @@ class OccupancyGrid(nn.Module):
         _refuse_outside("chunk", chunk, 1, float("inf"))
         for level in range(self.levels):
             chosen = None if step < warmup else self._choose_cells(level, fraction, generator)
-            self._look(density_fn, level, chosen, generator, int(chunk))
+            self._sample_cells(density_fn, level, chosen, generator, int(chunk))
         self.binarise()
 
     def decay_(self) -> None:
-        """Multiply all densities by `decay`, also in cells that `update` skips. Call `binarise` afterwards."""
+        """Multiply the densities of all cells by `decay`, including those that `update` skips.
+
+        Call `binarise` afterwards.
+        """
         self.density = torch.where(self.density < 0, self.density, self.decay * self.density)
 
     def binarise(self) -> None:
-        """Update which cells are occupied: those with a density above min(mean of all visible cells, `threshold`)."""
+        """Set the occupied cells to those with a density above min(mean of all visible cells, `threshold`)."""
         visible = (self.density >= 0).sum().clamp(min=1)
         bound = (self.density.clamp(min=0).sum() / visible).clamp(max=self.threshold).view(1)
         words: Op = get_op("occupied_bits", self.engine, self.density)
@@ -205,7 +210,7 @@ class OccupancyGrid(nn.Module):
         self.bits = words(self.density, bound, bx=x, by=y, bz=z)
 
     def _choose_cells(self, level: int, fraction: float, generator: torch.Generator | None) -> Tensor:
-        """Numbers of cells: some of all, some of the occupied ones."""
+        """Draw a fraction of a level's cells, and as many of its occupied ones. Return their flat indices."""
         cells, device = self.density[level].numel(), self.density.device
         count = int(cells * fraction)
         drawn = torch.randint(cells, (count,), generator=generator, device=device)
@@ -214,7 +219,7 @@ class OccupancyGrid(nn.Module):
             occupied = occupied[torch.randint(len(occupied), (count,), generator=generator, device=device)]
         return torch.cat([drawn, occupied])
 
-    def _look(
+    def _sample_cells(
         self,
         density_fn: Callable[[Tensor], Tensor],
         level: int,
@@ -226,21 +231,24 @@ class OccupancyGrid(nn.Module):
         numbers = (held >= 0).nonzero()[:, 0] if chosen is None else chosen[held[chosen] >= 0]
         if not len(numbers):
             return
-        parts = [density_fn(self._places(level, some, generator)) for some in numbers.split(chunk)]
+        parts = [density_fn(self._draw_positions(level, some, generator)) for some in numbers.split(chunk)]
         densities = torch.cat(
             [_check_density(part, len(some)) for part, some in zip(parts, numbers.split(chunk), strict=True)]
         )
         before = held[numbers]
-        held[numbers] = self.decay * before  # of a cell that was drawn twice, the same number twice
+        held[numbers] = self.decay * before  # a cell that was drawn twice gets the same value twice
         held.scatter_reduce_(0, numbers, densities.to(held), "amax")
 
-    def _places(self, level: int, numbers: Tensor, generator: torch.Generator | None) -> Tensor:
-        """A random place in each of the cells."""
+    def _draw_positions(self, level: int, numbers: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Draw a random world position, (m, 3), in each cell with these flat indices (m)."""
         within = torch.rand((len(numbers), 3), generator=generator, device=numbers.device)
-        return self._positions_in(level, numbers, within)
+        return self._compute_positions(level, numbers, within)
 
-    def _positions_in(self, level: int, numbers: Tensor, within: Tensor) -> Tensor:
-        """World positions of places (m, 3) in cells, in [0, 1) of a cell's sides."""
+    def _compute_positions(self, level: int, numbers: Tensor, within: Tensor) -> Tensor:
+        """Convert positions within cells to world positions (m, 3).
+
+        `numbers` (m) are flat indices of the cells; `within` (m, 3) is from 0 to 1 along a cell's sides.
+        """
         _, y, z = self.resolution
         cell = torch.stack([numbers // (y * z), numbers // z % y, numbers % z], -1)
         middle, half = (self.aabb[:3] + self.aabb[3:]) / 2, (self.aabb[3:] - self.aabb[:3]) / 2
@@ -248,7 +256,7 @@ class OccupancyGrid(nn.Module):
 
     # Files --------------------------------------------------------------------------------
     def save(self, path: str | Path) -> None:
-        """Write the grid to a safetensors file: its settings, densities and bits.
+        """Write the grid to a safetensors file: its settings, densities and occupied cells.
 
         Raises:
             InputError: the file cannot be written.
@@ -258,7 +266,7 @@ class OccupancyGrid(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path, *, engine: str | None = None) -> OccupancyGrid:
-        """Read a grid that `save` wrote, on the CPU.
+        """Read a grid that `save` wrote, onto the CPU.
 
         Raises:
             CheckpointError: the file is missing, broken, or not written by `save`.
@@ -266,11 +274,11 @@ class OccupancyGrid(nn.Module):
         read = read_checkpoint(path)
         if read.get("kind") != _KIND:
             rows = [("file", str(path)), ("holds", str(read.get("kind", "something else")))]
-            raise CheckpointError(refusal("the file holds no occupancy grid", rows, "Give one that save() wrote."))
+            raise CheckpointError(refusal("the file holds no occupancy grid", rows, "Pass one that save() wrote."))
         try:
             settings, state = read["settings"], read["state"]
-            # Before a grid of this size is made: the file may be far smaller than its settings say.
-            expected = _shape(settings["resolution"], settings["levels"])
+            # Checked before a grid of this size is allocated: the file may be far smaller than its settings claim.
+            expected = _check_sizes(settings["resolution"], settings["levels"])
             if tuple(state["density"].shape) != expected:
                 raise ValueError(f"densities {tuple(state['density'].shape)}, not {expected}")
             grid = cls(
@@ -292,7 +300,7 @@ class OccupancyGrid(nn.Module):
         return f"({box}), resolution={self.resolution}, levels={self.levels}, {self.share:.1%} occupied"
 
 
-def _shape(resolution: int | Sequence[int], levels: int) -> tuple[int, int, int, int]:
+def _check_sizes(resolution: int | Sequence[int], levels: int) -> tuple[int, int, int, int]:
     cells = (resolution,) * 3 if isinstance(resolution, int) else tuple(resolution)
     if len(cells) != 3 or not all(1 <= count <= 2**20 for count in cells) or not 1 <= levels <= 16:
         rows = [
@@ -310,46 +318,51 @@ def _refuse_outside(name: str, number: float, least: float, most: float) -> None
 
 
 def _check_density(density: Tensor, count: int) -> Tensor:
-    """Densities (m), as they should come from `density_fn`."""
+    """Check the densities that `density_fn` returned for `count` positions, and return them flat.
+
+    Raises:
+        ShapeError, ArgumentError: they have another shape, or contain NaN.
+    """
     if density.numel() != count or density.ndim > 2:
         rows = [("expected", f"({count}) or ({count}, 1)"), ("got", str(tuple(density.shape)))]
         raise ShapeError(
-            refusal("`density_fn` of OccupancyGrid.update returned a wrong shape", rows, "One a position.")
+            refusal("`density_fn` of OccupancyGrid.update returned a wrong shape", rows, "Return one per position.")
         )
     if bool(density.isnan().any()):
         rows = [("expected", "densities"), ("got", f"{int(density.isnan().sum())} NaN of {count}")]
         raise ArgumentError(
-            refusal(
-                "`density_fn` of OccupancyGrid.update returned NaN", rows, "Look at what the field's parameters are."
-            )
+            refusal("`density_fn` of OccupancyGrid.update returned NaN", rows, "Check the field's parameters for NaN.")
         )
     return density.reshape(-1)
 
 
 def _pack_bits(occupied: Tensor) -> Tensor:
-    """(l, x, y, z), bool, to words (l, x / 4, y / 4, z / 4), what is filled up with being empty."""
+    """Pack bools (l, x, y, z) into words (l, x / 4, y / 4, z / 4), int64, one for each block of 4 x 4 x 4 cells.
+
+    Blocks at the upper ends are padded with empty cells.
+    """
     missing = [extent for size in reversed(occupied.shape[1:]) for extent in (0, -size % _BLOCK)]
     padded = nn.functional.pad(occupied, missing)
     levels, x, y, z = (padded.shape[0], *(size // _BLOCK for size in padded.shape[1:]))
     blocks = padded.view(levels, x, _BLOCK, y, _BLOCK, z, _BLOCK).permute(0, 1, 3, 5, 2, 4, 6)
-    octets = blocks.reshape(levels, x, y, z, _OCTETS, 8).byte() << _bits_of(occupied)
+    octets = blocks.reshape(levels, x, y, z, _OCTETS, 8).byte() << _make_bit_indices(occupied)
     return octets.sum(-1, dtype=torch.uint8).view(torch.int64)[..., 0]
 
 
 def _unpack_bits(bits: Tensor, resolution: tuple[int, int, int]) -> Tensor:
-    """The other way, without what was filled up."""
+    """Unpack the words of `_pack_bits` to bools (l, x, y, z), without the padding."""
     levels, x, y, z = bits.shape
-    alone = (bits[..., None].view(torch.uint8)[..., None] >> _bits_of(bits)) & 1
+    alone = (bits[..., None].view(torch.uint8)[..., None] >> _make_bit_indices(bits)) & 1
     blocks = alone.bool().view(levels, x, y, z, _BLOCK, _BLOCK, _BLOCK).permute(0, 1, 4, 2, 5, 3, 6)
     whole = blocks.reshape(levels, _BLOCK * x, _BLOCK * y, _BLOCK * z)
     return whole[:, : resolution[0], : resolution[1], : resolution[2]]
 
 
-def _bits_of(like: Tensor) -> Tensor:
+def _make_bit_indices(like: Tensor) -> Tensor:
     return torch.arange(8, dtype=torch.uint8, device=like.device)
 
 
 @register_maker("occupied_bits")
-def _occupied_bits(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
+def _make_bits_op(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
     spec = "density[l, x, y, z], threshold[1] -> bits[l, bx, by, bz]: i64"
     return op(spec, init={"bits": "empty"})(kernels.occupied_bits(lang))

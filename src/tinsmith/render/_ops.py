@@ -1,15 +1,15 @@
-"""The ops of this package: each is built at its first call, for an engine and a floating-point type, and cached.
+"""The ops of this package. Each is built in its first call, for an engine and a floating-point dtype, and cached.
 
-A file here registers how its op is made, and asks for it in each call:
+A file registers a function that makes its op, and gets the op in each call:
 
-    @made("weigh")
-    def _weigh(lang, fp):
+    @register_maker("weigh")
+    def _make_weigh(lang, fp):
         return op("x[n] -> y[n]", adjoint="source")(kernels.weigh(lang, fp=fp))
 
-    built("weigh", engine, x)(x)
+    get_op("weigh", engine, x)(x)
 
-They are kept as attributes of a global object, where `torch.compile` finds them too: a dict it would copy when it first
-sees it, without what is built later in the same trace.
+Ops are attributes of a global object, so that `torch.compile` finds them too. It would copy a dict when it first sees
+it, without the ops that are built later in the same trace.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ _MAKERS: dict[str, Callable[..., Any]] = {}
 
 
 class _Shelf:
-    """The built ops, by name, engine, float type and static values."""
+    """The cache of built ops: attributes named by the op, the engine, the float type and the static values."""
 
 
 _SHELF = _Shelf()
 
 
 def register_maker(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function that makes an op, or several, from an engine's module, "f32" or "f64", and static values."""
+    """Return a decorator that registers a function as the maker of the op, or tuple of ops, with this name.
+
+    The function takes an engine's module, "f32" or "f64", and static values.
+    """
 
     def register(make: Callable[..., Any]) -> Callable[..., Any]:
         _MAKERS[name] = make
@@ -55,20 +58,20 @@ def get_op(name: str, engine: str | None, like: Tensor, *static: Any) -> Any:
         DtypeError: `like` is neither float32 nor float64.
         EngineError, DeviceError: the engine is not available there.
     """
-    return getattr(_SHELF, _place(name, engine, like.device, like.dtype, *map(known_when_traced, static)))
+    return getattr(_SHELF, _build_op(name, engine, like.device, like.dtype, *map(known_when_traced, static)))
 
 
 def known_when_traced(value: Any) -> Any:
-    """Return the value. `torch.compile` compiles again for each integer, so that kernels can be built for it.
+    """Return a value. Under `torch.compile`, make an integer a constant of the graph, which recompiles for each value.
 
-    Sizes that have changed once are symbols to it, out of which no kernel is made.
+    Otherwise sizes that have changed once would be symbols, for which no kernel can be built.
     """
     return operator.index(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 @constant_when_traced
-def _place(name: str, engine: str | None, device: torch.device, dtype: torch.dtype, *static: Any) -> str:
-    """What the attribute is called, which is there then."""
+def _build_op(name: str, engine: str | None, device: torch.device, dtype: torch.dtype, *static: Any) -> str:
+    """Return the name of an op's attribute in `_SHELF`. Build the op if it is not there."""
     if dtype not in FLOATS:
         raise DtypeError(
             refusal(
@@ -84,8 +87,8 @@ def _place(name: str, engine: str | None, device: torch.device, dtype: torch.dty
     return place
 
 
-def in_single(given: Any) -> Any:
-    """Cast a tensor to float32 under autocast, as ops do; float64 and other values are not changed."""
+def cast_to_single(given: Any) -> Any:
+    """Cast a floating-point tensor to float32 under autocast, as ops do. Return float64 and other values unchanged."""
     if not isinstance(given, Tensor) or not given.is_floating_point() or given.dtype == torch.float64:
         return given
     is_cast = given.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(given.device.type)

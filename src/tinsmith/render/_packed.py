@@ -1,4 +1,4 @@
-"""Packed samples, where those of a ray are next to each other: checks of their `rays`, and `pack`."""
+"""`pack`, and checks of packed samples: those of a ray are next to each other, and `rays` has starts and counts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def pack(ray_index: Tensor, n_rays: int) -> Tensor:
 
     Args:
         ray_index: (s), integers from 0 to n_rays - 1, which never decrease. Checked on the CPU only: on a GPU the check
-            would be a synchronization.
+            would synchronize.
         n_rays: the number of rays, including those without samples.
 
     Returns:
         (n_rays, 2), int32: the start and the count of each ray's samples. Not differentiable.
 
     Raises:
-        ArgumentError, DtypeError, ShapeError: `ray_index` is not a tensor like this.
+        ArgumentError, DtypeError, ShapeError: `ray_index` is not such a tensor.
 
     Example:
         >>> ts.render.pack(torch.tensor([0, 0, 2]), 3)
@@ -37,7 +37,7 @@ def pack(ray_index: Tensor, n_rays: int) -> Tensor:
     _require_tensors("pack", {"ray_index": ray_index})
     _require_whole("pack", "ray_index", ray_index)
     _require_shape("pack", "ray_index", ray_index, "[s]", ray_index.ndim == 1)
-    if _may_look(ray_index) and len(ray_index):
+    if _can_read(ray_index) and len(ray_index):
         _require_sorted(ray_index, n_rays)
     counts = torch.zeros(n_rays, dtype=torch.int32, device=ray_index.device)
     counts.index_add_(0, ray_index.long(), counts.new_ones(()).expand(len(ray_index)))
@@ -45,17 +45,21 @@ def pack(ray_index: Tensor, n_rays: int) -> Tensor:
 
 
 def dense_rays(n: int, k: int, device: torch.device) -> Tensor:
-    """The `rays` of n rays of k samples each."""
+    """Return the starts and counts, (n, 2) int32, of n rays with k samples each."""
     starts = torch.arange(n, dtype=torch.int32, device=device) * k
     return torch.stack([starts, torch.full_like(starts, k)], dim=1)
 
 
 def check_rays(function: str, rays: Tensor, size: int) -> Tensor:
-    """`rays` as kernels take it, if it fits `size` samples. What is in it is looked at on the CPU alone."""
+    """Check starts and counts of rays against `size` samples, and convert them to int32. Values are checked on the CPU.
+
+    Raises:
+        ArgumentError, DtypeError, ShapeError: they do not fit. The message names the function.
+    """
     _require_tensors(function, {"rays": rays})
     _require_whole(function, "rays", rays)
     _require_shape(function, "rays", rays, "[n, 2]", rays.ndim == 2 and rays.shape[1] == 2)
-    if _may_look(rays) and rays.numel():
+    if _can_read(rays) and rays.numel():
         starts, counts = rays[:, 0], rays[:, 1]
         low, high = int(rays.min()), int((starts + counts).max())
         if low < 0 or (high > size and bool(((starts + counts > size) & (counts > 0)).any())):
@@ -66,7 +70,7 @@ def check_rays(function: str, rays: Tensor, size: int) -> Tensor:
 
 
 def check_floats(function: str, tensors: Mapping[str, Tensor]) -> None:
-    """Refuses all but float32 and float64 tensors of one dtype on one device."""
+    """Raise DtypeError unless all tensors are float32 or all float64, and ArgumentError if one is not a tensor."""
     _require_tensors(function, tensors)
     dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
     if len(set(dtypes.values())) > 1 or not set(dtypes.values()) <= FLOATS.keys():
@@ -76,7 +80,12 @@ def check_floats(function: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[int, ...]]]) -> None:
-    """Refuses tensors of another shape than they should have: of each its axes in words, and their sizes."""
+    """Raise ShapeError unless each tensor has its expected shape.
+
+    Args:
+        function: the name of the caller, for the message.
+        shapes: for each name the tensor, its axes as text such as "[s, c]", and the expected shape.
+    """
     if all(tensor.shape == expected for tensor, _, expected in shapes.values()):
         return
     rows = []
@@ -121,6 +130,6 @@ def _require_sorted(ray_index: Tensor, n_rays: int) -> None:
         raise ArgumentError(refusal("`ray_index` of `pack` has an index out of range.", rows, "Pass more `n_rays`."))
 
 
-def _may_look(tensor: Tensor) -> bool:
-    """Whether the numbers in it are available without a wait: not on a GPU, not where nothing is run."""
+def _can_read(tensor: Tensor) -> bool:
+    """Return True if a tensor's values can be read without waiting: on the CPU, and not while tracing."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and is_plain()

@@ -15,11 +15,12 @@ _FAINTEST = 1e-10
 
 
 def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Spread of the weights along each ray: the distortion loss of mip-NeRF 360 (Barron et al. 2022, equation 15).
+    """Compute the spread of the weights along each ray, the distortion loss of mip-NeRF 360.
 
         loss = sum over i, j of weight_i weight_j |t_i - t_j| + 1/3 sum of weight_i^2 step_i
 
-    It concentrates the weights of a ray, and so removes fog and floaters. Computed in linear time.
+    Barron et al. 2022, equation 15. It concentrates the weights of a ray, and so removes fog and floaters. Computed in
+    linear time.
 
     Args:
         weights: (s), from `composite`. Differentiable, as are t and the steps; twice in plain calls.
@@ -51,9 +52,9 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, 
 
 
 def opacity_penalty(opacity: Tensor) -> Tensor:
-    """-o log o for the opacity o of each ray: low where it is 0 or 1, against half-transparent surfaces.
+    """Compute a penalty on half-transparent rays: -o log o for each opacity o, which is 0 for opacities 0 and 1.
 
-    The same as in the trainers of ngp_pl and taichi-nerfs. Where o is below 1e-10, the logarithm is that of 1e-10, so
+    The trainers of ngp_pl and taichi-nerfs use the same. If o is below 1e-10, the logarithm is that of 1e-10, so
     that the gradient of an empty ray is finite.
 
     Args:
@@ -70,13 +71,13 @@ def opacity_penalty(opacity: Tensor) -> Tensor:
 
 
 def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, engine: str | None = None) -> Tensor:
-    """Entropy of the distribution of weights along each ray, as in InfoNeRF (Kim et al. 2022, equation 5).
+    """Compute the entropy of the distribution of weights along each ray, as in InfoNeRF (Kim et al. 2022, equation 5).
 
         p_i = weight_i / sum of the ray's weights
         penalty = -sum of p_i log p_i
 
-    Low where a ray meets one surface. InfoNeRF divides alphas by their sum; with weights, hidden samples do not count.
-    Where p is below 1e-10, the logarithm is that of 1e-10.
+    It is low if a ray meets one surface. InfoNeRF divides alphas by their sum; with weights, hidden samples do not
+    count. If p is below 1e-10, the logarithm is that of 1e-10.
 
     Args:
         weights: (s), not negative, from `composite`. Differentiable, twice in plain calls.
@@ -101,7 +102,7 @@ def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, en
 
 
 @register_maker("distortion_loss")
-def _distortion_rule(lang: Any, fp: str) -> Rule:
+def _make_distortion_rule(lang: Any, fp: str) -> Rule:
     distortion = kernels.distortion(lang, fp=fp)
     arrays = "weights[s], t[s], steps[s], segments rays[n, 2]: i32"
     value = steady(f"{arrays} -> loss[n]", distortion.value, adjoint="source", name="distortion_loss")
@@ -111,7 +112,7 @@ def _distortion_rule(lang: Any, fp: str) -> Rule:
 
 
 @register_maker("entropy_penalty")
-def _entropy_rule(lang: Any, fp: str) -> Rule:
+def _make_entropy_rule(lang: Any, fp: str) -> Rule:
     entropy = kernels.entropy(lang, fp=fp)
     arrays = "weights[s], segments rays[n, 2]: i32"
     value = steady(f"{arrays} -> entropy[n]", entropy.value, adjoint="source", name="entropy_penalty")

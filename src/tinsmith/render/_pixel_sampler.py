@@ -1,4 +1,4 @@
-"""Pixels drawn at random from pictures, with the rays through them, to train a radiance field."""
+"""PixelSampler: pixels drawn at random from pictures, with the rays through them, to train a radiance field."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, ShapeError, refusal
-from ._cameras import Rays, as_batch, pinhole_rays
+from ._cameras import Rays, add_camera_axis, pinhole_rays
 
 
 class PixelSamples(NamedTuple):
-    """Pixels of pictures, and the rays through their centres.
+    """Pixels of pictures, and the rays through their centers.
 
     Attributes:
         rays: `Rays`, origins and directions (n, 3).
@@ -32,7 +32,7 @@ class PixelSamples(NamedTuple):
 
 
 class PixelSampler:
-    """Draws pixels from pictures with known cameras, all on one device.
+    """A sampler of pixels from pictures with known cameras, all on one device.
 
     Args:
         pictures: (k, height, width, c), of any dtype.
@@ -60,11 +60,11 @@ class PixelSampler:
         convention: str = "opencv",
         engine: str | None = None,
     ) -> None:
-        self.poses, self.intrinsics = as_batch(poses, intrinsics)
+        self.poses, self.intrinsics = add_camera_axis(poses, intrinsics)
         if pictures.ndim != 4 or len(pictures) != len(self.poses):
             rows = [("expected", f"({len(self.poses)}, height, width, c)"), ("got", str(tuple(pictures.shape)))]
             raise ShapeError(
-                refusal("`pictures` of PixelSampler does not fit its cameras.", rows, "Pass one a camera.")
+                refusal("`pictures` of PixelSampler does not fit its cameras.", rows, "Pass one picture per camera.")
             )
         self.pictures, self.convention, self.engine = pictures, convention, engine
 
@@ -73,7 +73,7 @@ class PixelSampler:
 
         Args:
             n: the number of pixels.
-            generator: on any device; the numbers are drawn there. None for torch's own generator on the CPU, so that a
+            generator: the random generator, on any device. None for torch's default generator on the CPU, so that a
                 seed gives the same pixels on all devices.
 
         Raises:
@@ -87,7 +87,7 @@ class PixelSampler:
         return self.pick(*(torch.randint(size, (n,), generator=generator, device=device) for size in sizes))
 
     def pick(self, cameras: Tensor, rows: Tensor, columns: Tensor) -> PixelSamples:
-        """Return the pixels at given rows and columns of given pictures: each (n), integers on any device."""
+        """Return the pixels at these rows and columns of these pictures: each (n), integers on any device."""
         cameras, rows, columns = (index.to(self.pictures.device) for index in (cameras, rows, columns))
         pixels = torch.stack([columns, rows], 1).to(self.poses.dtype) + 0.5
         camera = (self.poses, self.intrinsics, pixels, cameras)

@@ -1,6 +1,6 @@
-"""PLY files: the vertices of a file in any of its three formats, ASCII, binary little-endian and binary big-endian.
+"""Vertices of PLY files in all three formats: ASCII, binary little-endian and binary big-endian.
 
-What the properties mean is for the callers to say: `gaussians` reads splats from such files, `captures` reads points.
+The callers interpret the properties: `gaussians` reads splats from such files, `captures` reads points.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _TYPES = {
     for name in names
 }
 _BYTE_ORDERS: dict[str, Literal["=", "<", ">"]] = {"ascii": "=", "binary_little_endian": "<", "binary_big_endian": ">"}
-"""The formats, and the byte order of the numbers."""
+"""The byte order of the numbers in each format."""
 
 
 @dataclass(frozen=True)
 class _Element:
-    """`count` entries of one kind. A list among its properties makes the size of an entry unknown."""
+    """An element of a PLY header: `count` entries of one kind. If `has_lists`, the size of an entry is unknown."""
 
     name: str
     count: int
@@ -51,11 +51,11 @@ class _Header:
 
 
 def read_vertices(file: BinaryIO, make_error: MakeError) -> np.ndarray:
-    """Return the vertices of a PLY file, one entry each, with a field for each property.
+    """Read the vertices of a PLY file as a structured array, with a field for each property.
 
     Args:
-        file: the file, from its beginning. What comes after the vertices is not read.
-        make_error: makes an error that names the file, from a reason.
+        file: the file, at its beginning. Elements after the vertices are not read.
+        make_error: a function from a reason to an error that names the file.
 
     Raises:
         InputError: the file is not PLY, or is broken, or a list makes the position of its vertices unknown.
@@ -76,7 +76,7 @@ def read_vertices(file: BinaryIO, make_error: MakeError) -> np.ndarray:
         if element.name == "vertex":
             if not element.properties:
                 raise make_error("element vertex has no properties")
-            # In text, an entry has a character and a line break for each of its numbers at least.
+            # In text, each number takes at least one character and a separator.
             least = 2 * len(element.properties) if is_text else row.itemsize
             if least * element.count > left + is_text:
                 kind = "numbers" if is_text else "bytes"
@@ -97,7 +97,7 @@ def _parse_text(file: BinaryIO, row: np.dtype, count: int, skipped: int, make_er
         return np.zeros(0, row)
     try:
         with warnings.catch_warnings():
-            # numpy warns of missing lines, which are counted below, and of integers with a decimal point.
+            # numpy warns about missing lines, which are counted below, and about integers with a decimal point.
             warnings.simplefilter("ignore")
             vertices = np.loadtxt(file, row, comments=None, skiprows=skipped, max_rows=count, ndmin=1)
     except (OverflowError, TypeError, ValueError) as cause:

@@ -1,4 +1,4 @@
-"""Proposals: cheap fields that place the samples of an expensive field along rays, and learn from its weights."""
+"""Proposals: cheap fields that choose the samples of an expensive field along rays, and learn from its weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ProposalSamples:
         shares: (n, m + 1), the same edges, mapped to 0 to 1.
         levels: for each proposal, its edges from 0 to 1 and its cumulative weight before each edge, both (n, k + 1).
             The weights carry the proposal's gradient.
-        engine: what computes losses; None for a running engine, else an installed one.
+        engine: the engine that computes losses; None for a running engine, else an installed one.
 
     Example:
         >>> def even(starts, ends):
@@ -41,20 +41,20 @@ class ProposalSamples:
 
     @property
     def t(self) -> Tensor:
-        """(n, m), midpoints of the intervals: with `steps`, what `composite` takes in the dense form."""
+        """The midpoints of the intervals, (n, m), as `composite` takes them in the dense form with `steps`."""
         return (self.edges[:, 1:] + self.edges[:, :-1]) / 2
 
     @property
     def steps(self) -> Tensor:
-        """(n, m), the lengths of the intervals."""
+        """The lengths of the intervals, (n, m)."""
         return self.edges.diff()
 
     def loss(self, weights: Tensor) -> Tensor:
-        """The sum of `proposal_loss` over all levels, to train the proposals with.
+        """Compute the loss that trains the proposals: the sum of `proposal_loss` over all levels.
 
         Args:
-            weights: (n, m), those of these samples, from `composite`. Not differentiated: gradients go to the proposals
-                only. The remaining transmittance of a ray is added to its last interval, as in nerfacc.
+            weights: (n, m), the weights of these samples, from `composite`. Not differentiated: gradients go to the
+                proposals only. The remaining transmittance of a ray is added to its last interval, as in nerfacc.
 
         Returns:
             (n).
@@ -65,8 +65,8 @@ class ProposalSamples:
         expected = (self.edges.shape[0], self.edges.shape[1] - 1)
         if tuple(weights.shape) != expected:
             rows = [("expected", str(expected)), ("got", str(tuple(weights.shape)))]
-            raise ShapeError(refusal("`weights` of ProposalSamples.loss do not fit.", rows, "One weight a sample."))
-        cdfs = _enclose(weights.detach().cumsum(1)[:, :-1].clamp(max=1))
+            raise ShapeError(refusal("`weights` of ProposalSamples.loss do not fit.", rows, "Pass one per sample."))
+        cdfs = _add_ends(weights.detach().cumsum(1)[:, :-1].clamp(max=1))
         losses = [proposal_loss(self.shares, cdfs, *level, engine=self.engine) for level in self.levels]
         return torch.stack(losses).sum(0) if losses else cdfs.new_zeros(len(cdfs))
 
@@ -123,7 +123,7 @@ def sample_proposals(
     """
     _refuse_arguments(proposals, proposal_samples, spacing, near)
     like = next((end for end in (near, far) if isinstance(end, Tensor)), torch.empty(0))
-    begins, ends = (_column(end, n_rays, like) for end in (near, far))
+    begins, ends = (_make_column(end, n_rays, like) for end in (near, far))
     shares = like.new_tensor([0.0, 1.0]).expand(n_rays, 2).contiguous()
     cdfs, levels = shares, []
     for proposal, count in zip(proposals, proposal_samples, strict=True):
@@ -132,16 +132,20 @@ def sample_proposals(
         densities = proposal(edges[:, :-1], edges[:, 1:])
         if densities.shape != edges[:, 1:].shape:
             rows = [("expected", str((n_rays, count))), ("got", str(tuple(densities.shape)))]
-            raise ShapeError(refusal("a proposal of sample_proposals returned a wrong shape", rows, "One an interval."))
+            remedy = "Return one per interval."
+            raise ShapeError(refusal("a proposal of sample_proposals returned a wrong shape", rows, remedy))
         absorbed = (densities.to(edges) * edges.diff()).cumsum(1)
-        cdfs = _enclose(-torch.expm1(-absorbed[:, :-1]))
+        cdfs = _add_ends(-torch.expm1(-absorbed[:, :-1]))
         levels.append((shares, cdfs))
     shares = importance_sampling(shares, cdfs, n_samples, jitter=jitter, engine=engine).edges
     return ProposalSamples(_place_edges(shares, begins, ends, spacing), shares, tuple(levels), engine)
 
 
-def _enclose(cdfs: Tensor) -> Tensor:
-    """With a column of 0 before, and one of 1 behind: the last interval stands for all that follows too."""
+def _add_ends(cdfs: Tensor) -> Tensor:
+    """Return cumulative weights with a column of 0 prepended and one of 1 appended.
+
+    The last interval thereby also gets the weight of everything behind it.
+    """
     column = cdfs.new_zeros(len(cdfs), 1)
     return torch.cat([column, cdfs, column + 1], 1)
 
@@ -152,8 +156,8 @@ def _place_edges(shares: Tensor, begins: Tensor, ends: Tensor, spacing: str) -> 
     return 1 / torch.lerp(1 / begins, 1 / ends, shares)
 
 
-def _column(end: float | Tensor, n_rays: int, like: Tensor) -> Tensor:
-    """(n, 1)."""
+def _make_column(end: float | Tensor, n_rays: int, like: Tensor) -> Tensor:
+    """Return near or far of each ray as a column, (n, 1), with the dtype and device of `like`."""
     if isinstance(end, Tensor):
         return end.to(like).reshape(-1, 1).expand(n_rays, 1)
     return like.new_full((n_rays, 1), end)
@@ -167,7 +171,7 @@ def _refuse_arguments(
         raise ArgumentError(refusal("sample_proposals got an unknown `spacing`", rows, "Pass one of them."))
     if len(proposals) != len(proposal_samples):
         rows = [("proposals", str(len(proposals))), ("proposal_samples", str(len(proposal_samples)))]
-        raise ArgumentError(refusal("sample_proposals needs a number of samples a proposal", rows, "Pass as many."))
+        raise ArgumentError(refusal("sample_proposals needs one number of samples per proposal", rows, "Pass as many."))
     if spacing == "lindisp" and not isinstance(near, Tensor) and not near > 0:
         rows = [("expected", 'a positive number with spacing="lindisp"'), ("got", repr(near))]
         remedy = 'Begin farther away, or pass spacing="uniform".'

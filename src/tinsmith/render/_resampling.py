@@ -1,4 +1,4 @@
-"""Resampling: intervals where the weight of a ray is, and a loss for proposals that bound the weight."""
+"""Resampling: new intervals where a ray has weight, and a loss for proposals that should bound the weight."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ._rule import steady
 
 
 class Neighbours(NamedTuple):
-    """Indices of the edges around each value, int64.
+    """The indices of the edges on both sides of each value, int64.
 
     Attributes:
         left: shaped like the values.
@@ -39,7 +39,7 @@ class Intervals(NamedTuple):
     """Consecutive intervals along rays, and a sample in each.
 
     Attributes:
-        edges: (n, m + 1), or packed (e): per ray, one more than it has intervals.
+        edges: (n, m + 1), or packed (e): one more per ray than it has intervals.
         t: (n, m), or packed (s), the samples.
         edge_rays: (n, 2), int32, the start and the count of each ray's edges; None in the dense form.
         rays: (n, 2), int32, the start and the count of each ray's samples; None in the dense form.
@@ -64,10 +64,10 @@ def searchsorted(
     *,
     engine: str | None = None,
 ) -> Neighbours:
-    """Find the edges of its ray between which each value lies: edges[left] <= value < edges[right].
+    """Find, for each value, the two edges of its ray that enclose it: edges[left] <= value < edges[right].
 
-    Same as nerfacc's function of this name. For a value before all edges of its ray, left and right are the first edge;
-    for a value after all edges, or on the last one, they are the last two.
+    The same as nerfacc's function of this name. For a value before all edges of its ray, left and right are the first
+    edge; for a value after all edges, or on the last one, they are the last two.
 
     Args:
         edges: (n, k), or packed (e); ascending along each ray.
@@ -90,7 +90,7 @@ def searchsorted(
         Neighbours(left=tensor([[0, 1, 1]]), right=tensor([[1, 2, 2]]))
     """
     with torch.no_grad():
-        where, there = _rays_of_both("searchsorted", {"edges": edges, "values": values}, rays, value_rays)
+        where, there = _check_pair("searchsorted", {"edges": edges, "values": values}, rays, value_rays)
         left, right = _search(edges, where, values, there, engine)
         if rays is not None:
             return Neighbours(left.view(values.shape), right.view(values.shape))
@@ -109,8 +109,8 @@ def importance_sampling(
 ) -> Intervals:
     """Sample new intervals of rays by inverse transform sampling of a piecewise uniform distribution.
 
-    Same as nerfacc's function of this name. With c(t) the cumulative weight, linear between edges, for m new intervals
-    and the ray's offset u:
+    The same as nerfacc's function of this name. With c(t) the cumulative weight, linear between edges, for m new
+    intervals and the ray's offset u:
 
         c(t_i) = c_first + (i + u) (c_last - c_first) / m        samples, i = 0 to m - 1
         edges = midpoints of the samples; the first and the last mirrored at their sample, within the old edges
@@ -142,14 +142,14 @@ def importance_sampling(
         >>> ts.render.importance_sampling(edges, cdfs, 2)[:2]
         (tensor([[1.0000, 1.5000, 2.0000]]), tensor([[1.2500, 1.7500]]))
     """
-    where = _rays_of_one("importance_sampling", {"edges": edges, "cdfs": cdfs}, rays)
+    where = _check_rays("importance_sampling", {"edges": edges, "cdfs": cdfs}, rays)
     n, offsets = len(where), draw_offsets(jitter, edges.new_empty(len(where)))
     sample: Op = get_op("resampling", engine, edges)[1]
     given = (edges.detach().reshape(-1), cdfs.detach().reshape(-1), where, offsets)
     if isinstance(n_intervals, Tensor):
         counts = _check_counts(n_intervals, n)
         samples, ends = _place_runs(counts), _place_runs((counts + 1) * (counts > 0))
-        t, new_edges = sample(*given, samples, ends, m=_end(samples), f=_end(ends))
+        t, new_edges = sample(*given, samples, ends, m=_count_rows(samples), f=_count_rows(ends))
         return Intervals(new_edges, t, ends, samples)
     m = _check_count(n_intervals)
     samples, ends = (dense_rays(n, size, edges.device) for size in (m, m + 1))
@@ -167,20 +167,22 @@ def proposal_loss(
     *,
     engine: str | None = None,
 ) -> Tensor:
-    """Loss for weights of intervals that exceed the bound of a proposal: mip-NeRF 360, equations 12 and 13.
+    """Compute a loss on the weights of intervals that exceed the bound of a proposal.
+
+    Barron et al. 2022 (mip-NeRF 360), equations 12 and 13:
 
         weight_i = cdf_(i + 1) - cdf_i
         bound_i = sum of the proposal's weights over its intervals that overlap interval i
         loss = sum over i of max(0, weight_i - bound_i)^2 / (weight_i + 1e-7)
 
-    It raises a proposal where the weight is, and does not lower it elsewhere. The paper stops the gradient at the
-    weights: pass `cdfs.detach()`. nerfacc takes the mean over intervals instead of the sum.
+    Minimizing it increases a proposal where there is weight, and does not decrease it elsewhere. The paper stops the
+    gradient at the weights: pass `cdfs.detach()`. nerfacc takes the mean over intervals instead of the sum.
 
     Args:
         edges: (n, k), or packed (e), ascending along each ray, in the unit of the proposal's edges.
-        cdfs: shaped like edges, the cumulative weight before each edge. Differentiable, twice as well.
+        cdfs: shaped like edges, the cumulative weight before each edge. Differentiable, twice.
         proposal_edges: (n, j), or packed. They cover the same part of the ray.
-        proposal_cdfs: shaped like the proposal's edges. Differentiable, twice as well.
+        proposal_cdfs: shaped like the proposal's edges. Differentiable, twice.
         rays: (n, 2), integers: the start and the count of each ray's edges; rows must not overlap. None for the
             dense form.
         proposal_rays: (n, 2), the same for the proposal. Both are passed, or neither.
@@ -201,7 +203,7 @@ def proposal_loss(
     """
     function = "proposal_loss"
     given = {"edges": edges, "proposal_edges": proposal_edges}
-    where, there = _rays_of_both(function, given, rays, proposal_rays, ("rays", "proposal_rays"))
+    where, there = _check_pair(function, given, rays, proposal_rays, ("rays", "proposal_rays"))
     _refuse_other_shapes(function, {"edges": edges, "cdfs": cdfs})
     _refuse_other_shapes(function, {"proposal_edges": proposal_edges, "proposal_cdfs": proposal_cdfs})
     with torch.no_grad():
@@ -223,21 +225,25 @@ def _check_count(n_intervals: int) -> int:
 
 
 def _check_counts(n_intervals: Tensor, n_rays: int) -> Tensor:
-    """(n), int32, the intervals of each ray."""
+    """Check the numbers of intervals of the rays, and convert them to int32, (n).
+
+    Raises:
+        ShapeError: they are not one integer per ray.
+    """
     if tuple(n_intervals.shape) != (n_rays,) or n_intervals.is_floating_point():
         given = f"{tuple(n_intervals.shape)}, {n_intervals.dtype}"
         rows = [("expected", f"a number, or integers ({n_rays},)"), ("got", given)]
-        raise ShapeError(refusal("`n_intervals` of `importance_sampling` does not fit.", rows, "Pass one a ray."))
+        raise ShapeError(refusal("`n_intervals` of `importance_sampling` does not fit.", rows, "Pass one per ray."))
     return n_intervals.to(torch.int32).clamp(min=0)
 
 
 def _place_runs(counts: Tensor) -> Tensor:
-    """(n, 2), int32: start and count, one ray after the other."""
+    """Return start and count of consecutive runs with these counts: (n, 2), int32."""
     return torch.stack([counts.cumsum(0, dtype=torch.int32) - counts, counts], 1).to(torch.int32)
 
 
-def _end(rays: Tensor) -> int:
-    """How many rows of a packed tensor the rays take."""
+def _count_rows(rays: Tensor) -> int:
+    """Return the number of rows of a packed tensor with these consecutive runs (n, 2)."""
     if not len(rays):
         return 0
     size = int(rays[-1].sum())
@@ -245,35 +251,50 @@ def _end(rays: Tensor) -> int:
     return size
 
 
-def _rays_of_both(
+def _check_pair(
     function: str,
     given: dict[str, Tensor],
     rays: Tensor | None,
     others: Tensor | None,
     names: tuple[str, str] = ("rays", "value_rays"),
 ) -> tuple[Tensor, Tensor]:
-    """Where the rays of two tensors are, which are both dense or both packed."""
+    """Check two tensors of the same rays, both dense or both packed. Return the starts and counts of each one's rays.
+
+    Args:
+        function: the name of the caller, for messages.
+        given: the two tensors by name.
+        rays: starts and counts of the first tensor's rays; None for the dense form.
+        others: starts and counts of the second tensor's rays; None for the dense form.
+        names: the names of `rays` and `others`, for messages.
+
+    Raises:
+        ArgumentError, ShapeError, DtypeError: they do not fit each other.
+    """
     check_floats(function, given)
     if (rays is None) != (others is None):
         rows = [(name, "None" if one is None else "a tensor") for name, one in zip(names, (rays, others), strict=True)]
         raise ArgumentError(refusal(f"`{function}` takes dense or packed tensors", rows, "Pass both, or neither."))
     (first, tensor), (second, other) = given.items()
-    where, there = _rays_of_one(function, {first: tensor}, rays), _rays_of_one(function, {second: other}, others)
+    where, there = _check_rays(function, {first: tensor}, rays), _check_rays(function, {second: other}, others)
     if len(where) != len(there):
         rows = [(first, f"{len(where)} rays"), (second, f"{len(there)} rays")]
-        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, "Of the same rays."))
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, "Pass the same rays."))
     return where, there
 
 
-def _rays_of_one(function: str, given: dict[str, Tensor], rays: Tensor | None) -> Tensor:
-    """Where the rays of tensors of one shape are."""
+def _check_rays(function: str, given: dict[str, Tensor], rays: Tensor | None) -> Tensor:
+    """Check tensors of equal shape, dense (n, k) or packed (e). Return starts and counts of their rays, (n, 2) int32.
+
+    Raises:
+        ArgumentError, ShapeError, DtypeError: they do not fit each other, or `rays`.
+    """
     check_floats(function, given)
     _refuse_other_shapes(function, given)
     name, tensor = next(iter(given.items()))
     axes, ndim = ("[n, k]", 2) if rays is None else ("[e]", 1)
     if tensor.ndim != ndim:
         rows = [(name, str(tuple(tensor.shape)), f"should be {axes}")]
-        remedy = "Packed numbers take their `rays`; without, they are dense, a row a ray."
+        remedy = "Packed numbers need their `rays`; without them they are dense, with one row per ray."
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, remedy))
     if rays is None:
         return dense_rays(tensor.shape[0], tensor.shape[1], tensor.device)
@@ -284,11 +305,12 @@ def _refuse_other_shapes(function: str, given: dict[str, Tensor]) -> None:
     check_floats(function, given)
     if len({tuple(tensor.shape) for tensor in given.values()}) > 1:
         rows = [(name, str(tuple(tensor.shape))) for name, tensor in given.items()]
-        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, "One number an edge."))
+        remedy = "Pass one number per edge."
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, remedy))
 
 
 @register_maker("resampling")
-def _resampling(lang: Any, fp: str) -> tuple[Op, Op, Op]:
+def _make_ops(lang: Any, fp: str) -> tuple[Op, Op, Op]:
     built = kernels.resampling(lang, fp=fp)
     rays, new = "rays[n, 2]: i32", "segments new_rays[n, 2]: i32, segments new_edge_rays[n, 2]: i32"
     search = f"edges[e], {rays}, values[v], segments value_rays[n, 2]: i32 -> left[v]: i64, right[v]: i64"

@@ -1,4 +1,4 @@
-"""Rendering in rounds, without gradients: rays whose transmittance is used up get no more samples."""
+"""Rendering in rounds, without gradients: rays whose transmittance is below a threshold get no more samples."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ._rule import steady
 from ._segments import accumulate
 
 Field = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Maps positions (s, 3) and directions (s, 3) to densities (s) or (s, 1) and colours (s, c)."""
+"""A function from positions (s, 3) and directions (s, 3) to densities (s) or (s, 1) and colors (s, c)."""
 _MOST_A_ROUND = 64
-"""Samples of a ray in a round: with more, most would lie behind the end of the ray."""
+"""Most samples of a ray in a round: of more, most would lie behind the end of the ray."""
 
 
 @torch.no_grad()
@@ -68,7 +68,7 @@ def render_in_rounds(
         directions: (n, 3), of any length; t is in units of it.
         grid: an `OccupancyGrid`, or a box (6), lower and upper corner, that is occupied everywhere.
         field: maps positions (s, 3) and directions (s, 3) of samples to densities (s) or (s, 1), per unit of length,
-            not negative, and colours (s, c), any number of channels. Called once per round.
+            not negative, and colors (s, c), any number of channels. Called once per round.
         step: the smallest distance between samples, in units of a direction's length, as in `march`.
         near: where rays start to be sampled: a number, or (n), one for each ray.
         far: where rays stop being sampled: a number, or (n), one for each ray.
@@ -120,7 +120,7 @@ def render_in_rounds(
 
 
 class _Seen:
-    """The result so far. `sums` (n, c + 1): colours and depth; `left` (n): transmittance of each ray."""
+    """The image so far. `sums` (n, c + 1) are colors and depth; `left` (n) is the transmittance of each ray."""
 
     def __init__(self, origins: Tensor, threshold: float, engine: str | None) -> None:
         self.left = torch.ones_like(origins[:, 0])
@@ -128,7 +128,15 @@ class _Seen:
         self.threshold, self.engine = threshold, engine
 
     def add(self, samples: Samples, alive: Tensor, field: Field, origins: Tensor, directions: Tensor) -> Tensor:
-        """Composite samples of the rays `alive` (m), with their origins and directions. Returns their transmittance."""
+        """Evaluate the field at new samples of the rays `alive`, and composite them. Return these rays' transmittance.
+
+        Args:
+            samples: the samples of the m rays.
+            alive: (m), the indices of the rays.
+            field: the radiance field.
+            origins: (m, 3), the rays' origins.
+            directions: (m, 3), the rays' directions.
+        """
         densities, colours = field(samples.positions(origins, directions), samples.directions(directions))
         densities, colours = _check_shapes(densities, colours, samples.t)
         shadows: Op = get_op("continued_weights", self.engine, densities)
@@ -150,12 +158,17 @@ class _Seen:
 
 
 def _check_shapes(densities: Tensor, colours: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    """Densities (s) and colours (s, c), in the dtype of t, as they should come from `field`."""
+    """Check the densities and colors that `field` returned. Return them as (s) and (s, c), in the dtype of t.
+
+    Raises:
+        ShapeError: they have other shapes.
+    """
     count = len(t)
     if tuple(densities.shape) not in ((count,), (count, 1)) or colours.ndim != 2 or len(colours) != count:
         rows = [("densities", str(tuple(densities.shape)), f"should be ({count},) or ({count}, 1)")]
         rows += [("colours", str(tuple(colours.shape)), f"should be ({count}, c)")]
-        raise ShapeError(refusal("`field` of render_in_rounds returned a wrong shape", rows, "Give one row a sample."))
+        remedy = "Return one row per sample."
+        raise ShapeError(refusal("`field` of render_in_rounds returned a wrong shape", rows, remedy))
     return densities.reshape(-1).to(t), colours.to(t)
 
 
@@ -171,6 +184,6 @@ def _refuse_rounds(round_samples: int, threshold: float) -> None:
 
 
 @register_maker("continued_weights")
-def _continued_weights(lang: Any, fp: str) -> Op:
+def _make_weights_op(lang: Any, fp: str) -> Op:
     spec = "densities[s], steps[s], segments rays[n, 2]: i32, before[n] -> weights[s], left[n]"
     return steady(spec, kernels.continued_weights(lang, fp=fp), init={"left": "empty"})

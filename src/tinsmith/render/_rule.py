@@ -1,7 +1,7 @@
-"""Rules: an op, with ops for its gradients that are faster than generated ones.
+"""Rules: an op with handwritten ops for its gradients, which are faster than generated ones.
 
-In plain calls a Function runs them, each only if its gradient is needed; they are ops, so second derivatives need no
-further code. Under `torch.func`, forward mode and `torch.compile` only the op itself is used.
+In plain calls an autograd Function runs them, each only if its gradient is needed. They are ops, so second derivatives
+need no further code. Under `torch.func`, forward mode and `torch.compile` only the op itself is used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
     Attributes:
         inputs: the tensors of the op's call.
         outputs: the results of the call.
-        cotangents: one per output, None for an output that nothing depends on.
+        cotangents: one per output, None for an output that the loss does not depend on.
         wants: which inputs need a gradient.
         options: the other arguments of the call.
     """
@@ -34,7 +34,7 @@ class Asked(NamedTuple):
     options: dict[str, Any]
 
     def cotangent(self, index: int) -> Tensor:
-        """The cotangent of an output, zeros if nothing depends on it."""
+        """Return the cotangent of an output, or zeros if the loss does not depend on it."""
         given = self.cotangents[index]
         return torch.zeros_like(self.outputs[index]) if given is None else given
 
@@ -43,8 +43,8 @@ class Rule(NamedTuple):
     """An op and its gradients.
 
     Attributes:
-        value: the op, which is also differentiable itself, in every mode.
-        pull: maps a request to the gradient of each input, None for an input without one.
+        value: the op, which is also differentiable by itself, in every mode.
+        pull: a function from the request of a backward pass to the gradient of each input, None for one without.
         quick: an op with a hand-written gradient that plain calls and `torch.compile` use instead of `value`, if there
             is a faster one.
     """
@@ -55,35 +55,35 @@ class Rule(NamedTuple):
 
 
 def steady(spec: str, kernel: Any, **options: Any) -> Op:
-    """Make an op of our own kernel. Values from its factory never change, so calls do not read them: saves 60 us."""
+    """Make an op from a kernel of this library, whose captured values never change: calls skip reading them (60 us)."""
     return Op([kernel], spec, OpOptions(steady=True, **options))
 
 
 def run(rule: Rule, *inputs: Tensor, **options: Any) -> tuple[Tensor, ...]:
-    """The outputs of a rule's op, differentiable by its gradients.
+    """Call the op of a rule, and return its outputs, differentiable by the rule's gradients.
 
     `options` are numbers that the op takes, and sizes of its outputs.
     """
     if torch.compiler.is_compiling():
-        return _several((rule.quick or rule.value)(*inputs, **options))
+        return _as_tuple((rule.quick or rule.value)(*inputs, **options))
     if is_transformed():
-        return _several(rule.value(*inputs, **options))
-    return _Ruled.apply(rule, options, *inputs)
+        return _as_tuple(rule.value(*inputs, **options))
+    return _RuleFunction.apply(rule, options, *inputs)
 
 
-def _several(outputs: Any) -> tuple[Tensor, ...]:
+def _as_tuple(outputs: Any) -> tuple[Tensor, ...]:
     return (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
 
 
-class _Ruled(torch.autograd.Function):
-    """A plain call."""
+class _RuleFunction(torch.autograd.Function):
+    """The autograd Function of a rule in plain calls."""
 
     @staticmethod
     def forward(ctx: Any, rule: Rule, options: dict[str, Any], *inputs: Tensor) -> tuple[Tensor, ...]:
-        outputs = _several((rule.quick or rule.value)(*inputs, **options))
+        outputs = _as_tuple((rule.quick or rule.value)(*inputs, **options))
         ctx.rule, ctx.options, ctx.n_inputs = rule, options, len(inputs)
         ctx.save_for_backward(*inputs, *outputs)
-        # An output that no loss uses has the cotangent None then, and `pull` computes less.
+        # Outputs that the loss does not use then have the cotangent None, and `pull` computes less.
         ctx.set_materialize_grads(False)
         return outputs
 
@@ -91,19 +91,19 @@ class _Ruled(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
         saved, n = ctx.saved_tensors, ctx.n_inputs
         asked = Asked(saved[:n], saved[n:], cotangents, ctx.needs_input_grad[2:], ctx.options)
-        # Those of `torch.autograd.grad(..., is_grads_batched=True)` an op does not take as inputs.
-        given = _by_value(ctx.rule, asked) if has_older_batch(cotangents) else ctx.rule.pull(asked)
+        # An op does not take the batched cotangents of `torch.autograd.grad(..., is_grads_batched=True)`.
+        given = _differentiate_value(ctx.rule, asked) if has_older_batch(cotangents) else ctx.rule.pull(asked)
         return None, None, *(g if wanted else None for g, wanted in zip(given, asked.wants, strict=True))
 
 
-def _by_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
-    """The gradients by the derivative of the op of the values."""
+def _differentiate_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
+    """Compute the gradients by differentiating the rule's op `value` instead of by its `pull`."""
     is_graph = torch.is_grad_enabled()
     leaves = asked.inputs
     if not is_graph:
         leaves = [one.detach().requires_grad_(wants) for one, wants in zip(leaves, asked.wants, strict=True)]
     with torch.enable_grad():
-        outputs = _several(rule.value(*leaves, **asked.options))
+        outputs = _as_tuple(rule.value(*leaves, **asked.options))
     pairs = [(y, c) for y, c in zip(outputs, asked.cotangents, strict=True) if c is not None]
     wanted = [leaf for leaf, wants in zip(leaves, asked.wants, strict=True) if wants]
     made, given = zip(*pairs, strict=True)

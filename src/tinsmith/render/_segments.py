@@ -1,4 +1,4 @@
-"""Sums and products along the samples of each ray, as operations."""
+"""Differentiable sums and products along the samples of each ray."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._rule import Asked, Rule, run, steady
 
 
 def inclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Inclusive prefix sums of the values of each ray's samples.
+    """Compute inclusive prefix sums of the values of each ray's samples.
 
     y_i = sum over j <= i of values_j. Arguments and errors as in `exclusive_prod`.
 
@@ -29,7 +29,7 @@ def inclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) ->
 
 
 def exclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Exclusive prefix sums of the values of each ray's samples.
+    """Compute exclusive prefix sums of the values of each ray's samples.
 
     y_i = sum over j < i of values_j. Arguments and errors as in `exclusive_prod`.
 
@@ -41,7 +41,7 @@ def exclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) ->
 
 
 def inclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Inclusive prefix products of the values of each ray's samples.
+    """Compute inclusive prefix products of the values of each ray's samples.
 
     y_i = product over j <= i of values_j. Arguments and errors as in `exclusive_prod`.
 
@@ -53,7 +53,7 @@ def inclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -
 
 
 def exclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Exclusive prefix products of the values of each ray's samples.
+    """Compute exclusive prefix products of the values of each ray's samples.
 
     y_i = product over j < i of values_j
 
@@ -78,7 +78,7 @@ def exclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -
 
 
 def segment_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Sums of the values of each ray's samples.
+    """Sum the values of each ray's samples.
 
     Arguments and errors as in `exclusive_prod`. Returns (n) or (n, c), 0 for a ray without samples.
 
@@ -86,13 +86,13 @@ def segment_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> T
         >>> ts.render.segment_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1], [3, 0]]))
         tensor([5., 4., 0.])
     """
-    columns, where = _columns("segment_sum", values, rays)
+    columns, where = _check_columns("segment_sum", values, rays)
     (y,) = run(_get_rule("segment_sum", columns, engine), columns, where)
     return y.view(y.shape[:1] + values.shape[1:])
 
 
 def accumulate(weights: Tensor, values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Sum weights times values over each ray's samples, as `composite` does with colours.
+    """Sum weights times values over each ray's samples, as `composite` does with colors.
 
     y_n = sum over the samples i of ray n of weights_i values_i
 
@@ -111,7 +111,7 @@ def accumulate(weights: Tensor, values: Tensor, rays: Tensor, *, engine: str | N
     """
     check_floats("accumulate", {"weights": weights, "values": values})
     if values.ndim != 2:
-        raise _misfit("accumulate", values, "[s, c]")
+        raise _make_shape_error("accumulate", values, "[s, c]")
     shapes = {"weights": (weights, "[s]", tuple(values.shape[:1])), "values": (values, "[s, c]", tuple(values.shape))}
     check_shapes("accumulate", shapes)
     where = check_rays("accumulate", rays, len(values))
@@ -120,22 +120,26 @@ def accumulate(weights: Tensor, values: Tensor, rays: Tensor, *, engine: str | N
 
 
 def _scan(name: str, values: Tensor, rays: Tensor, engine: str | None) -> Tensor:
-    columns, where = _columns(name, values, rays)
+    columns, where = _check_columns(name, values, rays)
     (y,) = run(_get_rule(name, columns, engine), columns, where)
     return y.view(values.shape)
 
 
-def _columns(name: str, values: Tensor, rays: Tensor) -> tuple[Tensor, Tensor]:
-    """The values as (s, c), and the rays, if they fit."""
+def _check_columns(name: str, values: Tensor, rays: Tensor) -> tuple[Tensor, Tensor]:
+    """Check values and rays. Return the values as (s, c), and the starts and counts of the rays as int32.
+
+    Raises:
+        ArgumentError, DtypeError, ShapeError: they do not fit.
+    """
     check_floats(name, {"values": values})
     if values.ndim not in (1, 2):
-        raise _misfit(name, values, "[s] or [s, c]")
+        raise _make_shape_error(name, values, "[s] or [s, c]")
     return values if values.ndim == 2 else values[:, None], check_rays(name, rays, len(values))
 
 
-def _misfit(name: str, values: Tensor, axes: str) -> ShapeError:
+def _make_shape_error(name: str, values: Tensor, axes: str) -> ShapeError:
     rows = [("got", str(tuple(values.shape))), ("expected", axes)]
-    return ShapeError(refusal(f"`values` of `{name}` does not fit.", rows, "Flatten what there is of further dims."))
+    return ShapeError(refusal(f"`values` of `{name}` does not fit.", rows, "Flatten further dims."))
 
 
 _lanes_of = constant_when_traced(kernels.lanes_of)
@@ -145,7 +149,7 @@ def _get_rule(name: str, values: Tensor, engine: str | None) -> Rule:
     return get_op(name, engine, values, _lanes_of(known_when_traced(values.shape[1])))
 
 
-def _sum_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
+def _make_sum_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
     sums = kernels.running_sum(lang, fp=fp, lanes=lanes, exclusive=exclusive)
     value = steady(
         "values[s, c], segments rays[n, 2]: i32 -> y[s, c]", sums.value, adjoint="source", name="running_sum"
@@ -156,7 +160,7 @@ def _sum_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
     return Rule(value, lambda asked: (pull(asked.inputs[1], asked.cotangent(0)), None))
 
 
-def _product_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
+def _make_product_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
     products = kernels.running_product(lang, fp=fp, lanes=lanes, exclusive=exclusive)
     value = steady(
         "values[s, c], segments rays[n, 2]: i32 -> y[s, c]", products.value, adjoint="source", name="running_product"
@@ -167,7 +171,7 @@ def _product_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
 
 
 @register_maker("segment_sum")
-def _segment_sum_rule(lang: Any, fp: str, lanes: int) -> Rule:
+def _make_segment_sum_rule(lang: Any, fp: str, lanes: int) -> Rule:
     segment_sums = kernels.segment_sum(lang, fp=fp, lanes=lanes)
     value = steady(
         "values[s, c], segments rays[n, 2]: i32 -> y[n, c]", segment_sums.value, adjoint="source", name="segment_sum"
@@ -182,7 +186,7 @@ def _segment_sum_rule(lang: Any, fp: str, lanes: int) -> Rule:
 
 
 @register_maker("accumulate")
-def _accumulate_rule(lang: Any, fp: str, lanes: int) -> Rule:
+def _make_accumulate_rule(lang: Any, fp: str, lanes: int) -> Rule:
     weighted_sums = kernels.accumulate(lang, fp=fp, lanes=lanes)
     arrays = "weights[s], values[s, k], segments rays[n, 2]: i32"
     value = steady(f"{arrays} -> y[n, k]", weighted_sums.value, adjoint="source", name="accumulate")
@@ -195,7 +199,7 @@ def _accumulate_rule(lang: Any, fp: str, lanes: int) -> Rule:
     return Rule(value, gradients)
 
 
-register_maker("inclusive_sum")(functools.partial(_sum_rule, False))
-register_maker("exclusive_sum")(functools.partial(_sum_rule, True))
-register_maker("inclusive_prod")(functools.partial(_product_rule, False))
-register_maker("exclusive_prod")(functools.partial(_product_rule, True))
+register_maker("inclusive_sum")(functools.partial(_make_sum_rule, False))
+register_maker("exclusive_sum")(functools.partial(_make_sum_rule, True))
+register_maker("inclusive_prod")(functools.partial(_make_product_rule, False))
+register_maker("exclusive_prod")(functools.partial(_make_product_rule, True))

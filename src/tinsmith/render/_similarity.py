@@ -14,7 +14,7 @@ _K1, _K2 = 0.01, 0.03
 
 
 def ssim(images: Tensor, targets: Tensor, *, data_range: float = 1.0) -> Tensor:
-    """The mean structural similarity of each image to its target.
+    """Compute the mean structural similarity (SSIM) of each image to its target.
 
     Wang, Bovik, Sheikh, Simoncelli: Image Quality Assessment: From Error Visibility to Structural Similarity. IEEE
     Transactions on Image Processing 13 (4), 2004, equation 13:
@@ -22,17 +22,17 @@ def ssim(images: Tensor, targets: Tensor, *, data_range: float = 1.0) -> Tensor:
         (2 m_x m_y + C1) (2 s_xy + C2) / ((m_x^2 + m_y^2 + C1) (s_x^2 + s_y^2 + C2))
 
     with means m, variances s^2 and covariance s_xy under a Gaussian window of 11 x 11 pixels with sigma 1.5 that lies
-    within the image; C1 = (0.01 data_range)^2, C2 = (0.03 data_range)^2. The mean is over all places of the
-    window and over channels. It is scikit-image's `structural_similarity` with `gaussian_weights=True`,
+    within the image; C1 = (0.01 data_range)^2, C2 = (0.03 data_range)^2. The mean is over all positions of the
+    window and over channels. The result is that of scikit-image's `structural_similarity` with `gaussian_weights=True`,
     `use_sample_covariance=False`.
 
     Args:
         images: (..., H, W, C), any number of channels, H and W at least 11. Differentiable.
-        targets: the same. Differentiable.
+        targets: shaped like the images. Differentiable.
         data_range: the largest possible value minus the smallest.
 
     Returns:
-        (...), at most 1, which equal images have.
+        (...), at most 1; equal images have 1.
 
     Raises:
         ArgumentError: `data_range` is not above 0.
@@ -58,13 +58,13 @@ def ssim(images: Tensor, targets: Tensor, *, data_range: float = 1.0) -> Tensor:
 
 
 def l1_ssim_loss(images: Tensor, targets: Tensor, *, ssim_weight: float = 0.2) -> Tensor:
-    """The loss of 3-D Gaussian splatting: absolute differences and structural dissimilarity.
+    """Compute the loss of 3-D Gaussian splatting: absolute differences and structural dissimilarity.
 
         loss = (1 - ssim_weight) mean |image - target| + ssim_weight (1 - mean SSIM)
 
     Args:
         images: (..., H, W, C), values from 0 to 1, H and W at least 11. Differentiable.
-        targets: the same. Differentiable.
+        targets: shaped like the images. Differentiable.
         ssim_weight: from 0 to 1; Kerbl et al. (2023) use 0.2. At 0 no SSIM is computed.
 
     Returns:
@@ -103,7 +103,7 @@ def _check(function: str, images: Tensor, targets: Tensor) -> None:
 
 
 def _average_window(x: Tensor) -> Tensor:
-    """Means under the window, of (k, channels, rows, columns)."""
+    """Average (k, channels, rows, columns) under the Gaussian window, at each position within the image."""
     places = torch.arange(WINDOW, dtype=x.dtype, device=x.device) - WINDOW // 2
     bell = torch.exp(-places.square() / (2 * _SIGMA**2))
     bell = bell / bell.sum()

@@ -1,7 +1,7 @@
-"""Direct volume rendering, differentiable: colours, opacities and depths of rays through a box of values.
+"""Differentiable direct volume rendering: colors, opacities and depths of rays through a box of values.
 
-The gradient has a kernel of its own. Its second derivatives, and the gradient in the box and in jitter, come from the
-generated derivative of the op of the values.
+The gradient has a handwritten kernel. Second derivatives, and the gradients of the box and of the offsets, come from
+the generated derivative of the forward op.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusa
 from ..operation import Op, op
 from ..reference import Rendered, Shading
 from ..tracing import outside_transforms
-from ._ops import get_op, in_single, register_maker
+from ._ops import get_op, register_maker
 from ._rule import Asked, Rule, run
 
 _WORKERS = 8
-"""On a CPU, whatever its threads: gradients are added up in the same order everywhere."""
+"""Workers of the gradient on a CPU, for any number of threads, so that sums have the same order everywhere."""
 _MOST_BYTES = 2**28
-"""Of the workers' copies of a volume; a larger one is added to atomically."""
+"""Most bytes of the workers' copies of a volume; gradients of a larger volume are added atomically."""
 _TABLES = 64
-"""Copies of the table on a GPU: all rays add to the few rows of one."""
+"""Copies of the table's gradient on a GPU: with one copy, all rays would add to its few rows."""
 _VALUES = "volume[x, y, z], table[k, 4], origins[n, 3], directions[n, 3], box[6], offsets[n], settings[10]"
 _RAYS = ("origins", "directions")
 
@@ -47,11 +47,11 @@ def volume_render(
     threshold: float = 0.0,
     engine: str | None = None,
 ) -> Rendered:
-    """Render a volume with emission and absorption along rays, coloured by a transfer function.
+    """Render a volume with emission and absorption along rays, colored by a transfer function.
 
-    The box is divided into x by y by z equal cells; `volume[i, j, k]` is the value at the *centre* of cell (i, j, k).
-    Between centres, values are interpolated trilinearly; within half a cell of the box's faces they are those of the
-    nearest centres: `torch.nn.functional.grid_sample(align_corners=False, padding_mode="border")`. A value from 0 to 1
+    The box is divided into x by y by z equal cells; `volume[i, j, k]` is the value at the *center* of cell (i, j, k).
+    Between centers, values are interpolated trilinearly; within half a cell of the box's faces they are those of the
+    nearest centers: `torch.nn.functional.grid_sample(align_corners=False, padding_mode="border")`. A value from 0 to 1
     is looked up in the table, linearly between its rows; other values take the first or the last row.
 
     The part of a ray in the box, from t_near (0 if it starts inside) to t_far, is divided into n = ceil(length / step)
@@ -73,13 +73,13 @@ def volume_render(
         step: the largest length of a sample, in the unit of positions.
         jitter: where a ray is evaluated within its samples: offsets (...) in [0, 1), True or a generator to draw them,
             None for the middle.
-        shading: light on the surfaces in the volume; None for the table's colours without shading.
+        shading: light on the surfaces in the volume; None for the table's colors without shading.
         background: (3) or (..., 3), the colour behind the volume; None for black.
         threshold: a ray ends when its transmittance is below this.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
-        colour (..., 3), opacity (...) and depth (...): see `Rendered`. Rays that miss have the background's colour,
+        colour (..., 3), opacity (...) and depth (...): see `Rendered`. Rays that miss have the background's color,
         opacity 0 and depth 0.
 
     Differentiable in volume, table, origins, directions, background, aabb and offsets, not in shading, step and
@@ -99,13 +99,13 @@ def volume_render(
         >>> ts.render.volume_render(volume, table, origins, directions, [0, 0, 0, 1, 1, 1], step=0.05).colour.shape
         torch.Size([100, 3])
     """
-    volume, table, origins, directions = map(in_single, (volume, table, origins, directions))
+    volume, table, origins, directions = map(cast_to_single, (volume, table, origins, directions))
     rays = origins.shape[:-1]
-    box = _box(aabb, volume)
+    box = _convert_box(aabb, volume)
     _check(volume, table, origins, directions, box)
-    settings = _settings(step, threshold, shading)
-    numbers = _constant(settings, volume.dtype, volume.device)
-    offsets = _offsets(jitter, origins)
+    settings = _check_settings(step, threshold, shading)
+    numbers = _make_constant(settings, volume.dtype, volume.device)
+    offsets = _choose_offsets(jitter, origins)
     rule = get_op("volume_render", engine, volume, shading is not None)
     inputs = (volume, table, origins.reshape(-1, 3), directions.reshape(-1, 3), box, offsets.reshape(-1), numbers)
     colour, opacity, depth = (tensor.reshape((*rays, *tensor.shape[1:])) for tensor in run(rule, *inputs)[:3])
@@ -117,16 +117,16 @@ def volume_render(
 
 # The ops ----------------------------------------------------------------------------------------
 @register_maker("volume_render")
-def _rule(lang: ModuleType, fp: str, shaded: bool) -> Rule:
+def _make_rule(lang: ModuleType, fp: str, shaded: bool) -> Rule:
     kernel = kernels.volume_render(lang, fp=fp, shaded=shaded)
     init: dict[str, str] = dict.fromkeys(("colour", "opacity", "depth", "before", "used"), "empty")
     outputs = "colour[n, 3], opacity[n], depth[n], before[n], used[n]: i32"
     value = op(f"{_VALUES} -> {outputs}", init=init, adjoint="source", races="allow")(kernel)
-    return Rule(value, functools.partial(_pull, lang.__name__, shaded))
+    return Rule(value, functools.partial(_compute_gradients, lang.__name__, shaded))
 
 
 @register_maker("volume_gradient")
-def _gradient_op(
+def _make_gradient_op(
     lang: ModuleType, fp: str, shaded: bool, apart: bool, volumes: int, tables: int, wanted: tuple[bool, bool, bool]
 ) -> Op:
     for_volume, for_table, for_rays = wanted
@@ -145,17 +145,20 @@ def _gradient_op(
         f"{_VALUES}, c[n, 3], o[n], d[n], last[n], used[n]: i32 -> {gradients}",
         scratch=f"volumes[{volumes}, {'x, y, z' if for_volume else '1, 1, 1'}], tables[{tables}, k, 4]",
         init=dict.fromkeys(("by_volume", "by_table", "by_origin", "by_direction"), "empty"),
-        # The sanitizer's tests show that no two iterations race; to look for it takes a second of the first call.
+        # The sanitizer's tests show that no two iterations race. A check here would take a second of the first call.
         races="allow",
     )(kernel)
 
 
-def _pull(engine: str, shaded: bool, asked: Asked) -> Sequence[Tensor | None]:
-    """The gradients, by the kernel made for them where nothing else is asked for."""
+def _compute_gradients(engine: str, shaded: bool, asked: Asked) -> Sequence[Tensor | None]:
+    """Compute the gradients of a backward pass: by the handwritten kernel, or by the generated derivative if needed.
+
+    The kernel has no second derivatives, and no gradients of the box and the offsets.
+    """
     for_volume, for_table, *for_rays, for_box, for_offsets, _ = asked.wants
     rule = get_op("volume_render", engine, asked.inputs[0], shaded)
     if torch.is_grad_enabled() or for_box or for_offsets:
-        return _by_generated(rule, asked)
+        return _differentiate_value(rule, asked)
     volume = asked.inputs[0]
     on_cpu = volume.device.type == "cpu"
     fits = volume.numel() * volume.element_size() * _WORKERS <= _MOST_BYTES
@@ -167,8 +170,8 @@ def _pull(engine: str, shaded: bool, asked: Asked) -> Sequence[Tensor | None]:
     return [*gradients, None, None, None]
 
 
-def _by_generated(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
-    """The gradients by the derivative of the op of the values, which are differentiable themselves."""
+def _differentiate_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
+    """Compute the gradients by the generated derivative of the rule's op. They are differentiable themselves."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         tensors = (
@@ -184,14 +187,14 @@ def _by_generated(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
 
 
 # What a call is given ---------------------------------------------------------------------------
-def _offsets(jitter: torch.Generator | bool | Tensor | None, origins: Tensor) -> Tensor:
-    """(n), where in their samples rays look."""
+def _choose_offsets(jitter: torch.Generator | bool | Tensor | None, origins: Tensor) -> Tensor:
+    """Return the position of each ray within its samples, in [0, 1): given, drawn, or 1/2 without jitter."""
     rays = origins.shape[:-1]
     if isinstance(jitter, Tensor):
         if jitter.shape != rays:
             rows = [("jitter", str(tuple(jitter.shape))), ("rays", str(tuple(rays)))]
             raise ShapeError(
-                refusal("`jitter` of `volume_render` does not fit the rays", rows, "Pass one offset a ray.")
+                refusal("`jitter` of `volume_render` does not fit the rays", rows, "Pass one offset per ray.")
             )
         return jitter.to(origins)
     if jitter is None or jitter is False:
@@ -201,8 +204,12 @@ def _offsets(jitter: torch.Generator | bool | Tensor | None, origins: Tensor) ->
     return torch.rand(rays, generator=generator, dtype=origins.dtype, device=device).to(origins.device)
 
 
-def _box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:
-    """(6) of the volume's dtype, on its device."""
+def _convert_box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:
+    """Convert a box to a tensor (6) with the volume's dtype and device. A tensor is only flattened.
+
+    Raises:
+        ArgumentError: it is not a box. Values of a tensor are not checked.
+    """
     if isinstance(aabb, Tensor):
         if aabb.numel() != 6:
             raise _make_box_error(f"a tensor of shape {tuple(aabb.shape)}")
@@ -210,7 +217,7 @@ def _box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:
     sides = tuple(float(side) for side in aabb)
     if len(sides) != 6 or not all(low < high for low, high in zip(sides[:3], sides[3:], strict=True)):
         raise _make_box_error(str(sides))
-    return _constant(sides, volume.dtype, volume.device)
+    return _make_constant(sides, volume.dtype, volume.device)
 
 
 def _make_box_error(box: str) -> ArgumentError:
@@ -220,8 +227,12 @@ def _make_box_error(box: str) -> ArgumentError:
     )
 
 
-def _settings(step: float, threshold: float, shading: Shading | None) -> tuple[float, ...]:
-    """The numbers of a call, as the kernel wants them."""
+def _check_settings(step: float, threshold: float, shading: Shading | None) -> tuple[float, ...]:
+    """Return the settings of a call as the kernel takes them: step, threshold, shading, and the light's direction.
+
+    Raises:
+        ArgumentError: a number is out of range.
+    """
     if not 0 < step < math.inf:
         rows = [("step", repr(step)), ("expected", "a length above 0")]
         raise ArgumentError(
@@ -249,8 +260,8 @@ def _settings(step: float, threshold: float, shading: Shading | None) -> tuple[f
     return (float(step), float(threshold), *map(float, numbers), *(part / (size or 1.0) for part in light))
 
 
-def _constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Numbers as a tensor, kept for the next call."""
+def _make_constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return numbers as a tensor, cached for the next call except while compiling."""
     if torch.compiler.is_compiling():
         return torch.tensor(numbers, dtype=dtype, device=device)
     return _get_constant(numbers, dtype, device)
@@ -258,7 +269,7 @@ def _constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.devi
 
 @cache_results("constants of rendering", 256)
 def _get_constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with outside_transforms():  # of modes and transforms: it outlives the call
+    with outside_transforms():  # the tensor outlives the call, so it must not belong to a mode or transform
         return torch.tensor(numbers, dtype=dtype, device=device)
 
 
@@ -277,7 +288,7 @@ def _check(volume: Tensor, table: Tensor, origins: Tensor, directions: Tensor, b
             (name, f"{form} = {tuple(given[name].shape)}", *([] if fits else [notes.get(name, "the last should be 3")]))
             for name, (form, fits) in forms.items()
         ]
-        raise ShapeError(refusal("the tensors of `volume_render` do not fit", rows, "Check what is pointed at."))
+        raise ShapeError(refusal("the tensors of `volume_render` do not fit", rows, "Check the marked ones."))
     if len({tensor.dtype for tensor in given.values()}) > 1:
         rows = [(name, str(tensor.dtype)) for name, tensor in given.items()]
         remedy = "Convert them: .float() or .double()."
@@ -290,5 +301,5 @@ def _check(volume: Tensor, table: Tensor, origins: Tensor, directions: Tensor, b
 def _check_background(background: Tensor, origins: Tensor) -> None:
     if background.shape not in ((3,), origins.shape):
         rows = [("background", str(tuple(background.shape))), ("origins", str(tuple(origins.shape)))]
-        remedy = "Pass one colour, [3], or one a ray."
+        remedy = "Pass one color, [3], or one per ray."
         raise ShapeError(refusal("`background` of `volume_render` does not fit the rays", rows, remedy))

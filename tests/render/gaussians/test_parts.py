@@ -280,7 +280,7 @@ def test_refusals(change, error, words):
 
 
 def test_packed_tile_lists_need_images():
-    with pytest.raises(ts.ArgumentError, match="need to know their images"):
+    with pytest.raises(ts.ArgumentError, match="needs the images of packed Gaussians"):
         isect_tiles(torch.zeros(2, 2), torch.ones(2, 2), torch.ones(2), 16, 4, 4, packed=True)
 
 

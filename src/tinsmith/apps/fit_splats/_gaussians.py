@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...nn import write_checkpoint
-from ...render.captures import viewmat_of
+from ...render.captures import convert_to_viewmat
 from ...render.gaussians import DefaultStrategy, MCMCStrategy, rasterization
 from ..scenes import Dataset, Orbit
 from ._options import SplatOptions
@@ -184,7 +184,7 @@ def _carve_hull(dataset: Dataset, points: Tensor) -> tuple[Tensor, Tensor]:
     views = dataset.train
     colors, times = torch.zeros_like(points), points.new_zeros(len(points), 1)
     is_hidden = torch.ones(len(points), dtype=torch.bool)
-    for picture, viewmat, matrix in zip(views.pictures, viewmat_of(views.poses), views.intrinsics, strict=True):
+    for picture, viewmat, matrix in zip(views.pictures, convert_to_viewmat(views.poses), views.intrinsics, strict=True):
         before = points @ viewmat[:3, :3].T + viewmat[:3, 3]
         places = before @ matrix.T
         column, row = (places[:, :2] / places[:, 2:].clamp(min=1e-9)).floor().long().unbind(1)

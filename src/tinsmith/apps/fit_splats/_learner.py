@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...render import l1_ssim_loss
-from ...render.captures import viewmat_of
+from ...render.captures import convert_to_viewmat
 from ...render.gaussians import save_ply
 from .._pictures import Writer, write_loop
 from .._training import Training
@@ -54,7 +54,7 @@ class SplatLearner(SceneLearner):
         self.trainer: Gaussians = Gaussians(values, _WIDER * Orbit.of(dataset.train).distance, options)
         train = dataset.train
         self._pictures = train.pictures.to(options.device)
-        self._viewmats = viewmat_of(train.poses).to(options.device, torch.float32)
+        self._viewmats = convert_to_viewmat(train.poses).to(options.device, torch.float32)
         self._matrices = train.intrinsics.to(options.device, torch.float32)
 
     def training_step(self, training: Training[Any]) -> float:
@@ -75,7 +75,7 @@ class SplatLearner(SceneLearner):
     def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
         """Render the current model from a camera, on the scene's background. `size` is (width, height)."""
         flip = pose.new_tensor([1, -1, -1, 1] if convention == "opencv" else [1, 1, 1, 1])
-        viewmat = viewmat_of(pose * flip).to(self.options.device, torch.float32)
+        viewmat = convert_to_viewmat(pose * flip).to(self.options.device, torch.float32)
         matrix = intrinsics.to(self.options.device, torch.float32)
         images, alphas, _ = self.trainer.render(viewmat, matrix, size, self.ground, "RGB+D")
         return Seen(images[0, ..., :3], alphas[0, ..., 0], images[0, ..., 3])

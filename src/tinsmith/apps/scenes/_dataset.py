@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..._errors import InputError, refusal
-from ...render.captures import Frame, holds_colmap, read_colmap, read_transforms
+from ...render.captures import Frame, contains_colmap, read_colmap, read_transforms
 from .._files import replace_when_whole, require_dataset, require_writable
 from .._photo import open_image
 from ._views import NO_POINTS, Dataset, Points, Views, dataset_of
@@ -44,7 +44,7 @@ def _list_frames(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
     first = next((folder / name for name in (_TRAIN, _ALL) if (folder / name).is_file()), None)
     if first is not None:
         listed, points = read_transforms(first), NO_POINTS
-    elif holds_colmap(folder):
+    elif contains_colmap(folder):
         reconstruction = read_colmap(folder)
         listed, points = reconstruction.frames, Points(reconstruction.points, reconstruction.colors)
     else:

@@ -1,14 +1,14 @@
 """Captures: pictures of a scene with their cameras, read from Blender's and COLMAP's files.
 
 `load_blender` and `load_colmap` return a `Capture` of tensors and paths. `read_transforms` and `read_colmap` return its
-frames, each with its entry in the file, for callers that report errors about pictures.
+frames, each with its entry in the file, for callers that report errors about single pictures.
 """
 
 from __future__ import annotations
 
 from ._blender import load_blender
-from ._capture import Capture, Observations, viewmat_of
-from ._colmap import Reconstruction, holds_colmap, load_colmap, read_colmap
+from ._capture import Capture, Observations, convert_to_viewmat
+from ._colmap import Reconstruction, contains_colmap, load_colmap, read_colmap
 from ._frames import Entry, Frame
 from ._transforms import read_transforms
 
@@ -18,10 +18,10 @@ __all__ = [
     "Frame",
     "Observations",
     "Reconstruction",
-    "holds_colmap",
+    "contains_colmap",
     "load_blender",
     "load_colmap",
     "read_colmap",
     "read_transforms",
-    "viewmat_of",
+    "convert_to_viewmat",
 ]

@@ -1,4 +1,4 @@
-"""Blender's form of a capture, and what instant-ngp and nerfstudio add to it."""
+"""`load_blender`: captures in Blender's format, with the additions of instant-ngp and nerfstudio."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from ..._untrusted import is_file
 from ..._user_warnings import warn
-from ._capture import Capture, capture_of
-from ._colmap_files import PointRecord, points_of, read_points_of_ply
+from ._capture import Capture, build_capture
+from ._colmap_files import PointRecord, convert_points, read_points_of_ply
 from ._transforms import read_scene
 
 
 def load_blender(path: str | Path) -> Capture:
-    """Read the cameras and pictures of a transforms.json, in Blender's, instant-ngp's or nerfstudio's form.
+    """Read the cameras and pictures of a transforms.json, in Blender's, instant-ngp's or nerfstudio's format.
 
     That is `{"camera_angle_x": radians, "frames": [{"file_path": ..., "transform_matrix": 4 x 4}, ...]}`, with
     `camera_angle_y`, `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h` of the file or of a frame, and the lens: `camera_model` and
@@ -20,15 +20,15 @@ def load_blender(path: str | Path) -> Capture:
     out. A picture turned by its EXIF data counts as upright. Intrinsics are scaled to the size of the pictures.
 
     Args:
-        path: the file.
+        path: the transforms.json file.
 
     Returns:
         The capture, in the file's order, with the points of `ply_file_path`, if the file names one. Pictures that are
         missing are left out, with a warning. Lenses are undistorted as by `load_colmap`.
 
     Raises:
-        InputError: the file or a picture is broken, all pictures are missing, or a camera's model is not supported;
-            names the file and the entry.
+        InputError: the file or a picture is broken, all pictures are missing, or a camera's model is not supported. The
+            message names the file and the entry.
         ConfigError: a lens distorts, and OpenCV is not installed.
 
     Example:
@@ -49,4 +49,4 @@ def load_blender(path: str | Path) -> Capture:
         listed = read_points_of_ply(ply)
     elif ply is not None:
         warn(f"there is no {ply}, which {path} names as its file of points: the capture has none")
-    return capture_of(frames, *points_of(listed))
+    return build_capture(frames, *convert_points(listed))

@@ -1,4 +1,4 @@
-"""Captures: the pictures of a scene and the cameras that took them, as tensors and paths, and what is read of them."""
+"""Captures: the pictures of a scene and the cameras that took them, as tensors and paths."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ._frames import Frame
 from ._lenses import Array, Camera, CameraModel
 
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
-_ORIENTATION = 0x0112  # EXIF's number of it
+_ORIENTATION = 0x0112  # EXIF's tag of the orientation
 
 
 @dataclass(frozen=True)
 class Observations:
-    """The points that one picture shows, as for a loss of depths.
+    """The points of a capture that one picture shows, for a loss on depths for example.
 
     Attributes:
-        points: (m) int64, which of the capture's points.
-        pixels: (m, 2) float64, where they are in the picture, x and y; the first pixel's center is at (0.5, 0.5).
-        depths: (m) float64, along the camera's axis.
+        points: (m) int64, indices into the capture's points.
+        pixels: (m, 2) float64, their positions in the picture, x and y; the first pixel's center is at (0.5, 0.5).
+        depths: (m) float64, their distances along the camera's axis.
 
     Example:
         >>> ts.render.Observations(torch.tensor([4]), torch.tensor([[10.5, 20.0]]), torch.tensor([3.0])).depths
@@ -44,17 +44,17 @@ class Observations:
 class Capture:
     """Pictures of a scene by c cameras, and known points of it.
 
-    Cameras are without distortion. Where a lens distorts, the file of a picture is as it was taken: `load_image`
-    undistorts it, and `Ks`, `sizes` and `observations` are of what `load_image` returns.
+    Cameras have no distortion. If a lens distorts, the file of a picture is as it was taken: `load_image` undistorts
+    it, and `Ks`, `sizes` and `observations` describe the picture that `load_image` returns.
 
     Attributes:
         images: c paths of the pictures.
         viewmats: (c, 4, 4) float64, world to camera, x right, y down, z ahead: as `gaussians.rasterization` takes them.
-        Ks: (c, 3, 3) float64, intrinsics in pixels; the first pixel's middle is at (0.5, 0.5).
+        Ks: (c, 3, 3) float64, intrinsics in pixels; the first pixel's center is at (0.5, 0.5).
         sizes: (c, 2) int64, width and height of each picture in pixels.
         points: (p, 3) float64, in the world; empty if the files have none.
         colors: (p, 3) uint8, the points' colors.
-        cameras: c cameras, with their model; empty for pinholes.
+        cameras: the c cameras with their models; empty if all are pinholes.
         observations: for each picture the points that it shows; empty if the files do not say.
 
     Example:
@@ -78,12 +78,12 @@ class Capture:
 
     @property
     def camera_models(self) -> tuple[CameraModel, ...]:
-        """For each picture "pinhole" or "fisheye" (equidistant), as `gaussians.rasterization` takes it."""
+        """The camera model of each picture, "pinhole" or "fisheye" (equidistant), as in `gaussians.rasterization`."""
         return tuple(camera.model for camera in self.cameras) or ("pinhole",) * len(self)
 
     @property
     def scene_scale(self) -> float:
-        """The largest distance of a camera from the mean of all, in the world's units: gsplat's size of a scene.
+        """The size of the scene by gsplat's definition: the largest distance of a camera from the mean of all cameras.
 
         gsplat's trainer passes 1.1 times this as `scene_scale` to strategies.
         """
@@ -91,10 +91,10 @@ class Capture:
         return (centers - centers.mean(0)).norm(dim=1).max().item()
 
     def load_image(self, index: int) -> Tensor:
-        """Read a picture, upright, without the distortion of its lens.
+        """Read a picture, upright and without the distortion of its lens.
 
         Args:
-            index: which, from 0.
+            index: the index of the picture, from 0.
 
         Returns:
             (height, width, 3) uint8, or 4 channels where the file has an alpha channel.
@@ -108,29 +108,29 @@ class Capture:
         return torch.from_numpy(undistortion.apply(pixels) if undistortion else pixels)
 
     def load_mask(self, index: int) -> Tensor | None:
-        """Return (height, width) bool, the pixels of a picture that its camera has seen; None if it has seen all.
+        """Return the mask of valid pixels of an undistorted picture, (height, width) bool; None if all are valid.
 
-        Pictures of a fisheye have pixels that it has not seen: `load_image` returns 0 there.
+        Undistorted fisheye pictures have pixels that the camera did not see: `load_image` returns 0 there.
         """
         undistortion = self.cameras[index].undistortion if self.cameras else None
         mask = undistortion.mask if undistortion else None
         return None if mask is None else torch.from_numpy(mask.copy())
 
 
-def capture_of(frames: Sequence[Frame], points: Tensor, colors: Tensor, seen: Sequence[Tensor] = ()) -> Capture:
-    """Return the capture of these frames. Their pictures are opened, for their sizes, not read.
+def build_capture(frames: Sequence[Frame], points: Tensor, colors: Tensor, seen: Sequence[Tensor] = ()) -> Capture:
+    """Build the capture of these frames. Picture files are opened only to read their sizes.
 
     Args:
-        frames: pictures and cameras.
-        points: (p, 3).
-        colors: (p, 3).
-        seen: for each frame the indices of the points that it observes; empty if nothing is known.
+        frames: the pictures and their cameras.
+        points: (p, 3), float64, in the world.
+        colors: (p, 3), uint8.
+        seen: for each frame the indices of the points that it observes; empty if unknown.
 
     Raises:
-        InputError: a picture is not one, or not of the shape that its camera has.
+        InputError: a file is not a picture, or its aspect ratio differs from its camera's.
     """
     cameras = tuple([frame.camera(*_upright_size(frame)) for frame in frames])
-    viewmats = torch.stack([viewmat_of(frame.pose) for frame in frames])
+    viewmats = torch.stack([convert_to_viewmat(frame.pose) for frame in frames])
     observations = [
         observe(points, rows, viewmat, camera) for rows, viewmat, camera in zip(seen, viewmats, cameras, strict=False)
     ]
@@ -147,15 +147,18 @@ def capture_of(frames: Sequence[Frame], points: Tensor, colors: Tensor, seen: Se
 
 
 def observe(points: Tensor, rows: Tensor, viewmat: Tensor, camera: Camera) -> Observations:
-    """Return those of the points in `rows` that are before the camera and inside its picture."""
+    """Project the points with the indices `rows`, and return those in front of the camera and inside its picture."""
     before = points[rows] @ viewmat[:3, :3].mT + viewmat[:3, 3]
     pixels, depths = camera.project(before), before[:, 2]
     is_shown = ((pixels >= 0) & (pixels < pixels.new_tensor(camera.size))).all(1) & (depths > 0)
     return Observations(rows[is_shown], pixels[is_shown], depths[is_shown])
 
 
-def viewmat_of(pose: Tensor) -> Tensor:
-    """(..., 4, 4) world to camera, x right, y down, z ahead, of poses from camera to world in OpenGL's convention."""
+def convert_to_viewmat(pose: Tensor) -> Tensor:
+    """Convert camera-to-world poses (..., 4, 4) in OpenGL's convention to world-to-camera matrices (..., 4, 4).
+
+    In the result the camera's axes are x right, y down, z ahead.
+    """
     turn = pose[..., :3, :3] * pose.new_tensor([1, -1, -1])
     viewmat = torch.zeros_like(pose)
     viewmat[..., :3, :3] = turn.mT
@@ -164,8 +167,8 @@ def viewmat_of(pose: Tensor) -> Tensor:
     return viewmat
 
 
-def pose_of(viewmat: Tensor) -> Tensor:
-    """The other way round."""
+def convert_to_pose(viewmat: Tensor) -> Tensor:
+    """Convert world-to-camera matrices (..., 4, 4) to camera-to-world poses in OpenGL's convention."""
     turn = viewmat[..., :3, :3].mT
     pose = torch.zeros_like(viewmat)
     pose[..., :3, :3] = turn * viewmat.new_tensor([1, -1, -1])
@@ -175,7 +178,10 @@ def pose_of(viewmat: Tensor) -> Tensor:
 
 
 def _upright_size(frame: Frame) -> tuple[int, int]:
-    """The size of a frame's picture, turned by its EXIF data, unless the file describes it as it was stored."""
+    """Read the width and height of a frame's picture, rotated by its EXIF data.
+
+    They are not rotated if only the stored orientation fits the frame's intrinsics.
+    """
     require_packages("reading the size of a picture", "captures", "PIL")
 
     def make_error(reason: str) -> InputError:
@@ -197,7 +203,7 @@ def _read_pixels(path: Path, size: tuple[int, ...]) -> Array:
         return InputError(refusal("a picture of the capture cannot be read", rows))
 
     with open_picture(path, make_error) as opened:
-        # Only if it is turned: an upright picture would be copied.
+        # Only if it is rotated: `exif_transpose` would copy an upright picture.
         is_turned = opened.getexif().get(_ORIENTATION, 1) != 1
         upright = ImageOps.exif_transpose(opened) if is_turned else opened
         image = upright if upright.size == size else opened

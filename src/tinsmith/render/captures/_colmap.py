@@ -1,7 +1,7 @@
-"""COLMAP's reconstructions: cameras, images and points, from text or from binary files, checked entry by entry.
+"""`load_colmap`: cameras, images and points of a COLMAP reconstruction, checked entry by entry.
 
-The formats are documented at colmap.github.io/format.html. Both give the same records (`_Camera`, `_Image`, `_Point`);
-what follows from them is computed once.
+The formats are documented at colmap.github.io/format.html. `_colmap_files` reads text and binary files to the same
+records (`CameraRecord`, `ImageRecord`, `PointRecord`), which this file converts to frames.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from ..._errors import InputError, refusal
 from ..._untrusted import is_file
-from ._capture import Capture, capture_of, pose_of
-from ._colmap_files import CameraRecord, ImageRecord, Records, points_of, read_records
+from ._capture import Capture, build_capture, convert_to_pose
+from ._colmap_files import CameraRecord, ImageRecord, Records, convert_points, read_records
 from ._frames import Entry, Frame, warn_of_missing
-from ._lenses import CameraModel, Lens, lens_of
+from ._lenses import CameraModel, Lens, make_lens
 
-_ALMOST = 1e-3  # how far from 1 a quaternion's length may be: text files are written with few digits
+_ALMOST = 1e-3  # largest difference of a quaternion's length from 1: text files are written with few digits
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 _TWO_FOCALS = ("PINHOLE", "OPENCV", "FULL_OPENCV", "OPENCV_FISHEYE", "THIN_PRISM_FISHEYE")
 _LENSES: dict[str, tuple[CameraModel, tuple[str, ...]]] = {
@@ -36,7 +36,7 @@ _LENSES: dict[str, tuple[CameraModel, tuple[str, ...]]] = {
     "OPENCV_FISHEYE": ("fisheye", ("k1", "k2", "k3", "k4")),
     "THIN_PRISM_FISHEYE": ("fisheye", ("k1", "k2", "p1", "p2", "k3", "k4", "sx1", "sy1")),
 }
-"""Of each model the camera that it is without distortion, and the coefficients that follow the principal point."""
+"""For each camera model: the model without distortion, and the coefficients that follow the principal point."""
 
 
 def load_colmap(folder: str | Path, images: str | Path = "images") -> Capture:
@@ -56,8 +56,8 @@ def load_colmap(folder: str | Path, images: str | Path = "images") -> Capture:
         equidistant ones, with a mask.
 
     Raises:
-        InputError: a file or picture is broken, or all pictures are missing, or the model of a camera is not supported;
-            names the file and the entry.
+        InputError: a file or picture is broken, or all pictures are missing, or the model of a camera is not supported.
+            The message names the file and the entry.
         ConfigError: a lens distorts, and OpenCV is not installed.
 
     Example:
@@ -77,14 +77,18 @@ def load_colmap(folder: str | Path, images: str | Path = "images") -> Capture:
         tensor([[0.5000, 0.0000, 1.0000]], dtype=torch.float64)
     """
     reconstruction = read_colmap(Path(folder), images)
-    return capture_of(reconstruction.frames, reconstruction.points, reconstruction.colors, reconstruction.seen)
+    return build_capture(reconstruction.frames, reconstruction.points, reconstruction.colors, reconstruction.seen)
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Frames, points (p, 3) float64 with colors (p, 3) uint8, and for each frame the indices of the points it observes.
+    """A COLMAP reconstruction.
 
-    `seen` is empty where the files do not say it.
+    Attributes:
+        frames: the pictures and their cameras.
+        points: (p, 3) float64, in the world.
+        colors: (p, 3) uint8, the points' colors.
+        seen: for each frame the indices of the points that it observes; empty if the files do not say.
     """
 
     frames: list[Frame]
@@ -93,26 +97,26 @@ class Reconstruction:
     seen: list[Tensor]
 
 
-def holds_colmap(folder: Path) -> bool:
-    """Return whether a folder holds a reconstruction of COLMAP's, or a part of one."""
-    return next(_folders(folder), None) is not None
+def contains_colmap(folder: Path) -> bool:
+    """Return True if a folder contains a COLMAP reconstruction, or at least its file of cameras."""
+    return next(_find_folders(folder), None) is not None
 
 
 def read_colmap(folder: Path, images: str | Path = "images") -> Reconstruction:
-    """Read the frames and points of a reconstruction; the pictures themselves are not read.
+    """Read the frames and points of a COLMAP reconstruction, without opening the pictures.
 
     Raises:
-        InputError: as `load_colmap`.
+        InputError: the same errors as `load_colmap`.
     """
-    place = next(_folders(folder), None)
+    place = next(_find_folders(folder), None)
     if place is None:
         rows = [("folder", str(folder)), ("expected", "cameras.bin or cameras.txt, here, in sparse/0 or in sparse")]
-        raise InputError(refusal("the folder holds no reconstruction of COLMAP's", rows))
+        raise InputError(refusal("the folder does not contain a COLMAP reconstruction", rows))
     records = read_records(place)
     if not records.images:
         raise InputError(refusal("the reconstruction has no images", [("file", str(records.images_file))]))
     listed = sorted(records.images, key=lambda image: image.name)
-    frames = [_frame(image, records, folder / images / image.name) for image in listed]
+    frames = [_make_frame(image, records, folder / images / image.name) for image in listed]
     paths = _find_pictures(folder, folder / images, [image.name for image in listed])
     present = [number for number, path in enumerate(paths) if path is not None]
     if not present:
@@ -121,30 +125,33 @@ def read_colmap(folder: Path, images: str | Path = "images") -> Reconstruction:
     warn_of_missing(
         [(frame.entry, frame.image) for frame, path in zip(frames, paths, strict=True) if path is None], len(frames)
     )
-    points, colors = points_of(records.points)
+    points, colors = convert_points(records.points)
     if not points.isfinite().all():
         place = int((~points.isfinite()).any(1).nonzero()[0, 0])
         entry = Entry(records.points_file, f"point {records.points[place].number}")
         raise entry.make_error("a point of the reconstruction is not finite", [("got", str(points[place].tolist()))])
-    seen = _observed_points(records, [listed[number].number for number in present]) if records.tracks_known else []
+    seen = _find_observed_points(records, [listed[number].number for number in present]) if records.tracks_known else []
     kept = [replace(frames[number], image=path) for number, path in enumerate(paths) if path is not None]
     return Reconstruction(kept, points, colors, seen)
 
 
-def _folders(folder: Path) -> Iterator[Path]:
-    """Folders in which there are cameras."""
+def _find_folders(folder: Path) -> Iterator[Path]:
+    """Yield the folders, of `folder`, its sparse and its sparse/0, that have a file of cameras."""
     for place in (folder / "sparse" / "0", folder / "sparse", folder):
         if any((place / f"cameras{suffix}").is_file() for suffix in (".bin", ".txt")):
             yield place
 
 
 def _find_pictures(folder: Path, pictures: Path, names: list[str]) -> list[Path | None]:
-    """Return where the pictures of these names are; None for one that is missing."""
+    """Find the pictures with these names in the folder `pictures`; None for a missing one.
+
+    A picture may have another suffix, or another name if there are as many pictures as in the folder "images".
+    """
     exact = [path if is_file(path := pictures / name) else None for name in names]
     if all(path is not None for path in exact):
         return exact
     files = _list_pictures(pictures)
-    # If several suffixes are there, the last one counts: "a.png" before "a.jpg".
+    # Of several suffixes the last one is used: "a.png" rather than "a.jpg".
     by_stem = {file.relative_to(pictures).with_suffix(""): file for file in files}
     near = [path or by_stem.get(Path(name).with_suffix("")) for path, name in zip(exact, names, strict=True)]
     originals = _list_pictures(folder / "images")
@@ -152,19 +159,19 @@ def _find_pictures(folder: Path, pictures: Path, names: list[str]) -> list[Path 
         return near
     order = dict(zip(originals, files, strict=True))
     by_order = [order.get(folder / "images" / name) for name in names]
-    # An order that contradicts a name is that of other pictures.
+    # If the order contradicts a name, the pictures do not correspond by order.
     agrees = all(path in (None, other) for path, other in zip(near, by_order, strict=True))
     return by_order if agrees else near
 
 
 def _list_pictures(folder: Path) -> list[Path]:
-    """Return the pictures of a folder and of folders in it, sorted by name."""
+    """Return the picture files in a folder and its subfolders, sorted by path."""
     files = [path for path in folder.rglob("*") if path.suffix.lower() in _PICTURES and is_file(path)]
     return sorted(files, key=lambda path: str(path.relative_to(folder)))
 
 
-def _observed_points(records: Records, images: list[int]) -> list[Tensor]:
-    """Return, for each of these images, the indices of the points that it observes, ascending."""
+def _find_observed_points(records: Records, images: list[int]) -> list[Tensor]:
+    """Return, for each of these image numbers, the indices of the points that the image observes, ascending."""
     lengths = torch.tensor([len(point.images) for point in records.points], dtype=torch.int64)
     points = torch.arange(len(lengths)).repeat_interleave(lengths)
     observers = torch.tensor([number for point in records.points for number in point.images], dtype=torch.int64)
@@ -175,17 +182,17 @@ def _observed_points(records: Records, images: list[int]) -> list[Tensor]:
     return [points[a:b].unique() for a, b in zip(first.tolist(), last.tolist(), strict=True)]
 
 
-def _frame(image: ImageRecord, records: Records, path: Path) -> Frame:
+def _make_frame(image: ImageRecord, records: Records, path: Path) -> Frame:
     entry = Entry(records.images_file, f"image {image.number}, {image.name}")
     camera = records.cameras.get(image.camera)
     if camera is None:
         rows = [("camera", str(image.camera)), ("cameras", ", ".join(map(str, sorted(records.cameras))) or "none")]
         raise entry.make_error("an image of the reconstruction refers to a missing camera", rows)
-    numbers, lens = _intrinsics(camera, records.cameras_file)
-    return Frame(entry, path, pose_of(_viewmat(entry, image)), numbers, lens)
+    numbers, lens = _make_intrinsics(camera, records.cameras_file)
+    return Frame(entry, path, convert_to_pose(_make_viewmat(entry, image)), numbers, lens)
 
 
-def _viewmat(entry: Entry, image: ImageRecord) -> Tensor:
+def _make_viewmat(entry: Entry, image: ImageRecord) -> Tensor:
     length = math.sqrt(sum(part * part for part in image.quaternion))
     numbers = (*image.quaternion, *image.translation)
     if not all(map(math.isfinite, numbers)) or abs(length - 1) > _ALMOST:
@@ -204,7 +211,7 @@ def _viewmat(entry: Entry, image: ImageRecord) -> Tensor:
     return viewmat
 
 
-def _intrinsics(camera: CameraRecord, file: Path) -> tuple[dict[str, float], Lens]:
+def _make_intrinsics(camera: CameraRecord, file: Path) -> tuple[dict[str, float], Lens]:
     entry = Entry(file, f"camera {camera.number}")
     if camera.model not in _LENSES:
         rows = [("model", camera.model), ("supported", ", ".join(_LENSES))]
@@ -217,6 +224,6 @@ def _intrinsics(camera: CameraRecord, file: Path) -> tuple[dict[str, float], Len
     if not all(map(math.isfinite, camera.parameters)) or min(fl_x, fl_y, camera.width, camera.height) <= 0:
         rows = [("size", f"{camera.width} x {camera.height}"), ("focal lengths", f"{fl_x:g}, {fl_y:g}")]
         rows += [("principal point", f"{cx:g}, {cy:g}"), ("distortion", ", ".join(f"{k:g}" for k in distortion))]
-        raise entry.make_error("the camera's numbers are not those of a camera", rows[: 4 if distortion else 3])
+        raise entry.make_error("the camera's parameters are not valid", rows[: 4 if distortion else 3])
     numbers = {"fl_x": fl_x, "fl_y": fl_y, "cx": cx, "cy": cy, "w": camera.width, "h": camera.height}
-    return numbers, lens_of(model, dict(zip(names, distortion, strict=True)))
+    return numbers, make_lens(model, dict(zip(names, distortion, strict=True)))

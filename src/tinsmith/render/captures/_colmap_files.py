@@ -1,4 +1,4 @@
-"""COLMAP's files, text and binary, and points as PLY, as records. What the numbers mean is for `_colmap` to say."""
+"""Readers of COLMAP's text and binary files, and of points in PLY files. `_colmap` interprets the records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .._ply import read_vertices
 from ._frames import Entry
 
 _MOST_COLOR = 255
-_MOST_NUMBER = 2**63 - 1  # of an image, a camera or a point, as a tensor can hold it
+_MOST_NUMBER = 2**63 - 1  # largest number of an image, a camera or a point that a tensor can hold
 _MOST_SIDE = 2**31 - 1  # pixels
-_GREY = 128  # of a point whose file has no colors
+_GREY = 128  # red, green and blue of points in a file without colors
 
 MODELS = {
     "SIMPLE_PINHOLE": 3,
@@ -38,12 +38,12 @@ MODELS = {
     "THIN_PRISM_FISHEYE": 12,
     "RAD_TAN_THIN_PRISM_FISHEYE": 16,
 }
-"""Camera models in the order of their numbers in binary files, and how many parameters each has."""
+"""The number of parameters of each camera model, in the order of the models' numbers in binary files."""
 
 
 @dataclass(frozen=True)
 class CameraRecord:
-    """A camera: its model by name, its picture's size in pixels, its model's parameters."""
+    """A camera of a reconstruction: the name of its model, its pictures' size in pixels, the model's parameters."""
 
     number: int
     model: str
@@ -54,7 +54,10 @@ class CameraRecord:
 
 @dataclass(frozen=True)
 class ImageRecord:
-    """A picture: its file's name, its camera's number, and its pose, world to camera, quaternion w x y z."""
+    """A picture of a reconstruction: its file, its camera's number, and its pose, world to camera.
+
+    The rotation is a quaternion w x y z.
+    """
 
     number: int
     quaternion: tuple[float, ...]
@@ -65,7 +68,7 @@ class ImageRecord:
 
 @dataclass(frozen=True)
 class PointRecord:
-    """A point in the world, its color from 0 to 255, and the numbers of the images that observe it."""
+    """A point of a reconstruction: position, color from 0 to 255, and the numbers of the images that observe it."""
 
     number: int
     position: tuple[float, ...]
@@ -75,9 +78,9 @@ class PointRecord:
 
 @dataclass(frozen=True)
 class Records:
-    """What the three files hold, and their paths. Without a file of points there are none.
+    """The contents and the paths of a reconstruction's three files. Without a file of points, `points` is empty.
 
-    `tracks_known` is False where the points come from a file that does not say which images observe them.
+    `tracks_known` is False if the file of points does not say which images observe them.
     """
 
     cameras: dict[int, CameraRecord]
@@ -90,7 +93,9 @@ class Records:
 
 
 def read_records(folder: Path) -> Records:
-    """Read the files of a folder, each as .bin or .txt, points also as .ply; the first of these that is there.
+    """Read the three files of a reconstruction from a folder: each as .bin or .txt, points also as .ply.
+
+    If several formats are present, the first one of these is read.
 
     Raises:
         InputError: a file is missing or broken.
@@ -123,7 +128,7 @@ def _read(path: Path, form: _Form) -> list[Any]:
 
 
 def read_points_of_ply(path: Path) -> list[PointRecord]:
-    """Read the points of a PLY file: x, y, z, and red, green, blue where it has them, else grey.
+    """Read the points of a PLY file: x, y, z, and red, green, blue; gray for colors that the file does not have.
 
     Raises:
         InputError: the file is missing, broken, or has no positions.
@@ -153,8 +158,8 @@ def read_points_of_ply(path: Path) -> list[PointRecord]:
     return [PointRecord(number, position, color) for number, (position, color) in enumerate(rows)]
 
 
-def points_of(records: list[PointRecord]) -> tuple[Tensor, Tensor]:
-    """Return positions (p, 3) float64 and colors (p, 3) uint8."""
+def convert_points(records: list[PointRecord]) -> tuple[Tensor, Tensor]:
+    """Convert point records to tensors: positions (p, 3) float64 and colors (p, 3) uint8."""
     points = torch.tensor([point.position for point in records], dtype=torch.float64).view(-1, 3)
     return points, torch.tensor([point.color for point in records], dtype=torch.uint8).view(-1, 3)
 
@@ -185,8 +190,8 @@ def _drop_empty_lines(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]
     return (pair for pair in lines if pair[1].strip())
 
 
-def _every_other(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The first of each two: the second has an image's 2-D points, and is empty where there are none."""
+def _take_first_lines(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yield the first line of each image's two lines. The second has the image's 2-D points, and may be empty."""
     remaining = iter(lines)
     for place, line in remaining:
         if line.strip():
@@ -232,26 +237,26 @@ def _parse_point(line: str) -> PointRecord:
 
 
 class _Bytes:
-    """A file's bytes, taken from the front."""
+    """A reader of a binary file, which keeps its position."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.place = path, 0
         self.held = read_untrusted(path, partial(_make_unreadable_error, path))
 
     def take(self, form: str) -> tuple[Any, ...]:
-        """Little-endian numbers without gaps, as `struct` calls them."""
+        """Read little-endian numbers without padding. `form` is a format of the module `struct`."""
         values = struct.Struct("<" + form)
         self.skip(values.size)
         return values.unpack_from(self.held, self.place - values.size)
 
     def skip(self, count: int) -> None:
-        """Go on by so many bytes."""
+        """Advance the position by `count` bytes. Raise InputError if the file is shorter."""
         if self.place + count > len(self.held):
             raise self.make_error("it ends too early")
         self.place += count
 
     def text(self) -> str:
-        """A text up to a byte of 0."""
+        """Read a UTF-8 string that ends with a byte 0."""
         end = self.held.find(b"\0", self.place)
         if end < 0:
             raise self.make_error("a name has no end")
@@ -262,7 +267,7 @@ class _Bytes:
             raise self.make_error("a name is not valid text") from cause
 
     def make_error(self, reason: str) -> InputError:
-        """What is wrong at this place."""
+        """Return an error with this reason that names the file and the current position."""
         rows = [("file", str(self.path)), ("byte", f"{self.place} of {len(self.held)}"), ("because", reason)]
         return InputError(refusal("a binary file of the reconstruction is broken", rows))
 
@@ -277,7 +282,7 @@ def _read_binary(path: Path, form: _Form) -> list[Any]:
 
 
 def _check_count(source: _Bytes, count: int) -> range:
-    if count > len(source.held):  # each entry has a byte at least: a count of nonsense would take hours
+    if count > len(source.held):  # each entry takes at least a byte; a wrong count could take hours to read
         raise source.make_error(f"it cannot hold {count} entries")
     return range(count)
 
@@ -313,7 +318,14 @@ def _make_unreadable_error(path: Path, reason: str) -> InputError:
 
 @dataclass(frozen=True)
 class _Form:
-    """How entries of one kind stand in a text and in a binary file."""
+    """The text and binary format of entries of one kind.
+
+    Attributes:
+        description: the fields of a line, for error messages.
+        lines: a function from numbered lines to those with an entry.
+        parse: a function from a line to a record.
+        take: a function that reads a record from a binary file.
+    """
 
     description: str
     lines: Callable[[list[tuple[int, str]]], Iterator[tuple[int, str]]]
@@ -322,5 +334,5 @@ class _Form:
 
 
 _CAMERAS = _Form("CAMERA_ID MODEL WIDTH HEIGHT PARAMS[]", _drop_empty_lines, _parse_camera, _take_camera)
-_IMAGES = _Form("IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME", _every_other, _parse_image, _take_image)
+_IMAGES = _Form("IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME", _take_first_lines, _parse_image, _take_image)
 _POINTS = _Form("POINT3D_ID X Y Z R G B ERROR TRACK[]", _drop_empty_lines, _parse_point, _take_point)

@@ -1,4 +1,4 @@
-"""Frames: a picture by its file, the camera that took it, and which entry of which file describes them."""
+"""Frames: a picture's file, the camera that took it, and the file and entry that describe them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ..._errors import InputError, refusal
 from ..._user_warnings import warn
 from ._lenses import Camera, Lens, undistort_camera
 
-_ROUNDING = 1.0  # pixels: a picture that was made smaller has sides that were rounded, by any rule
-_STRETCH = 0.02  # how much more it may be shrunk along one side than along the other
-_LISTED = 3  # missing pictures that a warning names
+_ROUNDING = 1.0  # pixels: the sides of a resized picture were rounded in some way
+_STRETCH = 0.02  # largest relative difference between the scales of the two sides of a resized picture
+_LISTED = 3  # number of missing pictures that a warning names
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A frame of a file, for those who refuse it: which file, and where in it."""
+    """The place of a frame in a file, for error messages: the file, and the entry in it."""
 
     file: Path
     place: str
 
     def make_error(self, headline: str, rows: list[tuple[str, ...]], remedy: str = "") -> InputError:
-        """What is wrong with it, as an error that names file and entry."""
+        """Return an error with this headline that names the file and the entry, followed by further rows."""
         return InputError(refusal(headline, [*self.rows, *rows], remedy))
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """File and entry, as rows of a refusal."""
+        """The file and the entry as rows of an error message."""
         return [("file", str(self.file)), ("entry", self.place)]
 
 
@@ -40,12 +40,12 @@ class Frame:
     """A picture and its camera.
 
     Attributes:
-        entry: the file and entry that describe it.
-        image: its file.
-        pose: (4, 4) float64, from camera to world, in OpenGL's convention (-z forward, y up).
-        numbers: intrinsics as far as the file has them, in the names of a transforms.json, for pictures of the size `w`
-            and `h`.
-        lens: its distortion.
+        entry: the file and entry that describe the frame.
+        image: the picture's file.
+        pose: (4, 4) float64, camera to world, in OpenGL's convention (-z forward, y up).
+        numbers: the intrinsics that the file has, with the names of a transforms.json, for pictures of the size `w`
+            by `h`.
+        lens: the distortion of the camera's lens.
     """
 
     entry: Entry
@@ -55,33 +55,34 @@ class Frame:
     lens: Lens = field(default_factory=lambda: Lens("pinhole", ()))
 
     def fits(self, width: int, height: int) -> bool:
-        """Return whether a picture of this size may be that of the file, made smaller or larger."""
+        """Return True if a picture of this size can be a resized version of the picture that the file describes."""
         w, h = self._listed_size(width, height)
         wide, high = (width - _ROUNDING) / w, (height - _ROUNDING) / h
         wider, higher = (width + _ROUNDING) / w, (height + _ROUNDING) / h
         return wide <= higher * (1 + _STRETCH) and high <= wider * (1 + _STRETCH)
 
     def camera(self, width: int, height: int) -> Camera:
-        """Return the camera, without distortion, of its picture, which has this size.
+        """Compute the undistorted camera of the frame's picture, whose actual size this is.
 
-        Intrinsics are scaled where the file describes larger or smaller pictures.
+        Intrinsics are scaled if the file describes a larger or smaller picture.
 
         Raises:
-            InputError: the file describes a picture of another shape, or no focal length, or a lens out of all measure.
+            InputError: the aspect ratio is not that of the file, there is no focal length, or the distortion is
+                extreme.
             ConfigError: the lens distorts, and OpenCV is not installed.
         """
         numbers = self.numbers
         w, h = self._listed_size(width, height)
         if not self.fits(width, height):
             rows = [("image", str(self.image), f"{width} x {height}"), ("listed", f"{w:g} x {h:g}")]
-            remedy = "Its intrinsics are scaled where it was made smaller; this one has another shape."
+            remedy = "Intrinsics are scaled to resized pictures, but this one has another aspect ratio."
             raise self.entry.make_error("the image's size is not what the dataset says", rows, remedy)
         across, down = numbers.get("camera_angle_x"), numbers.get("camera_angle_y")
-        fl_x = numbers.get("fl_x") or _focal(w, across) or numbers.get("fl_y") or _focal(h, down)
+        fl_x = numbers.get("fl_x") or _compute_focal(w, across) or numbers.get("fl_y") or _compute_focal(h, down)
         if fl_x is None:
             rows = [("expected", "camera_angle_x or fl_x")]
-            raise self.entry.make_error("the dataset says no focal length", rows, "Add one of the two to the file.")
-        fl_y = numbers.get("fl_y") or _focal(h, down) or fl_x
+            raise self.entry.make_error("the dataset has no focal length", rows, "Add one of the two to the file.")
+        fl_y = numbers.get("fl_y") or _compute_focal(h, down) or fl_x
         cx, cy = numbers.get("cx", w / 2), numbers.get("cy", h / 2)
         shrink_x, shrink_y = width / w, height / h
         focal, center = (fl_x * shrink_x, fl_y * shrink_y), (cx * shrink_x, cy * shrink_y)
@@ -89,21 +90,21 @@ class Frame:
         if camera is None:
             rows = [("model", self.lens.model)]
             rows += [("coefficients", ", ".join(f"{one:g}" for one in self.lens.coefficients))]
-            raise self.entry.make_error("nothing of a picture is left without the distortion of its lens", rows)
+            raise self.entry.make_error("no pixel of a picture is left after undistortion of its lens", rows)
         return camera
 
     def _listed_size(self, width: int, height: int) -> tuple[float, float]:
-        """The size of the picture that the intrinsics are for."""
+        """Return the width and height of the picture that the intrinsics describe, from the file if it has them."""
         w, h = self.numbers.get("w"), self.numbers.get("h")
         return w or (width * h / height if h else width), h or (height * w / width if w else height)
 
 
 def warn_of_missing(missing: Sequence[tuple[Entry, Path]], count: int) -> None:
-    """Warn that pictures are left out.
+    """Warn about pictures that are missing and left out, if there are any.
 
     Args:
-        missing: entries whose picture is not there, with its path.
-        count: of all entries.
+        missing: the entries whose picture is missing, with its path.
+        count: the number of all entries.
     """
     if missing:
         rows = [("file", str(missing[0][0].file)), ("pictures", f"{len(missing)} of {count} are missing")]
@@ -112,5 +113,5 @@ def warn_of_missing(missing: Sequence[tuple[Entry, Path]], count: int) -> None:
         warn(refusal("pictures of the dataset are missing, and left out", rows))
 
 
-def _focal(size: float, angle: float | None) -> float | None:
+def _compute_focal(size: float, angle: float | None) -> float | None:
     return None if angle is None else size / 2 / math.tan(angle / 2)

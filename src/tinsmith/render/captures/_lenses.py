@@ -1,10 +1,10 @@
-"""Lenses: the distortion of a camera, and the picture that the same camera would have taken without it.
+"""Lenses: the distortion of a camera, and undistortion of its pictures.
 
-A pinhole camera stays one. A fisheye becomes an ideal (equidistant) one, whose distance from the center of the picture
-is proportional to the angle. Both keep the file's pose; intrinsics, size and, for a fisheye, a mask are those that
-gsplat's parser uses.
+A pinhole camera stays a pinhole. A fisheye becomes an ideal (equidistant) one: the distance of a pixel from the center
+of the picture is proportional to the angle. Both keep the file's pose; intrinsics, size and, for a fisheye, the mask
+are those of gsplat's parser.
 
-Pixels are counted as in the files: the first one's center is at (0.5, 0.5). OpenCV counts from that center.
+Pixel coordinates are those of the files: the first pixel's center is at (0.5, 0.5). In OpenCV it is at (0, 0).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Lens:
     """The distortion of a camera.
 
     Attributes:
-        model: the camera that it would be without distortion.
-        coefficients: in the order of OpenCV, up to the last that is not 0: of a pinhole k1, k2, p1, p2, k3, k4, k5, k6,
-            of a fisheye k1, k2, k3, k4, and after these COLMAP's p1, p2, sx1, sy1.
+        model: the model of the camera without distortion.
+        coefficients: in the order of OpenCV, up to the last one that is not 0: for a pinhole k1, k2, p1, p2, k3, k4,
+            k5, k6; for a fisheye k1, k2, k3, k4, followed by COLMAP's p1, p2, sx1, sy1.
     """
 
     model: CameraModel
@@ -45,7 +45,7 @@ class Lens:
 
     @property
     def eight_coefficients(self) -> tuple[float, ...]:
-        """All of them."""
+        """The coefficients, padded with zeros to eight."""
         return (*self.coefficients, *([0.0] * (8 - len(self.coefficients))))
 
 
@@ -55,8 +55,8 @@ _ORDERS: dict[CameraModel, tuple[str, ...]] = {
 }
 
 
-def lens_of(model: CameraModel, coefficients: Mapping[str, float]) -> Lens:
-    """Return the lens with these coefficients, by name; others are 0."""
+def make_lens(model: CameraModel, coefficients: Mapping[str, float]) -> Lens:
+    """Build the lens of a camera model with these coefficients, by name; others are 0."""
     values = [coefficients.get(name, 0.0) for name in _ORDERS[model]]
     while values and not values[-1]:
         values.pop()
@@ -69,10 +69,10 @@ class Camera:
 
     Attributes:
         model: "pinhole" or "fisheye".
-        focal: along x and y, pixels.
+        focal: the focal lengths along x and y, pixels.
         center: the principal point, pixels.
-        size: of its picture, width and height.
-        undistortion: from the picture that was taken to its own; None if they are the same.
+        size: width and height of its picture.
+        undistortion: the map from the picture that was taken to its own; None if they are the same.
     """
 
     model: CameraModel
@@ -83,12 +83,12 @@ class Camera:
 
     @property
     def intrinsics(self) -> Tensor:
-        """(3, 3) float64."""
+        """The matrix of intrinsics, (3, 3) float64, in pixels."""
         rows = [[self.focal[0], 0, self.center[0]], [0, self.focal[1], self.center[1]], [0, 0, 1]]
         return torch.tensor(rows, dtype=torch.float64)
 
     def project(self, points: Tensor) -> Tensor:
-        """Return the pixels (n, 2) of points (n, 3) before the camera."""
+        """Project points (n, 3) in camera space, in front of the camera, to pixels (n, 2)."""
         flat = points[:, :2] / points[:, 2:]
         if self.model == "fisheye":
             length = points[:, :2].norm(dim=1)
@@ -99,12 +99,12 @@ class Camera:
 
 @dataclass(frozen=True)
 class Undistortion:
-    """How a picture becomes one without distortion.
+    """The undistortion of a camera's pictures.
 
     Attributes:
-        lens: of the camera that took the picture.
-        taken: that camera, as if it did not distort.
-        focal, center: those of the camera without distortion, before the crop.
+        lens: the lens of the camera that took the picture.
+        taken: that camera, with its distortion ignored.
+        focal, center: focal lengths and principal point of the camera without distortion, before the crop.
         crop: the first column, the first row, the number of columns and of rows that are kept.
     """
 
@@ -115,30 +115,30 @@ class Undistortion:
     crop: tuple[int, int, int, int]
 
     def apply(self, pixels: Array) -> Array:
-        """Return the picture without distortion; pixels that the camera did not see are 0.
+        """Remove the distortion from a picture. Pixels that the camera did not see are 0.
 
         Args:
             pixels: (height, width, channels), of the size of `taken`.
         """
-        import cv2  # not needed to import tinsmith; `undistort_camera` has asked for it
+        import cv2  # not needed to import tinsmith; `undistort_camera` has checked that it is installed
 
         across, down, is_seen = _build_maps(self)
-        # A pixel at the edge may come from a hundredth of a pixel outside: black would seep in there.
+        # A pixel at the edge may map to slightly outside of the picture: without replication it would be darkened.
         straight = cv2.remap(pixels, across, down, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
         straight = straight.reshape(*straight.shape[:2], -1)
         return straight if is_seen is None else straight * is_seen[..., None].astype(straight.dtype)
 
     @property
     def mask(self) -> Array | None:
-        """(height, width) bool, which pixels the camera has seen; None for all of them."""
+        """The pixels that the camera has seen, (height, width) bool; None for all of them."""
         return _build_maps(self)[2]
 
 
 def undistort_camera(taken: Camera, lens: Lens) -> Camera | None:
-    """Return the camera without the distortion of its lens; None if nothing of its pictures would be left.
+    """Compute the camera without the distortion of its lens; None if no pixel of its pictures would be left.
 
     Args:
-        taken: the camera that took the pictures, as if it did not distort.
+        taken: the camera that took the pictures, with its distortion ignored.
         lens: its lens.
 
     Raises:
@@ -163,7 +163,7 @@ def _find_camera(taken: Camera, lens: Lens) -> Camera | None:
 
 
 def _find_pinhole(taken: Camera, lens: Lens) -> Undistortion:
-    """The largest view in which all pixels were seen."""
+    """Compute the undistortion to the largest pinhole view in which the camera has seen all pixels."""
     import cv2
 
     matrix = taken.intrinsics.numpy()
@@ -174,9 +174,9 @@ def _find_pinhole(taken: Camera, lens: Lens) -> Undistortion:
 
 
 def _find_fisheye(taken: Camera, lens: Lens) -> Undistortion:
-    """The same scale, cropped to the pixels that were seen."""
+    """Compute the undistortion to an equidistant fisheye of the same scale, cropped to the pixels that were seen."""
     whole = Undistortion(lens, taken, taken.focal, taken.center, (0, 0, *taken.size))
-    # The crop is gsplat's, which takes whole numbers for the centers of pixels.
+    # The crop is gsplat's, with pixel centers at whole numbers.
     rows, columns = np.nonzero(_is_inside(*_distort_grid(whole, 0.0), taken.size))
     if not len(rows):
         return replace(whole, crop=(0, 0, 0, 0))
@@ -186,7 +186,10 @@ def _find_fisheye(taken: Camera, lens: Lens) -> Undistortion:
 
 @cache_results("maps of cameras", _KEPT_MAPS)
 def _build_maps(how: Undistortion) -> tuple[Array, Array, Array | None]:
-    """Return column and row of the taken picture that each pixel comes from, and which pixels it has; cropped."""
+    """Compute, for each pixel after the crop, its column and row in the taken picture, and the mask of seen pixels.
+
+    The mask is None for a pinhole, which has seen all.
+    """
     across, down = _distort_grid(how, 0.5)
     mask = None if how.lens.model == "pinhole" else _is_inside(across, down, how.taken.size)
     x, y, width, height = how.crop
@@ -196,7 +199,10 @@ def _build_maps(how: Undistortion) -> tuple[Array, Array, Array | None]:
 
 
 def _distort_grid(how: Undistortion, middle: float) -> tuple[Array, Array]:
-    """Return where each pixel is in the taken picture; `middle` is where a pixel's own center is in it."""
+    """Compute the column and row in the taken picture of each undistorted pixel, before the crop.
+
+    `middle` is the coordinate of the first pixel's center: 0.5 as in the files, or 0.
+    """
     width, height = how.taken.size
     x = ((np.arange(width) + middle - how.center[0]) / how.focal[0])[None]
     y = ((np.arange(height) + middle - how.center[1]) / how.focal[1])[:, None]
@@ -213,7 +219,7 @@ def _is_inside(across: Array, down: Array, size: tuple[int, int]) -> Array:
 def _distort_pinhole(
     x: Array, y: Array, k1: float, k2: float, p1: float, p2: float, k3: float, k4: float, k5: float, k6: float
 ) -> tuple[Array, Array]:
-    """OpenCV's model, COLMAP's FULL_OPENCV; the others have fewer coefficients."""
+    """Apply the distortion of OpenCV's pinhole model (COLMAP's FULL_OPENCV) to normalized image coordinates."""
     r2 = x * x + y * y
     radial = (1 + r2 * (k1 + r2 * (k2 + r2 * k3))) / (1 + r2 * (k4 + r2 * (k5 + r2 * k6)))
     tilted_x = 2 * p1 * x * y + p2 * (r2 + 2 * x * x)
@@ -224,7 +230,7 @@ def _distort_pinhole(
 def _distort_fisheye(
     x: Array, y: Array, k1: float, k2: float, k3: float, k4: float, p1: float, p2: float, sx1: float, sy1: float
 ) -> tuple[Array, Array]:
-    """COLMAP's THIN_PRISM_FISHEYE, of x and y whose length is the angle; the others have fewer coefficients."""
+    """Apply the distortion of COLMAP's THIN_PRISM_FISHEYE to image coordinates whose length is the angle."""
     r2 = x * x + y * y
     radial = 1 + r2 * (k1 + r2 * (k2 + r2 * (k3 + r2 * k4)))
     tilted_x = 2 * p1 * x * y + p2 * (r2 + 2 * x * x) + sx1 * r2

@@ -1,8 +1,9 @@
-"""One transforms.json: which pictures there are, and what cameras took them; checked entry by entry.
+"""Reader of a transforms.json: pictures and their cameras, checked entry by entry.
 
-The form is Blender's (`camera_angle_x`, `frames` of `file_path` and `transform_matrix`) with what instant-ngp and
-nerfstudio add: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`, `camera_angle_y`, and the lens, `camera_model` (or `is_fisheye`)
-with `k1`, `k2`, ..., `p1`, `p2`, of the file or of a frame, which goes first; `ply_file_path` names a file of points.
+The format is Blender's (`camera_angle_x`, `frames` of `file_path` and `transform_matrix`) with the additions of
+instant-ngp and nerfstudio: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`, `camera_angle_y`, and the lens, `camera_model` (or
+`is_fisheye`) with `k1`, `k2`, ..., `p1`, `p2`. They belong to the file or to a frame, which has precedence.
+`ply_file_path` names a file of points.
 """
 
 from __future__ import annotations
@@ -19,48 +20,50 @@ from torch import Tensor
 from ..._errors import InputError, refusal
 from ..._untrusted import JSON_BYTES, is_file, parse_json, read_untrusted
 from ._frames import Entry, Frame, warn_of_missing
-from ._lenses import Lens, lens_of
+from ._lenses import Lens, make_lens
 
 _SUFFIXES = ("", ".png", ".jpg", ".jpeg")  # Blender's file_path has none
-_ALMOST = 1e-3  # how far a rotation may be from one: files are written with few digits
+_ALMOST = 1e-3  # largest deviation of a rotation from orthogonality: files are written with few digits
 _PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "PERSPECTIVE", "FULL_OPENCV")
 _FISHEYES = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE")
 _LENS = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
 _OF_FULL_OPENCV = ("k4", "k5", "k6")
-"""Coefficients of a pinhole that only this model defines. (nerfstudio has another k4, which it does not undistort.)"""
+"""Coefficients of a pinhole that only FULL_OPENCV defines. (nerfstudio has another k4, which it ignores.)"""
 _NUMBERS = ("camera_angle_x", "camera_angle_y", "fl_x", "fl_y", "cx", "cy", "w", "h", *_LENS)
 _POSITIVE = ("camera_angle_x", "camera_angle_y", "fl_x", "fl_y", "w", "h")
 
 
 def read_transforms(path: Path) -> list[Frame]:
-    """Read the frames of a transforms.json whose pictures are there; the pictures themselves are not read.
+    """Read the frames of a transforms.json whose pictures exist, without opening the pictures.
 
     Raises:
-        InputError: as `read_scene`.
+        InputError: the same errors as `read_scene`.
     """
     return read_scene(path)[0]
 
 
 def read_scene(path: Path) -> tuple[list[Frame], Path | None]:
-    """Read the frames of a transforms.json whose pictures are there, and the path of its points.
+    """Read the frames of a transforms.json whose pictures exist, and the path of its file of points, or None.
 
     Raises:
-        InputError: it cannot be read or is not such a file, or a frame is broken, or all pictures are missing.
+        InputError: the file cannot be read or is not a transforms.json, a frame is broken, or all pictures are missing.
     """
     whole = _read(path)
     file = Entry(path, "the file itself")
     if not isinstance(whole, dict):
-        raise file.make_error("the dataset's file is not in the transforms.json form", [("got", _kind(whole))])
+        raise file.make_error(
+            "the dataset's file is not in the transforms.json format", [("got", _describe_kind(whole))]
+        )
     listed = whole.get("frames")
     if not isinstance(listed, list) or not listed:
-        rows = [("frames", "none" if not listed else _kind(listed))]
+        rows = [("frames", "none" if not listed else _describe_kind(listed))]
         raise file.make_error("the dataset's file has no frames", rows, 'Give it "frames": [{"file_path": ...}, ...].')
-    shared = _numbers(file, whole)
-    frames = [_frame(Entry(path, f"frames[{place}]"), frame, shared, whole) for place, frame in enumerate(listed)]
+    shared = _parse_numbers(file, whole)
+    frames = [_make_frame(Entry(path, f"frames[{place}]"), frame, shared, whole) for place, frame in enumerate(listed)]
     present = [frame for frame in frames if is_file(frame.image)]
     if not present:
         rows = [("image", str(frames[0].image), "there is no such file")]
-        remedy = f"Tried it with {', '.join(_SUFFIXES[1:])} too."
+        remedy = f"The suffixes {', '.join(_SUFFIXES[1:])} were tried too."
         raise frames[0].entry.make_error("the pictures of the dataset are missing", rows, remedy)
     warn_of_missing([(frame.entry, frame.image) for frame in frames if not is_file(frame.image)], len(frames))
     points = whole.get("ply_file_path")
@@ -81,46 +84,48 @@ def _read(path: Path) -> Any:
         raise InputError(refusal("the dataset's file is not valid JSON", rows)) from cause
 
 
-def _frame(entry: Entry, fields: Any, shared: Mapping[str, float], whole: Mapping[str, Any]) -> Frame:
+def _make_frame(entry: Entry, fields: Any, shared: Mapping[str, float], whole: Mapping[str, Any]) -> Frame:
     if not isinstance(fields, dict):
-        raise entry.make_error("a frame of the dataset is broken", [("got", _kind(fields)), ("expected", "an object")])
+        raise entry.make_error(
+            "a frame of the dataset is broken", [("got", _describe_kind(fields)), ("expected", "an object")]
+        )
     name = fields.get("file_path")
     if not isinstance(name, str) or not name:
-        rows = [("file_path", _kind(name)), ("expected", "the path of a picture, from the file's folder")]
+        rows = [("file_path", _describe_kind(name)), ("expected", "the path of a picture, from the file's folder")]
         raise entry.make_error("a frame of the dataset has no picture", rows)
-    numbers = {**shared, **_numbers(entry, fields)}
-    lens = _lens(entry, {**whole, **fields}, numbers)
-    return Frame(entry, _image(entry, name), _pose(entry, fields.get("transform_matrix")), numbers, lens)
+    numbers = {**shared, **_parse_numbers(entry, fields)}
+    lens = _parse_lens(entry, {**whole, **fields}, numbers)
+    return Frame(entry, _find_image(entry, name), _parse_pose(entry, fields.get("transform_matrix")), numbers, lens)
 
 
-def _image(entry: Entry, name: str) -> Path:
-    """Return the path of the picture of this name; the name as it is if there is none."""
+def _find_image(entry: Entry, name: str) -> Path:
+    """Return the path of the picture with this name, with a suffix added if needed; unchanged if there is none."""
     path = entry.file.parent / name
     candidates = [path.with_name(path.name + suffix) for suffix in _SUFFIXES] if path.name else [path]
     return next((candidate for candidate in candidates if is_file(candidate)), path)
 
 
-def _numbers(entry: Entry, fields: Mapping[str, Any]) -> dict[str, float]:
-    """Return the camera's numbers. Raise InputError for a value that is not a number."""
-    return {name: _number(entry, name, fields[name]) for name in _NUMBERS if fields.get(name) is not None}
+def _parse_numbers(entry: Entry, fields: Mapping[str, Any]) -> dict[str, float]:
+    """Return the camera's numbers in a file or frame, by name. Raise InputError for a value that is not a number."""
+    return {name: _parse_number(entry, name, fields[name]) for name in _NUMBERS if fields.get(name) is not None}
 
 
-def _lens(entry: Entry, fields: Mapping[str, Any], numbers: Mapping[str, float]) -> Lens:
+def _parse_lens(entry: Entry, fields: Mapping[str, Any], numbers: Mapping[str, float]) -> Lens:
     model = fields.get("camera_model") or ("OPENCV_FISHEYE" if fields.get("is_fisheye") else "PINHOLE")
     coefficients = {name: numbers[name] for name in _LENS if numbers.get(name)}
     rows = [("camera_model", str(model)), *((name, f"{value:g}") for name, value in coefficients.items())]
     if model in _FISHEYES:
-        return lens_of("fisheye", coefficients)
+        return make_lens("fisheye", coefficients)
     if model not in _PINHOLES:
         rows += [("supported", ", ".join((*_PINHOLES, *_FISHEYES)))]
         raise entry.make_error("the camera's model is not supported", rows)
     if model != "FULL_OPENCV" and any(name in coefficients for name in _OF_FULL_OPENCV):
-        remedy = 'Write "camera_model": "FULL_OPENCV" if they are those of its denominator.'
+        remedy = 'Write "camera_model": "FULL_OPENCV" if they are the coefficients of its denominator.'
         raise entry.make_error("the camera's model does not have all of these coefficients", rows, remedy)
-    return lens_of("pinhole", coefficients)
+    return make_lens("pinhole", coefficients)
 
 
-def _number(entry: Entry, name: str, value: Any) -> float:
+def _parse_number(entry: Entry, name: str, value: Any) -> float:
     wanted = "a number above 0" if name in _POSITIVE else "a number"
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if is_number and name.startswith("camera_angle") and not 0 < value < math.pi:
@@ -130,8 +135,12 @@ def _number(entry: Entry, name: str, value: Any) -> float:
     return float(value)
 
 
-def _pose(entry: Entry, matrix: Any) -> Tensor:
-    """(4, 4) float64. Raises InputError unless it is a rotation and a place."""
+def _parse_pose(entry: Entry, matrix: Any) -> Tensor:
+    """Convert a `transform_matrix` to a pose, (4, 4) float64.
+
+    Raises:
+        InputError: it is not a rotation and a position.
+    """
     headline = "`transform_matrix` is not the pose of a camera"
     remedy = "It maps camera to world: a rotation, a position, and the last row 0 0 0 1."
     rows = matrix if isinstance(matrix, list) else []
@@ -139,7 +148,7 @@ def _pose(entry: Entry, matrix: Any) -> Tensor:
         f"{len(rows)} rows of {', '.join(sorted({str(len(row)) if isinstance(row, list) else '?' for row in rows}))}"
     )
     if len(rows) not in (3, 4) or any(not isinstance(row, list) or len(row) != 4 for row in rows):
-        facts = [("got", shape if rows else _kind(matrix)), ("expected", "4 rows of 4 numbers")]
+        facts = [("got", shape if rows else _describe_kind(matrix)), ("expected", "4 rows of 4 numbers")]
         raise entry.make_error(headline, facts, remedy)
     for number, row in enumerate(rows):
         for value in row:
@@ -159,5 +168,5 @@ def _pose(entry: Entry, matrix: Any) -> Tensor:
     return pose
 
 
-def _kind(value: Any) -> str:
+def _describe_kind(value: Any) -> str:
     return {type(None): "nothing", dict: "an object", list: "a list", str: "a text"}.get(type(value), repr(value))

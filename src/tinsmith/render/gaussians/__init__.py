@@ -1,7 +1,8 @@
 """Gaussian splatting: 3-D Gaussians to images, differentiable, with the interface of gsplat 1.5.
 
 The axes are the same everywhere: N Gaussians, C cameras, D channels, H x W pixels; `...` are batches of scenes. Packed
-tensors have nnz rows, one for each Gaussian that a camera sees. Poses are world to camera: x right, y down, z ahead.
+tensors have nnz rows, one for each visible pair of a camera and a Gaussian. Poses are world to camera: x right, y down,
+z ahead.
 """
 
 from __future__ import annotations

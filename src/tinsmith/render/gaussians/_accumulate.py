@@ -1,11 +1,11 @@
-"""Blending of given pairs of Gaussians and pixels, in torch: slower than the kernels, and easy to change."""
+"""Blending of given pairs of Gaussians and pixels, in plain torch: slower than the kernels, and easy to change."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from .._ops import in_single
+from .._ops import cast_to_single
 from .._packed import check_floats, pack
 from .._segments import accumulate as sums_along
 from .._segments import exclusive_prod
@@ -29,7 +29,7 @@ def accumulate(
 ) -> tuple[Tensor, Tensor]:
     """Blend given pairs of a pixel and a Gaussian, in the given order.
 
-    The formulas are those of `rasterize_to_pixels`, but every pair counts: small alphas are kept, no pixel ends early.
+    The formulas are those of `rasterize_to_pixels`, but all pairs are used: small alphas are kept, no pixel ends early.
 
     Args:
         means2d: (..., N, 2), pixels. Differentiable.
@@ -39,8 +39,8 @@ def accumulate(
         gaussian_ids: (M), integers from 0 to N - 1.
         pixel_ids: (M), integers: row * image_width + column.
         image_ids: (M), integers. Pairs are sorted by image and pixel, those of a pixel front to back.
-        image_width: pixels.
-        image_height: pixels.
+        image_width: width of the images in pixels.
+        image_height: height of the images in pixels.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
@@ -61,7 +61,7 @@ def accumulate(
     """
     function = "accumulate"
     given = {"means2d": means2d, "conics": conics, "opacities": opacities, "colors": colors}
-    floats = {name: in_single(tensor) for name, tensor in given.items()}
+    floats = {name: cast_to_single(tensor) for name, tensor in given.items()}
     check_floats(function, floats)
     require_positive(function, image_width=image_width, image_height=image_height)
     require_last(function, "means2d", means2d, "[..., N, 2]", (means2d.shape[-2] if means2d.ndim > 1 else 0, 2))

@@ -1,4 +1,4 @@
-"""Blending of projected Gaussians, as an operation."""
+"""Differentiable blending of projected Gaussians to images."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, refusal
-from .._ops import get_op, in_single, register_maker
+from .._ops import cast_to_single, get_op, register_maker
 from .._packed import check_floats
 from .._rule import steady
 from ._checks import is_ordered, require_last, require_positive, require_shape
 
 CHUNK = 8
-"""Channels that the kernel has in registers; more are blended in several runs."""
+"""Most channels that the kernel keeps in registers; more are blended in several launches."""
 
 
 def rasterize_to_pixels(
@@ -37,9 +37,9 @@ def rasterize_to_pixels(
 ) -> tuple[Tensor, Tensor]:
     """Blend projected Gaussians, front to back, in the order of tile lists.
 
-    For the Gaussians i of a pixel's tile, nearest first, with d from the Gaussian's centre to the pixel's:
+    For the Gaussians i of a pixel's tile, nearest first, with d from the Gaussian's center to the pixel's:
 
-        alpha_i = min(0.999, opacity_i exp(-d^T conic_i d / 2))      left out where it is below 1 / 255
+        alpha_i = min(0.999, opacity_i exp(-d^T conic_i d / 2))      left out if it is below 1 / 255
         T_i = product over j < i of (1 - alpha_j)
         color = sum of T_i alpha_i color_i + (1 - alpha) background
         alpha = sum of T_i alpha_i
@@ -48,13 +48,13 @@ def rasterize_to_pixels(
     pixel ends are not differentiated: `docs/reference/conventions.md`.
 
     Args:
-        means2d: (..., N, 2), or (nnz, 2) with `packed`; pixels. Differentiable.
+        means2d: (..., N, 2), or (nnz, 2) with `packed`, in pixels. Differentiable.
         conics: (..., N, 3) or (nnz, 3): xx, xy, yy of the inverse covariance. Differentiable.
         colors: (..., N, D) or (nnz, D), any number of channels. Differentiable.
         opacities: (..., N) or (nnz). Differentiable.
-        image_width: pixels.
-        image_height: pixels.
-        tile_size: side of a tile, pixels.
+        image_width: width of the images in pixels.
+        image_height: height of the images in pixels.
+        tile_size: side of a tile in pixels.
         isect_offsets: (..., tile_height, tile_width), from `isect_offset_encode`.
         flatten_ids: (n_isects), from `isect_tiles`.
         backgrounds: (..., D), the colour behind all Gaussians; None for 0. Differentiable.
@@ -83,14 +83,14 @@ def rasterize_to_pixels(
     function = "rasterize_to_pixels"
     floats = {"means2d": means2d, "conics": conics, "colors": colors, "opacities": opacities}
     floats |= {} if backgrounds is None else {"backgrounds": backgrounds}
-    floats = {name: in_single(given) for name, given in floats.items()}
+    floats = {name: cast_to_single(given) for name, given in floats.items()}
     check_floats(function, floats)
     require_positive(function, image_width=image_width, image_height=image_height, tile_size=tile_size)
     front = tuple(isect_offsets.shape[:-2])
     _check_shapes(function, floats, front, packed)
     tiles = (-(-image_height // tile_size), -(-image_width // tile_size))
     require_shape(function, "isect_offsets", isect_offsets, "[..., tile_height, tile_width]", (*front, *tiles))
-    starts, ids = lists_of(isect_offsets, flatten_ids)
+    starts, ids = make_lists(isect_offsets, flatten_ids)
     if masks is not None:
         require_shape(function, "masks", masks, "[..., tile_height, tile_width]", isect_offsets.shape)
         starts, ids = drop_masked_tiles(starts, ids, masks.reshape(-1))
@@ -104,7 +104,7 @@ def rasterize_to_pixels(
     image, left = blend(gaussians, ids, starts, sizes, tile_size, engine)
     if absgrad:
         op = get_op("gaussian_absolute", engine, image, image.shape[-1], tile_size, is_ordered())
-        # The caller's own tensor, in a list, so that autograd does not put another one in its place.
+        # The caller's own tensor, in a list, so that autograd does not replace it.
         image, left = _WithAbsoluteGradient.apply(op, [means2d], *gaussians, ids, starts, image, left)
     image, left = image[:, :image_height, :image_width], left[:, :image_height, :image_width, None]
     if backgrounds is not None:
@@ -116,7 +116,19 @@ def rasterize_to_pixels(
 def blend(
     gaussians: list[Tensor], ids: Tensor, starts: Tensor, sizes: dict[str, int], tile_size: int, engine: str | None
 ) -> tuple[Tensor, Tensor]:
-    """Colors without a background [v, h, w, D] of whole tiles, and what shines through [v, h, w]."""
+    """Blend Gaussians to images made of whole tiles, without a background.
+
+    Args:
+        gaussians: means2d [m, 2], conics [m, 3], colors [m, D] and opacities [m].
+        ids: [k], int32, the Gaussians of all tiles, tile after tile.
+        starts: [tiles + 1], int32, the first index into `ids` of each tile, and k.
+        sizes: the sizes v (number of images), h and w (pixels) of the outputs.
+        tile_size: side of a tile in pixels.
+        engine: the engine.
+
+    Returns:
+        Colors [v, h, w, D] and remaining transmittance [v, h, w].
+    """
     means2d, conics, colors, opacities = gaussians
     images, left = [], means2d.new_empty(0)
     for start in range(0, colors.shape[1], CHUNK):
@@ -144,7 +156,7 @@ def _check_shapes(function: str, floats: dict[str, Tensor], front: tuple[int, ..
         require_shape(function, "backgrounds", floats["backgrounds"], "[..., D]", (*front, colors.shape[-1]))
 
 
-def lists_of(isect_offsets: Tensor, flatten_ids: Tensor) -> tuple[Tensor, Tensor]:
+def make_lists(isect_offsets: Tensor, flatten_ids: Tensor) -> tuple[Tensor, Tensor]:
     starts = torch.empty(isect_offsets.numel() + 1, dtype=torch.int32, device=isect_offsets.device)
     starts[:-1] = isect_offsets.reshape(-1)
     starts[-1] = len(flatten_ids)
@@ -152,7 +164,7 @@ def lists_of(isect_offsets: Tensor, flatten_ids: Tensor) -> tuple[Tensor, Tensor
 
 
 def drop_masked_tiles(starts: Tensor, ids: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
-    """Tile lists, those of tiles empty where the mask is False."""
+    """Return the tile lists without the Gaussians of tiles whose mask is False: the new starts and ids."""
     counts = starts.diff()
     kept = masks.repeat_interleave(counts)
     starts = starts.clone()
@@ -161,7 +173,7 @@ def drop_masked_tiles(starts: Tensor, ids: Tensor, masks: Tensor) -> tuple[Tenso
 
 
 class _WithAbsoluteGradient(torch.autograd.Function):
-    """Hands image and rest on, and sets `absgrad` of the centres as the gradient comes back."""
+    """The identity on the image and the transmittance. Its backward pass sets `absgrad` of the Gaussians' centers."""
 
     @staticmethod
     def forward(ctx: Any, op: Any, centres: list[Tensor], *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -180,7 +192,7 @@ class _WithAbsoluteGradient(torch.autograd.Function):
 
 
 @register_maker("gaussian_blend")
-def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, ordered: bool) -> Any:
+def _make_blend_op(lang: Any, fp: str, channels: int, tile_size: int, ordered: bool) -> Any:
     kernel = kernels.gaussian_blend(lang, fp=fp, channels=channels, tile_size=tile_size)
     spec = (
         f"means2d[m, 2], conics[m, 3], colors[m, {channels}], opacities[m], ids[k]: i32, starts[t]: i32"
@@ -191,7 +203,7 @@ def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, ordered: bool) 
 
 
 @register_maker("gaussian_absolute")
-def _absolute_op(lang: Any, fp: str, channels: int, tile_size: int, ordered: bool) -> Any:
+def _make_absolute_op(lang: Any, fp: str, channels: int, tile_size: int, ordered: bool) -> Any:
     kernel = kernels.gaussian_absolute(lang, fp=fp, channels=channels, tile_size=tile_size)
     spec = (
         f"means2d[m, 2], conics[m, 3], colors[m, {channels}], opacities[m], ids[k]: i32, starts[t]: i32,"

@@ -1,4 +1,4 @@
-"""Blending of projected surfels, as an operation."""
+"""Differentiable blending of projected surfels to images."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, refusal
-from .._ops import get_op, in_single, register_maker
+from .._ops import cast_to_single, get_op, register_maker
 from .._packed import check_floats
 from .._rule import steady
-from ._blend import CHUNK, drop_masked_tiles, lists_of
+from ._blend import CHUNK, drop_masked_tiles, make_lists
 from ._checks import is_ordered, require_last, require_positive, require_shape
 
 
 class Surfels(NamedTuple):
-    """What is blended, a row for each pair of an image and a surfel; `depths` is for distortion and median."""
+    """The tensors that are blended, with a row for each pair of an image and a surfel.
+
+    `depths` is used for the distortion and the median depth.
+    """
 
     means2d: Tensor
     transforms: Tensor
@@ -49,10 +52,10 @@ def rasterize_to_pixels_2dgs(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Blend projected surfels, front to back, in the order of tile lists.
 
-    A pixel's ray meets the plane of surfel i at (u, v), in standard deviations; d goes from the surfel's centre to the
+    A pixel's ray meets the plane of surfel i at (u, v), in standard deviations; d goes from the surfel's center to the
     pixel's, and z_i is the surfel's last channel, a depth:
 
-        alpha_i = min(0.999, opacity_i exp(-min(u^2 + v^2, 2 d^2) / 2))      left out where it is below 1 / 255
+        alpha_i = min(0.999, opacity_i exp(-min(u^2 + v^2, 2 d^2) / 2))      left out if it is below 1 / 255
         weight_i = alpha_i product over j < i of (1 - alpha_j)
         color = sum of weight_i color_i + (1 - alpha) background,   normal = sum of weight_i normal_i
         distort = 2 sum over j < i of weight_i weight_j (z_i - z_j)
@@ -61,16 +64,16 @@ def rasterize_to_pixels_2dgs(
     Pixels end, and are differentiated, as in `rasterize_to_pixels`.
 
     Args:
-        means2d: (..., N, 2), or (nnz, 2) with `packed`; pixels. Differentiable.
-        ray_transforms: (..., N, 3, 3) or (nnz, 3, 3), of `fully_fused_projection_2dgs`. Differentiable.
+        means2d: (..., N, 2), or (nnz, 2) with `packed`, in pixels. Differentiable.
+        ray_transforms: (..., N, 3, 3) or (nnz, 3, 3), from `fully_fused_projection_2dgs`. Differentiable.
         colors: (..., N, D) or (nnz, D). Differentiable.
         opacities: (..., N) or (nnz). Differentiable.
         normals: (..., N, 3) or (nnz, 3). Differentiable.
         densify: shaped like means2d, or None. It does not affect the result; its gradient is that of the third column
             of the transform times the depth, the signal that strategies use for densification.
-        image_width: pixels.
-        image_height: pixels.
-        tile_size: side of a tile, pixels.
+        image_width: width of the images in pixels.
+        image_height: height of the images in pixels.
+        tile_size: side of a tile in pixels.
         isect_offsets: (..., tile_height, tile_width), from `isect_offset_encode`.
         flatten_ids: (n_isects), from `isect_tiles`.
         backgrounds: (..., D); None for 0. Differentiable.
@@ -103,14 +106,14 @@ def rasterize_to_pixels_2dgs(
     refuse_absgrad(function, absgrad)
     names = ("means2d", "ray_transforms", "colors", "opacities", "normals", "backgrounds")
     given = zip(names, (means2d, ray_transforms, colors, opacities, normals, backgrounds), strict=True)
-    floats = {name: in_single(tensor) for name, tensor in given if tensor is not None}
+    floats = {name: cast_to_single(tensor) for name, tensor in given if tensor is not None}
     check_floats(function, floats)
     require_positive(function, image_width=image_width, image_height=image_height, tile_size=tile_size)
     front = tuple(isect_offsets.shape[:-2])
     _check_shapes(function, floats, front, packed)
     transforms = floats["ray_transforms"].reshape(-1, 9)
     if densify is not None:
-        transforms = with_densify(transforms, densify.reshape(-1, 2))
+        transforms = attach_densify(transforms, densify.reshape(-1, 2))
     flat = floats["colors"].flatten(0, -2)
     surfels = Surfels(
         floats["means2d"].reshape(-1, 2),
@@ -126,14 +129,20 @@ def rasterize_to_pixels_2dgs(
 
 
 def refuse_absgrad(function: str, absgrad: bool) -> None:
-    """Surfels move by their transforms: a gradient by centres is not what strategies want of them."""
+    """Raise ArgumentError if `absgrad` is True: the gradient of centers is not the signal to densify surfels by.
+
+    Surfels move by their transforms, whose gradient strategies use.
+    """
     if absgrad:
         remedy = "Leave it out: meta['gradient_2dgs'] gets what strategies for surfels take."
         raise ArgumentError(refusal(f"`{function}` has no absolute gradients.", [("absgrad", "True")], remedy))
 
 
-def with_densify(transforms: Tensor, densify: Tensor) -> Tensor:
-    """Transforms as they are, of which `densify` gets the gradient of the third column, times the depth."""
+def attach_densify(transforms: Tensor, densify: Tensor) -> Tensor:
+    """Return the transforms with unchanged values, so that `densify` gets a gradient too.
+
+    That gradient is the one of the transforms' third column, times the depth.
+    """
     moved = (densify - densify.detach()) * transforms[:, 8:].detach()
     zero = torch.zeros_like(transforms)
     return transforms + torch.cat([zero[:, :2], moved[:, :1], zero[:, :2], moved[:, 1:], zero[:, :3]], 1)
@@ -148,12 +157,25 @@ def blend_surfels(
     distorts: bool,
     engine: str | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Colors, alphas, normals, distortion and median; lists are offsets, ids and masks, the size h, w and a tile's."""
+    """Blend surfels to images, as described in `rasterize_to_pixels_2dgs`.
+
+    Args:
+        function: the name of the public function, for messages.
+        surfels: the surfels.
+        lists: the tile lists: offsets, ids, and masks or None.
+        size: height and width of the images and the side of a tile, in pixels.
+        backgrounds: (..., D), or None.
+        distorts: compute the distortion.
+        engine: the engine.
+
+    Returns:
+        Colors, alphas, normals, distortion and median depth.
+    """
     offsets, flatten_ids, masks = lists
     height, width, tile = size
     front, tiles = tuple(offsets.shape[:-2]), (-(-height // tile), -(-width // tile))
     require_shape(function, "isect_offsets", offsets, "[..., tile_height, tile_width]", (*front, *tiles))
-    starts, ids = lists_of(offsets, flatten_ids)
+    starts, ids = make_lists(offsets, flatten_ids)
     if masks is not None:
         require_shape(function, "masks", masks, "[..., tile_height, tile_width]", offsets.shape)
         starts, ids = drop_masked_tiles(starts, ids, masks.reshape(-1))
@@ -193,7 +215,7 @@ def _check_shapes(function: str, floats: dict[str, Tensor], front: tuple[int, ..
 
 
 @register_maker("surfel_blend")
-def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, distorts: bool, ordered: bool) -> Any:
+def _make_blend_op(lang: Any, fp: str, channels: int, tile_size: int, distorts: bool, ordered: bool) -> Any:
     kernel = kernels.surfel_blend(lang, fp=fp, channels=channels, tile_size=tile_size, distorts=distorts)
     outputs = f"image[v, h, w, {channels}], left[v, h, w], seen_normals[v, h, w, 3], distort[v, h, w], median[v, h, w]"
     spec = (

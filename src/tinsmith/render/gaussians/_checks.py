@@ -1,4 +1,4 @@
-"""Checks of the arguments of these functions, and the ops that they share."""
+"""Checks of arguments that the functions of this package share."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _UNSUPPORTED: dict[str, tuple[object, str]] = {
     "rolling_shutter": (None, _ONE_POSE),
     "viewmats_rs": (None, _ONE_POSE),
 }
-"""Options of gsplat that are supported at their default only: the default, and what to do with another value."""
+"""Options of gsplat of which only the default is supported: the default, and a remedy for other values."""
 
 
 def refuse_unsupported(function: str, **options: object) -> None:
-    """Raise for an option of gsplat that is not at its default."""
+    """Raise ArgumentError if an unsupported option of gsplat is not at its default."""
     for name, given in options.items():
         default, remedy = _UNSUPPORTED[name]
         # The default of gsplat's `rolling_shutter` is a member of gsplat's own enumeration.
@@ -43,7 +43,7 @@ def refuse_unsupported(function: str, **options: object) -> None:
 
 
 def require_choice(function: str, name: str, given: object, choices: Any) -> None:
-    """Refuse what is not one of the literals of a type."""
+    """Raise ArgumentError unless a value is one of the strings of `choices`, a Literal type."""
     known = get_args(choices)
     if given not in known:
         close = nearest(str(given), known)
@@ -53,7 +53,7 @@ def require_choice(function: str, name: str, given: object, choices: Any) -> Non
 
 
 def require_positive(function: str, **sizes: object) -> None:
-    """Refuse sizes that are not integers above 0."""
+    """Raise ArgumentError unless all sizes are integers above 0."""
     for name, given in sizes.items():
         if not isinstance(given, int) or given < 1:
             rows = [("got", repr(given)), ("expected", "a whole number above 0")]
@@ -61,24 +61,24 @@ def require_positive(function: str, **sizes: object) -> None:
 
 
 def require_shape(function: str, name: str, given: Tensor, axes: str, expected: Sequence[int]) -> None:
-    """Refuse a tensor of another shape."""
+    """Raise ShapeError unless a tensor has the expected shape. `axes` describes it in the message."""
     if tuple(given.shape) != tuple(expected):
         rows = [("got", str(tuple(given.shape))), ("expected", f"{axes} = {tuple(expected)}")]
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
 
 
 def require_last(function: str, name: str, given: Tensor, axes: str, last: Sequence[int]) -> None:
-    """Refuse a tensor whose last sizes are others."""
+    """Raise ShapeError unless the last sizes of a tensor are `last`. `axes` describes its shape in the message."""
     if given.ndim < len(last) or tuple(given.shape[given.ndim - len(last) :]) != tuple(last):
         rows = [("got", str(tuple(given.shape))), ("expected", axes)]
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
 
 
 def is_ordered() -> bool:
-    """Whether torch asks for the same bits in each run: threads add up in an order of chance."""
+    """Return True if torch is set to deterministic algorithms. Threads otherwise add in a random order."""
     return torch.are_deterministic_algorithms_enabled()
 
 
-def as_rows(start: Tensor) -> Tensor:
-    """Each row's own number, int32."""
+def number_rows(start: Tensor) -> Tensor:
+    """Return the indices of a tensor's rows, [0, 1, ...], int32."""
     return torch.arange(len(start), dtype=torch.int32, device=start.device)

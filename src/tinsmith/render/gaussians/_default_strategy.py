@@ -1,4 +1,4 @@
-"""DefaultStrategy: how the paper of 3-D Gaussian splatting clones, splits, prunes and resets."""
+"""DefaultStrategy: adaptive density control as in the paper of 3-D Gaussian splatting."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from torch import Tensor
 
 from ..._errors import ArgumentError, refusal
 from ...nn.optimizers import gradient
-from ._surgery import Optimizers, Params, change_rows, check_params, overwrite_rows, rotate, standard_normal
+from ._surgery import Optimizers, Params, change_rows, check_params, draw_normal, overwrite_rows, rotate
 
-_SHRINK = 1.6  # a split Gaussian's parts have scales so many times smaller: the paper's number
+_SHRINK = 1.6  # the scales of a split Gaussian's parts are divided by this number, as in the paper
 
 
 @dataclass
 class DefaultStrategy:
-    """Adaptive density control: clones and splits Gaussians with high gradients, prunes faint ones.
+    """A strategy of density control that clones and splits Gaussians with high gradients and prunes faint ones.
 
     The strategy of Kerbl et al., 3D Gaussian Splatting for Real-Time Radiance Field Rendering (2023), with the options,
     names and defaults of gsplat 1.5. Every `refine_every` steps between `refine_start_iter` and `refine_stop_iter`,
-    with g the mean norm of a Gaussian's gradient in the image since the last refinement, in units of half its sides:
+    with g the mean norm of the gradient of a Gaussian's position in the image since the last refinement, in units of
+    half the image's sides:
 
     - g > grow_grad2d, its largest scale at most grow_scale3d * scene_scale: it is cloned;
     - g > grow_grad2d, larger: it is split into two, at positions drawn from it, with scales 1.6 times smaller;
@@ -35,11 +36,11 @@ class DefaultStrategy:
     Attributes:
         prune_opa: Gaussians with an opacity below this are pruned.
         grow_grad2d: Gaussians with a gradient above this are cloned or split. With `absgrad` 0.0008 is a good value.
-        grow_scale3d: times the scene's scale: smaller Gaussians are cloned, larger ones split.
-        grow_scale2d: radii, in parts of the image's longer side, above which Gaussians are split.
-        prune_scale3d: times the scene's scale: larger Gaussians are pruned.
-        prune_scale2d: radii, in parts of the image's longer side, above which Gaussians are pruned.
-        refine_scale2d_stop_iter: radii are used before this step only; 0: never.
+        grow_scale3d: Gaussians of at most this scale are cloned, larger ones split; a fraction of the scene's scale.
+        grow_scale2d: Gaussians with a radius above this are split; a fraction of the image's longer side.
+        prune_scale3d: Gaussians larger than this are pruned; a fraction of the scene's scale.
+        prune_scale2d: Gaussians with a radius above this are pruned; a fraction of the image's longer side.
+        refine_scale2d_stop_iter: radii are used only before this step; 0: never.
         refine_start_iter: no refinement up to this step.
         refine_stop_iter: no refinement from this step on.
         reset_every: steps between resets of the opacities.
@@ -50,7 +51,7 @@ class DefaultStrategy:
             opaque as it was (Rota Bulò et al. 2024).
         verbose: print the changes.
         key_for_gradient: the entry of `info` whose gradient is used.
-        generator: draws the positions of split Gaussians; None for torch's default. Not in gsplat.
+        generator: the random generator for positions of split Gaussians; None for torch's default. Not in gsplat.
 
     Example:
         >>> params = {
@@ -92,7 +93,7 @@ class DefaultStrategy:
     generator: torch.Generator | None = None
 
     def initialize_state(self, scene_scale: float = 1.0) -> dict[str, Any]:
-        """Return the state that the other methods keep between steps.
+        """Return the initial state, a dict that the other methods keep between steps.
 
         Args:
             scene_scale: the size of the scene in the units of the means, for example half of its side.
@@ -103,7 +104,7 @@ class DefaultStrategy:
         return state
 
     def check_sanity(self, params: Params, optimizers: Optimizers) -> None:
-        """Check that the other methods can work with the parameters and optimizers.
+        """Raise an error unless the other methods can work with these parameters and optimizers.
 
         Args:
             params: by name: "means" (N, 3), "scales" (N, 3) logarithms, "quats" (N, 4), "opacities" (N) or (N, 1)
@@ -111,7 +112,7 @@ class DefaultStrategy:
             optimizers: one for each parameter that requires a gradient, by its name.
 
         Raises:
-            ArgumentError, ShapeError: they cannot.
+            ArgumentError, ShapeError: a parameter or an optimizer is missing or does not fit.
         """
         check_params("DefaultStrategy", params, optimizers)
 
@@ -123,7 +124,7 @@ class DefaultStrategy:
         step: int,
         info: Mapping[str, Any],
     ) -> None:
-        """Call before `loss.backward()`: retains the gradient in the image.
+        """Retain the gradient of the Gaussians' positions in the image. Call this before `loss.backward()`.
 
         Raises:
             ArgumentError: `info` is not from `rasterization`.
@@ -140,7 +141,7 @@ class DefaultStrategy:
         info: Mapping[str, Any],
         packed: bool = False,
     ) -> None:
-        """Call after `loss.backward()`: accumulates gradients, and refines and resets when due.
+        """Accumulate gradients, and refine and reset Gaussians when due. Call this after `loss.backward()`.
 
         Args:
             params: as for `check_sanity`; parameters are replaced by ones of another size.
@@ -196,7 +197,7 @@ class DefaultStrategy:
     def _gradients(self, means2d: Tensor) -> Tensor:
         if self.absgrad:
             grad = getattr(means2d, "absgrad", None)
-        else:  # torch warns where a gradient is asked for that was not kept
+        else:  # torch warns if a gradient is read that was not retained
             grad = gradient(means2d) if means2d.is_leaf or means2d.retains_grad else None
         if grad is None:
             headline = f'info["{self.key_for_gradient}"] has no {"absolute " * self.absgrad}gradient'
@@ -220,7 +221,7 @@ class DefaultStrategy:
         if len(cloned):
             change_rows(params, optimizers, state, everyone, cloned)
         if len(split):
-            kept = torch.ones(len(params["means"]), dtype=torch.bool, device=is_high.device)  # with what was cloned
+            kept = torch.ones(len(params["means"]), dtype=torch.bool, device=is_high.device)  # includes the clones
             kept[split] = False
             self._split(params, optimizers, state, kept.nonzero()[:, 0], split)
         return len(cloned), len(split)
@@ -229,7 +230,7 @@ class DefaultStrategy:
         self, params: Params, optimizers: Optimizers, state: MutableMapping[str, Any], kept: Tensor, split: Tensor
     ) -> None:
         scales, quats = params["scales"][split].exp(), params["quats"][split]
-        noise = standard_normal((2, len(split), 3), scales, self.generator)
+        noise = draw_normal((2, len(split), 3), scales, self.generator)
         offsets = rotate(quats.expand(2, -1, -1), scales * noise).flatten(0, 1)
 
         def new_values(name: str, rows: Tensor) -> Tensor:
@@ -266,5 +267,5 @@ def _require_info(info: Mapping[str, Any], names: tuple[str, ...]) -> None:
     missing = [name for name in names if info.get(name) is None]
     if missing:
         rows = [("missing", ", ".join(missing)), ("info", ", ".join(info))]
-        remedy = "Pass what rasterization gave as its third result."
+        remedy = "Pass the third result of rasterization."
         raise ArgumentError(refusal("`info` does not have what DefaultStrategy reads", rows, remedy))

@@ -1,4 +1,4 @@
-"""export_splats: the function of this name from gsplat, for scripts that call it."""
+"""`export_splats`: gsplat's function of this name, for scripts that call it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from ._checks import require_choice
-from ._splat_files import check_splats, ply_bytes, write_bytes
+from ._splat_files import check_splats, encode_ply, write_bytes
 
 Format = Literal["ply"]
 
@@ -23,10 +23,10 @@ def export_splats(
     format: Format = "ply",  # noqa: A002  # gsplat's name
     save_to: str | Path | None = None,
 ) -> bytes:
-    """Return finite Gaussians as the bytes of a PLY: gsplat's function of this name.
+    """Return Gaussians as the bytes of a PLY file, as gsplat's function of this name.
 
-    Gaussians with values that are not finite are left out; `save_ply` raises an error for them. Normals are written, as
-    by `save_ply` and not by gsplat. gsplat's compressed formats are not supported.
+    Gaussians with values that are not finite are left out; `save_ply` raises an error for them. Unlike gsplat, and as
+    `save_ply`, normals are written. gsplat's compressed formats are not supported.
 
     Args:
         means: (N, 3).
@@ -60,7 +60,7 @@ def export_splats(
     kept = means.new_ones(len(means)).bool().cpu()
     for value in held.values():
         kept &= value.isfinite().flatten(1).all(1) if value.ndim > 1 else value.isfinite()
-    whole = ply_bytes({name: value[kept] for name, value in held.items()})
+    whole = encode_ply({name: value[kept] for name, value in held.items()})
     if save_to is not None:
         write_bytes(Path(save_to), whole)
     return whole

@@ -1,4 +1,4 @@
-"""Parts that the rasterizations of Gaussians and surfels share: colors of pairs, modes, intermediate results."""
+"""Parts that the rasterizations of Gaussians and surfels share: colors, render modes, intermediate results."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from torch import Tensor
 from ..._errors import ShapeError, refusal
 from ._checks import RenderMode, require_choice
 from ._harmonics import evaluate, require_degree
-from ._projection import Pairs, Projection, Scene, ids
+from ._projection import Pairs, Projection, Scene, find_indices
 from ._tiles import isect_offset_encode, isect_tiles
 
 FAINTEST = 1e-10
-"""An expected depth is divided by this at least."""
+"""The smallest divisor of an expected depth."""
 
 
-def with_expected_depth(images: Tensor, alphas: Tensor) -> Tensor:
-    """Images whose last channel, the depth, is divided by alpha."""
+def divide_depth(images: Tensor, alphas: Tensor) -> Tensor:
+    """Divide the last channel of images, the depth, by alpha."""
     return torch.cat([images[..., :-1], images[..., -1:] / alphas.clamp(min=FAINTEST)], -1)
 
 
 @dataclass(frozen=True)
 class Modes:
-    """What is rendered."""
+    """The render mode: whether colors, depths or expected depths are rendered."""
 
     render_mode: RenderMode
 
     def check(self, function: str) -> None:
-        """Refuse an unknown mode."""
+        """Raise ArgumentError for an unknown mode."""
         require_choice(function, "render_mode", self.render_mode, RenderMode)
 
     @property
@@ -47,7 +47,7 @@ class Modes:
 
 
 def check_colors(function: str, scene: Scene, colors: Tensor, sh_degree: int | None) -> None:
-    """Refuse colors that are neither each Gaussian's nor each camera's and Gaussian's."""
+    """Raise ShapeError unless there are colors, or coefficients, for each Gaussian or for each camera and Gaussian."""
     if sh_degree is not None:
         require_degree(function, "sh_degree", sh_degree, colors)
     batch, n, c = scene.shapes
@@ -60,7 +60,7 @@ def check_colors(function: str, scene: Scene, colors: Tensor, sh_degree: int | N
         raise ShapeError(refusal(f"`colors` of `{function}` does not fit.", rows, remedy))
 
 
-def features(
+def compute_channels(
     scene: Scene,
     pairs: Pairs,
     colors: Tensor,
@@ -70,11 +70,25 @@ def features(
     engine: str | None,
     how: Projection,
 ) -> tuple[Tensor, Tensor | None]:
-    """What is blended, a row for each pair, and what is behind."""
+    """Compute the channels to blend for each pair: colors, depths or both by the render mode; and the background.
+
+    Args:
+        scene: the Gaussians and cameras.
+        pairs: the pairs of an image and a Gaussian.
+        colors: colors, or coefficients of harmonics, as in `rasterization`.
+        sh_degree: the degree of the harmonics; None for colors.
+        backgrounds: (..., C, D), or None.
+        modes: the render mode.
+        engine: the engine.
+        how: the projection.
+
+    Returns:
+        Channels (p, X), and the background with X channels, or None.
+    """
     depths = pairs.depths[:, None]
     if not modes.has_color:
         return depths, None
-    shown = _colors(scene, pairs, colors, sh_degree, engine, how)
+    shown = _compute_colors(scene, pairs, colors, sh_degree, engine, how)
     if modes.has_depth:
         shown = torch.cat([shown, depths], -1)
         if backgrounds is not None:
@@ -82,14 +96,14 @@ def features(
     return shown, backgrounds
 
 
-def _colors(
+def _compute_colors(
     scene: Scene, pairs: Pairs, colors: Tensor, sh_degree: int | None, engine: str | None, how: Projection
 ) -> Tensor:
-    """Colors of pairs."""
+    """Return the color of each pair, (p, D): gathered, or evaluated from spherical harmonics."""
     batch, n, _ = scene.shapes
     rows = pairs.rows
     if colors.ndim == len(batch) + (3 if sh_degree is None else 4):  # of each camera
-        rows = pairs.images * n + ids(pairs, scene.shapes)[2].int()
+        rows = pairs.images * n + find_indices(pairs, scene.shapes)[2].int()
     if sh_degree is None:
         return colors.flatten(0, -2).index_select(0, rows)
     cameras = torch.linalg.inv(scene.viewmats)[:, :3, 3]
@@ -100,7 +114,7 @@ def _colors(
     return (shown + 0.5).clamp(min=0.0)
 
 
-def meta_of(
+def build_meta(
     scene: Scene,
     pairs: Pairs,
     others: dict[str, Tensor],
@@ -108,7 +122,10 @@ def meta_of(
     tile_size: int,
     engine: str | None,
 ) -> dict[str, Any]:
-    """The dict of intermediate results, including tile lists. `others` have a row for each pair."""
+    """Build the dict of intermediate results that `rasterization` returns, and compute its tile lists.
+
+    `others` are further entries, with a row for each pair.
+    """
     batch, n, c = scene.shapes
     n_images = len(scene.viewmats)
     tile_width, tile_height = -(-how.width // tile_size), -(-how.height // tile_size)
@@ -119,7 +136,7 @@ def meta_of(
         **others,
     }
     if how.packed:
-        batch_ids, camera_ids, gaussian_ids = ids(pairs, scene.shapes)
+        batch_ids, camera_ids, gaussian_ids = find_indices(pairs, scene.shapes)
     else:
         batch_ids, camera_ids, gaussian_ids = None, None, None
         values = {name: value.view(*batch, c, n, *value.shape[1:]) for name, value in values.items()}

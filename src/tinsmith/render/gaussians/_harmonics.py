@@ -1,4 +1,4 @@
-"""Colors by direction, as an operation."""
+"""Differentiable colors that depend on the direction, by spherical harmonics."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, ShapeError, refusal
-from .._ops import get_op, in_single, register_maker
+from .._ops import cast_to_single, get_op, register_maker
 from .._packed import check_floats
 from .._rule import steady
-from ._checks import as_rows, is_ordered, require_last, require_shape
+from ._checks import is_ordered, number_rows, require_last, require_shape
 
 MOST_DEGREE = 4
 
@@ -27,7 +27,7 @@ def spherical_harmonics(
 ) -> Tensor:
     """Evaluate colors along directions from coefficients of real spherical harmonics.
 
-    With y the harmonics of the normalised direction, as in `reference.spherical_harmonics`:
+    With y the harmonics of the normalized direction, as in `reference.spherical_harmonics`:
 
         color_c = sum over k < (degrees_to_use + 1)^2 of y_k coeffs_kc
 
@@ -35,7 +35,7 @@ def spherical_harmonics(
         degrees_to_use: 0 to 4; coefficients of higher degrees are not read.
         dirs: (..., 3), of any length but 0. Differentiable.
         coeffs: (..., k, c), at least (degrees_to_use + 1)^2 of them; c is 3 for colors. Differentiable.
-        masks: (...), bool; where it is False the color and the gradients are 0.
+        masks: (...), bool; if it is False, the color and its gradients are 0.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
@@ -50,7 +50,7 @@ def spherical_harmonics(
         >>> ts.render.gaussians.spherical_harmonics(0, torch.tensor([[0.0, 0.0, 2.0]]), coeffs)
         tensor([[0.2821, 0.2821, 0.2821]])
     """
-    dirs, coeffs = in_single(dirs), in_single(coeffs)
+    dirs, coeffs = cast_to_single(dirs), cast_to_single(coeffs)
     check_floats("spherical_harmonics", {"dirs": dirs, "coeffs": coeffs})
     require_degree("spherical_harmonics", "degrees_to_use", degrees_to_use, coeffs)
     require_last("spherical_harmonics", "dirs", dirs, "[..., 3]", (3,))
@@ -59,14 +59,23 @@ def spherical_harmonics(
         require_shape("spherical_harmonics", "masks", masks, "[...]", dirs.shape[:-1])
         masks = masks.reshape(-1)
     flat = dirs.reshape(-1, 3)
-    colors = evaluate(degrees_to_use, flat, coeffs.flatten(0, -3), as_rows(flat), masks, engine)
+    colors = evaluate(degrees_to_use, flat, coeffs.flatten(0, -3), number_rows(flat), masks, engine)
     return colors.view(*dirs.shape[:-1], coeffs.shape[-1])
 
 
 def evaluate(
     degree: int, directions: Tensor, coefficients: Tensor, rows: Tensor, masks: Tensor | None, engine: str | None
 ) -> Tensor:
-    """Colors of directions [p, 3] by the coefficients [g, k, c] of rows [p]."""
+    """Evaluate colors, [p, c], of directions [p, 3].
+
+    Args:
+        degree: the degree of the harmonics.
+        directions: [p, 3], of any length but 0.
+        coefficients: [g, k, c].
+        rows: [p], int32, the row of `coefficients` for each direction.
+        masks: [p], bool; False gives 0. None for all True.
+        engine: the engine.
+    """
     op = get_op(
         "gaussian_harmonics", engine, directions, degree, coefficients.shape[-1], masks is not None, is_ordered()
     )
@@ -76,7 +85,7 @@ def evaluate(
 
 
 def require_degree(function: str, name: str, degree: object, coefficients: Tensor) -> None:
-    """Refuse a degree without kernel, or without coefficients."""
+    """Raise an error unless a degree is 0 to 4 (ArgumentError) and there are enough coefficients (ShapeError)."""
     if not isinstance(degree, int) or not 0 <= degree <= MOST_DEGREE:
         rows = [("got", repr(degree)), ("expected", f"0 to {MOST_DEGREE}")]
         raise ArgumentError(refusal(f"`{name}` of `{function}` does not fit.", rows, "Use a lower degree."))
@@ -88,7 +97,7 @@ def require_degree(function: str, name: str, degree: object, coefficients: Tenso
 
 
 @register_maker("gaussian_harmonics")
-def _harmonics(lang: Any, fp: str, degree: int, channels: int, masked: bool, ordered: bool) -> Any:
+def _make_op(lang: Any, fp: str, degree: int, channels: int, masked: bool, ordered: bool) -> Any:
     kernel = kernels.gaussian_harmonics(lang, fp=fp, degree=degree, channels=channels, masked=masked)
     spec = f"directions[p, 3], coefficients[g, k, {channels}], rows[p]: i32, masks[m]: u1 -> colors[p, {channels}]"
     return steady(spec, kernel, adjoint="source", deterministic=ordered, name="gaussian_harmonics")

@@ -1,4 +1,4 @@
-"""MCMCStrategy: Gaussians as samples of a Markov chain, which move by noise and are relocated when they are dead."""
+"""MCMCStrategy: Gaussians as samples of a Markov chain, which are moved by noise, and relocated if they are faint."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ._surgery import (
     Params,
     change_rows,
     check_params,
+    draw_normal,
     overwrite_rows,
     rotate,
     sample_by_weight,
-    standard_normal,
 )
 
 _GROWTH = 1.05
@@ -27,13 +27,14 @@ _NOISE_STEEPNESS, _NOISE_OPACITY = 100.0, 0.005  # noise fades out above this op
 
 @dataclass
 class MCMCStrategy:
-    """Relocates dead Gaussians to live ones, adds Gaussians up to a maximum, and adds noise to the means.
+    """A strategy that relocates faint Gaussians to others, adds Gaussians up to a maximum, and adds noise to the means.
 
     The strategy of Kheradmand et al., 3D Gaussian Splatting as Markov Chain Monte Carlo (2024), with the options, names
     and defaults of gsplat 1.5. Every `refine_every` steps between `refine_start_iter` and `refine_stop_iter`,
-    Gaussians with an opacity of at most `min_opacity` are moved onto others, drawn by opacity, and 5 % are added in
-    the same way, up to `cap_max`. A Gaussian that n others are moved onto is changed so that together they look like it
-    (`compute_relocation`). In each step, with covariance S, opacity o and e standard normal:
+    Gaussians with an opacity of at most `min_opacity` are moved onto others, drawn with probabilities proportional to
+    their opacities, and 5 % are added in the same way, up to `cap_max`. A Gaussian onto which n others are moved is
+    changed so that together they look like it before (`compute_relocation`). In each step, with covariance S, opacity o
+    and e standard normal:
 
         mean := mean + lr noise_lr sigmoid(-100 (o - 0.005)) S e
 
@@ -45,7 +46,7 @@ class MCMCStrategy:
         refine_start_iter: no relocation up to this step.
         refine_stop_iter: no relocation from this step on.
         refine_every: steps between relocations.
-        min_opacity: Gaussians with at most this opacity are dead.
+        min_opacity: Gaussians with at most this opacity are relocated.
         verbose: print the changes.
         generator: the random generator; None for torch's default. Not in gsplat.
 
@@ -75,14 +76,14 @@ class MCMCStrategy:
     generator: torch.Generator | None = None
 
     def initialize_state(self) -> dict[str, Any]:
-        """Return the state between steps, which is empty for this strategy."""
+        """Return the initial state, a dict that is empty for this strategy."""
         return {}
 
     def check_sanity(self, params: Params, optimizers: Optimizers) -> None:
-        """Check that the other methods can work with the parameters and optimizers: see `DefaultStrategy`.
+        """Raise an error unless the other methods can work with these parameters and optimizers: see `DefaultStrategy`.
 
         Raises:
-            ArgumentError, ShapeError: they cannot.
+            ArgumentError, ShapeError: a parameter or an optimizer is missing or does not fit.
         """
         check_params("MCMCStrategy", params, optimizers)
 
@@ -105,7 +106,7 @@ class MCMCStrategy:
         info: Mapping[str, Any],
         lr: float,
     ) -> None:
-        """Call after `loss.backward()` and after the optimizers' steps.
+        """Move faint Gaussians and add others when due, and add noise to the means. Call after the optimizers' steps.
 
         Args:
             params: as for `check_sanity`; parameters are replaced by larger ones.
@@ -149,7 +150,7 @@ class MCMCStrategy:
         return added
 
     def _thin_out(self, params: Params, optimizers: Optimizers, drawn: Tensor) -> None:
-        """Change the drawn Gaussians so that they and their copies look as before."""
+        """Change opacities and scales of the drawn Gaussians so that each one with its copies looks as before."""
         rows, copies = drawn.unique(return_counts=True)
         opacities, scales = compute_relocation(
             params["opacities"][rows].flatten().sigmoid(),
@@ -169,7 +170,7 @@ class MCMCStrategy:
         means, quats = params["means"], params["quats"]
         variances = (2 * params["scales"]).exp()
         opacities = params["opacities"].flatten().sigmoid()
-        noise = standard_normal(tuple(means.shape), means, self.generator)
+        noise = draw_normal(tuple(means.shape), means, self.generator)
         noise = noise * strength * torch.sigmoid(-_NOISE_STEEPNESS * (opacities - _NOISE_OPACITY))[:, None]
         inverse = quats * quats.new_tensor([1, -1, -1, -1])
         means.add_(rotate(quats, variances * rotate(inverse, noise)))

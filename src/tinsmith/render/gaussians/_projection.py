@@ -1,4 +1,4 @@
-"""Projection of Gaussians to images, as an operation."""
+"""Differentiable projection of Gaussians to images."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch.nn import functional
 
 from ... import kernels
 from ..._errors import ArgumentError, refusal
-from .._ops import get_op, in_single, register_maker
+from .._ops import cast_to_single, get_op, register_maker
 from .._packed import check_floats
 from .._rule import steady
-from ._checks import CameraModel, as_rows, is_ordered, require_choice, require_last, require_positive, require_shape
+from ._checks import CameraModel, is_ordered, number_rows, require_choice, require_last, require_positive, require_shape
 from ._covariance import quat_scale_to_covar_preci
 
 _NUMBERS = ("width", "height", "eps2d", "near_plane", "far_plane", "radius_clip")
@@ -22,7 +22,7 @@ _NUMBERS = ("width", "height", "eps2d", "near_plane", "far_plane", "radius_clip"
 
 @dataclass(frozen=True)
 class Projection:
-    """How Gaussians are projected; the names are those of `rasterization`."""
+    """The options of a projection of Gaussians to images, with the names of `rasterization`."""
 
     width: int
     height: int
@@ -36,7 +36,7 @@ class Projection:
     camera_model: CameraModel = "pinhole"
 
     def check(self, function: str) -> None:
-        """Refuse options that do not fit."""
+        """Raise ArgumentError if an option is invalid. The message names the function."""
         require_positive(function, width=self.width, height=self.height)
         require_choice(function, "camera_model", self.camera_model, CameraModel)
         if self.sparse_grad and not self.packed:
@@ -45,12 +45,12 @@ class Projection:
             raise ArgumentError(refusal(headline, rows, "Pass packed=True, or leave `sparse_grad` out."))
 
     def numbers(self, count: int = 6) -> dict[str, float]:
-        """The first of those that kernels take."""
+        """Return the first `count` numeric options that kernels take, by name."""
         return {name: float(getattr(self, name)) for name in _NUMBERS[:count]}
 
 
 class Shapes(NamedTuple):
-    """Sizes: `batch` dims, and in each batch `n` Gaussians and `c` cameras."""
+    """The sizes of a scene: `batch` dims, and in each batch `n` Gaussians and `c` cameras."""
 
     batch: tuple[int, ...]
     n: int
@@ -62,7 +62,7 @@ class Shapes(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """Gaussians and cameras of all batches beside each other: g = batch n, v = batch c."""
+    """The Gaussians and cameras of all batches, with the batch dims flattened: g = batch * n rows, v = batch * c."""
 
     means: Tensor
     covars: Tensor | None
@@ -76,13 +76,13 @@ class Scene(NamedTuple):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of an image and a Gaussian, and where it is seen.
+    """Pairs of an image and a Gaussian, and the Gaussian's position in the image.
 
     Attributes:
-        images, rows: (p), int32: which, among all batches.
-        radii: (p, 2), int32.
-        means2d, depths: (p, 2), (p).
-        centres: (p, 3), in the world; None where nobody asked for sparse gradients.
+        images, rows: (p), int32, indices of images and Gaussians among those of all batches.
+        radii: (p, 2), int32, pixels.
+        means2d, depths: (p, 2) in pixels, and (p).
+        centres: (p, 3), centers in the world; None without sparse gradients.
     """
 
     images: Tensor
@@ -95,11 +95,11 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Projected(Pairs):
-    """Pairs of an image and a Gaussian.
+    """Pairs of an image and a projected Gaussian.
 
     Attributes:
-        conics: (p, 3).
-        compensations: (p).
+        conics: (p, 3), inverse covariances in the image: xx, xy, yy.
+        compensations: (p), factors of the opacities for antialiasing.
     """
 
     conics: Tensor
@@ -129,7 +129,7 @@ def fully_fused_projection(
 ) -> tuple[Tensor | None, ...]:
     """Project Gaussians to images.
 
-    With t = R mean + translation the Gaussian's centre in camera space, and J the derivative of the camera's
+    With t = R mean + translation the Gaussian's center in camera space, and J the derivative of the camera's
     projection there:
 
         mean2d = projection of t,   depth = t_z
@@ -148,12 +148,12 @@ def fully_fused_projection(
         scales: (..., N, 3). Differentiable.
         viewmats: (..., C, 4, 4), world to camera. Differentiable.
         Ks: (..., C, 3, 3), pixels; the skew is not read. Differentiable, unlike gsplat's.
-        width: of the image, pixels.
-        height: of the image, pixels.
+        width: width of the images in pixels.
+        height: height of the images in pixels.
         eps2d: added to the variances in the image, pixels squared.
         near_plane: the smallest visible depth.
         far_plane: the largest visible depth.
-        radius_clip: pixels.
+        radius_clip: Gaussians without a radius above this, in pixels, are not visible.
         packed: return a row for each visible pair of a camera and a Gaussian, instead of one for each pair.
         sparse_grad: gradients of means and of covars, or quats and scales, are sparse tensors. Needs `packed`, and no
             batch dims.
@@ -164,7 +164,7 @@ def fully_fused_projection(
 
     Returns:
         radii (..., C, N, 2) int32, means2d (..., C, N, 2), depths (..., C, N), conics (..., C, N, 3), compensations
-        (..., C, N) or None; all are 0 where the radius is. With `packed` batch_ids, camera_ids and gaussian_ids (nnz)
+        (..., C, N) or None; all are 0 if the radius is 0. With `packed`, batch_ids, camera_ids and gaussian_ids (nnz)
         int64 come first, and (nnz) replaces (..., C, N).
 
     Raises:
@@ -198,7 +198,7 @@ def fully_fused_projection(
     values = (projected.radii, projected.means2d, projected.depths, projected.conics)
     compensations = projected.compensations if calc_compensations else None
     if packed:
-        return (*ids(projected, scene.shapes), *values, compensations)
+        return (*find_indices(projected, scene.shapes), *values, compensations)
     front = (*scene.shapes.batch, scene.shapes.c, scene.shapes.n)
     dense = [value.view(*front, *value.shape[1:]) for value in values]
     return (*dense, None if compensations is None else compensations.view(front))
@@ -215,7 +215,11 @@ def check_scene(
     viewmats: Tensor,
     intrinsics: Tensor,
 ) -> Scene:
-    """All batches beside each other, if they fit."""
+    """Check the arguments of a projection, and return them as a Scene, with the batch dims flattened.
+
+    Raises:
+        ArgumentError, ShapeError, DtypeError: they do not fit. The message names the function.
+    """
     how.check(function)
     if covars is None and (quats is None or scales is None):
         rows = [("covars", "None"), ("quats", str(type(quats).__name__)), ("scales", str(type(scales).__name__))]
@@ -223,7 +227,7 @@ def check_scene(
     given = {"means": means, "covars": covars, "opacities": opacities, "viewmats": viewmats, "Ks": intrinsics}
     if covars is None:
         given |= {"quats": quats, "scales": scales}
-    tensors = {name: in_single(tensor) for name, tensor in given.items() if tensor is not None}
+    tensors = {name: cast_to_single(tensor) for name, tensor in given.items() if tensor is not None}
     check_floats(function, tensors)
     require_last(function, "means", means, "[..., N, 3]", (means.shape[-2] if means.ndim > 1 else 0, 3))
     require_last(function, "viewmats", viewmats, "[..., C, 4, 4]", (4, 4))
@@ -242,10 +246,10 @@ def check_scene(
     if how.sparse_grad and batch:
         rows = [("means", f"[..., N, 3] = {tuple(means.shape)}")]
         headline = f"`sparse_grad` of `{function}` does not go with batch dims."
-        raise ArgumentError(refusal(headline, rows, "Call it once a batch, or leave `sparse_grad` out."))
+        raise ArgumentError(refusal(headline, rows, "Call it once per batch, or leave `sparse_grad` out."))
 
     def flat(name: str, last: int) -> Tensor | None:
-        # Without batches as it is: the gradient of a reshape does not take sparse tensors.
+        # Unchanged without batches: the backward pass of a reshape does not support sparse gradients.
         return tensors[name].flatten(0, -last) if name in tensors and batch else tensors.get(name)
 
     return Scene(
@@ -261,48 +265,50 @@ def check_scene(
 
 
 def project(scene: Scene, how: Projection, engine: str | None) -> Projected:
-    """Visible pairs with `packed`, else all of them."""
-    images, rows = all_pairs(scene.shapes, scene.means.device)
-    covars = _covariances(scene, engine)
+    """Project Gaussians to images. Return the visible pairs if `how.packed`, else all pairs."""
+    images, rows = list_all_pairs(scene.shapes, scene.means.device)
+    covars = _get_covariances(scene, engine)
     with torch.no_grad():
-        radii = _radii(scene, covars.detach(), how, images, rows, engine)
+        radii = _compute_radii(scene, covars.detach(), how, images, rows, engine)
     if how.packed:
         seen = radii[:, 0].nonzero()[:, 0]
         images, rows, radii = images[seen], rows[seen], radii[seen]
     means, centres, chosen = scene.means, None, rows
     if how.sparse_grad:
         scene = gather_rows(scene, rows)
-        means, covars, centres, chosen = scene.means, _covariances(scene, engine), scene.means, as_rows(rows)
+        means, covars, centres, chosen = scene.means, _get_covariances(scene, engine), scene.means, number_rows(rows)
     op = get_op("gaussian_projection", engine, means, how.camera_model, is_ordered())
     outputs = op(means, covars, scene.viewmats, scene.intrinsics, images, chosen, radii, **how.numbers(3))
     means2d, depths, conics, compensations = outputs
     return Projected(images, rows, radii, means2d, depths, centres, conics, compensations)
 
 
-def ids(pairs: Pairs, shapes: Shapes) -> tuple[Tensor, Tensor, Tensor]:
-    """Which batch, camera and Gaussian pairs are of, int64."""
+def find_indices(pairs: Pairs, shapes: Shapes) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the indices of each pair's batch, camera and Gaussian within its batch: three tensors (p), int64."""
     images, rows = pairs.images.long(), pairs.rows.long()
     batches = images.div(max(shapes.c, 1), rounding_mode="floor")
     return batches, images - batches * shapes.c, rows - batches * shapes.n
 
 
-def all_pairs(shapes: Shapes, device: torch.device) -> tuple[Tensor, Tensor]:
+def list_all_pairs(shapes: Shapes, device: torch.device) -> tuple[Tensor, Tensor]:
     batches, n, c = shapes.n_batches, shapes.n, shapes.c
     images = torch.arange(batches * c, dtype=torch.int32, device=device)
     rows = torch.arange(batches * n, dtype=torch.int32, device=device).view(batches, 1, n).expand(batches, c, n)
     return images[:, None].expand(batches * c, n).reshape(-1), rows.reshape(-1)
 
 
-def _covariances(scene: Scene, engine: str | None) -> Tensor:
+def _get_covariances(scene: Scene, engine: str | None) -> Tensor:
     if scene.covars is not None:
         return scene.covars
-    assert scene.quats is not None and scene.scales is not None, "check_scene has seen to it"
+    assert scene.quats is not None and scene.scales is not None, "check_scene has checked this"
     covars, _ = quat_scale_to_covar_preci(scene.quats, scene.scales, compute_preci=False, triu=True, engine=engine)
     assert covars is not None
     return covars
 
 
-def _radii(scene: Scene, covars: Tensor, how: Projection, images: Tensor, rows: Tensor, engine: str | None) -> Tensor:
+def _compute_radii(
+    scene: Scene, covars: Tensor, how: Projection, images: Tensor, rows: Tensor, engine: str | None
+) -> Tensor:
     by_opacity = scene.opacities is not None
     opacities = covars.new_empty(0) if scene.opacities is None else scene.opacities.detach()
     op = get_op("gaussian_radii", engine, covars, how.camera_model, by_opacity, how.compensate)
@@ -311,7 +317,7 @@ def _radii(scene: Scene, covars: Tensor, how: Projection, images: Tensor, rows: 
 
 
 def gather_rows(scene: Scene, rows: Tensor) -> Scene:
-    """The Gaussians of these rows, so that the gradients of what they come from are sparse."""
+    """Gather the Gaussians with these indices, so that the gradients of the scene's tensors are sparse."""
     where = rows.long()
 
     def gather(given: Tensor | None) -> Tensor | None:
@@ -327,7 +333,7 @@ _CAMERAS = "viewmats[v, 4, 4], intrinsics[v, 3, 3], images[p]: i32, rows[p]: i32
 
 
 @register_maker("gaussian_radii")
-def _radii_op(lang: Any, fp: str, camera_model: str, by_opacity: bool, compensate: bool) -> Any:
+def _make_radii_op(lang: Any, fp: str, camera_model: str, by_opacity: bool, compensate: bool) -> Any:
     kernel = kernels.gaussian_radii(
         lang, fp=fp, camera_model=camera_model, by_opacity=by_opacity, compensate=compensate
     )
@@ -336,7 +342,7 @@ def _radii_op(lang: Any, fp: str, camera_model: str, by_opacity: bool, compensat
 
 
 @register_maker("gaussian_projection")
-def _projection_op(lang: Any, fp: str, camera_model: str, ordered: bool) -> Any:
+def _make_projection_op(lang: Any, fp: str, camera_model: str, ordered: bool) -> Any:
     kernel = kernels.gaussian_projection(lang, fp=fp, camera_model=camera_model)
     values = "means2d[p, 2], depths[p], conics[p, 3], compensations[p]"
     spec = f"means[g, 3], covars[g, 6], {_CAMERAS}, radii[p, 2]: i32 -> {values}"

@@ -1,4 +1,4 @@
-"""Rasterization: 3-D Gaussians to images, from end to end."""
+"""`rasterization`: rendering of 3-D Gaussians, from end to end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, refusal
-from .._ops import in_single
+from .._ops import cast_to_single
 from ._blend import rasterize_to_pixels
 from ._checks import (
     CameraModel,
@@ -19,11 +19,11 @@ from ._checks import (
     require_positive,
     require_shape,
 )
-from ._features import Modes, check_colors, features, meta_of, with_expected_depth
+from ._features import Modes, build_meta, check_colors, compute_channels, divide_depth
 from ._projection import Projection, check_scene, project
 
 _TRIANGLE = [0, 1, 2, 4, 5, 8]
-"""Where the upper triangle is in a 3 x 3 matrix."""
+"""The indices of the upper triangle in a flat 3 x 3 matrix."""
 
 
 def rasterization(
@@ -66,27 +66,27 @@ def rasterization(
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Render images of 3-D Gaussians for several cameras at once.
 
-    `fully_fused_projection` projects them, `isect_tiles` sorts them, `rasterize_to_pixels` blends them: see these for
-    the formulas. Gradients are generated from the kernels.
+    `fully_fused_projection` projects them, `isect_tiles` sorts them, `rasterize_to_pixels` blends them; their
+    docstrings have the formulas. Gradients are generated from the kernels.
 
     Args:
         means: (..., N, 3), in the world. Differentiable.
-        quats: (..., N, 4), w x y z, of any length but 0; not read where `covars` is given. Differentiable.
-        scales: (..., N, 3), standard deviations; not read where `covars` is given. Differentiable.
+        quats: (..., N, 4), w x y z, of any length but 0; not read if `covars` is passed. Differentiable.
+        scales: (..., N, 3), standard deviations; not read if `covars` is passed. Differentiable.
         opacities: (..., N), 0 to 1. Differentiable.
         colors: (..., N, D) or (..., C, N, D); with `sh_degree` coefficients (..., N, K, D) or (..., C, N, K, D).
             Differentiable.
         viewmats: (..., C, 4, 4), world to camera, x right, y down, z ahead. Differentiable.
         Ks: (..., C, 3, 3), intrinsics in pixels; the skew is not read. Differentiable.
-        width: of the images, pixels.
-        height: of the images, pixels.
+        width: width of the images in pixels.
+        height: height of the images in pixels.
         near_plane: the smallest visible depth.
         far_plane: the largest visible depth.
         radius_clip: Gaussians without a radius above this, in pixels, are not visible.
         eps2d: added to the variances in the image, pixels squared.
         sh_degree: 0 to 4: colors are max(0, 0.5 + spherical harmonics of the direction from the camera).
         packed: keep only visible pairs of a camera and a Gaussian, to save memory if each camera sees a part.
-        tile_size: side of a tile, pixels; 16 is the fastest on CPUs.
+        tile_size: side of a tile in pixels; 16 is the fastest on CPUs.
         backgrounds: (..., C, D), the colour behind all Gaussians; None for 0. Differentiable.
         render_mode: "RGB" for colors; "D" for depths, the sum of weight times depth; "ED" for expected depths, this sum
             divided by alpha; "RGB+D", "RGB+ED" for both, the depth last and without a background.
@@ -96,7 +96,7 @@ def rasterization(
         channel_chunk: has no effect: channels are always blended in groups of 8.
         distributed: False; True is not supported, like any other value of the options from `with_ut` on.
         camera_model: "pinhole", "ortho" or "fisheye" (equidistant).
-        segmented: has no effect: there is one way to sort.
+        segmented: has no effect: there is only one sorting algorithm.
         covars: (..., N, 3, 3), symmetric, in place of `quats` and `scales`; the upper triangle is read. Differentiable.
         with_ut: False.
         with_eval3d: False.
@@ -168,15 +168,17 @@ def rasterization(
         camera_model,
     )
     scene = check_scene("rasterization", how, means, covars, quats, scales, opacities, viewmats, Ks)
-    check_colors("rasterization", scene, in_single(colors), sh_degree)
+    check_colors("rasterization", scene, cast_to_single(colors), sh_degree)
     projected = project(scene, how, engine)
-    shown, backgrounds = features(scene, projected, in_single(colors), sh_degree, backgrounds, modes, engine, how)
+    shown, backgrounds = compute_channels(
+        scene, projected, cast_to_single(colors), sh_degree, backgrounds, modes, engine, how
+    )
     assert scene.opacities is not None
     seen_opacities = scene.opacities.index_select(0, projected.rows)
     if how.compensate:
         seen_opacities = seen_opacities * projected.compensations
     others = {"conics": projected.conics, "opacities": seen_opacities}
-    meta = meta_of(scene, projected, others, how, tile_size, engine)
+    meta = build_meta(scene, projected, others, how, tile_size, engine)
     images, alphas = rasterize_to_pixels(
         meta["means2d"],
         meta["conics"],
@@ -193,5 +195,5 @@ def rasterization(
         engine=engine,
     )
     if modes.is_expected:
-        images = with_expected_depth(images, alphas)
+        images = divide_depth(images, alphas)
     return images, alphas, meta

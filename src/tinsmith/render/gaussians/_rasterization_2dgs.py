@@ -1,4 +1,4 @@
-"""Rasterization of surfels, which are flat Gaussians, from end to end."""
+"""`rasterization_2dgs`: rendering of surfels, which are flat Gaussians, from end to end."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .._ops import in_single
-from ._blend_2dgs import Surfels, blend_surfels, refuse_absgrad, with_densify
+from .._ops import cast_to_single
+from ._blend_2dgs import Surfels, attach_densify, blend_surfels, refuse_absgrad
 from ._checks import DepthMode, RenderMode, require_choice, require_positive, require_shape
-from ._features import Modes, check_colors, features, meta_of, with_expected_depth
+from ._features import Modes, build_meta, check_colors, compute_channels, divide_depth
 from ._projection import Projection, check_scene
 from ._projection_2dgs import project_surfels
 
@@ -23,8 +23,8 @@ class RasterizedSurfels(NamedTuple):
         colors: (..., C, height, width, X).
         alphas: (..., C, height, width, 1).
         normals: (..., C, height, width, 3), in the world, towards the camera; weighted sums, not of length 1.
-        surface_normals: (..., C, height, width, 3), in the world, of the surface that the depth describes; 0 along the
-            border. None if no depth is rendered besides colors.
+        surface_normals: (..., C, height, width, 3), in the world: normals of the surface given by the depths; 0 along
+            the border. None unless both colors and depths are rendered.
         distortion: (..., C, height, width, 1).
         median: (..., C, height, width, 1), median depths.
         meta: intermediate results.
@@ -74,8 +74,8 @@ def rasterization_2dgs(
 ) -> RasterizedSurfels:
     """Render surfels (flat Gaussians) with normals, distortion and median depths: 2-D Gaussian splatting.
 
-    `fully_fused_projection_2dgs` projects them, `isect_tiles` sorts them, `rasterize_to_pixels_2dgs` blends them: see
-    these for the formulas.
+    `fully_fused_projection_2dgs` projects them, `isect_tiles` sorts them, `rasterize_to_pixels_2dgs` blends them; their
+    docstrings have the formulas.
 
     Args:
         means: (..., N, 3), in the world. Differentiable.
@@ -85,15 +85,15 @@ def rasterization_2dgs(
         colors: as in `rasterization`. Differentiable.
         viewmats: (..., C, 4, 4), world to camera. Differentiable.
         Ks: (..., C, 3, 3), pixels. Differentiable.
-        width: of the images, pixels.
-        height: of the images, pixels.
+        width: width of the images in pixels.
+        height: height of the images in pixels.
         near_plane: the smallest visible depth.
         far_plane: the largest visible depth.
         radius_clip: surfels without a radius above this, in pixels, are not visible.
         eps2d: has no effect, as in gsplat.
         sh_degree: as in `rasterization`.
         packed: keep only visible pairs of a camera and a surfel.
-        tile_size: side of a tile, pixels.
+        tile_size: side of a tile in pixels.
         backgrounds: (..., C, D). Differentiable.
         render_mode: as in `rasterization`.
         sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`.
@@ -129,10 +129,10 @@ def rasterization_2dgs(
     require_positive(function, tile_size=tile_size)
     how = Projection(width, height, eps2d, near_plane, far_plane, radius_clip, packed, sparse_grad)
     scene = check_scene(function, how, means, None, quats, scales, opacities, viewmats, Ks)
-    colors = in_single(colors)
+    colors = cast_to_single(colors)
     check_colors(function, scene, colors, sh_degree)
     projected = project_surfels(scene, how, engine)
-    shown, backgrounds = features(scene, projected, colors, sh_degree, backgrounds, modes, engine, how)
+    shown, backgrounds = compute_channels(scene, projected, colors, sh_degree, backgrounds, modes, engine, how)
     if backgrounds is not None:
         front = (*scene.shapes.batch, scene.shapes.c)
         require_shape(function, "backgrounds", backgrounds, "[..., C, D]", (*front, shown.shape[-1]))
@@ -143,10 +143,10 @@ def rasterization_2dgs(
         "opacities": peaks,
         "normals": projected.normals,
     }
-    meta = meta_of(scene, projected, others, how, tile_size, engine)
+    meta = build_meta(scene, projected, others, how, tile_size, engine)
     densify = torch.zeros_like(meta["means2d"], requires_grad=meta["means2d"].requires_grad)
-    # What the dict has is what is blended, so that gradients in it can be asked for.
-    transforms = with_densify(meta["ray_transforms"].reshape(-1, 9), densify.reshape(-1, 2))
+    # The tensors of the dict are the ones blended, so that callers can ask for their gradients.
+    transforms = attach_densify(meta["ray_transforms"].reshape(-1, 9), densify.reshape(-1, 2))
     means2d, normals = meta["means2d"].reshape(-1, 2), meta["normals"].reshape(-1, 3)
     surfels = Surfels(means2d, transforms, shown, normals, projected.depths, meta["opacities"].reshape(-1))
     lists = (meta["isect_offsets"], meta["flatten_ids"], None)
@@ -154,31 +154,31 @@ def rasterization_2dgs(
         function, surfels, lists, (height, width, tile_size), backgrounds, distloss, engine
     )
     if modes.is_expected:
-        images = with_expected_depth(images, alphas)
+        images = divide_depth(images, alphas)
     to_world = torch.linalg.inv(scene.viewmats)
     turn = to_world[:, :3, :3].view(*scene.shapes.batch, scene.shapes.c, 1, 1, 3, 3)
     surface = None
     if modes.has_color and modes.has_depth:
         depth = images[..., -1:] if depth_mode == "expected" else median
-        surface = surface_normals(depth, turn, in_single(Ks))
+        surface = compute_surface_normals(depth, turn, cast_to_single(Ks))
     meta |= {"render_distort": distort, "gradient_2dgs": densify}
     return RasterizedSurfels(images, alphas, (turn @ normals[..., None])[..., 0], surface, distort, median, meta)
 
 
-def surface_normals(depth: Tensor, turn: Tensor, intrinsics: Tensor) -> Tensor:
-    """Normals of the surface that a picture of depths describes, in the world; 0 along the border.
+def compute_surface_normals(depth: Tensor, turn: Tensor, intrinsics: Tensor) -> Tensor:
+    """Compute the normals, in the world, of the surface given by a depth image, (..., h, w, 3); 0 along the border.
 
     Args:
         depth: (..., h, w, 1).
-        turn: (..., 1, 1, 3, 3), camera to world.
-        intrinsics: (..., 3, 3).
+        turn: (..., 1, 1, 3, 3), the cameras' rotations, camera to world.
+        intrinsics: (..., 3, 3), pixels.
     """
     height, width = depth.shape[-3:-1]
     down, across = (torch.arange(size, dtype=depth.dtype, device=depth.device) + 0.5 for size in (height, width))
     x, y = torch.meshgrid(across, down, indexing="xy")
     fx, fy, cx, cy = (intrinsics[..., i, j, None, None] for i, j in ((0, 0), (1, 1), (0, 2), (1, 2)))
     flat = torch.stack([(x - cx) / fx, (y - cy) / fy, torch.ones_like((x - cx) / fx)], -1)
-    # Where the camera stands has no part in differences of points.
+    # The camera's position cancels in differences of points.
     points = (turn @ (flat * depth)[..., None])[..., 0]
     along_y = points[..., 2:, 1:-1, :] - points[..., :-2, 1:-1, :]
     along_x = points[..., 1:-1, 2:, :] - points[..., 1:-1, :-2, :]

@@ -1,7 +1,7 @@
-"""Files of splats: PLY as viewers open it, and safetensors. Numbers go to the file unchanged.
+"""Files of Gaussians: PLY, as viewers open it, and safetensors. Numbers are written unchanged.
 
 PLY has the layout of the first implementation of Gaussian splatting, which viewers and other trainers read: one vertex
-a Gaussian, all properties float32, little-endian,
+per Gaussian, all properties float32, little-endian,
 
     x y z  nx ny nz  f_dc_0..2  f_rest_0..3K-1  opacity  scale_0..2  rot_0..3
 
@@ -32,9 +32,9 @@ _SHAPES: dict[str, tuple[int | str, ...]] = {
     "sh0": (1, 3),
     "shN": ("K", 3),
 }
-"""Each tensor's axes after N; K is 0, 3, 8, 15 or 24."""
+"""The axes of each tensor after N; K is 0, 3, 8, 15 or 24."""
 COEFFICIENTS = (0, 3, 8, 15, 24)
-"""What K may be, by the degree of the harmonics."""
+"""The number K of coefficients for each degree of the harmonics."""
 
 
 def save_ply(path: str | Path, splats: Mapping[str, Tensor]) -> None:
@@ -60,11 +60,11 @@ def save_ply(path: str | Path, splats: Mapping[str, Tensor]) -> None:
         >>> all(torch.equal(read[name], splats[name]) for name in splats)
         True
     """
-    write_bytes(Path(path), ply_bytes(check_splats("save_ply", splats)))
+    write_bytes(Path(path), encode_ply(check_splats("save_ply", splats)))
 
 
-def ply_bytes(held: Mapping[str, Tensor]) -> bytes:
-    """The file of Gaussians that were checked, float32 on the CPU."""
+def encode_ply(held: Mapping[str, Tensor]) -> bytes:
+    """Return the bytes of a PLY file with these Gaussians, which `check_splats` returned."""
     count, rest = len(held["means"]), held["shN"].shape[1]
     columns = [
         held["means"],
@@ -76,7 +76,7 @@ def ply_bytes(held: Mapping[str, Tensor]) -> bytes:
         held["quats"],
     ]
     lines = ["ply", "format binary_little_endian 1.0", f"element vertex {count}"]
-    lines += [f"property float {name}" for name in _property_names(rest)]
+    lines += [f"property float {name}" for name in _list_property_names(rest)]
     header = "\n".join([*lines, "end_header\n"]).encode("ascii")
     body = torch.cat(columns, 1).numpy().astype("<f4").tobytes()
     return header + body
@@ -109,14 +109,14 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
     rest = sum(name.startswith("f_rest_") for name in names)
     if rest % 3 or rest // 3 not in COEFFICIENTS:
         raise make_read_error(path, f"{rest} properties f_rest_*: expected 0, 9, 24, 45 or 72")
-    wanted = _property_names(rest // 3)
+    wanted = _list_property_names(rest // 3)
     missing = [name for name in wanted if name not in names and not name.startswith("n")]
     if missing:
         raise make_read_error(path, f"there is no property {missing[0]}")
 
     def columns(*names: str) -> Tensor:
         with np.errstate(over="ignore"):
-            # A double beyond float32 becomes infinite, which is refused below.
+            # A double out of float32's range becomes infinite, and is refused below.
             values = np.stack([vertices[name].astype(np.float32) for name in names], 1) if names else None
         return torch.zeros(len(vertices), 0) if values is None else torch.from_numpy(values)
 
@@ -134,14 +134,14 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
 
 
 def save_splats(path: str | Path, splats: Mapping[str, Tensor]) -> None:
-    """Write Gaussians to a safetensors file: exact, with any dtype, and faster to read than PLY.
+    """Write Gaussians to a safetensors file, which is exact for any dtype and faster to read than PLY.
 
     Args:
         path: the file, which is replaced.
         splats: as for `save_ply`, of any floating dtype.
 
     Raises:
-        ArgumentError, ShapeError, InputError: as `save_ply`.
+        ArgumentError, ShapeError, InputError: the same errors as `save_ply`.
 
     Example:
         >>> gaussians = ts.render.gaussians
@@ -152,7 +152,7 @@ def save_splats(path: str | Path, splats: Mapping[str, Tensor]) -> None:
         (5, 1, 3)
     """
     require_packages("save_splats", "apps", "safetensors")
-    from safetensors.torch import save  # not needed to import tinsmith; save_file makes files that only we may read
+    from safetensors.torch import save  # not needed to import tinsmith; save_file makes private files
 
     check_splats("save_splats", splats)
     write_bytes(Path(path), save({name: value.detach().cpu().contiguous() for name, value in splats.items()}))
@@ -165,7 +165,7 @@ def load_splats(path: str | Path) -> dict[str, Tensor]:
         path: a file that `save_splats` wrote.
 
     Returns:
-        What was saved, on the CPU.
+        The tensors that were saved, on the CPU.
 
     Raises:
         InputError: the file is missing or broken, or holds no Gaussians.
@@ -199,7 +199,7 @@ def write_bytes(path: Path, whole: bytes) -> None:
         raise _make_error("the splats cannot be written", path, cause.strerror or str(cause)) from cause
 
 
-def _property_names(rest: int) -> list[str]:
+def _list_property_names(rest: int) -> list[str]:
     return [
         *("x", "y", "z", "nx", "ny", "nz"),
         *(f"f_dc_{i}" for i in range(3)),
@@ -211,7 +211,11 @@ def _property_names(rest: int) -> list[str]:
 
 
 def check_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: bool = True) -> dict[str, Tensor]:
-    """All tensors, as float32 on the CPU; "shN" too. Raises ArgumentError or ShapeError."""
+    """Check the tensors of Gaussians. Return all of them, with "shN", as float32 on the CPU.
+
+    Raises:
+        ArgumentError, ShapeError: a tensor is missing, unknown, of another shape, or not finite.
+    """
     missing = [name for name in _SHAPES if name not in splats and name != "shN"]
     unknown = [name for name in splats if name not in _SHAPES]
     if missing or unknown:

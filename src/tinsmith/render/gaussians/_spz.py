@@ -1,8 +1,9 @@
-"""SPZ: splats in a tenth of a PLY's size, as viewers open them. A number keeps 8 bits, or a few more.
+"""SPZ files: Gaussians in a tenth of a PLY's size, with 8 bits or a few more per number. Viewers open them.
 
-The file is gzip of a header and of arrays, in this order: positions (24 bits each), opacities, colors, logarithms of
+The file is a gzip of a header and of arrays, in this order: positions (24 bits each), opacities, colors, logarithms of
 scales, rotations (the three smallest parts of the quaternion, 10 bits each), and harmonics. Its axes are x right, y up,
-z back; ours, which a PLY has too, are x right, y down, z ahead: splats make half a turn around x on the way.
+z back; those of this library, and of PLY files, are x right, y down, z ahead. So Gaussians are rotated by half a turn
+around x when they are written or read.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from ..._untrusted import MakeError, decompressed_limit, open_untrusted, size_of
 from ._splat_files import COEFFICIENTS, check_splats, make_read_error, write_bytes
 
 _HEADER = struct.Struct("<IIIBBBB")
-"""Magic number, version, how many, degree of harmonics, fractional bits of positions, flags, nothing."""
+"""Magic number, version, number of Gaussians, degree of harmonics, fractional bits of positions, flags, reserved."""
 _MAGIC = 0x5053474E
 _ANTIALIASED, _HAS_EXTENSIONS = 1, 2
 _MOST_FRACTIONAL_BITS = 12
 _POSITION_LIMIT = (1 << 23) - 1
 _COLOR_SCALE = 0.15
 _MAGNITUDE = (1 << 9) - 1
-"""Of a quaternion's part, with a bit beside it for the sign."""
+"""The largest stored magnitude of a quaternion's part; a further bit is the sign."""
 
 
 def save_spz(
     path: str | Path, splats: Mapping[str, Tensor], *, antialiased: bool = False, sh_bits: tuple[int, int] = (5, 4)
 ) -> None:
-    """Write Gaussians to an SPZ file, version 3: about a tenth of the size of a PLY, and rounded.
+    """Write Gaussians to an SPZ file, version 3, which is lossy and has about a tenth of the size of a PLY.
 
     Precision: positions to 1 / 8192 (less exact where one is beyond 2047), opacities to 1 / 510 after the
     sigmoid, logarithms of scales to 1 / 32 and from -10 to 5.9, parts of the rotation to 1 / 1445, colors at degree 0
@@ -46,7 +47,7 @@ def save_spz(
 
     Args:
         path: the file, which is replaced.
-        splats: as for `save_ply`; x right, y down, z ahead, as `rasterization` has them.
+        splats: as for `save_ply`; x right, y down, z ahead, as in `rasterization`.
         antialiased: mark the Gaussians as trained with `rasterize_mode="antialiased"`.
         sh_bits: bits of coefficients of degree 1 and of higher degrees, 1 to 8. Fewer bits compress better.
 
@@ -83,11 +84,11 @@ def save_spz(
         _round_to_bytes(colors),
         _round_to_bytes(16 * (held["scales"] + 10)),
         _pack_rotations(held["quats"]),
-        _pack_harmonics(held["shN"] * _harmonic_signs(rest), sh_bits),
+        _pack_harmonics(held["shN"] * _compute_harmonic_signs(rest), sh_bits),
     ]
     flags = _ANTIALIASED if antialiased else 0
     header = _HEADER.pack(_MAGIC, 3, len(positions), COEFFICIENTS.index(rest), fractional_bits, flags, 0)
-    # Without a time in it, so that equal splats make equal files.
+    # Without a time stamp, so that equal Gaussians make equal files.
     write_bytes(Path(path), gzip.compress(header + b"".join(part.tobytes() for part in parts), mtime=0))
 
 
@@ -95,7 +96,7 @@ def load_spz(path: str | Path) -> dict[str, Tensor]:
     """Read Gaussians from an SPZ file of version 2 or 3, written by any program.
 
     Args:
-        path: the file.
+        path: the SPZ file.
 
     Returns:
         Tensors as for `save_spz`, float32, on the CPU; quaternions have length 1, and opacities are finite.
@@ -124,16 +125,16 @@ def load_spz(path: str | Path) -> dict[str, Tensor]:
     parts = [np.frombuffer(whole[begin:end], np.uint8).reshape(count, width) for begin, end, width in places]
     positions, opacities, colors, scales, rotations, harmonics = parts
     quats = _unpack_rotations(rotations) if header.version == 3 else _unpack_short_rotations(rotations)
-    # Opacities of 0 and 1 have no finite logit: half a step inside, they are the same bytes again.
+    # Opacities of 0 and 1 have no finite logit. Moved inside by half a step, they are written as the same bytes again.
     shares = np.clip(opacities[:, 0] / 255.0, 0.5 / 255, 254.5 / 255)
-    # One after the other: together, in float64, they would take several times the memory of the result.
+    # Converted one after the other: all in float64 would take several times the memory of the result.
     return {
         "means": _as_tensor(_unpack_positions(positions) * 0.5**header.fractional_bits * (1, -1, -1)),
         "scales": _as_tensor(scales / 16.0 - 10),
         "quats": _as_tensor(quats * (1, 1, -1, -1)),
         "opacities": _as_tensor(np.log(shares / (1 - shares))),
         "sh0": _as_tensor(((colors / 255.0 - 0.5) / _COLOR_SCALE)[:, None]),
-        "shN": _as_tensor((harmonics.reshape(count, rest, 3) - 128.0) / 128 * _harmonic_signs(rest)),
+        "shN": _as_tensor((harmonics.reshape(count, rest, 3) - 128.0) / 128 * _compute_harmonic_signs(rest)),
     }
 
 
@@ -146,14 +147,14 @@ class _Header:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Bytes of each part of a Gaussian."""
+        """The number of bytes of each part of a Gaussian, in the order of the file."""
         return (9, 1, 3, 3, 4 if self.version == 3 else 3, 3 * COEFFICIENTS[self.degree])
 
 
 def _decompress(file: BinaryIO, compressed: int, make_error: MakeError) -> tuple[_Header, bytes]:
-    """Decompress an SPZ file; raise the loader's error unless the header announces exactly the bytes that follow.
+    """Read and decompress an SPZ file. Raise the loader's error unless exactly the bytes follow that the header states.
 
-    At most one byte more than announced is decompressed, so that a small file cannot expand to gigabytes.
+    At most one byte more than that is decompressed, so that a small file cannot expand to gigabytes.
     """
     with gzip.GzipFile(fileobj=file) as source:
         header = _parse_header(source.read(_HEADER.size), make_error)
@@ -187,7 +188,11 @@ def _as_tensor(values: np.ndarray) -> Tensor:
 
 
 def _choose_fractional_bits(positions: np.ndarray) -> int:
-    """As many as other programs write, or as few as the furthest position needs."""
+    """Return the largest number of fractional bits, at most 12, with which all positions fit 24 bits.
+
+    Raises:
+        ArgumentError: a position is too large even without fractional bits.
+    """
     furthest = float(np.abs(positions).max(initial=0.0))
     for bits in range(_MOST_FRACTIONAL_BITS, -1, -1):
         if round(furthest * 2**bits) <= _POSITION_LIMIT:
@@ -200,8 +205,8 @@ def _round_to_bytes(values: np.ndarray) -> np.ndarray:
     return np.clip(np.rint(values), 0, 255).astype(np.uint8)
 
 
-def _harmonic_signs(rest: int) -> np.ndarray:
-    """(rest, 1): what half a turn around x does to each harmonic above degree 0.
+def _compute_harmonic_signs(rest: int) -> np.ndarray:
+    """Return the factors, (rest, 1), by which half a turn around x multiplies each harmonic above degree 0.
 
     With (x, y, z) to (x, -y, -z), the factor in z of degree n and order m gets (-1)^(n + m), and (x + iy)^m becomes its
     conjugate, whose imaginary part belongs to -m.
@@ -212,22 +217,25 @@ def _harmonic_signs(rest: int) -> np.ndarray:
 
 
 def _pack_harmonics(values: np.ndarray, sh_bits: tuple[int, int]) -> np.ndarray:
-    """Bytes whose lower bits are 0: gzip makes less of them."""
+    """Quantize coefficients of harmonics to bytes whose lower bits are 0, which gzip compresses better."""
     steps = np.where(np.arange(values.shape[1]) < 3, 1 << (8 - sh_bits[0]), 1 << (8 - sh_bits[1]))[:, None]
     nearest = np.rint(values * 128 / steps) * steps + 128
-    # 256 is not a byte, and one less would have the lower bits set.
+    # 256 does not fit a byte, and 255 would have its lower bits set.
     return np.clip(nearest, 0, 256 - steps).astype(np.uint8)
 
 
 def _unpack_positions(stored: np.ndarray) -> np.ndarray:
-    """24 bits each, the lowest first, as integers."""
+    """Convert stored positions, 24-bit signed integers with the lowest byte first, to int64."""
     low, middle, high = (stored[:, place::3].astype(np.int64) for place in range(3))
     whole = low | middle << 8 | high << 16
     return np.where(whole >= 1 << 23, whole - (1 << 24), whole)
 
 
 def _pack_rotations(quats: np.ndarray) -> np.ndarray:
-    """(n) of 32 bits: which part is largest (2 bits), and the others in order, each a sign and 9 bits."""
+    """Pack quaternions (n, 4), w x y z, to 32 bits each, (n).
+
+    2 bits are the index of the largest part; the other parts follow in order, each a sign and 9 bits.
+    """
     turned = quats[:, [1, 2, 3, 0]] * (1, -1, -1, 1)  # x y z w, as the format has them
     turned = turned / np.maximum(np.linalg.norm(turned, axis=1, keepdims=True), 1e-300)
     largest = np.abs(turned).argmax(1)
@@ -241,7 +249,7 @@ def _pack_rotations(quats: np.ndarray) -> np.ndarray:
 
 
 def _unpack_rotations(stored: np.ndarray) -> np.ndarray:
-    """(n, 4), w x y z."""
+    """Unpack the rotations of version 3 to quaternions (n, 4), w x y z: invert `_pack_rotations`."""
     packed = np.ascontiguousarray(stored).view("<u4")[:, 0].astype(np.int64)
     largest = packed >> 30
     quats = np.zeros((len(packed), 4))
@@ -256,6 +264,6 @@ def _unpack_rotations(stored: np.ndarray) -> np.ndarray:
 
 
 def _unpack_short_rotations(stored: np.ndarray) -> np.ndarray:
-    """(n, 4), w x y z, of version 2: x, y and z in a byte each, and w not negative."""
+    """Unpack the rotations of version 2 to quaternions (n, 4), w x y z: x, y and z are bytes, and w is not negative."""
     vector = stored / 127.5 - 1
     return np.concatenate([np.sqrt(np.maximum(1 - (vector**2).sum(1, keepdims=True), 0)), vector], 1)

@@ -1,7 +1,7 @@
-"""Gaussians come and go: parameters, the state of their optimizers and a strategy's own counts change together.
+"""Adding and removing Gaussians: changes of parameters, of their optimizers' state and of a strategy's state together.
 
-A change is described by rows: which of the old rows each new row continues or begins from. A row that continues keeps
-its moments; one that begins starts with none.
+A change is described by the indices of old rows: those that are kept, with their moments, and those that new rows
+are copied from, without moments.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from ...nn.optimizers import replace_parameter, require_resizable
 Params = MutableMapping[str, torch.nn.Parameter] | torch.nn.ParameterDict
 Optimizers = Mapping[str, torch.optim.Optimizer]
 NewValues = Callable[[str, Tensor], Tensor]
-"""From a parameter's name and its rows to what these rows are from now on."""
+"""A function from a parameter's name and some of its rows to the new values of these rows."""
 
 REQUIRED = ("means", "scales", "quats", "opacities")
 
 
 def check_params(strategy: str, params: Params, optimizers: Optimizers) -> None:
-    """Raises ArgumentError or ShapeError unless a strategy can change these parameters and optimizers."""
+    """Raise ArgumentError or ShapeError unless a strategy can change these parameters and optimizers.
+
+    `strategy` is its name, for the message.
+    """
     missing = [name for name in REQUIRED if name not in params]
     if missing:
         rows = [("params", ", ".join(params)), ("missing", ", ".join(missing))]
@@ -44,7 +47,7 @@ def check_params(strategy: str, params: Params, optimizers: Optimizers) -> None:
         held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         if len(optimizer.param_groups) != 1 or len(held) != 1 or held[0] is not params[name]:
             rows = [("optimizer", name), ("groups", str(len(optimizer.param_groups))), ("parameters", str(len(held)))]
-            remedy = f"Make it of that parameter: torch.optim.Adam([params[{name!r}]], ...)."
+            remedy = f"Make it for that parameter: torch.optim.Adam([params[{name!r}]], ...)."
             raise ArgumentError(refusal(f"an optimizer of {strategy} does not step `{name}` alone", rows, remedy))
 
 
@@ -56,15 +59,15 @@ def change_rows(
     begun: Tensor,
     new_values: NewValues = lambda name, rows: rows,
 ) -> None:
-    """Keep some Gaussians, with their moments, and add others that begin from old ones, without moments.
+    """Keep some Gaussians, with their moments, and append copies of Gaussians, without moments. Remove all others.
 
     Args:
-        params: by name, each (N, ...); replaced by new ones, without gradients.
-        optimizers: by the same names; each steps its parameter alone.
-        state: of a strategy; its tensors with N rows follow, and those of a begun Gaussian are the old one's.
-        continued: (k), indices.
-        begun: (b), indices; they come after the others.
-        new_values: what the begun Gaussians are, from the name of a parameter and its rows `begun`.
+        params: parameters by name, each (N, ...); replaced by new ones, without gradients.
+        optimizers: one optimizer for each parameter, by the same names.
+        state: the state of a strategy; its tensors with N rows get the rows of the old Gaussians.
+        continued: (k), indices of the Gaussians to keep.
+        begun: (b), indices of the Gaussians to copy; the copies come after the others.
+        new_values: a function from the name of a parameter and its rows `begun` to the values of the copies.
     """
     count = len(params["means"])
     rows = torch.cat([continued, begun])
@@ -88,24 +91,24 @@ def change_rows(
 def overwrite_rows(
     params: Params, optimizers: Optimizers, names: tuple[str, ...], rows: Tensor, new_values: NewValues
 ) -> None:
-    """Give Gaussians other values in place, and begin their moments again.
+    """Overwrite the values of some Gaussians in place, and set their moments in the optimizers to 0.
 
     Args:
-        params: by name, each (N, ...).
-        optimizers: by the same names.
-        names: of the parameters that change.
+        params: parameters by name, each (N, ...).
+        optimizers: one optimizer for each parameter, by the same names.
+        names: the names of the parameters that change.
         rows: (k), indices of Gaussians.
-        new_values: from the name of a parameter and its rows to the new ones.
+        new_values: a function from the name of a parameter and its rows to the new values of the rows.
     """
     with torch.no_grad():
         for name in names:
             value = params[name]
             value[rows] = new_values(name, value[rows])
-            for held in _row_state(optimizers.get(name), value):
+            for held in _find_row_state(optimizers.get(name), value):
                 held[rows] = 0
 
 
-def _row_state(optimizer: torch.optim.Optimizer | None, parameter: Tensor) -> list[Tensor]:
+def _find_row_state(optimizer: torch.optim.Optimizer | None, parameter: Tensor) -> list[Tensor]:
     if optimizer is None or parameter not in optimizer.state:
         return []
     values = optimizer.state[parameter].values()
@@ -113,22 +116,25 @@ def _row_state(optimizer: torch.optim.Optimizer | None, parameter: Tensor) -> li
 
 
 def rotate(quats: Tensor, vectors: Tensor) -> Tensor:
-    """Vectors (..., 3) turned by quaternions (..., 4), w x y z, of any length but 0."""
+    """Rotate vectors (..., 3) by quaternions (..., 4), w x y z, of any length but 0."""
     w, axis = torch.nn.functional.normalize(quats, dim=-1).split([1, 3], -1)
     across = 2 * torch.linalg.cross(axis.expand_as(vectors), vectors)
     return vectors + w * across + torch.linalg.cross(axis.expand_as(vectors), across)
 
 
-def standard_normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Numbers of a generator, which may be of another device than what they are for: the CPU's, for one."""
+def draw_normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw standard normal numbers of this shape, with the dtype and device of `like`.
+
+    They are drawn on the generator's device, which may be another one.
+    """
     device = like.device if generator is None else generator.device
     return torch.randn(shape, dtype=like.dtype, device=device, generator=generator).to(like.device)
 
 
 def sample_by_weight(weights: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
-    """(count), indices drawn with replacement, each in proportion to its weight.
+    """Draw indices with replacement, (count), with probabilities proportional to the weights.
 
-    By the inverse of the distribution's sum: torch.multinomial takes 2^24 weights at most.
+    The cumulative distribution is inverted, since torch.multinomial takes at most 2^24 weights.
     """
     device = weights.device if generator is None else generator.device
     shares = torch.rand(count, dtype=torch.float64, device=device, generator=generator).to(weights.device)

@@ -1,4 +1,4 @@
-"""Tile lists: which Gaussians reach into which tile of an image, nearest first."""
+"""Tile lists: the Gaussians that overlap each tile of an image, nearest first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._checks import require_last, require_positive, require_shape
 
 _DEPTH_BITS = 32
 _ID_BITS = 63 - _DEPTH_BITS
-"""Bits that a key has for an image and a tile."""
+"""The number of bits of a key for the image and the tile."""
 
 
 @torch.no_grad()
@@ -35,16 +35,16 @@ def isect_tiles(
     *,
     engine: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Find all pairs of a tile and a Gaussian whose box overlaps it.
+    """Find all pairs of a tile and a Gaussian whose bounding box overlaps the tile.
 
     The box is means2d - radii to means2d + radii. Pairs are sorted by image, then by tile, then by depth in float32;
     Gaussians of equal depth keep their order.
 
     Args:
-        means2d: (..., N, 2), or (nnz, 2) with `packed`; pixels.
+        means2d: (..., N, 2), or (nnz, 2) with `packed`, in pixels.
         radii: (..., N, 2) or (nnz, 2), integers; a Gaussian with a radius of 0 is in no tile.
         depths: (..., N) or (nnz), not negative.
-        tile_size: side of a tile, pixels.
+        tile_size: side of a tile in pixels.
         tile_width: tiles in a row.
         tile_height: rows of tiles.
         sort: sort the pairs; otherwise those of a Gaussian are next to each other.
@@ -53,14 +53,15 @@ def isect_tiles(
         n_images: the number of images; needed with `packed`.
         image_ids: (nnz), integers, the image of each Gaussian; needed with `packed`.
         gaussian_ids: has no effect, as in gsplat.
-        engine: what sorts on the CPU: "taichi" or "quadrants"; None for a running engine, else an installed one.
+        engine: the engine that sorts on the CPU, "taichi" or "quadrants"; None for a running engine, else an installed
+            one.
 
     Returns:
         tiles_per_gauss (..., N) or (nnz), int32; isect_ids (n_isects), int64, the keys: image, tile, and 32 bits of the
         depth; flatten_ids (n_isects), int32, index of the Gaussian among all images, or among nnz. Not differentiable.
 
     Raises:
-        ArgumentError: `packed` without `n_images` or `image_ids`, or more tiles than 31 bits count.
+        ArgumentError: `packed` without `n_images` or `image_ids`, or more tiles than 31 bits can number.
         ShapeError: tensors do not fit each other.
 
     Example:
@@ -75,9 +76,9 @@ def isect_tiles(
     require_last(function, "means2d", means2d, "[..., N, 2]", (2,))
     require_shape(function, "radii", radii, "[..., N, 2]", means2d.shape)
     require_shape(function, "depths", depths, "[..., N]", means2d.shape[:-1])
-    images, n_images = _images(function, means2d, packed, n_images, image_ids)
+    images, n_images = _find_images(function, means2d, packed, n_images, image_ids)
     _require_bits(function, n_images, tile_width * tile_height)
-    low, span = _boxes(means2d.reshape(-1, 2), radii.reshape(-1, 2), tile_size, tile_width, tile_height)
+    low, span = _compute_boxes(means2d.reshape(-1, 2), radii.reshape(-1, 2), tile_size, tile_width, tile_height)
     counts = span.prod(-1, dtype=torch.int32)
     flat = depths.reshape(-1).float()
     order = counts.nonzero()[:, 0]
@@ -87,10 +88,10 @@ def isect_tiles(
     del order, low, span
     tiles += images.index_select(0, ids).mul_(tile_width * tile_height)
     if sort:
-        place = _places(tiles, n_images * tile_width * tile_height, depths, engine)
+        place = _sort_by_tile(tiles, n_images * tile_width * tile_height, depths, engine)
         ids, tiles = ids.index_select(0, place), tiles.index_select(0, place)
         del place
-    keys = _keys(tiles, flat.index_select(0, ids), tile_width * tile_height)
+    keys = _make_keys(tiles, flat.index_select(0, ids), tile_width * tile_height)
     return counts.view(depths.shape), keys, ids
 
 
@@ -122,14 +123,18 @@ def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_
     return torch.searchsorted(tiles, all_tiles).int().view(n_images, tile_height, tile_width)
 
 
-def _images(
+def _find_images(
     function: str, means2d: Tensor, packed: bool, n_images: int | None, image_ids: Tensor | None
 ) -> tuple[Tensor, int]:
-    """Which image each Gaussian is in, and how many there are."""
+    """Return the image of each Gaussian, (N of all images) or (nnz) int32, and the number of images.
+
+    Raises:
+        ArgumentError, ShapeError: `n_images` or `image_ids` is missing or does not fit.
+    """
     if packed:
         if n_images is None or image_ids is None:
             rows = [("n_images", str(n_images)), ("image_ids", type(image_ids).__name__)]
-            headline = f"Packed Gaussians of `{function}` need to know their images."
+            headline = f"`{function}` needs the images of packed Gaussians."
             raise ArgumentError(refusal(headline, rows, "Pass both `n_images` and `image_ids`."))
         require_shape(function, "image_ids", image_ids, "[nnz]", means2d.shape[:1])
         return image_ids.int(), n_images
@@ -141,15 +146,17 @@ def _images(
 def _require_bits(function: str, n_images: int, n_tiles: int) -> None:
     if n_images.bit_length() + n_tiles.bit_length() > _ID_BITS:
         rows = [("images", str(n_images)), ("tiles of each", str(n_tiles)), ("bits for both", str(_ID_BITS))]
-        raise ArgumentError(refusal(f"`{function}` has more tiles than keys count.", rows, "Render fewer at once."))
+        raise ArgumentError(refusal(f"`{function}` has too many tiles for its keys.", rows, "Render fewer at once."))
 
 
-# These lists are the largest memory that a step with many Gaussians holds at once. So they are int32, parts are freed
-# as soon as they were used, and results are computed in place where possible.
+# These lists determine the peak memory of a training step with many Gaussians. So they are int32, parts are freed
+# as soon as they have been used, and results are computed in place where possible.
 
 
-def _boxes(means2d: Tensor, radii: Tensor, tile_size: int, tile_width: int, tile_height: int) -> tuple[Tensor, Tensor]:
-    """The first tile of each Gaussian, and how many there are along x and y; int32."""
+def _compute_boxes(
+    means2d: Tensor, radii: Tensor, tile_size: int, tile_width: int, tile_height: int
+) -> tuple[Tensor, Tensor]:
+    """Compute the first tile of each Gaussian and the number of tiles that it overlaps along x and y: (g, 2), int32."""
     centre, reach = means2d / tile_size, radii / tile_size
     limits = means2d.new_tensor([tile_width, tile_height])
     low = (centre - reach).floor_().clamp_(min=torch.zeros_like(limits), max=limits).int()
@@ -158,7 +165,10 @@ def _boxes(means2d: Tensor, radii: Tensor, tile_size: int, tile_width: int, tile
 
 
 def _expand_pairs(order: Tensor, counts: Tensor, low: Tensor, span: Tensor, tile_width: int) -> tuple[Tensor, Tensor]:
-    """A pair for each tile of each Gaussian, in this order: the Gaussian, and the tile in its image; int32."""
+    """Return a pair for each tile of each Gaussian: the Gaussian, and the number of the tile in its image, both int32.
+
+    Pairs are in the order of the Gaussians in `order`.
+    """
     counts = counts[order]
     before = counts.cumsum(0).sub_(counts)
     ids = order.int().repeat_interleave(counts)
@@ -172,8 +182,8 @@ def _expand_pairs(order: Tensor, counts: Tensor, low: Tensor, span: Tensor, tile
     return ids, down.add_(across).add_(low[:, 0].index_select(0, ids))
 
 
-def _places(tiles: Tensor, count: int, like: Tensor, engine: str | None) -> Tensor:
-    """Which pair comes first, second, ...: by tile, and within a tile as they are."""
+def _sort_by_tile(tiles: Tensor, count: int, like: Tensor, engine: str | None) -> Tensor:
+    """Return the permutation that sorts pairs by tile, stably, int32 on the CPU. Tiles are less than `count`."""
     if tiles.device.type != "cpu":
         return tiles.argsort(stable=True)
     goes_to, _ = get_op("gaussian_sort", engine, like)(tiles, ends=count + 1)
@@ -181,20 +191,20 @@ def _places(tiles: Tensor, count: int, like: Tensor, engine: str | None) -> Tens
     return place.index_copy_(0, goes_to.long(), torch.arange(len(tiles), dtype=torch.int32))
 
 
-def _keys(tiles: Tensor, depths: Tensor, n_tiles: int) -> Tensor:
+def _make_keys(tiles: Tensor, depths: Tensor, n_tiles: int) -> Tensor:
     image = tiles.div(n_tiles, rounding_mode="floor")
     tiles = tiles - image * n_tiles
     keys = image.long()
     del image
     keys.bitwise_left_shift_(n_tiles.bit_length()).bitwise_or_(tiles)
     keys.bitwise_left_shift_(_DEPTH_BITS)
-    # Of positive floats the bits ascend as the numbers do. The mask is for negative ones, whose sign `long()` would
-    # spread over the bits of image and tile.
+    # The bits of positive floats have the order of the numbers. The mask is for negative ones, whose sign `long()`
+    # would extend over the bits of image and tile.
     return keys.bitwise_or_(depths.view(torch.int32).long().bitwise_and_(0xFFFFFFFF))
 
 
 @register_maker("gaussian_sort")
-def _sort(lang: Any, _fp: str) -> Any:
+def _make_sort_op(lang: Any, _fp: str) -> Any:
     spec = "cells[n]: i32 -> place[n]: i32, start[ends]: i32"
     scratch = "tally[ends - 1]: i32"
     kernel = kernels.counting_sort(lang, cells_dtype="i32")

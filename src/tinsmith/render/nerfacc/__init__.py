@@ -1,7 +1,7 @@
 """Volume rendering with the interface of nerfacc 0.5.3: its names, arguments, defaults and results.
 
-A training loop that was written for nerfacc runs with `from tinsmith.render import nerfacc`. Everything runs on the CPU
-and on CUDA. Of nerfacc's own names, `VDBEstimator` and `traverse_vdbs` are not here: they need fVDB.
+A training loop that was written for nerfacc runs with `from tinsmith.render import nerfacc`, on the CPU and on CUDA.
+Only nerfacc's `VDBEstimator` and `traverse_vdbs` are missing, since they need fVDB.
 
 Samples are packed: those of a ray are next to each other, `ray_indices` (all_samples,) has the ray of each, and
 `packed_info` (n_rays, 2) the start and the count of each ray's samples. Or they are batched, with the same number on

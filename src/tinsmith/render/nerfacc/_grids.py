@@ -1,4 +1,4 @@
-"""Rays through boxes and grids of cells, with nerfacc's arguments."""
+"""Intersection of rays with boxes and grids of cells, with nerfacc's arguments."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def ray_aabb_intersect(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Find where rays enter and leave boxes, as nerfacc's function of this name. Not differentiable.
 
-    A box counts as hit if it is not behind the ray's origin, whatever the planes are.
+    A box is hit if it is not behind the ray's origin, regardless of the near and far planes.
 
     Args:
         rays_o: (n_rays, 3), origins.
         rays_d: (n_rays, 3), directions.
         aabbs: (m, 6), lower corner x, y, z and upper corner x, y, z of each box.
-        near_plane: the least result.
-        far_plane: the largest result.
+        near_plane: the smallest value of a result.
+        far_plane: the largest value of a result.
         miss_value: the result for a box that is not hit.
 
     Returns:
@@ -54,7 +54,7 @@ def ray_aabb_intersect(
     _check_shapes("ray_aabb_intersect", rays_o, rays_d, aabbs)
     origins, directions = rays_o[:, None], rays_d[:, None]
     sides = torch.stack([aabbs[:, :3] - origins, aabbs[:, 3:] - origins])
-    # Along an axis that a ray does not move along, it is between the faces everywhere or nowhere.
+    # A ray that is parallel to two faces is between them everywhere or nowhere.
     is_still, is_between = directions == 0, (sides[0] <= 0) & (sides[1] >= 0)
     enters, leaves = torch.aminmax(sides / torch.where(is_still, 1.0, directions), dim=0)
     enters = torch.where(is_still, torch.where(is_between, -math.inf, math.inf), enters).amax(-1)
@@ -86,9 +86,10 @@ def traverse_grids(
 ) -> tuple[RayIntervals, RaySamples, Tensor]:
     """Find the intervals of rays in the occupied cells of grids, as nerfacc's function of this name.
 
-    A ray's intervals follow each other from its near plane on. One that begins at t is max(step_size, cone_angle t)
-    long; with a step size of 0 or less, it reaches to the end of its cell. It is returned if its middle is in an
-    occupied cell. Where grids overlap, the one counts that the ray entered last. Not differentiable.
+    A ray's intervals follow each other from its near plane on. An interval that begins at t is
+    max(step_size, cone_angle t) long; with a step size of 0 or less, it extends to the end of its cell. It is returned
+    if its midpoint is in an occupied cell. If grids overlap, the one that the ray entered last applies. Not
+    differentiable.
 
     Args:
         rays_o: (n_rays, 3), origins.
@@ -99,18 +100,18 @@ def traverse_grids(
         far_planes: (n_rays,); None for infinity.
         step_size: the smallest length of an interval.
         cone_angle: growth of the length with t; 0 for even lengths.
-        traverse_steps_limit: the most intervals of a ray, or None. `near_planes` of a next call can be the third
-            result of this one.
-        over_allocate: nerfacc's way of saving one of two passes. The result is the same here, without unused entries.
+        traverse_steps_limit: maximum number of intervals per ray, or None. The third result can be passed as
+            `near_planes` of the next call, which continues.
+        over_allocate: in nerfacc, saves one of two passes. Here the result is the same, without unused entries.
         rays_mask: (n_rays,), bool: False for rays that are skipped.
-        t_sorted: (n_rays, 2 m), where a ray enters and leaves the grids, sorted, if that is known.
-        t_indices: (n_rays, 2 m), the indices of the sorting.
-        hits: (n_rays, m), bool, which grids the ray meets.
+        t_sorted: (n_rays, 2 m), where a ray enters and leaves the grids, sorted; None to compute it.
+        t_indices: (n_rays, 2 m), the indices of the sorting; None to compute them.
+        hits: (n_rays, m), bool: True if the ray meets the grid; None to compute it.
         engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        The edges of the intervals as packed `RayIntervals`, their middles as packed `RaySamples`, and (n_rays,), where
-        the next interval of each ray would begin.
+        The edges of the intervals as packed `RayIntervals`, their midpoints as packed `RaySamples`, and the start of
+        the next interval of each ray, (n_rays,).
 
     Raises:
         ShapeError: tensors do not fit each other.
@@ -127,7 +128,8 @@ def traverse_grids(
     """
     if over_allocate and not (traverse_steps_limit or 0) > 0:
         rows = [("traverse_steps_limit", repr(traverse_steps_limit), "should be 1 or more")]
-        raise ArgumentError(refusal("`over_allocate` of `traverse_grids` needs a limit.", rows, "Pass a limit."))
+        remedy = "Pass traverse_steps_limit."
+        raise ArgumentError(refusal("`over_allocate` of `traverse_grids` needs a limit.", rows, remedy))
     steps = find_steps(
         rays_o,
         rays_d,
@@ -145,7 +147,7 @@ def traverse_grids(
     is_valid = torch.ones_like(steps.ray_indices, dtype=torch.bool)
     middles = (steps.starts + steps.ends) / 2
     samples = RaySamples(middles, steps.packed_info, steps.ray_indices, is_valid)
-    return _edges_of(steps), samples, steps.stops
+    return _make_edges(steps), samples, steps.stops
 
 
 class Steps(NamedTuple):
@@ -174,11 +176,14 @@ def find_steps(
     crossings: tuple[Tensor, Tensor, Tensor] | None = None,
     engine: str | None = None,
 ) -> Steps:
-    """Find the intervals of `traverse_grids`, one after the other. The arguments are its."""
+    """Find the intervals of rays in the occupied cells of grids, packed. Arguments as for `traverse_grids`.
+
+    `limit` is its `traverse_steps_limit`, `mask` its `rays_mask`, `crossings` its (t_sorted, t_indices, hits).
+    """
     _check_shapes("traverse_grids", rays_o, rays_d, aabbs)
     if binaries.ndim != 4 or len(binaries) != len(aabbs):
         rows = [("binaries", f"[m, x, y, z] = {tuple(binaries.shape)}"), ("aabbs", f"[m, 6] = {tuple(aabbs.shape)}")]
-        raise ShapeError(refusal("The grids of `traverse_grids` do not fit each other.", rows, "Pass a box a grid."))
+        raise ShapeError(refusal("The grids of `traverse_grids` do not fit each other.", rows, "Pass a box per grid."))
     if crossings is None:
         t_mins, t_maxs, hits = ray_aabb_intersect(rays_o, rays_d, aabbs.to(rays_o))
         t_sorted, t_indices = torch.sort(torch.cat([t_mins, t_maxs], -1), -1)
@@ -199,8 +204,8 @@ def find_steps(
     return Steps(starts, stops_of_steps, ray_index.long(), packed_info, joined, stops)
 
 
-def _edges_of(steps: Steps) -> RayIntervals:
-    """The edges of intervals: two of each, or one where it begins at the end of the one before."""
+def _make_edges(steps: Steps) -> RayIntervals:
+    """Convert packed intervals to their edges: two per interval, or one if it begins at the end of the previous one."""
     added = 2 - steps.joined.long()
     right = added.cumsum(0) - 1
     vals = steps.starts.new_empty(int(right[-1]) + 1 if len(right) else 0)
@@ -222,7 +227,7 @@ def _check_shapes(function: str, rays_o: Tensor, rays_d: Tensor, aabbs: Tensor) 
 
 
 @register_maker("traversal")
-def _traversal(lang: Any, fp: str) -> tuple[Op, Op]:
+def _make_ops(lang: Any, fp: str) -> tuple[Op, Op]:
     traversal = kernels.traversal(lang, fp=fp)
     grids = "cells[g, x, y, z]: u8, boxes[g, 6], hits[n, g]: u8, crossings[n, k], order[n, k]: i32"
     rays = "origins[n, 3], directions[n, 3]"

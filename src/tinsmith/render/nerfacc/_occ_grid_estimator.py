@@ -1,4 +1,4 @@
-"""OccGridEstimator: where space is occupied, as nerfacc's estimator of this name."""
+"""OccGridEstimator: an occupancy grid, as nerfacc's estimator of this name."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Sampled = tuple[Tensor, Tensor, Tensor]
 class OccGridEstimator(nn.Module):
     """An occupancy grid that skips empty space, as nerfacc's estimator of this name. No cell is occupied at first.
 
-    Level l covers the box scaled by 2^l about its center, with the same number of cells. A `state_dict` of nerfacc's
-    estimator loads, and nerfacc loads one of this. `tinsmith.render.OccupancyGrid` and `march` are the same idea with
-    bits instead of bools, and quicker in large empty parts.
+    Level l covers the box scaled by 2^l about its center, with the same number of cells. It loads a `state_dict` of
+    nerfacc's estimator, and nerfacc loads one of this. `tinsmith.render.OccupancyGrid` and `march` do the same with
+    bits instead of bools, and are faster in large empty parts.
 
     Args:
         roi_aabb: (6), lower corner x, y, z and upper corner x, y, z of the finest level.
@@ -96,7 +96,7 @@ class OccGridEstimator(nn.Module):
         stratified: bool = False,
         cone_angle: float = 0.0,
     ) -> Sampled:
-        """Sample rays in the occupied cells; see `traverse_grids`. Not differentiable.
+        """Sample rays in the occupied cells: see `traverse_grids`. Not differentiable.
 
         Args:
             rays_o: (n_rays, 3), origins.
@@ -104,10 +104,10 @@ class OccGridEstimator(nn.Module):
             sigma_fn: maps t_starts, t_ends and ray_indices to densities (all_samples,); samples that are not visible
                 are then dropped (`render_visibility_from_density`).
             alpha_fn: maps them to alphas, instead of `sigma_fn`.
-            near_plane: where rays start.
-            far_plane: where rays end.
-            t_min: (n_rays,): each ray starts no earlier.
-            t_max: (n_rays,): each ray ends no later.
+            near_plane: the t at which rays start.
+            far_plane: the t at which rays end.
+            t_min: (n_rays,), the smallest start of each ray.
+            t_max: (n_rays,), the largest end of each ray.
             render_step_size: the smallest length of a sample.
             early_stop_eps: the smallest transmittance of a visible sample.
             alpha_thre: the smallest alpha of a visible sample, at most the mean of `occs`.
@@ -160,13 +160,13 @@ class OccGridEstimator(nn.Module):
         warmup_steps: int = 256,
         n: int = 16,
     ) -> None:
-        """Update the grid if the step is a multiple of n; call it in each training step.
+        """Update the grid if the step is a multiple of n. Call this in each training step.
 
-        Each sampled cell gets max(ema_decay * its value, the value at a random place in it), and a cell is occupied if
-        its value is above min(mean of all visible cells, occ_thre).
+        The value of each sampled cell becomes max(ema_decay * its value, the value at a random position in it), and a
+        cell is occupied if its value is above min(mean of all visible cells, occ_thre).
 
         Args:
-            step: the training step.
+            step: the number of the training step.
             occ_eval_fn: maps positions (m, 3) to (m, 1) or (m,): densities times the step size.
             occ_thre: the threshold of an occupied cell.
             ema_decay: the factor of a cell's old value.
@@ -189,18 +189,18 @@ class OccGridEstimator(nn.Module):
     def mark_invisible_cells(
         self, K: Tensor, c2w: Tensor, width: int, height: int, near_plane: float = 0.0, chunk: int = 32**3
     ) -> None:
-        """Mark the cells that no camera sees with -1, so that updates skip them. Call it once, before training.
+        """Mark the cells that no camera sees with -1, so that updates skip them. Call this once, before training.
 
-        A cell is seen if its point is in an image, and is not too near to any camera. The points of the outermost
-        cells are on the faces of the box, as in nerfacc.
+        A cell is visible if its point is in an image, and is not too near to any camera that shows it. The points of
+        the outermost cells are on the faces of the box, as in nerfacc.
 
         Args:
             K: (k, 3, 3) or (1, 3, 3), intrinsics in pixels.
             c2w: (k, 3, 4) or (k, 4, 4), camera to world, z ahead and y down.
-            width: of the images, pixels.
-            height: of the images, pixels.
+            width: width of the images in pixels.
+            height: height of the images in pixels.
             near_plane: the smallest depth that a camera sees.
-            chunk: number of cells that are looked at together, which bounds the memory.
+            chunk: number of cells that are processed together, which limits the memory.
 
         Raises:
             ShapeError: a tensor has another shape.
@@ -211,10 +211,10 @@ class OccGridEstimator(nn.Module):
         rotations = c2w[:, :3, :3].transpose(2, 1)
         offsets = -rotations @ c2w[:, :3, 3:]
         size = torch.tensor([width, height], device=self.device)[:, None]
-        for level, cells in enumerate(self._visible_cells()):
+        for level, cells in enumerate(self._find_visible_cells()):
             for some in cells.split(chunk):
-                within = self._coords(some) / (self.resolution - 1).clamp(min=1)
-                points = K @ (rotations @ self._positions(level, within).T + offsets)
+                within = self._compute_coords(some) / (self.resolution - 1).clamp(min=1)
+                points = K @ (rotations @ self._compute_positions(level, within).T + offsets)
                 pixels, depths = points[:, :2] / points[:, 2:], points[:, 2]
                 is_in_image = (depths >= 0) & ((pixels >= 0) & (pixels < size)).all(1)
                 is_near = depths < near_plane
@@ -230,32 +230,32 @@ class OccGridEstimator(nn.Module):
         ema_decay: float = 0.95,
         warmup_steps: int = 256,
     ) -> None:
-        """nerfacc's users call it to update in evaluation mode."""
-        some = self._visible_cells() if step < warmup_steps else self._chosen_cells(self.cells_per_lvl // 4)
+        """Update the grid: sample cells, and set the occupied ones. nerfacc's users call this in evaluation mode."""
+        some = self._find_visible_cells() if step < warmup_steps else self._draw_cells(self.cells_per_lvl // 4)
         for level, cells in enumerate(some):
-            coords = self._coords(cells)
-            positions = self._positions(
+            coords = self._compute_coords(cells)
+            positions = self._compute_positions(
                 level, (coords + torch.rand(coords.shape, device=self.device)) / self.resolution
             )
             values = occ_eval_fn(positions)
             if values.shape not in ((len(cells),), (len(cells), 1)):
                 rows = [("expected", f"({len(cells)}, 1) or ({len(cells)},)"), ("got", str(tuple(values.shape)))]
                 raise ShapeError(
-                    refusal("`occ_eval_fn` returned another shape.", rows, "Return one number a position.")
+                    refusal("`occ_eval_fn` returned another shape.", rows, "Return one number per position.")
                 )
             places = level * self.cells_per_lvl + cells
             before = self.occs[places]
-            self.occs[places] = ema_decay * before  # of a cell that was drawn twice, the same number twice
+            self.occs[places] = ema_decay * before  # a cell that was drawn twice gets the same value twice
             self.occs.scatter_reduce_(0, places, values.reshape(-1).to(self.occs), "amax")
         threshold = self.occs[self.occs >= 0].mean().clamp(max=occ_thre)
         self.binaries = (self.occs > threshold).view(self.binaries.shape)
 
-    def _visible_cells(self) -> list[Tensor]:
-        """The numbers of the cells of each level that are not marked as invisible."""
+    def _find_visible_cells(self) -> list[Tensor]:
+        """Return, for each level, the flat indices of the cells that are not marked as invisible."""
         return [(values >= 0).nonzero()[:, 0] for values in self.occs.view(self.levels, -1)]
 
-    def _chosen_cells(self, count: int) -> list[Tensor]:
-        """Numbers of random cells of each level, and of as many occupied ones."""
+    def _draw_cells(self, count: int) -> list[Tensor]:
+        """Draw, for each level, `count` random cells and as many occupied ones. Return their flat indices."""
         chosen = []
         for level, values in enumerate(self.occs.view(self.levels, -1)):
             drawn = torch.randint(self.cells_per_lvl, (count,), device=self.device)
@@ -265,13 +265,13 @@ class OccGridEstimator(nn.Module):
             chosen.append(torch.cat([drawn[values[drawn] >= 0], occupied]))
         return chosen
 
-    def _coords(self, cells: Tensor) -> Tensor:
-        """(m, 3), places of cells along the axes, from their numbers."""
+    def _compute_coords(self, cells: Tensor) -> Tensor:
+        """Convert flat indices of cells (m) to indices along the axes (m, 3)."""
         _, y, z = self.binaries.shape[1:]
         return torch.stack([cells // (y * z), cells // z % y, cells % z], -1)
 
-    def _positions(self, level: int, within: Tensor) -> Tensor:
-        """(m, 3), in world units, from 0 to 1 along the sides of a level's box."""
+    def _compute_positions(self, level: int, within: Tensor) -> Tensor:
+        """Convert positions (m, 3) from 0 to 1 along the sides of a level's box to world units."""
         low, high = self.aabbs[level, :3], self.aabbs[level, 3:]
         return low + within * (high - low)
 

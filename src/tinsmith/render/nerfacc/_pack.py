@@ -1,4 +1,4 @@
-"""pack_info, and the runs of equal indices."""
+"""Starts and counts of rays from the ray of each sample: `pack_info`, and runs of equal indices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pack_info(ray_indices: Tensor, n_rays: int | None = None) -> Tensor:
         (n_rays, 2), of the dtype of the indices. Not differentiable.
 
     Raises:
-        ArgumentError, DtypeError, ShapeError: `ray_indices` is not a tensor like this.
+        ArgumentError, DtypeError, ShapeError: `ray_indices` is not such a tensor.
 
     Example:
         >>> from tinsmith.render import nerfacc
@@ -35,15 +35,16 @@ def pack_info(ray_indices: Tensor, n_rays: int | None = None) -> Tensor:
         return pack(ray_indices, n_rays).to(ray_indices.dtype)
 
 
-def rays_of(
+def resolve_rays(
     function: str, packed_info: Tensor | None, indices: Tensor | None, n_rays: int | None = None
 ) -> Tensor | None:
-    """Return the start and the count of each ray's samples; None for batched samples.
+    """Return the start and the count of each ray's samples, (n_rays, 2), from `packed_info` or from the ray indices.
 
-    Without a number of rays, each run of equal indices counts as a ray, in any order, as nerfacc has it on CUDA.
+    None if neither is passed: the samples are batched. Without a number of rays, each run of equal indices is a ray, in
+    any order, as in nerfacc on CUDA.
 
     Raises:
-        ArgumentError: both are passed.
+        ArgumentError: both `packed_info` and indices are passed.
     """
     if packed_info is not None and indices is not None:
         rows = [("expected", "`packed_info` or the indices of the samples"), ("got", "both")]

@@ -1,4 +1,4 @@
-"""PropNetEstimator: proposal networks that place samples, as nerfacc's estimator of this name."""
+"""PropNetEstimator: sampling guided by proposal networks, as nerfacc's estimator of this name."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ _TYPES = ("uniform", "lindisp")
 
 
 class PropNetEstimator(nn.Module):
-    """Samples rays where proposal networks see density, and trains these, as nerfacc's estimator of this name.
+    """An estimator that samples rays where proposal networks predict density, and trains these networks.
+
+    It corresponds to nerfacc's estimator of this name.
 
     Args:
-        optimizer: of the proposal networks; needed by `update_every_n_steps`.
-        scheduler: of its learning rate.
+        optimizer: the optimizer of the proposal networks; needed by `update_every_n_steps`.
+        scheduler: the scheduler of its learning rate.
         engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Attributes:
@@ -74,14 +76,14 @@ class PropNetEstimator(nn.Module):
 
         Args:
             prop_sigma_fns: each maps t_starts and t_ends (n_rays, n_samples) to densities of this shape.
-            prop_samples: the number of samples of each.
-            num_samples: the number of samples at the end.
+            prop_samples: the number of samples of each proposal.
+            num_samples: the number of samples that are returned.
             n_rays: the number of rays.
-            near_plane: where rays start.
-            far_plane: where rays end.
+            near_plane: the t at which rays start.
+            far_plane: the t at which rays end.
             sampling_type: "uniform" in t, or "lindisp", uniform in 1 / t.
             stratified: draw one offset for each ray and proposal.
-            requires_grad: keep what the proposals' loss needs.
+            requires_grad: record the proposals for their loss.
 
         Returns:
             t_starts and t_ends, (n_rays, num_samples). Not differentiable.
@@ -95,7 +97,7 @@ class PropNetEstimator(nn.Module):
         intervals = RayIntervals(cdfs)
         for number, (sigma_fn, count) in enumerate(zip(prop_sigma_fns, prop_samples, strict=True)):
             intervals, _ = importance_sampling(intervals, cdfs, count, stratified, engine=self.engine)
-            t_starts, t_ends = _place(sampling_type, intervals.vals, near_plane, far_plane)
+            t_starts, t_ends = _map_edges(sampling_type, intervals.vals, near_plane, far_plane)
             with torch.set_grad_enabled(requires_grad):
                 sigmas = sigma_fn(t_starts, t_ends)
                 if sigmas.shape != t_starts.shape:
@@ -108,11 +110,11 @@ class PropNetEstimator(nn.Module):
         intervals, _ = importance_sampling(intervals, cdfs, num_samples, stratified, engine=self.engine)
         if requires_grad:
             self.prop_cache.append((intervals, None))
-        return _place(sampling_type, intervals.vals, near_plane, far_plane)
+        return _map_edges(sampling_type, intervals.vals, near_plane, far_plane)
 
     @torch.enable_grad()
     def compute_loss(self, trans: Tensor, loss_scaler: float = 1.0) -> Tensor:
-        """Compute the loss of the proposals since the last update, and forget them: see `proposal_loss`.
+        """Compute the loss of the recorded proposals, and clear the record. See `tinsmith.render.proposal_loss`.
 
         Args:
             trans: (n_rays, num_samples), the transmittance of the samples. Not differentiable here.
@@ -165,7 +167,7 @@ class PropNetEstimator(nn.Module):
 
 
 def get_proposal_requires_grad_fn(target: float = 5.0, num_steps: int = 1000) -> Callable[[int], bool]:
-    """Build a function that says in which steps to train proposals, as nerfacc's function of this name.
+    """Build a function that returns True in the steps that should train proposals, as nerfacc's function of this name.
 
     The number of steps between two of them grows from 0 to `target` over the first `num_steps` steps.
 
@@ -187,12 +189,12 @@ def get_proposal_requires_grad_fn(target: float = 5.0, num_steps: int = 1000) ->
 
 
 def _cumulate(trans: Tensor) -> Tensor:
-    """(n_rays, n_samples + 1), the weight before each edge; all of it before the last."""
+    """Convert transmittance to cumulative weights, (n_rays, n_samples + 1). The last one is set to 1."""
     return 1 - torch.cat([trans, torch.zeros_like(trans[:, :1])], -1)
 
 
-def _place(kind: str, shares: Tensor, near: float | Tensor, far: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Where intervals begin and end, from their edges between 0 and 1."""
+def _map_edges(kind: str, shares: Tensor, near: float | Tensor, far: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Convert edges from 0 to 1 to starts and ends of intervals, by the sampling type `kind`."""
     if kind == "uniform":
         edges = shares * far + (1 - shares) * near
     else:

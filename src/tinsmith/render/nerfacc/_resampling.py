@@ -30,7 +30,7 @@ def importance_sampling(
         engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        The new intervals and a sample in each: batched for a number of intervals, packed for numbers of each ray.
+        The new intervals and a sample in each: batched if the number of intervals is a number, else packed.
 
     Raises:
         ArgumentError, ShapeError, DtypeError: an argument does not fit.
@@ -56,7 +56,7 @@ def importance_sampling(
         batch = intervals.vals.shape[:-1] if intervals.vals.ndim > 1 else (len(rays),)
         return RayIntervals(made.edges.view(*batch, -1)), RaySamples(made.t.view(*batch, -1))
     edge_info, info = made.edge_rays.long(), made.rays.long()
-    edge_indices, indices = _indices_of(edge_info), _indices_of(info)
+    edge_indices, indices = _expand_indices(edge_info), _expand_indices(info)
     places = torch.arange(len(edge_indices), device=edge_indices.device)
     starts, counts = edge_info[edge_indices].unbind(1)
     is_left, is_right = places < starts + counts - 1, places > starts
@@ -66,17 +66,17 @@ def importance_sampling(
 def searchsorted(
     sorted_sequence: RayIntervals | RaySamples, values: RayIntervals | RaySamples, *, engine: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Find the neighbors of values along their rays, as nerfacc's function of this name.
+    """Find, for each value, the two neighbors in its ray's sorted sequence, as nerfacc's function of this name.
 
     sorted[ids_left] <= value < sorted[ids_right]; values outside are clipped to the range of their ray.
 
     Args:
-        sorted_sequence: ascending along each ray, batched or packed.
-        values: of the same rays, batched or packed.
+        sorted_sequence: numbers in ascending order along each ray, batched or packed.
+        values: numbers on the same rays, batched or packed.
         engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        ids_left and ids_right, int64, shaped like `values.vals`: places along a ray's row for batched values, and in
+        ids_left and ids_right, int64, shaped like `values.vals`: indices into a ray's row for batched values, and into
         the flattened `sorted_sequence.vals` for packed ones.
 
     Raises:
@@ -94,7 +94,7 @@ def searchsorted(
     value_rays = find_rays("searchsorted", "values", values)
     if len(rays) != len(value_rays):
         rows = [("sorted_sequence", f"{len(rays)} rays"), ("values", f"{len(value_rays)} rays")]
-        raise ArgumentError(refusal("The arguments of `searchsorted` have other rays.", rows, "Pass the same rays."))
+        raise ArgumentError(refusal("The arguments of `searchsorted` are on different rays.", rows, "Pass the same."))
     ids = _resampling.searchsorted(
         sorted_sequence.vals.reshape(-1), values.vals.reshape(-1), rays, value_rays, engine=engine
     )
@@ -105,7 +105,7 @@ def searchsorted(
     return left - starts, right - starts
 
 
-def _indices_of(packed_info: Tensor) -> Tensor:
-    """(all_samples,), the ray of each sample."""
+def _expand_indices(packed_info: Tensor) -> Tensor:
+    """Return the ray of each sample, (all_samples,), from the starts and counts of the rays."""
     rays = torch.arange(len(packed_info), device=packed_info.device)
     return rays.repeat_interleave(packed_info[:, 1])

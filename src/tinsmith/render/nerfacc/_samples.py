@@ -20,7 +20,7 @@ class RaySamples:
         vals: batched (n_rays, n_samples), or packed (all_samples,).
         packed_info: (n_rays, 2), the start and the count of each ray's samples, if they are packed.
         ray_indices: (all_samples,), int64, the ray of each sample, if they are packed.
-        is_valid: (all_samples,), bool: False for entries that are no samples; None if all are.
+        is_valid: (all_samples,), bool: False for unused entries; None if all are samples.
 
     Example:
         >>> from tinsmith.render import nerfacc
@@ -41,14 +41,14 @@ class RaySamples:
 
 @dataclass
 class RayIntervals:
-    """Intervals along rays, as their edges in order. Between a right and a left edge there is no interval.
+    """Intervals along rays, stored as their edges in order. Between a right edge and a left edge there is no interval.
 
     Attributes:
         vals: the edges, batched (n_rays, n_edges), or packed (all_edges,).
         packed_info: (n_rays, 2), the start and the count of each ray's edges, if they are packed.
         ray_indices: (all_edges,), int64, the ray of each edge, if they are packed.
-        is_left: (all_edges,), bool: whether an interval begins at the edge, if they are packed.
-        is_right: (all_edges,), bool: whether an interval ends at the edge, if they are packed.
+        is_left: (all_edges,), bool: True if an interval begins at the edge; if they are packed.
+        is_right: (all_edges,), bool: True if an interval ends at the edge; if they are packed.
 
     Example:
         >>> from tinsmith.render import nerfacc
@@ -69,7 +69,11 @@ class RayIntervals:
 
 
 def find_rays(function: str, name: str, given: RayIntervals | RaySamples) -> Tensor:
-    """Return where each ray's numbers are in the flattened `vals`: (n_rays, 2), start and count."""
+    """Return the start and the count of each ray's numbers in the flattened `vals`, (n_rays, 2).
+
+    Raises:
+        ArgumentError: packed numbers have neither `packed_info` nor `ray_indices`.
+    """
     vals = given.vals
     if vals.ndim > 1:
         return dense_rays(vals[..., 0].numel(), vals.shape[-1], vals.device)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..._errors import ArgumentError, ShapeError, refusal
 from .._packed import pack
 from .._penalties import distortion_loss
-from ._pack import rays_of
+from ._pack import resolve_rays
 from ._scans import exclusive_prod, exclusive_sum
 
 
@@ -29,26 +29,26 @@ def rendering(
 ) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
     """Render rays through a radiance field, as nerfacc's function of this name.
 
-    With the weights of `render_weight_from_density` or `render_weight_from_alpha`, and t the middles of the samples:
+    With the weights of `render_weight_from_density` or `render_weight_from_alpha`, and t the midpoints of the samples:
 
         color = sum of weight_i rgb_i + (1 - opacity) background
         opacity = sum of weight_i
         depth = sum of weight_i t_i / opacity
 
     Args:
-        t_starts: where samples begin: packed (all_samples,), or batched (n_rays, n_samples).
-        t_ends: where they end.
+        t_starts: the starts of the samples: packed (all_samples,), or batched (n_rays, n_samples).
+        t_ends: the ends of the samples.
         ray_indices: (all_samples,), integers that never decrease: the ray of each sample. None for batched samples.
         n_rays: the number of rays, with `ray_indices`.
         rgb_sigma_fn: maps t_starts, t_ends and ray_indices to colors (..., 3) and densities (...,).
-        rgb_alpha_fn: the same, with alphas instead of densities. One of the two functions must be passed.
+        rgb_alpha_fn: like `rgb_sigma_fn`, with alphas instead of densities. One of the two must be passed.
         render_bkgd: (3,), the color behind all samples; None for 0.
         expected_depths: False does not divide the depth by the opacity.
         engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         Colors (n_rays, 3), opacities (n_rays, 1), depths (n_rays, 1), and a dict with "weights", "trans", "alphas",
-        "rgbs" and, of `rgb_sigma_fn`, "sigmas". Differentiable in what the function returns.
+        "rgbs" and, with `rgb_sigma_fn`, "sigmas". Differentiable in the results of the function.
 
     Raises:
         ArgumentError: neither function is passed, or `ray_indices` without `n_rays`.
@@ -120,7 +120,7 @@ def render_transmittance_from_alpha(
         >>> nerfacc.render_transmittance_from_alpha(torch.tensor([0.5, 0.5, 0.1]), ray_indices=torch.tensor([0, 0, 1]))
         tensor([1.0000, 0.5000, 1.0000])
     """
-    rays = rays_of("render_transmittance_from_alpha", packed_info, ray_indices, n_rays)
+    rays = resolve_rays("render_transmittance_from_alpha", packed_info, ray_indices, n_rays)
     trans = exclusive_prod(1 - alphas, rays, engine=engine)
     return trans if prefix_trans is None else trans * prefix_trans
 
@@ -142,8 +142,8 @@ def render_transmittance_from_density(
         T_i = exp(-sum over j < i of sigma_j (t_end_j - t_start_j))
 
     Args:
-        t_starts: where samples begin: packed (all_samples,), or batched (n_rays, n_samples).
-        t_ends: where they end.
+        t_starts: the starts of the samples: packed (all_samples,), or batched (n_rays, n_samples).
+        t_ends: the ends of the samples.
         sigmas: the densities. Differentiable, as are `t_starts` and `t_ends`.
         packed_info: (n_rays, 2), the start and the count of each ray's samples.
         ray_indices: (all_samples,), the ray of each sample, instead of `packed_info`.
@@ -160,7 +160,7 @@ def render_transmittance_from_density(
         >>> nerfacc.render_transmittance_from_density(t, t + 1, torch.full((1, 2), 2.0).log())
         (tensor([[1.0000, 0.5000]]), tensor([[0.5000, 0.5000]]))
     """
-    rays = rays_of("render_transmittance_from_density", packed_info, ray_indices, n_rays)
+    rays = resolve_rays("render_transmittance_from_density", packed_info, ray_indices, n_rays)
     depths = sigmas * (t_ends - t_starts)
     trans = torch.exp(-exclusive_sum(depths, rays, engine=engine))
     return trans if prefix_trans is None else trans * prefix_trans, 1 - torch.exp(-depths)
@@ -232,7 +232,7 @@ def render_visibility_from_alpha(
     *,
     engine: str | None = None,
 ) -> Tensor:
-    """Find the visible samples: those with T_i >= early_stop_eps and alpha_i >= alpha_thre.
+    """Find the visible samples from alphas: those with T_i >= early_stop_eps and alpha_i >= alpha_thre.
 
     Other arguments and errors as in `render_transmittance_from_alpha`.
 
@@ -262,7 +262,7 @@ def render_visibility_from_density(
     *,
     engine: str | None = None,
 ) -> Tensor:
-    """Find the visible samples: those with T_i >= early_stop_eps and alpha_i >= alpha_thre.
+    """Find the visible samples from densities: those with T_i >= early_stop_eps and alpha_i >= alpha_thre.
 
     Other arguments and errors as in `render_transmittance_from_density`.
 
@@ -351,12 +351,14 @@ def distortion(
     *,
     engine: str | None = None,
 ) -> Tensor:
-    """Spread of the weights along each ray, as nerfacc's function of this name: `distortion_loss` of packed samples.
+    """Compute the spread of the weights along each ray, as nerfacc's function of this name.
+
+    It is `tinsmith.render.distortion_loss` of packed samples.
 
     Args:
         weights: (all_samples,). Differentiable, as are `t_starts` and `t_ends`.
-        t_starts: (all_samples,), where samples begin, ascending along a ray.
-        t_ends: (all_samples,), where they end.
+        t_starts: (all_samples,), the starts of the samples, ascending along a ray.
+        t_ends: (all_samples,), the ends of the samples.
         ray_indices: (all_samples,), integers that never decrease: the ray of each sample.
         n_rays: the number of rays.
         engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
@@ -384,7 +386,11 @@ def _find_visible(trans: Tensor, alphas: Tensor, early_stop_eps: float, alpha_th
 
 
 def _weigh(function: str, weights: Tensor, values: Tensor | None, ray_indices: Tensor | None) -> Tensor:
-    """(..., D): values times weights."""
+    """Return values times weights, (..., D); the weights themselves, (..., 1), if there are no values.
+
+    Raises:
+        ShapeError: tensors do not fit each other.
+    """
     if ray_indices is not None and (weights.ndim != 1 or ray_indices.shape != weights.shape):
         rows = [("weights", f"{tuple(weights.shape)}"), ("ray_indices", f"{tuple(ray_indices.shape)}")]
         remedy = "With `ray_indices`, pass weights (all_samples,)."
@@ -402,7 +408,8 @@ def _check_samples(function: str, **tensors: Tensor) -> None:
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     if len(set(shapes.values())) > 1:
         rows = [(name, str(shape)) for name, shape in shapes.items()]
-        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, "One number a sample."))
+        remedy = "Pass one number per sample."
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, remedy))
 
 
 def _ask_field(
