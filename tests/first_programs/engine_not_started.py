@@ -19,8 +19,8 @@ print(double(torch.ones(4)))
 # Call `ts.init()` once, at the start of the program and below `import taichi`: it starts each engine that is imported. `ti.init()` starts taichi alone.
 # Fix:
 # - import torch
-# - 
+# -
 # + import torch
-# + 
+# +
 # + ts.init("cpu")
-# + 
+# +

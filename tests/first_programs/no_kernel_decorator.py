@@ -21,7 +21,7 @@ print(double(torch.ones(4)))
 # Decorate the function with @ti.kernel (or @qd.kernel) below @ts.op(...).
 # Fix:
 # - x[n] -> y[n]")
-# - 
+# -
 # + x[n] -> y[n]")
 # + @ti.kernel
-# + 
+# +

@@ -21,6 +21,6 @@ print(double(torch.ones(4)))
 # Write the spec first: `@ts.op("x[n], k[m] -> y[n - m + 1]")`.
 # Fix:
 # - @ts.op
-# - 
+# -
 # + @ts.op("x[n] -> y[n]")
-# + 
+# +

@@ -24,8 +24,8 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARRAY_AS_NUMBER = "any_array.AnyArray"
 _REMEDIES = {
     _ARRAY_AS_NUMBER: "A function takes an array as a template: annotate that parameter, `a: template()`.",
-    "must be Tensor, not": "A kernel has numbers, no tensors: call the engine's function, `{lang}.exp` for `torch.exp`.",
-    "indices must be integers": "Convert the index: `int(...)` rounds toward zero, `{lang}.floor(..., {lang}.i32)` down.",
+    "must be Tensor, not": "Kernels have numbers, no tensors: call the engine's own, `{lang}.exp` for `torch.exp`.",
+    "indices must be integers": "Convert the index: `int(...)` rounds to zero, `{lang}.floor(..., {lang}.i32)` down.",
     "Negative indices are not supported": "The last element is `x[x.shape[0] - 1]`.",
     "Range should have 1 or 2 arguments": "Loops count up by one: `for k in range(n)` with `i = n - 1 - k` runs down.",
     "accessed with indices of dim": "Give one index for each dim that the spec says, and `y[None]` for an array `y[]`.",

@@ -76,13 +76,11 @@ def require_started(engine: Engine, op: str = "") -> Any:
     runtime = engine.runtime()
     if runtime is None:
         where = f" for op `{op}`" if op else ""
-        raise EngineError(
-            refusal(
-                f"engine {engine.name!r} has not been started{where}",
-                remedy=f"Call `ts.init()` once, at the start of the program and below `import {engine.name}`: it starts "
-                f"each engine that is imported. `{module_name(engine.name)}.init()` starts {engine.name} alone.",
-            )
+        remedy = (
+            f"Call `ts.init()` once, at the start of the program and below `import {engine.name}`: it starts each "
+            f"engine that is imported. `{module_name(engine.name)}.init()` starts {engine.name} alone."
         )
+        raise EngineError(refusal(f"engine {engine.name!r} has not been started{where}", remedy=remedy))
     return runtime
 
 

@@ -229,7 +229,8 @@ def _check_written(signature: Signature) -> None:
                 remedy = "Leave out `inout`: an array that is only read is an input."
                 raise KernelError(refusal(words, [("spec", signature.spec.text)], remedy))
             words = f"no kernel of op `{signature.op}` writes its output `{name}`"
-            rows, remedy = [("spec", str(signature.spec))], f"Move `{name}` to the left of `->` if it is an input."
+            rows: list[tuple[str, ...]] = [("spec", str(signature.spec))]
+            remedy = f"Move `{name}` to the left of `->` if it is an input."
             wholes = [find_whole_assignment(stage.source, name) for stage in signature.firsts]
             whole = next(filter(None, wholes), None)
             if whole is not None:

@@ -20,7 +20,7 @@ from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusa
 from ..operation import Op, op
 from ..reference import Rendered, Shading
 from ..tracing import outside_transforms
-from ._ops import get_op, register_maker
+from ._ops import cast_to_single, get_op, register_maker
 from ._rule import Asked, Rule, run
 
 _WORKERS = 8
