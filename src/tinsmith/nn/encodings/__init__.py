@@ -12,4 +12,11 @@ from ._encoder import Encoder, draw_params
 from ._encoding import Encoding
 from ._grid import Grid
 
-__all__ = ["Composite", "Encoder", "Encoding", "Grid", "draw_params", "build_encoder"]
+__all__ = [
+    "Composite",
+    "Encoder",
+    "Encoding",
+    "Grid",
+    "build_encoder",
+    "draw_params",
+]
