@@ -19,9 +19,9 @@ __all__ = [
     "Observations",
     "Reconstruction",
     "contains_colmap",
+    "convert_to_viewmat",
     "load_blender",
     "load_colmap",
     "read_colmap",
     "read_transforms",
-    "convert_to_viewmat",
 ]
