@@ -51,7 +51,7 @@ def split_program(name):
     code, _, rest = (FOLDER / f"{name}.py").read_text("utf-8").partition("\n# Message:\n")
     message, _, fix = rest.partition("# Fix:\n")
     pairs = []
-    for old, new in re.findall(r"((?:# - .*\n)+)((?:# \+ .*\n)+)", fix):
+    for old, new in re.findall(r"((?:# -.*\n)+)((?:# \+.*\n)+)", fix):
         pairs.append(tuple("\n".join(line[4:] for line in part.splitlines()) for part in (old, new)))
     return code, "\n".join(line[2:] for line in message.splitlines()), pairs
 

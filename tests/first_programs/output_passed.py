@@ -22,7 +22,7 @@ print(y)
 # tinsmith.ArgumentError: op `double` got too many arguments
 #   expected  1: x
 #   got       2
-# Call it as `double(x)`; outputs and scratch are made by the op.
+# Call it as `double(x)`; the op allocates outputs and scratch.
 # Fix:
 # - double(x, y)
 # + y = double(x)

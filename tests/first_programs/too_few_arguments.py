@@ -19,7 +19,7 @@ print(weigh(torch.ones(4)))
 # Message:
 # tinsmith.ArgumentError: op `weigh` is missing `w`
 #   expected  x, w
-# Call it as `weigh(x, w)`; outputs and scratch are made by the op.
+# Call it as `weigh(x, w)`; the op allocates outputs and scratch.
 # Fix:
 # - weigh(torch.ones(4))
 # + weigh(torch.ones(4), torch.ones(4))
