@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.calls._large_memory import LARGE, in_huge_pages
+from tinsmith.calls._large_memory import LARGE, use_huge_pages
 
 pytestmark = pytest.mark.compiled_engine
 
@@ -40,22 +40,22 @@ linux = pytest.mark.skipif(
 
 @linux
 def test_only_large_memory_is_asked_for():
-    large = in_huge_pages(torch.empty(COUNT, dtype=F64))
+    large = use_huge_pages(torch.empty(COUNT, dtype=F64))
     assert is_advised(large)
     large.fill_(2.0)
     assert large.sum() == 2.0 * COUNT
-    assert not is_advised(in_huge_pages(torch.empty(COUNT - 1, dtype=F64)))
+    assert not is_advised(use_huge_pages(torch.empty(COUNT - 1, dtype=F64)))
     # A view that does not begin with a page.
-    assert is_advised(in_huge_pages(torch.empty(COUNT + 3, dtype=F64)[3:]))
+    assert is_advised(use_huge_pages(torch.empty(COUNT + 3, dtype=F64)[3:]))
 
 
 def test_a_system_without_the_advice_has_ordinary_pages(monkeypatch):
     monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
-    in_huge_pages.__globals__["_find_advice"].cache_clear()
+    use_huge_pages.__globals__["_find_advice"].cache_clear()
     try:
-        assert in_huge_pages(torch.ones(COUNT, dtype=F64)).sum() == COUNT
+        assert use_huge_pages(torch.ones(COUNT, dtype=F64)).sum() == COUNT
     finally:
-        in_huge_pages.__globals__["_find_advice"].cache_clear()
+        use_huge_pages.__globals__["_find_advice"].cache_clear()
 
 
 @pytest.fixture

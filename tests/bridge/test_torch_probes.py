@@ -30,9 +30,9 @@ def test_a_batch_of_the_older_vmap_is_taken_apart_in_any_thread():
         @staticmethod
         def backward(ctx, cotangent):
             with ThreadPoolExecutor(1) as pool:
-                level, (whole,), (dim,) = pool.submit(_tracing.older_batches, [cotangent]).result()
-            assert dim == 0 and not _tracing.has_older_batch([whole])
-            return _tracing.into_older_batch(2 * whole, level)
+                level, (whole,), (dim,) = pool.submit(_tracing.unwrap_legacy_vmap, [cotangent]).result()
+            assert dim == 0 and not _tracing.has_legacy_batch([whole])
+            return _tracing.wrap_legacy_vmap(2 * whole, level)
 
     x = torch.ones(3, requires_grad=True)
     for count in (1, 2, 3):
@@ -75,27 +75,37 @@ FAULTS = [
     ("apply_at_one_level", raises, GRADIENT, "torch.compile of them"),
     ("apply_at_one_level", raises, TANGENT, "jacfwd"),
     ("apply_at_one_level", applied_publicly, GRADIENT, "setup_context"),
-    ("one_level_down", contextlib.nullcontext, NESTED, "hessian"),
-    ("plain_apply", raises, "a Function applied without a check for transforms has its gradient", "every plain call"),
-    ("has_older_batch", lambda _: False, "a batch of is_grads_batched=True can be unpacked", "vectorize=True"),
-    ("into_older_batch", raises, "a batch of is_grads_batched=True can be unpacked", "setup_context"),
+    ("dispatch_below_autograd", contextlib.nullcontext, NESTED, "hessian"),
     (
-        "outside_transforms",
+        "get_unchecked_apply",
+        raises,
+        "a Function applied without a check for transforms has its gradient",
+        "every plain call",
+    ),
+    ("has_legacy_batch", lambda _: False, "a batch of is_grads_batched=True can be unpacked", "vectorize=True"),
+    ("wrap_legacy_vmap", raises, "a batch of is_grads_batched=True can be unpacked", "setup_context"),
+    (
+        "suspend_transforms",
         contextlib.nullcontext,
         "tensors can be made outside transforms and inference mode",
         "first call",
     ),
     ("is_fake", lambda _: False, "a tensor of FakeTensorMode is recognized", "ends the process"),
     (
-        "without_torch_function",
+        "disable_torch_function",
         contextlib.nullcontext,
         "queries of a tensor's properties can be hidden from modes",
         "before it sees the op",
     ),
     ("is_jit_traced", lambda: False, "torch.jit.trace is detected", "as constants"),
-    ("transforms_in_graph", lambda: (0, 0, 0), "levels of torch.func are listed by kind", "scan"),
+    ("count_transforms", lambda: (0, 0, 0), "levels of torch.func are listed by kind", "scan"),
     ("assume", lambda _: None, "an assumption for torch.compile is checked", "no memory for"),
-    ("answer_missing", lambda *_: None, "a missing operator can raise an error of our own", "does not say why"),
+    (
+        "explain_missing_operators",
+        lambda *_: None,
+        "a missing operator can raise an error of our own",
+        "does not say why",
+    ),
     ("constant_when_traced", lambda f: f, "a function marked constant is not traced", "breaks the graph"),
 ]
 

@@ -24,9 +24,9 @@ from ._core import Core as Core
 from ._core import GradientSource as GradientSource
 from ._executor import PassWriter as PassWriter
 from ._executor import is_split as is_split
-from ._gradients import all_names as all_names
 from ._gradients import find_saved_names as find_saved_names
-from ._gradients import no_forward_mode as no_forward_mode
+from ._gradients import list_arrays as list_arrays
+from ._gradients import refuse_forward_mode as refuse_forward_mode
 from ._gradients import select_nondifferentiable as select_nondifferentiable
 from ._key import CallKey as CallKey
 from ._language import language as language
@@ -35,11 +35,11 @@ from ._lowering import lower_stages as lower_stages
 from ._lowering import require_lowered as require_lowered
 from ._program import Program as Program
 from ._program import Programs as Programs
+from ._program import convert_as_it_is as convert_as_it_is
 from ._program import convert_call as convert_call
 from ._program import find_program as find_program
 from ._program import make_checked_call as make_checked_call
 from ._program import solve_numbers as solve_numbers
-from ._program import take_as_it_is as take_as_it_is
 from ._recycled_memory import make_recycled as make_recycled
 from ._routine import Cotangent as Cotangent
 from ._routine import Given as Given

@@ -17,7 +17,7 @@ from ..engines import FLOATS, HALVES, INTEGERS, NAMES, Parameter
 from ..spec import unexpected_keyword
 from ..tracing import is_jit_traced
 from ._buffers import check_before_copy
-from ._signature import Signature, default_integer, fitting_dtypes, takes_half, takes_half_alone
+from ._signature import Signature, find_default_integer, fitting_dtypes, takes_half, takes_half_alone
 
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 _SUPPORTED = (*FLOATS, torch.bfloat16, *_INTEGERS, torch.bool)
@@ -61,14 +61,14 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
     """
     order = signature.order
     if len(arguments) > len(order):
-        raise ArgumentError(_count(signature, len(arguments)))
+        raise ArgumentError(_explain_count(signature, len(arguments)))
     # Cut to one length, since torch 2.6's compiler reads `strict=False` as a check all the same.
     values = dict(zip(order[: len(arguments)], arguments, strict=True))
     sizes = {}
     for name, value in named.items():
         if name in values:
             raise ArgumentError(
-                refusal(f"argument `{name}` of op `{signature.op}` was given twice", remedy=_usage(signature))
+                refusal(f"argument `{name}` of op `{signature.op}` was given twice", remedy=_explain_usage(signature))
             )
         if name in order:
             values[name] = value
@@ -79,7 +79,7 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
             missing = [one for one in known if one not in values and one not in named]
             raise unexpected_keyword(signature.spec, name, order, signature.op, missing)
     if len(values) < len(order):
-        raise ArgumentError(_missing(signature, [name for name in order if name not in values]))
+        raise ArgumentError(_explain_missing(signature, [name for name in order if name not in values]))
     return BoundArguments(
         tuple([values[name] for name in signature.arrays]),
         {name: check_scalar(signature, name, values[name]) for name in signature.scalars},
@@ -101,7 +101,7 @@ def check_scalar(signature: Signature, name: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         raise ArgumentError(_tensor_for_a_number(signature, parameter, value, "is a tensor"))
     if parameter.kind == "matrix":
-        return _matrix(signature, name, value)
+        return _check_matrix(signature, name, value)
     wanted = float if parameter.setter == "float" else int
     try:
         is_exact = not isinstance(value, str) and wanted(value) == value
@@ -137,7 +137,7 @@ def check_ranges(signature: Signature, scalars: Mapping[str, Any]) -> None:
 
 def _check_range(signature: Signature, name: str, value: Any) -> None:
     fitting = signature.parameters(name)[0].dtypes or (torch.int32,)
-    dtype = default_integer(signature) if fitting == INTEGERS else fitting[0]
+    dtype = find_default_integer(signature) if fitting == INTEGERS else fitting[0]
     limits = torch.iinfo(torch.uint8 if dtype == torch.bool else dtype)
     if not limits.min <= value <= limits.max:
         words = f"scalar argument `{name}` of op `{signature.op}` does not fit its annotation"
@@ -170,10 +170,10 @@ def _check_template(signature: Signature, name: str, value: Any) -> Any:
     return value
 
 
-def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
+def _check_matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
     parameter = signature.parameters(name)[0]
     entries = signature.stages[0].home.matrix_entries(value)
-    flat = list(entries) if entries is not None else _flat(value)
+    flat = list(entries) if entries is not None else _flatten(value)
     for entry in flat:
         if isinstance(entry, torch.Tensor):
             raise ArgumentError(_tensor_for_a_number(signature, parameter, entry, "holds tensors"))
@@ -184,12 +184,12 @@ def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
     return tuple(flat)
 
 
-def _flat(value: Any) -> list[Any]:
+def _flatten(value: Any) -> list[Any]:
     if hasattr(value, "tolist") and not isinstance(value, torch.Tensor) and not is_symbolic(value):
         value = value.tolist()
     if not isinstance(value, (list, tuple)):
         return [value]
-    return [entry for part in value for entry in _flat(part)]
+    return [entry for part in value for entry in _flatten(part)]
 
 
 def check_tensors(signature: Signature, tensors: Sequence[Any], *, is_cast: bool = False) -> None:
@@ -205,7 +205,7 @@ def check_tensors(signature: Signature, tensors: Sequence[Any], *, is_cast: bool
             _check_dtype(signature, name, tensor, is_cast=is_cast)
             given.append(tensor)
         elif not is_symbolic(tensor):
-            raise ArgumentError(_no_tensor(signature, name, tensor))
+            raise ArgumentError(_explain_non_tensor(signature, name, tensor))
     if len(given) == len(tensors):
         check_devices(signature, tensors)
 
@@ -266,7 +266,7 @@ def refuse_nested(name: str, tensor: torch.Tensor, whose: str, *, remedy: str = 
 
 
 def _describe_nested(tensor: torch.Tensor) -> list[tuple[str, str]]:
-    return [("got", f"{tensor.size(0)} parts with {tensor.dim() - 1} dims each, {_short(tensor.dtype)}")]
+    return [("got", f"{tensor.size(0)} parts with {tensor.dim() - 1} dims each, {_shorten_dtype(tensor.dtype)}")]
 
 
 def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None:
@@ -285,26 +285,26 @@ def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None
 
 def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor, *, is_cast: bool) -> None:
     fitting, dtype = fitting_dtypes(signature, name), tensor.dtype
-    wanted = " or ".join(_short(d) for d in fitting) if fitting else "any real dtype of at most 64 bits"
+    wanted = " or ".join(_shorten_dtype(d) for d in fitting) if fitting else "any real dtype of at most 64 bits"
     if dtype in _SUPPORTED and (fitting is None or dtype in fitting):
         return
     if dtype in HALVES and takes_half(signature, name):
         return
     if is_cast and dtype == torch.float32 and takes_half_alone(signature, name):
         return
-    why = _why(signature, name) if fitting else ""
+    why = _explain_dtype(signature, name) if fitting else ""
     if dtype.is_complex:
         remedy = f"Pass `torch.view_as_real({name})`; the kernel then sees one more dim of size 2."
     elif fitting and len(fitting) == 1:
-        remedy = f"Pass `{name}.to({fitting[0]})`; or {_other_annotation(signature, name, dtype)}."
+        remedy = f"Pass `{name}.to({fitting[0]})`; or {_suggest_annotation(signature, name, dtype)}."
     else:
         is_float = dtype.is_floating_point and not signature.items[name].promise
         remedy = f"Pass `{name}.float()`." if is_float else f"Pass `{name}.to(torch.int32)`."
     words = f"tensor `{name}` of op `{signature.op}` has a dtype that does not fit"
-    raise DtypeError(refusal(words, [("expected", wanted, why), ("got", _short(dtype))], remedy))
+    raise DtypeError(refusal(words, [("expected", wanted, why), ("got", _shorten_dtype(dtype))], remedy))
 
 
-def _other_annotation(signature: Signature, name: str, dtype: torch.dtype) -> str:
+def _suggest_annotation(signature: Signature, name: str, dtype: torch.dtype) -> str:
     """Return advice how to change the spec or annotation of an array that accepts one dtype, so that `dtype` fits."""
     if signature.items[name].dtype:
         return "leave the dtype out of the spec, which then takes any"
@@ -323,7 +323,7 @@ def _other_annotation(signature: Signature, name: str, dtype: torch.dtype) -> st
     return "leave the dtype out of the annotation, which then takes any"
 
 
-def _why(signature: Signature, name: str) -> str:
+def _explain_dtype(signature: Signature, name: str) -> str:
     """Return where an array's dtype comes from, for a message: the spec or the annotation."""
     item = signature.items[name]
     if item.dtype:
@@ -333,7 +333,7 @@ def _why(signature: Signature, name: str) -> str:
     return f"annotated {next(p.annotation for p in signature.parameters(name) if p.dtypes is not None)}"
 
 
-def _no_tensor(signature: Signature, name: str, value: Any) -> str:
+def _explain_non_tensor(signature: Signature, name: str, value: Any) -> str:
     remedy = f"Pass a tensor: `torch.as_tensor({name})`."
     return refusal(
         f"argument `{name}` of op `{signature.op}` must be a tensor",
@@ -342,19 +342,21 @@ def _no_tensor(signature: Signature, name: str, value: Any) -> str:
     )
 
 
-def _count(signature: Signature, count: int) -> str:
+def _explain_count(signature: Signature, count: int) -> str:
     rows = [("expected", f"{len(signature.order)}: {', '.join(signature.order) or 'none'}"), ("got", str(count))]
-    return refusal(f"op `{signature.op}` got too many arguments", rows, _usage(signature))
+    return refusal(f"op `{signature.op}` got too many arguments", rows, _explain_usage(signature))
 
 
-def _missing(signature: Signature, names: Sequence[str]) -> str:
+def _explain_missing(signature: Signature, names: Sequence[str]) -> str:
     listed = ", ".join(f"`{name}`" for name in names)
     return refusal(
-        f"op `{signature.op}` is missing {listed}", [("expected", ", ".join(signature.order))], _usage(signature)
+        f"op `{signature.op}` is missing {listed}",
+        [("expected", ", ".join(signature.order))],
+        _explain_usage(signature),
     )
 
 
-def _usage(signature: Signature) -> str:
+def _explain_usage(signature: Signature) -> str:
     # A layer launches it on fields, without a spec.
     if not signature.spec.items:
         return f"Give ({', '.join(signature.order)}) when the kernel is registered, or by `set_kernel_args`."
@@ -363,10 +365,10 @@ def _usage(signature: Signature) -> str:
 
 
 def _describe_value(tensor: torch.Tensor) -> str:
-    return f"{tuple(tensor.shape)} {_short(tensor.dtype)} on {tensor.device}"
+    return f"{tuple(tensor.shape)} {_shorten_dtype(tensor.dtype)} on {tensor.device}"
 
 
-def _short(dtype: torch.dtype) -> str:
+def _shorten_dtype(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 

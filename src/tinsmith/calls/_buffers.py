@@ -18,8 +18,8 @@ from .._config import config
 from .._errors import DeviceError, ShapeError, refusal
 from ..engines import MOST_ELEMENTS
 from ..spec import Numbers, Sizing
-from ..tracing import innermost, is_tracing
-from ._large_memory import LARGE, in_huge_pages
+from ..tracing import is_tracing, unwrap_levels
+from ._large_memory import LARGE, use_huge_pages
 
 
 @contextmanager
@@ -78,15 +78,15 @@ def check_before_copy(array: str, tensor: torch.Tensor) -> None:
 
     This must come before the tensor is copied: an expanded tensor may have that many in a few bytes, its copy may not.
     """
-    shape = tuple(innermost(tensor).shape)
+    shape = tuple(unwrap_levels(tensor).shape)
     # A tracer's sizes may be symbols, which a comparison would fix.
     if not is_tracing() and all(isinstance(size, int) for size in shape):
         check_element_count(array, shape)
 
 
-def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def allocate_unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Allocate memory that must be written before it is read. `TINSMITH_POISON` fills it with NaN."""
-    memory = in_huge_pages(torch.empty(shape, dtype=dtype, device=device))
+    memory = use_huge_pages(torch.empty(shape, dtype=dtype, device=device))
     return poison(memory) if config().poison else memory
 
 
@@ -98,11 +98,11 @@ def poison(memory: torch.Tensor) -> torch.Tensor:
     return memory.fill_(float("nan") if is_float else torch.iinfo(memory.dtype).max)
 
 
-def private(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a contiguous copy of a tensor, which may be overwritten."""
+def copy_private(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor to new, contiguous memory that a kernel may overwrite."""
     if tensor.nbytes < LARGE:
         return tensor.clone(memory_format=torch.contiguous_format)
-    return in_huge_pages(torch.empty_like(tensor, memory_format=torch.contiguous_format)).copy_(tensor)
+    return use_huge_pages(torch.empty_like(tensor, memory_format=torch.contiguous_format)).copy_(tensor)
 
 
 def as_new_tensor(tensor: torch.Tensor) -> torch.Tensor:
@@ -111,7 +111,7 @@ def as_new_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
-def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
+def make_adjoint(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
     """Return the memory of an output's adjoint: the cotangent itself, or a private copy if kernels write to it.
 
     A cotangent that is not contiguous is copied in any case.
@@ -119,10 +119,10 @@ def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
     if cotangent.is_neg():
         cotangent = cotangent.resolve_neg()
     if not cotangent.is_contiguous():
-        return private(cotangent)
+        return copy_private(cotangent)
     if cotangent.data_ptr() < LOWEST_ADDRESS:
-        cotangent = with_memory(cotangent, "a cotangent")
-    return private(cotangent) if is_spoiled else cotangent
+        cotangent = ensure_memory(cotangent, "a cotangent")
+    return copy_private(cotangent) if is_spoiled else cotangent
 
 
 def is_null(tensor: torch.Tensor) -> bool:
@@ -130,7 +130,7 @@ def is_null(tensor: torch.Tensor) -> bool:
     return tensor.data_ptr() == tensor.storage_offset() * tensor.element_size()
 
 
-def with_memory(tensor: torch.Tensor, what: str) -> torch.Tensor:
+def ensure_memory(tensor: torch.Tensor, what: str) -> torch.Tensor:
     """Return a tensor that a kernel may read, for one whose address is low; `what` is its name in messages.
 
     A ZeroTensor of torch, which is known to be zero, has no memory; it is copied.
@@ -142,7 +142,7 @@ def with_memory(tensor: torch.Tensor, what: str) -> torch.Tensor:
     if not tensor.numel() or not is_null(tensor):
         return tensor
     is_freed = tensor.untyped_storage().nbytes() < tensor.nbytes
-    if not is_freed and (copied := private(tensor)).data_ptr():
+    if not is_freed and (copied := copy_private(tensor)).data_ptr():
         return copied
     rows = [("tensor", f"{tuple(tensor.shape)} {tensor.dtype}")]
     if is_freed:
@@ -158,4 +158,4 @@ def are_in_order(tensors: Sequence[torch.Tensor]) -> bool:
 
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the tensors in contiguous memory and not lazily negated. Those that are so already are not copied."""
-    return [(tensor if tensor.is_contiguous() else private(tensor)).resolve_neg() for tensor in tensors]
+    return [(tensor if tensor.is_contiguous() else copy_private(tensor)).resolve_neg() for tensor in tensors]

@@ -50,8 +50,8 @@ class CapturedValues(NamedTuple):
         """Return the tensor of numbers that stands for these values in a graph."""
         numbers = [0] * LENGTH
         numbers[0] = self.captures.number(self.fingerprints)
-        for count, (_, number) in enumerate(self._digests()):
-            numbers[_place(count)] ^= number
+        for count, (_, number) in enumerate(self._list_digests()):
+            numbers[_find_place(count)] ^= number
         return torch.tensor(numbers, dtype=torch.int64, device="cpu")
 
     def explain_mark(self, mark: torch.Tensor) -> Exception:
@@ -69,18 +69,18 @@ class CapturedValues(NamedTuple):
             return
         if now[0] != then[0]:
             raise self.captures.explain_number(then[0], self.fingerprints)
-        for count, (contents, name) in enumerate(self._names()):
-            if now[_place(count)] != then[_place(count)]:
-                raise contents.explain_number(name, then[_place(count)])
+        for count, (contents, name) in enumerate(self._list_names()):
+            if now[_find_place(count)] != then[_find_place(count)]:
+                raise contents.explain_number(name, then[_find_place(count)])
 
-    def _digests(self) -> list[tuple[str, int]]:
+    def _list_digests(self) -> list[tuple[str, int]]:
         return [one for contents in self.contents for one in contents.digests()]
 
-    def _names(self) -> list[tuple[Contents, str]]:
+    def _list_names(self) -> list[tuple[Contents, str]]:
         return [(contents, name) for contents in self.contents for name, _ in contents.digests()]
 
 
-def _place(count: int) -> int:
+def _find_place(count: int) -> int:
     """Return the index of a field's number in a state."""
     return 1 + count % (LENGTH - 1)
 
@@ -99,7 +99,7 @@ class Captures:
         self.stages = (*signature.stages, *gradients)
         self.firsts = (*signature.firsts, *gradients)
         self._fields = FieldContents(signature.op, self.stages, self.firsts)
-        self.looks = self._fields.looks
+        self.find_looks = self._fields.find_looks
         # The Python values of earlier calls, by their numbers. Not a cache: values that are missing here are refused.
         self._noted: BoundedDict[int, None] = BoundedDict(MOST_NOTED)
         self._last_noted: Fingerprints | None = None
@@ -131,13 +131,13 @@ class Captures:
         return tuple([by_stage[stage.first] for stage in self.stages])
 
     def is_needed(self, templates: Mapping[str, Any]) -> bool:
-        """Return True if calls with these templates depend on values that may change."""
+        """Return True if calls with these templates depend on Python values or fields that may change."""
         return any(stage.baked_values.has_state_with(templates) for stage in self.firsts)
 
     def take(self, templates: Mapping[str, Any]) -> CapturedValues:
         """Capture the current Python values and contents of fields."""
         fingerprints = self.fingerprints(templates)
-        contents = tuple([look.contents() for look in self.looks(fingerprints)])
+        contents = tuple([look.contents() for look in self.find_looks(fingerprints)])
         return CapturedValues(self, templates, fingerprints, contents)
 
     def check_python_values(self, templates: Mapping[str, Any], before: Fingerprints) -> None:
@@ -170,11 +170,11 @@ class Captures:
         return number
 
     def explain_number(self, before: int, now: Fingerprints) -> Exception:
-        """Build the error for Python values that have changed since they had the number `before`."""
+        """Build the error that names a Python value which has changed: `before` is the number of the earlier values."""
         return self._explain(self._known.get(before), now)
 
     def explain_rerun(self, before: Fingerprints, again: int) -> Exception:
-        """Build the error for a forward pass that was run again with the Python values of the number `again`."""
+        """Build the error for a forward pass that was run again with other Python values, whose number is `again`."""
         now = self._known.get(again)
         if now is not None:
             return self._explain(before, now)

@@ -48,7 +48,7 @@ class Operators(Protocol):
         ...
 
     def define(self, core: Core, content: Callable[[], str], label: str) -> None:
-        """Give another core, which was made from this one, operators of its own."""
+        """Define the torch operators of another core, which was derived from this one."""
         ...
 
     def run_call(self, core: Core, bound: Any) -> list[torch.Tensor]:
@@ -151,7 +151,7 @@ class Core:
 
     @constant_when_traced
     def settle(self) -> None:
-        """Define the operators now, since a compiler that traces a call could not trace their definition."""
+        """Define the torch operators now, because a compiler that traces a call cannot trace their definition."""
         self.operators  # noqa: B018  # computes the cached property
 
     @property
@@ -279,8 +279,8 @@ class Core:
         """
         return lower_stages(key)
 
-    def together(self, batched: frozenset[str]) -> frozenset[str]:
-        """Return the inputs that have a batch dimension if these have one."""
+    def propagate_batch(self, batched: frozenset[str]) -> frozenset[str]:
+        """Return the inputs that have a batch dimension if these have one. Only derived cores add inputs."""
         return batched
 
     def key(self, call: Call) -> CallKey:
@@ -295,7 +295,7 @@ class Core:
         fingerprints = self.fingerprints(call.templates)
         return CallKey(self.signature, shapes, dtypes, batched, fingerprints, call.templates, call.is_apart, numbers)
 
-    def call_with(self, key: CallKey, numbers: Numbers, others: BoundArguments) -> Call:
+    def make_call_with(self, key: CallKey, numbers: Numbers, others: BoundArguments) -> Call:
         """Return a call with this key.
 
         `numbers` are the numbers of its sizes, `others` its arguments without tensors.
@@ -454,12 +454,12 @@ class Call:
 
     @lazy
     def solution(self) -> Numbers | None:
-        """Solve the call's sizes for the numbers of its sizing; None if they misfit or are symbols of a tracer."""
+        """Solve the call's sizes for the symbols in its size formulas; None if sizes misfit or are symbolic."""
         return self.sizing.solve(self.whole_shapes, self.values)
 
     @property
     def numbers(self) -> Numbers:
-        """The numbers of the call's sizes. Raises ShapeError if they do not fit the spec."""
+        """The values of the symbols in the call's size formulas. Raises ShapeError if sizes do not fit the spec."""
         solution = self.solution
         if solution is None:
             self.core.solve_sizes(self)
@@ -480,14 +480,14 @@ class Call:
     @lazy
     def reverse(self) -> ReverseAt:
         """Return the source of this call's gradient."""
-        return self.core.reverse.at(self.core.key(self))
+        return self.core.reverse.specialize(self.core.key(self))
 
     def select_active(self, needs: Sequence[bool]) -> frozenset[str]:
         """Return the names of the inputs that need a gradient, from one flag for each input."""
         names = self.core.signature.arrays
         return frozenset([n for n, needed in zip(names, needs, strict=True) if needed]) & self.wanting
 
-    def by_input(self, active: frozenset[str], gradients: Sequence[Any]) -> list[Any]:
+    def align_with_inputs(self, active: frozenset[str], gradients: Sequence[Any]) -> list[Any]:
         """Return one entry for each input: its gradient if it is active, None otherwise."""
         remaining = iter(gradients)
         return [next(remaining) if name in active else None for name in self.core.signature.arrays]

@@ -23,7 +23,7 @@ from ..ir import nodes
 from ..passes import formula_text
 from ..passes.adjoint import Copy
 from ..spec import Size, Symbol
-from ._buffers import LOWEST_ADDRESS, adjoint_of, as_new_tensor, check_reach, private, with_memory
+from ._buffers import LOWEST_ADDRESS, as_new_tensor, check_reach, copy_private, ensure_memory, make_adjoint
 from ._key import CallKey
 from ._large_memory import LARGE
 from ._pass_text import Pass, PassText
@@ -58,7 +58,7 @@ class Waiting(NamedTuple):
     watch: LaunchTimer | None
 
 
-def executor(routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, LaunchTimer]) -> Pass:
+def write_pass(routine: Routine, key: CallKey, timers: Mapping[RoutineLaunch, LaunchTimer]) -> Pass:
     """Turn a routine into a Python function.
 
     Args:
@@ -101,7 +101,7 @@ class PassWriter(PassText):
 
     # The whole --------------------------------------------------------------------------------
     def function(self) -> Pass:
-        """Write and compile the function."""
+        """Write the whole routine as a Python function, and compile it."""
         for one in self.routine.given:
             self.take(one)
         begin = len(self.lines)
@@ -168,11 +168,11 @@ class PassWriter(PassText):
                 value = f"inputs[{one.place}]"
             case Saved():
                 value = f"inputs[{one.name!r}]"
-                value = f"{self.bind(private, 'private')}({value})" if one.is_copied else value
+                value = f"{self.bind(copy_private, 'copy_private')}({value})" if one.is_copied else value
         self.put(one.name, value, shape, dtype)
         memory, pointer = self.memory(one.name), self.pointer(one.name)
         what = f"tensor `{one.like}` of op `{self.op}`"
-        check = f"{self.bind(with_memory, 'with_memory')}({memory}, {what!r})"
+        check = f"{self.bind(ensure_memory, 'ensure_memory')}({memory}, {what!r})"
         self.add(f"if {pointer} < {LOWEST_ADDRESS}: {memory} = {check}; {pointer} = {memory}.data_ptr()")
 
     def take_cotangent(self, one: Cotangent, shape: tuple[str, ...], dtype: torch.dtype) -> None:
@@ -182,7 +182,7 @@ class PassWriter(PassText):
         """
         given = self.fresh("cotangent")
         self.add(f"{given} = cotangents[{one.number}]")
-        own = f"{self.bind(adjoint_of, 'adjoint_of')}({given}, {one.is_copied})"
+        own = f"{self.bind(make_adjoint, 'make_adjoint')}({given}, {one.is_copied})"
         if not one.is_copied:
             address = f"{given}.data_ptr() >= {LOWEST_ADDRESS}"
             own = f"{given} if {given}.is_contiguous() and not {given}.is_neg() and {address} else {own}"

@@ -10,18 +10,18 @@ from .._errors import GradientError, refusal
 from ._core import Call
 
 
-def all_names(call: Call) -> tuple[str, ...]:
+def list_arrays(call: Call) -> tuple[str, ...]:
     """Return the names of the inputs, outputs and scratch of a call, in this order."""
     signature = call.core.signature
     return signature.arrays + signature.outputs + signature.scratch
 
 
 def find_saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
-    """Return the arrays whose values the backward pass reads, in the order of `all_names`."""
+    """Return the arrays whose values the backward pass reads, in the order of `list_arrays`."""
     if not active:
         return ()
-    read = call.reverse.find_read(active)
-    return tuple(name for name in all_names(call) if name in read)
+    read = call.reverse.find_checked_reads(active)
+    return tuple(name for name in list_arrays(call) if name in read)
 
 
 def select_nondifferentiable(call: Call, made: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -36,7 +36,7 @@ def select_nondifferentiable(call: Call, made: Sequence[torch.Tensor]) -> list[t
     return [tensor for name, tensor in pairs if name in without or not tensor.dtype.is_floating_point]
 
 
-def no_forward_mode(op: str) -> GradientError:
+def refuse_forward_mode(op: str) -> GradientError:
     """Build the error for an op that has no forward mode."""
     return GradientError(
         refusal(

@@ -19,7 +19,7 @@ LARGE = 2**25
 """Bytes from which glibc gets a block from the system (the maximum of its dynamic M_MMAP_THRESHOLD)."""
 
 
-def in_huge_pages(memory: torch.Tensor) -> torch.Tensor:
+def use_huge_pages(memory: torch.Tensor) -> torch.Tensor:
     """Ask the system to use huge pages for new memory if it is large and on the CPU. Return the memory."""
     advise = _find_advice() if memory.nbytes >= LARGE and memory.device.type == "cpu" else None
     if advise is not None:
@@ -29,7 +29,7 @@ def in_huge_pages(memory: torch.Tensor) -> torch.Tensor:
 
 def make_zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return zeros on the CPU, in huge pages if they are large."""
-    return in_huge_pages(torch.empty(shape, dtype=dtype)).zero_()
+    return use_huge_pages(torch.empty(shape, dtype=dtype)).zero_()
 
 
 @functools.cache

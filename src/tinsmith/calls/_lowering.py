@@ -33,10 +33,10 @@ def lower_stages(key: CallKey) -> list[LoweredKernel]:
     stages = key.signature.stages
     pairs = zip(stages, key.variants, strict=True)
     kernels = [stage.lower_variant(variant, key.templates) for stage, variant in pairs]
-    return _with_memory_apart(key, [stage.first for stage in stages], kernels)
+    return _separate_block_memory(key, [stage.first for stage in stages], kernels)
 
 
-def _with_memory_apart(key: CallKey, stages: Sequence[Stage], kernels: list[LoweredKernel]) -> list[LoweredKernel]:
+def _separate_block_memory(key: CallKey, stages: Sequence[Stage], kernels: list[LoweredKernel]) -> list[LoweredKernel]:
     """Rename block memory so that no two kernels use the same name for different memory.
 
     `stages` are the stages of the kernels; launches of one stage share its memory.
@@ -73,7 +73,7 @@ def lower_launches(key: CallKey) -> KernelLaunches:
     places = {stage: place for place, stage in enumerate(key.signature.firsts)}
     variants = {stage: variant for stage, variant in zip(stages, key.variants, strict=True) if stage is stage.first}
     kernels = [stage.lower_variant(variants[stage], key.templates) for stage in places]
-    return KernelLaunches(_with_memory_apart(key, [*places], kernels), [places[stage.first] for stage in stages])
+    return KernelLaunches(_separate_block_memory(key, [*places], kernels), [places[stage.first] for stage in stages])
 
 
 def require_lowered(key: CallKey) -> list[LoweredKernel]:
@@ -161,7 +161,7 @@ def add_block_memory(sizing: Sizing, kernels: Sequence[LoweredKernel], op: str) 
         wide = {name: sizing.evaluate(name, numbers) for name in names}
         # Formulas are about one sample, so a leading batch dimension is removed.
         known = {name: shape[len(shape) - ranks[name] :] for name, shape in wide.items() if name in ranks}
-        sizes = _sizes(kernels, arrays, known, values, op)
+        sizes = _find_block_sizes(kernels, arrays, known, values, op)
         more = [size for name in arrays for size in sizes[name]]
         return (*numbers[: sizing.symbols], *more, numbers[-1] + sum(map(math.prod, sizes.values())))
 
@@ -176,7 +176,7 @@ def add_block_memory(sizing: Sizing, kernels: Sequence[LoweredKernel], op: str) 
     )
 
 
-def _sizes(
+def _find_block_sizes(
     kernels: Sequence[LoweredKernel],
     arrays: Mapping[str, nodes.Array],
     shapes: Mapping[str, Sequence[int]],

@@ -1,9 +1,9 @@
 """Program: runs calls with one key, forward and backward.
 
-A call finds its program in three steps. The properties of its tensors (`key_of`) are looked up in `Programs`, the table
-of one op. The first call with these properties is checked and converted (`make_checked_call`), and gets a `CallKey`.
-`find_program` keeps one program for each key. A program's passes are `Routine`s: short lists of actions. `Runner` turns
-them into functions when a call first needs one.
+A call finds its program in three steps. The properties of its tensors (`describe_tensors`) are looked up in `Programs`,
+the table of one op. The first call with these properties is checked and converted (`make_checked_call`), and gets a
+`CallKey`. `find_program` keeps one program for each key. A program's passes are `Routine`s: short lists of actions.
+`Runner` turns them into functions when a call first needs one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ._buffers import are_in_order
 from ._captured_values import CapturedValues, Captures
 from ._conversion import AS_IT_IS, Conversion, compute_dtypes
 from ._core import Call, Core, GradientSource
-from ._executor import executor
+from ._executor import write_pass
 from ._key import CallKey
 from ._pass_text import Pass
 from ._routine import Routine, Take
-from ._signature import result_dtype
+from ._signature import find_half_dtype
 from ._threads import Paces, Serial, Threads
 from .fields import Look
 
@@ -131,7 +131,7 @@ class Program:
     @lazy
     def reverse(self) -> ReverseAt:
         """Return the source of its calls' gradient."""
-        return self._gradient_source.reverse.at(self.key)
+        return self._gradient_source.reverse.specialize(self.key)
 
     def is_current(self) -> bool:
         """Return True if no engine was started again since this program was made."""
@@ -158,7 +158,7 @@ class Program:
         """Capture the values that a call depends on besides its arguments; None if there are none that may change."""
         looks = self._looks
         if looks is None:
-            looks = self._looks = self._captures.looks(self.key.fingerprints)
+            looks = self._looks = self._captures.find_looks(self.key.fingerprints)
             self._is_capturing = self._captures.is_needed(templates)
         if not self._is_capturing:
             return None
@@ -202,7 +202,7 @@ class Program:
         with COMPILING:
             self.reverse.check(active)
             wanted = active & self.key.floats
-            read = self.reverse.reads(wanted)
+            read = self.reverse.find_reads(wanted)
             places = [(place, name) for place, name in enumerate(self.names) if name in read]
             # The backward pass is compiled in the forward pass in two cases. If a Python value changed in between, it
             # would be another kernel. And if a gradient stack would be too small, which crashes the process, the call
@@ -245,7 +245,7 @@ class Program:
         runner = self._known_runner(active, given, has_results=has_results)
         if runner is not None:
             return runner
-        stacks = self._stacks(active, numbers, scalars)
+        stacks = self._find_stack_depths(active, numbers, scalars)
         return self._find_backward(backward.Wish(active, given, stacks, has_results=has_results))
 
     def _known_runner(
@@ -286,13 +286,13 @@ class Program:
         short = self._find_backward(backward.Wish(active, given, has_checkpoints=True))
         return short.find(numbers, scalars)(saved, cotangents, numbers, scalars)
 
-    def _stacks(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> tuple[int, ...]:
+    def _find_stack_depths(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> tuple[int, ...]:
         """Return the depths of the gradient stacks that an engine's reverse kernels need."""
         if not self.reverse.needs_stacks(active):
             return ()
         key = self.key
         shapes = {name: key.sizing.evaluate(name, numbers)[name in key.batched_arrays :] for name in key.names}
-        return self.reverse.stacks(active, shapes, {**scalars, **key.templates})
+        return self.reverse.find_stack_depths(active, shapes, {**scalars, **key.templates})
 
     def _find_backward(self, wish: Wish) -> Runner:
         with COMPILING:
@@ -330,9 +330,11 @@ class Program:
         """
         groups: tuple[frozenset[str] | None, ...] = (None,)
         if given < frozenset(name for _, name in self._moving):
-            groups = self.reverse.groups(active & self.key.floats, given)
+            groups = self.reverse.group_outputs(active & self.key.floats, given)
         group = groups[0] if len(groups) == 1 else None
-        runner = self._find_backward(backward.Wish(active, group, self._stacks(active, numbers, scalars), True))
+        runner = self._find_backward(
+            backward.Wish(active, group, self._find_stack_depths(active, numbers, scalars), True)
+        )
         serial = runner.threads.choose(numbers, scalars)
         serial = serial if self.is_serial(numbers, scalars) else tuple(False for _ in serial)
         return runner.routine(serial, numbers, scalars)
@@ -356,11 +358,11 @@ class Program:
             return self._run_backward(saved, cotangents, active, None, numbers, scalars, has_results)
         given = frozenset([name for number, name in moving if cotangents[number] is not None])
         rows = []
-        for group in self.reverse.groups(active & self.key.floats, given):
+        for group in self.reverse.group_outputs(active & self.key.floats, given):
             pairs = zip(self.signature.outputs, cotangents, strict=True)
             alone = [cotangent if name in (group or given) else None for name, cotangent in pairs]
             rows.append(self._run_backward(saved, alone, active, group, numbers, scalars))
-        return [_total(column) for column in zip(*rows, strict=True)]
+        return [_add_gradients(column) for column in zip(*rows, strict=True)]
 
 
 class Runner:
@@ -426,7 +428,7 @@ class Runner:
                 is_fixed = self._key.signature.is_deterministic
                 timers = {} if is_fixed else self.threads.make_timers(serial, routine)
                 with show_preparation(self._key.signature.op, len({*routine.launches})):
-                    self._passes[serial] = executor(routine, self._key, timers)
+                    self._passes[serial] = write_pass(routine, self._key, timers)
             return self._passes[serial]
 
     def routine(self, serial: Serial, numbers: Numbers, scalars: Scalars) -> Routine:
@@ -438,7 +440,7 @@ class Runner:
             return self._routines[serial]
 
 
-def _total(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+def _add_gradients(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
     """Return the sum of one input's gradients, None if there are none."""
     present = [part for part in parts if part is not None]
     if len(present) < 2:
@@ -474,7 +476,7 @@ class Programs:
 
         The first call with such tensors is checked, and raises every error that depends on their properties.
         """
-        tensors = key_of(bound.tensors)
+        tensors = describe_tensors(bound.tensors)
         if tensors is None:
             return self._make(bound)
         known = self._known.get(self._key(tensors, bound), _UNKNOWN)
@@ -547,7 +549,7 @@ _ENTRIES = (
 _describe_tensor: Callable[[Any], tuple[Any, ...]] = eval(f"lambda tensor: ({_ENTRIES.format('tensor')})")
 
 
-def key_of(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
+def describe_tensors(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
     """Return the properties of tensors that a program depends on; None if one is not a strided tensor.
 
     The checked call then raises an error.
@@ -601,7 +603,7 @@ def find_program(
 
 
 def solve_numbers(core: Core, program: Program, bound: BoundArguments) -> Numbers:
-    """Return the numbers of a call's sizes. Raise ShapeError if sizes do not fit the spec."""
+    """Solve a call's sizes for the symbols in its size formulas. Raise ShapeError if sizes do not fit the spec."""
     values = core.signature.size_values(bound.scalars, bound.sizes)
     solution = program.solve([one.shape for one in bound.tensors], values)
     return make_checked_call(core, bound).numbers if solution is None else solution
@@ -624,7 +626,7 @@ def make_checked_call(core: Core, bound: BoundArguments, *, is_cast: bool = Fals
 def convert_call(
     core: Core, bound: BoundArguments, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]
 ) -> Call:
-    """Convert the call whose tensors have these shapes and dtypes. The tensors themselves are not needed.
+    """Build the converted call (`Conversion`) of arguments whose tensors have these shapes and dtypes.
 
     Raises:
         ShapeError: sizes do not fit the spec.
@@ -648,7 +650,7 @@ def _convert_with(
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[torch.dtype],
 ) -> Call | None:
-    """Return the call with a known conversion; None if sizes do not fit."""
+    """Build the converted call, given its conversion; None if its sizes do not fit."""
     count, batched = conversion.lead, conversion.batched
     pairs = list(zip(core.signature.arrays, shapes, strict=True))
     leads = [shape[:count] for name, shape in pairs if name in batched]
@@ -669,7 +671,7 @@ def _convert_first(
     lead = tuple(solution.batch)
     batched = frozenset(n for n in names if lead and signature.items[n].batch_name)
     casts = tuple([dtype in HALVES for dtype in dtypes])
-    halves = tuple([result_dtype(signature, name, dtypes) for name in signature.outputs])
+    halves = tuple([find_half_dtype(signature, name, dtypes) for name in signature.outputs])
     call = _make_call(core, bound, shapes, dtypes, Conversion(casts, len(lead), batched, halves), lead)
     # Checks sizes and dtypes of the results before anything runs.
     core.plan_buffers(call)
@@ -693,20 +695,20 @@ def _make_call(
         bound.scalars,
         bound.templates,
         bound.sizes,
-        batch=_product(lead) if count else None,
+        batch=_multiply(lead) if count else None,
         batched=batched,
         conversion=conversion,
         lead=lead,
     )
 
 
-def take_as_it_is(call: Call) -> Call:
-    """Return a call that is converted already, except that half precision is cast to float32."""
+def convert_as_it_is(call: Call) -> Call:
+    """Cast the half precision of a call to float32, in a call that is otherwise converted already (`Conversion`)."""
     casts = tuple([dtype in HALVES for dtype in call.dtypes])
     return replace(call, dtypes=compute_dtypes(call.dtypes), conversion=Conversion(casts, 0, call.batched, ()), lead=())
 
 
-def _product(sizes: Sequence[int]) -> int:
+def _multiply(sizes: Sequence[int]) -> int:
     count = 1
     for size in sizes:
         count *= size

@@ -21,7 +21,7 @@ import torch
 
 from .._cache import Cache
 from ._buffers import as_new_tensor
-from ._large_memory import LARGE, in_huge_pages
+from ._large_memory import LARGE, use_huge_pages
 
 SMALL = 2**17
 """Bytes below which the C library keeps freed memory itself (its M_MMAP_THRESHOLD)."""
@@ -52,7 +52,7 @@ def make_recycled(shape: Sequence[int], dtype: torch.dtype, device: torch.device
     """Return uninitialized recycled memory, like `torch.empty`; its storage cannot be resized."""
     size = math.prod(shape) * dtype.itemsize
     if not _is_recycled(size, device):
-        return in_huge_pages(torch.empty(tuple(shape), dtype=dtype, device=device))
+        return use_huge_pages(torch.empty(tuple(shape), dtype=dtype, device=device))
     blocks = _KEPT.get(size)
     try:
         block = blocks.pop() if blocks else None

@@ -212,7 +212,7 @@ def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] |
     return tuple(sorted([dtype for dtype in declared[0] if all(dtype in others for others in declared)], key=str))
 
 
-def default_integer(signature: Signature) -> torch.dtype:
+def find_default_integer(signature: Signature) -> torch.dtype:
     """Return the dtype of `int` in an annotation: the engine's default integer type, as it was started."""
     return DTYPES[Language(signature.stages[0].engine).default_types[1]]
 
@@ -242,7 +242,7 @@ def is_steady(signature: Signature, name: str) -> bool:
     return fitting is not None and not any(dtype.is_floating_point for dtype in fitting)
 
 
-def common_float(dtypes: Sequence[torch.dtype]) -> torch.dtype | None:
+def promote_floats(dtypes: Sequence[torch.dtype]) -> torch.dtype | None:
     """Return the dtype that torch promotes the floating dtypes among these to; None if there are none."""
     floats = [dtype for dtype in dtypes if dtype.is_floating_point]
     result: Any = None
@@ -264,13 +264,13 @@ def find_made_dtype(signature: Signature, name: str, dtypes: Sequence[torch.dtyp
     old = _updated_dtype(signature, name, dtypes)
     if old is not None and (fitting is None or old in fitting):
         return old
-    common = common_float(dtypes)
+    common = promote_floats(dtypes)
     if common is not None and (fitting is None or common in fitting):
         return common
     if fitting is not None and len(fitting) == 1:
         return torch.float32 if fitting[0] in HALVES else fitting[0]
     if fitting is not None and set(fitting) == set(INTEGERS):
-        return default_integer(signature)
+        return find_default_integer(signature)
     if fitting is not None and set(fitting) == set(FLOATS) and common is None:
         return default_float(signature)
     words = f"the dtype of `{name}` in op `{signature.op}` does not follow from its inputs"
@@ -278,11 +278,11 @@ def find_made_dtype(signature: Signature, name: str, dtypes: Sequence[torch.dtyp
     raise DtypeError(refusal(words, rows, f"Write it into the spec: `{signature.items[name]}: f32`."))
 
 
-def result_dtype(signature: Signature, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
+def find_half_dtype(signature: Signature, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
     """Return the half-precision dtype that an output is cast back to; None if it is not cast."""
     fitting = fitting_dtypes(signature, name)
     is_fixed = fitting is not None and len(fitting) == 1 and not takes_half(signature, name)
-    wanted = fitting[0] if fitting and is_fixed else _updated_dtype(signature, name, inputs) or common_float(inputs)
+    wanted = fitting[0] if fitting and is_fixed else _updated_dtype(signature, name, inputs) or promote_floats(inputs)
     return wanted if wanted in HALVES else None
 
 

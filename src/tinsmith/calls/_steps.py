@@ -144,14 +144,14 @@ class StageLaunch(RoutineLaunch):
         if not stage.is_simd:
             with contextlib.suppress(NotCovered):
                 body = stage.lower_variant(variant.single if is_split else variant, values).kernel
-        shapes = {use.parameter: _shape(key, use)[is_split and use.is_batched :] for use in self.uses}
+        shapes = {use.parameter: _find_shape(key, use)[is_split and use.is_batched :] for use in self.uses}
         return Cost(stage, body, shapes, self.stage.scalar_names, stage.engine.thread_count())
 
     def _types(self, key: CallKey) -> dict[str, ArrayType]:
-        return {use.parameter: _type(key, self.stage, use) for use in self.uses}
+        return {use.parameter: _find_type(key, self.stage, use) for use in self.uses}
 
     def _variant(self, key: CallKey, types: Mapping[str, ArrayType]) -> Variant:
-        fingerprint = _fingerprint(key, self.stage)
+        fingerprint = _find_fingerprint(key, self.stage)
         return Variant(tuple(types.items()), self.adjoint, self.is_serial, fingerprint, self.stack)
 
     def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
@@ -170,17 +170,17 @@ class StageLaunch(RoutineLaunch):
         if not is_simd:
             return step
         vectors = [use for use in uses if types[use.parameter].element]
-        return step._replace(aligned=tuple((use.memory, _alignment(types[use.parameter])) for use in vectors))
+        return step._replace(aligned=tuple((use.memory, _find_alignment(types[use.parameter])) for use in vectors))
 
 
-def _shape(key: CallKey, use: Use) -> tuple[Size, ...]:
+def _find_shape(key: CallKey, use: Use) -> tuple[Size, ...]:
     """Return the sizes of an argument's memory, with a batch dimension if each sample has its own gradient."""
     shape = key.sizing.shapes[use.array]
     batch = key.sizing.batch
     return (batch, *shape) if use.is_batched and use.array not in key.batched_arrays and batch is not None else shape
 
 
-def _alignment(array: ArrayType) -> int:
+def _find_alignment(array: ArrayType) -> int:
     """Return the number of bytes that a machine vector's address must be a multiple of: its own size."""
     return array.dtype.itemsize * math.prod(array.element)
 
@@ -213,13 +213,13 @@ def _lay_out(
     return Step(compiled.launch, tuple(entries), scalars, elements)
 
 
-def _type(key: CallKey, stage: Stage, use: Use) -> ArrayType:
+def _find_type(key: CallKey, stage: Stage, use: Use) -> ArrayType:
     core = key.core(use.array)
     element = element_of(stage, use.parameter, core)
     dtype: torch.dtype = key.dtypes[use.array]
     return ArrayType(dtype, len(core) - len(element), element, bool(use.gradient), use.is_batched)
 
 
-def _fingerprint(key: CallKey, stage: Stage) -> tuple[Any, ...]:
+def _find_fingerprint(key: CallKey, stage: Stage) -> tuple[Any, ...]:
     place = key.signature.places.get(stage)
     return stage.baked_values.fingerprint(key.templates) if place is None else key.fingerprints[place]

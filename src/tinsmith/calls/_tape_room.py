@@ -15,7 +15,7 @@ from .._errors import GradientError, refusal
 from ..engines import DTYPES, MOST_ELEMENTS
 from ..ir import nodes
 from ..passes.adjoint import TapeSize
-from ._buffers import unread
+from ._buffers import allocate_unread
 from ._pass_text import PassText
 from ._routine import RoutineLaunch, Tapes
 
@@ -30,7 +30,7 @@ class TapeRoom:
     def __call__(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """Allocate a tape with this number of elements. Raise GradientError if engines cannot index so many."""
         self.check(count)
-        return unread((count,), dtype, self.device)
+        return allocate_unread((count,), dtype, self.device)
 
     def zeros(self, count: int) -> torch.Tensor:
         """Return int32 zeros for kernels to count with. Raise GradientError if engines cannot index so many."""
@@ -115,7 +115,7 @@ class TapeReservation:
         entries = {}
         for size, starts, counts in counted:
             entries[size], begins = self._text.fresh("entries"), self._text.fresh("starts")
-            together = f"{self._text.bind(_end_to_end, 'end_to_end')}({self._text.memory(counts)})"
+            together = f"{self._text.bind(_find_starts, 'find_starts')}({self._text.memory(counts)})"
             self._text.add(f"{begins}, {entries[size]} = {together}")
             self._text.put(starts, begins, (iterations,), torch.int32)
         return entries
@@ -140,7 +140,7 @@ class TapeReservation:
             self._text.put(name, made, (length,), dtype)
 
 
-def _end_to_end(counts: torch.Tensor) -> tuple[torch.Tensor, int]:
+def _find_starts(counts: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Return where the entries of each iteration start if they are stored one after another, and their total number."""
     ends = counts.cumsum(0)
     return (ends - counts).int(), int(ends[-1]) if len(ends) else 0

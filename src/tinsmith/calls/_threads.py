@@ -74,7 +74,7 @@ class Paces:
         # Weak, since a gradient is generated for every value that a kernel bakes in.
         self._by_kernel: WeakKeyDictionary[Any, Pace] = WeakKeyDictionary()
 
-    def of(self, kernel: Any) -> Pace:
+    def find_pace(self, kernel: Any) -> Pace:
         """Return the measured times of a kernel."""
         return self._by_kernel.setdefault(kernel, Pace(self._serial_below))
 
@@ -117,7 +117,7 @@ class Threads:
     def __init__(self, routine: Routine, key: CallKey, paces: Paces) -> None:
         self.parallel = routine
         self.groups = _group_launches(routine, key, paces) if key.device.type == "cpu" else ()
-        choices = (_choice(one, f"pace{place}") for place, one in enumerate(self.groups))
+        choices = (_write_choice(one, f"pace{place}") for place, one in enumerate(self.groups))
         paces_by_name = {f"pace{place}": group.pace for place, group in enumerate(self.groups)}
         self.choose: Callable[[Numbers, Scalars], Serial] = _write_function(key, choices, paces_by_name)
         self._key = key
@@ -165,7 +165,7 @@ class LaunchTimer:
         self.pace.note(seconds, self._threads.count(numbers, scalars)[self._place], kernels)
 
 
-def _choice(group: Group, pace: str) -> str:
+def _write_choice(group: Group, pace: str) -> str:
     """Return a Python expression that is true if launches of a group use one thread.
 
     If the pace's `serial_below` is 0, it is never true.
@@ -183,7 +183,7 @@ def _group_launches(routine: Routine, key: CallKey, paces: Paces) -> tuple[Group
         alike = cost.kernel, formula, loss, cost.has_parallel_loops
         grouped.setdefault(alike, []).append(launch)
     return tuple(
-        Group(launches[0].name, formula, loss, paces.of(kernel), tuple(launches), has_parallel_loops)
+        Group(launches[0].name, formula, loss, paces.find_pace(kernel), tuple(launches), has_parallel_loops)
         for (kernel, formula, loss, has_parallel_loops), launches in grouped.items()
     )
 

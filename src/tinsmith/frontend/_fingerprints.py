@@ -81,7 +81,7 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
         return _python_function(value, engine, depth + 1)
     if is_tensor(value):
         # Tensors made under `torch.inference_mode` do not count their changes: asking would raise.
-        return (Same(value), None if value.is_inference() else tracing.version_of(value))
+        return (Same(value), None if value.is_inference() else tracing.get_version(value))
     if isinstance(value, BuiltinMethodType) and is_tensor(value.__self__):
         # `w.sum` is another object each time it is looked up.
         return (kind, value.__name__, fingerprint(value.__self__, engine, depth + 1))

@@ -38,15 +38,15 @@ from ..spec import Numbers, parse
 from ..torch_side import make_eager_function
 from ..tracing import (
     constant_when_traced,
+    disable_torch_function,
+    has_legacy_batch,
     has_modes,
-    has_older_batch,
     is_distributed,
     is_in_backward,
     is_jit_traced,
     is_plain,
     is_tracing,
     is_transformed,
-    without_torch_function,
 )
 from ._make_core import make_core
 from ._op_description import OpDescription
@@ -254,7 +254,7 @@ class Op(OpDescription, Generic[Result]):
         Values that merely represent tensors are checked when the graph runs.
         """
         signature = self._core.signature
-        with without_torch_function():
+        with disable_torch_function():
             check_tensors(signature, bound.tensors)
         vectors = [name for name in signature.scalars if signature.parameters(name)[0].kind == "matrix"]
         if vectors and is_jit_traced():
@@ -283,7 +283,7 @@ class Op(OpDescription, Generic[Result]):
             bound = autocast(self._core.signature, bound)
         if is_jit_traced() or has_torch_function(bound.values):
             return self._dispatch_traced(bound)
-        if is_in_backward() and has_older_batch(bound.tensors):
+        if is_in_backward() and has_legacy_batch(bound.tensors):
             # A tensor of torch's legacy vmap has no memory, and no mode or transform tells that there is one.
             return self._dispatch(bound)
         program = self._programs.find(bound)

@@ -291,6 +291,6 @@ def prepare_stepping(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, 
     if program is None or not program.is_direct or core.has_state or program.key.device.type != "cpu":
         return None
     numbers = solve_numbers(core, program, bound)
-    if find_recorded(core, core.call_with(program.key, numbers, bound)) is not None:
+    if find_recorded(core, core.make_call_with(program.key, numbers, bound)) is not None:
         return None
     return Stepping(program, numbers, bound.scalars)

@@ -16,7 +16,7 @@ from torch.overrides import has_torch_function
 from .._errors import ArgumentError, refusal
 from .._lazy import lazy
 from ..calls import BoundArguments, Core, Programs, check_tensors, is_symbolic, solve_numbers
-from ..tracing import batch_levels, is_plain, is_tracing, is_transformed
+from ..tracing import find_batch_levels, is_plain, is_tracing, is_transformed
 from ._make_core import make_overwriting_core
 from ._options import OpOptions
 
@@ -94,7 +94,7 @@ class Updates:
     def _refuse_unbatched(self, targets: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
         """Raise ArgumentError if vmap makes several new values for an argument that is not batched."""
         for name, target, new in zip(self._names, targets, made, strict=False):
-            if batch_levels(new) - batch_levels(target):
+            if find_batch_levels(new) - find_batch_levels(target):
                 op = self._core.signature.op
                 words = f"`{name}` of op `{op}` is updated in place under vmap, and is not batched as other inputs are"
                 remedy = (

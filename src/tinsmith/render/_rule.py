@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..operation import Op, OpOptions
-from ..tracing import has_older_batch, is_transformed
+from ..tracing import has_legacy_batch, is_transformed
 
 
 class Asked(NamedTuple):
@@ -92,7 +92,7 @@ class _RuleFunction(torch.autograd.Function):
         saved, n = ctx.saved_tensors, ctx.n_inputs
         asked = Asked(saved[:n], saved[n:], cotangents, ctx.needs_input_grad[2:], ctx.options)
         # An op does not take the batched cotangents of `torch.autograd.grad(..., is_grads_batched=True)`.
-        given = _differentiate_value(ctx.rule, asked) if has_older_batch(cotangents) else ctx.rule.pull(asked)
+        given = _differentiate_value(ctx.rule, asked) if has_legacy_batch(cotangents) else ctx.rule.pull(asked)
         return None, None, *(g if wanted else None for g, wanted in zip(given, asked.wants, strict=True))
 
 

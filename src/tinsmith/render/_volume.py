@@ -19,7 +19,7 @@ from .._cache import cache_results
 from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusal
 from ..operation import Op, op
 from ..reference import Rendered, Shading
-from ..tracing import outside_transforms
+from ..tracing import suspend_transforms
 from ._ops import cast_to_single, get_op, register_maker
 from ._rule import Asked, Rule, run
 
@@ -269,7 +269,7 @@ def _make_constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch
 
 @cache_results("constants of rendering", 256)
 def _get_constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with outside_transforms():  # the tensor outlives the call, so it must not belong to a mode or transform
+    with suspend_transforms():  # the tensor outlives the call, so it must not belong to a mode or transform
         return torch.tensor(numbers, dtype=dtype, device=device)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._errors import GradientError, refusal
-from ..tracing import has_older_batch, into_older_batch, is_transformed, older_batches
+from ..tracing import has_legacy_batch, is_transformed, unwrap_legacy_vmap, wrap_legacy_vmap
 from ._batch import batch_of
 from ._environment import within
 from ._job import Arguments, Job, is_differentiable
@@ -49,7 +49,7 @@ class Scan(torch.autograd.Function):
         wanted = tuple(ctx.needs_input_grad[1:])
         if all(one is None for one in cotangents):
             return (None,) * (1 + len(tensors))
-        if has_older_batch(cotangents):
+        if has_legacy_batch(cotangents):
             return (None, *_one_by_one(ctx.job, wanted, tensors, cotangents))
         return (None, *gradients(ctx.job, wanted, tensors, cotangents))
 
@@ -205,11 +205,11 @@ def _one_by_one(
     job: Job, wanted: tuple[bool, ...], tensors: Sequence[Tensor], cotangents: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
     """Gradients for cotangents that are batches of torch's older vmap (`is_grads_batched`): each sample by itself."""
-    level, whole, dims = older_batches(cotangents)
+    level, whole, dims = unwrap_legacy_vmap(cotangents)
     size = next(c.shape[0] for c, dim in zip(whole, dims, strict=True) if c is not None and dim is not None)
     per_sample = []
     for sample in range(size):
         alone = [c if c is None or dim is None else c[sample] for c, dim in zip(whole, dims, strict=True)]
         per_sample.append(gradients(job, wanted, tensors, alone))
     columns = zip(*per_sample, strict=True)
-    return [None if column[0] is None else into_older_batch(torch.stack(column), level) for column in columns]
+    return [None if column[0] is None else wrap_legacy_vmap(torch.stack(column), level) for column in columns]

@@ -24,7 +24,7 @@ from .._errors import ArgumentError, GradientError, GraphError, refusal
 from ..engines import COMPILING
 from ..operation import Op
 from ..torch_side import define_operator
-from ..tracing import SingleLevelFunction, apply_at_one_level, one_level_down
+from ..tracing import SingleLevelFunction, apply_at_one_level, dispatch_below_autograd
 from ._arguments import Options
 from ._batch import Batch, batch_of
 from ._function import replace_missing, runner
@@ -149,7 +149,7 @@ class ScanOperators:
     def _autograd(self, tensors: Sequence[Tensor], *call: Any) -> list[Tensor]:
         asked = Asked(*call)
         if asked.needs_gradient:  # in a graph, which has the gradient beside it
-            with one_level_down():
+            with dispatch_below_autograd():
                 return self.forward(list(tensors), *call)
         return list(apply_at_one_level(_Scan, self, asked, *tensors))
 
@@ -256,7 +256,7 @@ class _Scan(SingleLevelFunction):
     def forward(ctx: Any, operators: ScanOperators, asked: Asked, *tensors: Tensor) -> tuple[Tensor, ...]:
         needs = tuple(ctx.needs_input_grad[2:])
         asked = asked._replace(needs_gradient=list(needs) if any(needs) else [])
-        with one_level_down():
+        with dispatch_below_autograd():
             results = operators.forward(list(tensors), *asked)
         ctx.operators, ctx.asked, ctx.count = operators, asked, len(tensors)
         is_kept, count = operators.describe_results(tensors, asked)
@@ -283,7 +283,7 @@ class _ScanBackward(SingleLevelFunction):
     @staticmethod
     def forward(ctx: Any, name: str, run: Callable[..., Sequence[Tensor]], *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.name = name
-        with one_level_down():
+        with dispatch_below_autograd():
             return tuple(run(*tensors))
 
     @staticmethod

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, refusal
-from ..tracing import version_of
+from ..tracing import get_version
 from ._environment import within
 from ._finite import check_finite
 from ._job import Job
@@ -112,9 +112,9 @@ class Replay:
         is_needed = self._is_kept or job.checks
         given = [one.clone() for one in before] if job.changes_state and is_needed else before
         # A state that is kept must not change: it is needed again.
-        versions = [version_of(one) for one in before] if self._is_kept else ()
+        versions = [get_version(one) for one in before] if self._is_kept else ()
         state, outputs = job.run(number, given, self._rows[number], self._given.parameters)
-        if versions and [version_of(one) for one in before] != versions:
+        if versions and [get_version(one) for one in before] != versions:
             raise _late_change_error(job, number)
         job.check_state(state, number)
         job.check_outputs(outputs, number)

@@ -16,7 +16,7 @@ from .._offers import checking_scan, scan_operators
 from .._suggestions import suggest_options
 from ..calls import check_before_copy
 from ..operation import Op
-from ..tracing import has_forward_mode, is_tracing, is_transformed, transforms_in_graph, version_of
+from ..tracing import count_transforms, get_version, has_forward_mode, is_tracing, is_transformed
 from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_keep, read_memory
 from ._captures import find_captured_leaves
 from ._environment import RandomStates, note_surroundings
@@ -130,7 +130,7 @@ def _run_traced(
     step: Any, state: Any, inputs: Any, length: int | None, parameters: Any, options: Options
 ) -> tuple[Any, Any]:
     """A call that a compiler traces: by the operator of scans over an op, if there is one."""
-    transforms = transforms_in_graph()
+    transforms = count_transforms()
     is_first = not transforms.tangents and max(transforms.batches, transforms.gradients) < 2
     name = (
         step.scan_operator()
@@ -295,10 +295,10 @@ def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
         own = job.arguments([one.clone() for one in leaves])  # no leaves, which may not be changed in place
         saved = _Saved(own.flat if is_recorded else ())
         groups = {"state": own.state, "inputs": own.inputs, "parameters": own.parameters}
-        before = {what: [version_of(one) for one in group] for what, group in groups.items()}
+        before = {what: [get_version(one) for one in group] for what, group in groups.items()}
         with saved.record_saved(is_recorded), job.first.note():
             following, outputs = job.step(own.state, own.inputs, own.parameters)
-    changed = [what for what, group in groups.items() if [version_of(one) for one in group] != before[what]]
+    changed = [what for what, group in groups.items() if [get_version(one) for one in group] != before[what]]
     for what in changed:
         if what != "state":
             raise ArgumentError(_changes(job.step.name, what))

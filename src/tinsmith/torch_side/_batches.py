@@ -15,7 +15,7 @@ from ..calls import BackwardCall, Call, check_before_copy, find_saved_names
 from ..tracing import reshape_result
 
 
-def forward_over_batch(
+def run_forward_over_batch(
     size: int,
     call: Call,
     inputs: Sequence[torch.Tensor],
@@ -36,9 +36,9 @@ def forward_over_batch(
     """
     signature = call.core.signature
     names = signature.arrays
-    wide = _wide(size, call, frozenset(n for n, dim in zip(names, dims, strict=True) if dim is not None))
+    wide = _widen_call(size, call, frozenset(n for n, dim in zip(names, dims, strict=True) if dim is not None))
     tensors = [
-        _widen(size, call, name, tensor, dim, name in wide.batched, name in call.batched)
+        _widen_tensor(size, call, name, tensor, dim, name in wide.batched, name in call.batched)
         for name, tensor, dim in zip(names, inputs, dims, strict=True)
     ]
     results = call.core.operators.results(wide, tensors, state)
@@ -46,7 +46,7 @@ def forward_over_batch(
     return [*_split(size, call, results[:count]), *results[count:]]
 
 
-def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | None]) -> list[torch.Tensor]:
+def run_backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | None]) -> list[torch.Tensor]:
     """Return the gradients of the active inputs over a batch of `size` samples, separate for each sample.
 
     `dims` are the batch dimensions of the saved values, then of the cotangents. Each active input counts as batched
@@ -57,13 +57,13 @@ def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | Non
     owners = (*asked.saved, *asked.cotangents)
     made = frozenset(signature.outputs + signature.scratch)
     moved = frozenset(owner for owner, dim in zip(owners, dims, strict=True) if dim is not None)
-    wide = _wide(size, call, (moved & frozenset(signature.arrays)) | active)
+    wide = _widen_call(size, call, (moved & frozenset(signature.arrays)) | active)
     if not asked.saved.keys() >= {*find_saved_names(wide, active)}:
         # The kernel that runs the whole batch reads what the call has not kept; that of one sample does not.
         wide = replace(wide, is_apart=True)
     tensors = (*asked.saved.values(), *asked.cotangents.values())
     widened = [
-        _widen(
+        _widen_tensor(
             size,
             call,
             owner,
@@ -81,16 +81,16 @@ def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | Non
     return _split(size, call, gradients)
 
 
-def _wide(size: int, call: Call, new: frozenset[str]) -> Call:
+def _widen_call(size: int, call: Call, new: frozenset[str]) -> Call:
     """Return the call over a batch that is `size` times the batch that it may already have.
 
     `new` are the arrays that have the new batch dimension.
     """
-    batched = call.core.together(new | call.batched)
+    batched = call.core.propagate_batch(new | call.batched)
     return call.with_batch(size * (1 if call.batch is None else call.batch), batched)
 
 
-def _widen(
+def _widen_tensor(
     size: int, call: Call, name: str, tensor: torch.Tensor, dim: int | None, is_wide: bool, is_old: bool
 ) -> torch.Tensor:
     """Move a tensor's new batch dimension to the front and merge it with the batch dimension that it may already have.

@@ -26,7 +26,7 @@ class Cores:
         self.module = signature.stages[0].source.function.__module__
         self._cores: list[weakref.ref[Core]] = []
 
-    def takes(self, core: Core) -> bool:
+    def accepts(self, core: Core) -> bool:
         """Return True if a core may join: there is no other yet, or both take Python values from the same objects."""
         return all(_is_same(one.environment, core.environment) for one in self._living()[:1])
 

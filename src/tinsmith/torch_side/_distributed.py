@@ -30,17 +30,17 @@ def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.
     """
     from torch.distributed.tensor import DTensor
 
-    _check(core, bound.tensors)
+    _check_tensors(core, bound.tensors)
     call = make_checked_call(core, bound)
-    axes = _axes(call, core.operators.shares(call.dtypes))
+    axes = _find_axes(call, core.operators.shares(call.dtypes))
     mesh = bound.tensors[0].device_mesh
     given = dict(zip(core.signature.arrays, bound.tensors, strict=True))
     chosen = _choose_dims(given, axes)
-    outputs = run(bound.with_tensors(tuple([_part(tensor, name, axes, chosen) for name, tensor in given.items()])))
+    outputs = run(bound.with_tensors(tuple([_get_shard(tensor, name, axes, chosen) for name, tensor in given.items()])))
     made = call.finish([torch.empty(one.shape, device="meta") for one in core.plan_buffers(call)])
     shared = []
     for name, output, whole in zip(core.signature.outputs + core.signature.scratch, outputs, made, strict=False):
-        placements = _placements(name, axes, chosen)
+        placements = _choose_placements(name, axes, chosen)
         shared.append(
             DTensor.from_local(output, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
         )
@@ -67,14 +67,14 @@ def run_on_parts(
     from torch.distributed.tensor import DTensor
 
     chosen = _choose_dims(tensors, axes)
-    made = run(**{name: _part(tensor, name, axes, chosen) for name, tensor in tensors.items()})
+    made = run(**{name: _get_shard(tensor, name, axes, chosen) for name, tensor in tensors.items()})
     mesh = next(iter(tensors.values())).device_mesh
     whole = torch.empty(torch.Size(shape), device="meta")
-    placements = _placements(result, axes, chosen)
+    placements = _choose_placements(result, axes, chosen)
     return DTensor.from_local(made, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
 
 
-def _axes(call: Call, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:
+def _find_axes(call: Call, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:
     """Return, for each dim of the op that may be sharded, its axis in each array that has it.
 
     Batch dims are named by their number: "0", "1".
@@ -89,7 +89,7 @@ def _axes(call: Call, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -
     return axes_by_dim
 
 
-def _check(core: Core, tensors: Sequence[torch.Tensor]) -> None:
+def _check_tensors(core: Core, tensors: Sequence[torch.Tensor]) -> None:
     from torch.distributed.tensor import DTensor
 
     op = core.signature.op
@@ -133,14 +133,14 @@ def _choose_dim(tensors: Mapping[str, DTensor], axes: Mapping[str, Mapping[str, 
     return best
 
 
-def _placements(name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequence[str | None]) -> list[Any]:
+def _choose_placements(name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequence[str | None]) -> list[Any]:
     """Return an array's placement on each dim of the mesh: sharded along its axis of the chosen dim, or replicated."""
     from torch.distributed.tensor import Replicate, Shard
 
     return [Shard(axes[dim][name]) if dim is not None and name in axes[dim] else Replicate() for dim in chosen]
 
 
-def _part(
+def _get_shard(
     tensor: DTensor, name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequence[str | None]
 ) -> torch.Tensor:
     """Bring an input to the placements of the chosen dims. Return this process's shard.
@@ -149,7 +149,7 @@ def _part(
     """
     from torch.distributed.tensor import Partial
 
-    wanted = _placements(name, axes, chosen)
+    wanted = _choose_placements(name, axes, chosen)
     pairs = zip(wanted, chosen, strict=True)
     slopes = [Partial() if one.is_replicate() and dim is not None else one for one, dim in pairs]
     return tensor.redistribute(placements=wanted).to_local(grad_placements=slopes)

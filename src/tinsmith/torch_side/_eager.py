@@ -16,7 +16,7 @@ from .._cache import cache_results
 from .._tracebacks import hide_frames
 from ..calls import BackwardCall, BoundArguments, Call, CapturedValues, Core, Program
 from ..spec import Numbers
-from ..tracing import has_older_batch, is_tracing, is_transformed, plain_apply
+from ..tracing import get_unchecked_apply, has_legacy_batch, is_tracing, is_transformed
 
 Apply = Callable[..., Any]
 Asked = tuple[Core, Program, Numbers, BoundArguments]
@@ -57,7 +57,7 @@ class EagerFunction(torch.autograd.Function):
         if is_tracing() and (captured is None or not captured.contents):
             return (None, *_trace_backward(ctx, cotangents))
         passes, needs, scalars = program.own_passes, ctx.needs_input_grad, others.scalars
-        is_plain = not (torch.is_grad_enabled() or is_transformed() or has_older_batch(cotangents))
+        is_plain = not (torch.is_grad_enabled() or is_transformed() or has_legacy_batch(cotangents))
         # The operator finds the program of an engine that was started again. On a GPU the old one's memory is gone.
         is_plain = is_plain and program.is_current()
         # Most backward passes: one like it was run before, and needs no more than the runner of that.
@@ -90,8 +90,8 @@ class EagerFunction(torch.autograd.Function):
                 # Operators make their programs with the Python values of now. A derivative of theirs compares again.
                 captured.check()
                 state = captured.as_state()
-            call = core.call_with(program.key, numbers, others)
-            return (None, *_differentiable(call, active, saved, cotangents, state))
+            call = core.make_call_with(program.key, numbers, others)
+            return (None, *_launch_differentiable(call, active, saved, cotangents, state))
         has_results = passes.has_results and active == program.active
         try:
             gradients = program.backward(saved, cotangents, active, numbers, scalars, has_results)
@@ -103,13 +103,13 @@ class EagerFunction(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
-        raise calls.no_forward_mode(ctx.asked[0][0].signature.op)
+        raise calls.refuse_forward_mode(ctx.asked[0][0].signature.op)
 
 
 @cache_results("functions of autograd", 1024)
 def make_eager_function(op: str) -> Apply:
     """Return `apply` of an `EagerFunction` with the op's name, which profilers, `grad_fn` and anomaly mode show."""
-    return plain_apply(type(op, (EagerFunction,), {"__module__": __name__}))
+    return get_unchecked_apply(type(op, (EagerFunction,), {"__module__": __name__}))
 
 
 def _check_mark(captured: CapturedValues, mark: torch.Tensor, saved: torch.Tensor) -> None:
@@ -127,7 +127,7 @@ def _check_mark(captured: CapturedValues, mark: torch.Tensor, saved: torch.Tenso
 def _trace_backward(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
     """Return the gradient of each input by the backward operator, while compiled autograd traces the pass."""
     (core, program, numbers, others), captured = ctx.asked
-    call = core.call_with(program.key, numbers, others)
+    call = core.make_call_with(program.key, numbers, others)
     outputs = call.core.signature.outputs
     given = {name: one for name, one in zip(outputs, cotangents, strict=True) if one is not None}
     if not given:
@@ -137,13 +137,13 @@ def _trace_backward(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> Sequ
         state, *kept = kept
     values = dict(zip(program.own_passes.names, kept, strict=True))
     active = call.select_active(ctx.needs_input_grad[1:])
-    read = program.reverse.find_read(active)
+    read = program.reverse.find_checked_reads(active)
     saved = {name: one for name, one in values.items() if name in read}
     asked = BackwardCall(call, active, saved, given, state)
-    return call.by_input(active, call.core.operators.launch_backward(asked))
+    return call.align_with_inputs(active, call.core.operators.launch_backward(asked))
 
 
-def _differentiable(
+def _launch_differentiable(
     call: Call,
     active: frozenset[str],
     saved: Mapping[str, torch.Tensor],
@@ -159,4 +159,4 @@ def _differentiable(
     asked = BackwardCall(
         call, active, {name: saved[name] for name in calls.find_saved_names(call, active)}, given, state
     )
-    return call.by_input(active, call.core.operators.launch_backward(asked))
+    return call.align_with_inputs(active, call.core.operators.launch_backward(asked))

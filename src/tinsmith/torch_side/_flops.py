@@ -8,9 +8,9 @@ from ..ir import NotCovered
 from ..passes.adjoint import Run, count_flops
 
 
-def forward_flops(call: Call) -> int:
+def count_forward_flops(call: Call) -> int:
     """Count the floating-point operations of a call's forward pass; 0 if its kernels cannot be analyzed."""
-    shapes, samples = _shapes(call)
+    shapes, samples = _find_shapes(call)
     try:
         kernels = [one.kernel for one in call.core.kernels(call.core.key(call))]
     except NotCovered:
@@ -18,23 +18,23 @@ def forward_flops(call: Call) -> int:
     return samples * sum(count_flops(kernel, shapes, call.scalars) for kernel in kernels)
 
 
-def backward_flops(asked: BackwardCall) -> int:
+def count_backward_flops(asked: BackwardCall) -> int:
     """Count the floating-point operations of a generated backward pass; 0 if it is not generated."""
     generated = _find_generated(asked.call.reverse, asked.active)
     if generated is None:
         return 0
     program = generated.program(asked.active)
-    shapes, samples = _shapes(asked.call)
+    shapes, samples = _find_shapes(asked.call)
     shapes |= {gradient: shapes[name] for name, gradient in program.gradients.items() if name in shapes}
     total = 0
     for action in program.actions:
         if isinstance(action, Run):
-            known = {name: shapes[memory] for name, memory in _memory(action).items() if memory in shapes}
+            known = {name: shapes[memory] for name, memory in _map_memory(action).items() if memory in shapes}
             total += count_flops(action.kernel, known, asked.call.scalars)
     return samples * total
 
 
-def _memory(run: Run) -> dict[str, str]:
+def _map_memory(run: Run) -> dict[str, str]:
     return {name: run.memory.get(name, name) for name in run.kernel.arrays}
 
 
@@ -44,7 +44,7 @@ def _find_generated(reverse: ReverseAt, active: frozenset[str]) -> SourceAt | No
     return reverse if isinstance(reverse, SourceAt) else None
 
 
-def _shapes(call: Call) -> tuple[dict[str, tuple[int, ...]], int]:
+def _find_shapes(call: Call) -> tuple[dict[str, tuple[int, ...]], int]:
     """Return the shapes of all arrays as one launch sees them, and the number of launches.
 
     If samples of a batch run one by one, each is a launch, and its arrays have no batch dimension.

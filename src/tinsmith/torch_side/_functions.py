@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from .._errors import GradientError, refusal
-from ..calls import BackwardCall, Call, all_names, find_saved_names, select_nondifferentiable
+from ..calls import BackwardCall, Call, find_saved_names, list_arrays, select_nondifferentiable
 from ..calls.derived import SecondOrder, push_forward
-from ..tracing import SingleLevelFunction, has_modes, is_tracing, is_transformed, one_level_down
+from ..tracing import SingleLevelFunction, dispatch_below_autograd, has_modes, is_tracing, is_transformed
 
 Run = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 """Calls an operator whose other arguments are bound already, with tensors."""
@@ -22,7 +22,7 @@ class Launch(SingleLevelFunction):
     @staticmethod
     def forward(ctx: Any, call: Call, run: Run, *inputs: torch.Tensor) -> Any:
         core = call.core
-        with one_level_down():
+        with dispatch_below_autograd():
             results = run(inputs)
         count = len(core.signature.outputs) + len(core.signature.scratch)
         state = results[count:]
@@ -31,7 +31,7 @@ class Launch(SingleLevelFunction):
         needs = (*ctx.needs_input_grad[2:], *[False] * len(more))
         names = find_saved_names(call, call.select_active(needs))
         values = (*inputs, *more, *results[: count - len(more)])
-        arrays = dict(zip(all_names(call), values, strict=True))
+        arrays = dict(zip(list_arrays(call), values, strict=True))
         ctx.call, ctx.names, ctx.states, ctx.more = call, names, len(state), len(more)
         ctx.records = (
             dict(zip(call.core.signature.arrays[len(inputs) :], more, strict=True)) if _have_memory(more) else {}
@@ -60,7 +60,7 @@ class Launch(SingleLevelFunction):
         if ctx.states:
             state = ctx.state if _have_memory([ctx.state]) else kept[-1]
         gradients = call.core.operators.launch_backward(BackwardCall(call, active, saved, given, state))
-        return (None, None, *call.by_input(active, gradients)[: len(ctx.needs_input_grad) - 2])
+        return (None, None, *call.align_with_inputs(active, gradients)[: len(ctx.needs_input_grad) - 2])
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -103,11 +103,11 @@ class LaunchBackward(SingleLevelFunction):
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
-        with one_level_down():
+        with dispatch_below_autograd():
             return tuple(run(tensors))
 
     @staticmethod
-    def _second(ctx: Any) -> SecondOrder:
+    def _get_second_order(ctx: Any) -> SecondOrder:
         """Return the second derivatives of the call, from the tensors that autograd saved.
 
         These tensors, unlike those that the operator got, have been checked for changes and belong to the right levels.
@@ -119,11 +119,11 @@ class LaunchBackward(SingleLevelFunction):
 
     @staticmethod
     def backward(ctx: Any, *directions: torch.Tensor | None) -> Any:
-        gradients = LaunchBackward._second(ctx).pull_back(directions, ctx.needs_input_grad[2:])
+        gradients = LaunchBackward._get_second_order(ctx).pull_back(directions, ctx.needs_input_grad[2:])
         return (None, None, *gradients)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         moved = tangents[2:]
         count = len(ctx.asked.saved)
-        return tuple(LaunchBackward._second(ctx).push_forward(moved[:count], moved[count:]))
+        return tuple(LaunchBackward._get_second_order(ctx).push_forward(moved[:count], moved[count:]))

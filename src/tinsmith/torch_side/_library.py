@@ -87,7 +87,7 @@ class LibraryOperator(Operator):
 
     def _forward_flops(self, *arguments: Any, **keywords: Any) -> int:
         given = self.schema.split(arguments, keywords)
-        known = self.count(self._call_of(*self._read(given), given.batch), None)
+        known = self.count(self._convert(*self._read(given), given.batch), None)
         return super()._forward_flops(*arguments, **keywords) if known is None else known
 
     def _backward_flops(self, *given: Any, **keywords: Any) -> int:

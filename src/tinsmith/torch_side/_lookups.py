@@ -60,7 +60,7 @@ def write_forward(schema: Schema) -> Lookup:
         tensors, results = "a0", "[*{}]"
     else:
         places = range(len(signature.arrays)) if schema.lists_numbers else map(order.index, signature.arrays)
-        tensors = _tuple_of(places)
+        tensors = _write_tuple(places)
         results = "{}[0]" if len(schema.allocations) == 1 else "tuple({})"
     numbers = {} if schema.lists_numbers else {name: order.index(name) for name in signature.scalars}
     run = results.format(f"found.run({tensors}, {{}})")
@@ -73,7 +73,7 @@ def write_backward(schema: Schema) -> Lookup:
     Calls without a cached launch go to `_backward` or `_backward_autograd`.
     """
     count = 1 if schema.lists_arrays else len(schema.owners)
-    tensors = "a0" if schema.lists_arrays else _tuple_of(range(count))
+    tensors = "a0" if schema.lists_arrays else _write_tuple(range(count))
     first = count + schema.has_state
     pairs = enumerate(schema.signature.scalars, first)
     numbers = {} if schema.lists_numbers else {name: place for place, name in pairs}
@@ -132,16 +132,16 @@ def run_final(operator, {parameters}):
         if found is not None and found.is_final: return {run}
     return operator.{autograd}({given})
 """
-    known: dict[str, Any] = {"is_plain": is_plain, "is_grad_enabled": torch.is_grad_enabled, "exact": _exact}
+    known: dict[str, Any] = {"is_plain": is_plain, "is_grad_enabled": torch.is_grad_enabled, "exact": _make_exact_key}
     exec(compile(text, f"<launches of {schema.signature.op}, {which}>", "exec"), known)
     # Taken out of their own globals, or the cycle would keep them alive until the garbage collector runs.
     return Lookup(known.pop("key"), known.pop("run"), known.pop("run_final"))
 
 
-def _tuple_of(places: Any) -> str:
+def _write_tuple(places: Any) -> str:
     return f"({''.join(f'a{place}, ' for place in places)})"
 
 
-def _exact(number: Any) -> Any:
+def _make_exact_key(number: Any) -> Any:
     """Return a number as part of a key that tells 1, 1.0 and True apart, and 0.0 and -0.0, which compare equal."""
     return type(number), repr(number)

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from .._cache import DIGITS
 from .._errors import GraphError, refusal
 from ._cores import Cores
-from ._schema import identifier
+from ._schema import make_identifier
 
 _NAME = re.compile(rf"(?P<op>\w+?)(_tangent)*_[0-9a-f]{{{DIGITS}}}(_\d+)?(_backward)?")
 
 
-def missing(name: str, known: Iterable[Cores]) -> GraphError | None:
+def explain_missing(name: str, known: Iterable[Cores]) -> GraphError | None:
     """Return the error that explains why an operator is missing: its op does not exist, or has been edited.
 
     Args:
@@ -27,7 +27,7 @@ def missing(name: str, known: Iterable[Cores]) -> GraphError | None:
     if match is None:
         return None
     op = match["op"]
-    edited = next((one for one in known if identifier(one.op) == op and one.is_alive), None)
+    edited = next((one for one in known if make_identifier(one.op) == op and one.is_alive), None)
     if edited is None:
         words = f"a graph calls op `{op}` (`tinsmith::{name}`), which does not exist in this process"
         return GraphError(refusal(words, remedy="Import the module that makes it, then load the graph."))

@@ -34,29 +34,29 @@ from ..calls import (
     are_in_order,
     check_dtypes,
     check_ranges,
+    convert_as_it_is,
     convert_call,
     derived,
     find_program,
     in_order,
     make_checked_call,
     show_call,
-    take_as_it_is,
 )
 from ..engines import COMPILING
 from ..spec import Numbers
 from ..tracing import (
-    answer_missing,
     apply_at_one_level,
     are_final,
+    can_run_directly,
     constant_when_traced,
-    innermost,
+    explain_missing_operators,
     is_distributed,
-    is_finished,
     is_linearized,
     may_be_differentiated,
+    unwrap_levels,
 )
 from ._cores import Cores
-from ._schema import Given, Schema, identifier
+from ._schema import Given, Schema, make_identifier
 
 NAMESPACE = "tinsmith"
 _LIBRARY = Library(NAMESPACE, "DEF")
@@ -68,10 +68,10 @@ _DEFINED: set[str] = set()
 
 
 def _explain_missing(name: str) -> GraphError | None:
-    return None if name in _DEFINED else torch_side.missing(name, [one.cores for one in _KNOWN.values()])
+    return None if name in _DEFINED else torch_side.explain_missing(name, [one.cores for one in _KNOWN.values()])
 
 
-answer_missing(NAMESPACE, _explain_missing)
+explain_missing_operators(NAMESPACE, _explain_missing)
 
 
 def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any) -> Any:
@@ -86,8 +86,8 @@ def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, 
         vmap: the rule for `torch.func.vmap`, from which that for torch's legacy vmap is derived.
     """
 
-    def run_in_older_batch(*arguments: Any, **keywords: Any) -> Any:
-        return torch_side.over_older_batch(vmap)(*arguments, **keywords)
+    def run_in_legacy_vmap(*arguments: Any, **keywords: Any) -> Any:
+        return torch_side.make_legacy_vmap_rule(vmap)(*arguments, **keywords)
 
     qualified = f"{NAMESPACE}::{name}"
     _DEFINED.add(name)
@@ -96,7 +96,7 @@ def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, 
     _LIBRARY.impl(name, autograd, "Autograd")
     register_fake(qualified, fake, lib=_LIBRARY)
     register_vmap(qualified, vmap, lib=_LIBRARY)
-    _LIBRARY.impl(name, run_in_older_batch, "Batched")
+    _LIBRARY.impl(name, run_in_legacy_vmap, "Batched")
     return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
@@ -241,14 +241,14 @@ class Operator:
             self._schema = None
 
     def define(self, core: Core, content: Callable[[], str], label: str) -> None:
-        """Give another core, which was made from a core of this operator, operators of its own."""
+        """Define the torch operators of another core, which was derived from a core of this operator."""
         define_operators(core, content, label)
 
     @constant_when_traced
     def shares(self, dtypes: tuple[torch.dtype, ...]) -> tuple[Any, ...]:
         """Return the op's dims that may be sharded over processes, with the axis of each array that has the dim."""
         if dtypes not in self._shares:
-            shares = torch_side.shares_of(self.cores.find(), dtypes)
+            shares = torch_side.find_shares(self.cores.find(), dtypes)
             self._shares[dtypes] = tuple((dim, tuple(axes.items())) for dim, axes in shares.axes.items())
         return self._shares[dtypes]
 
@@ -264,9 +264,9 @@ class Operator:
 
         If a state is passed, raise an error if Python values or fields have changed since it was taken.
         """
-        before = innermost(state) if self.schema.has_state and state is not None else None
+        before = unwrap_levels(state) if self.schema.has_state and state is not None else None
         arguments, keywords = self.schema.pack_flat(call, tensors, before)
-        return self._results(self.forward(*arguments, **keywords, **self._traced_values(call.core)))
+        return self._list_results(self.forward(*arguments, **keywords, **self._traced_values(call.core)))
 
     def launch(
         self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
@@ -279,7 +279,7 @@ class Operator:
 
     def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
         """Call the backward operator. Return the gradients of the active inputs, in their order."""
-        state = None if asked.state is None else innermost(asked.state)
+        state = None if asked.state is None else unwrap_levels(asked.state)
         arguments, keywords = self.schema.pack_backward(*asked._replace(state=state))
         return list(self.backward(*arguments, **keywords, **self._traced_values(asked.call.core)))
 
@@ -287,7 +287,7 @@ class Operator:
         """Return a digest of the kernels' current Python values as a keyword argument, which a graph records."""
         return {"_values": core.describe_values()} if self.schema.has_state else {}
 
-    def _results(self, results: Any, count: int | None = None) -> list[Any]:
+    def _list_results(self, results: Any, count: int | None = None) -> list[Any]:
         """Return the first `count` results of the forward operator as a list; without a count, all.
 
         Torch returns a single result alone, and a tracer's stand-in does not know how many results it stands for.
@@ -300,7 +300,7 @@ class Operator:
         is_alone = self._result_count == 1 and not self.schema.lists_arrays
         return [results] if is_alone else [results[place] for place in range(count or self._result_count)]
 
-    def _for_torch(self, results: Sequence[Any]) -> Any:
+    def _pack_results(self, results: Sequence[Any]) -> Any:
         """Return results in the form that torch wants from an implementation: a list, one tensor, or a tuple."""
         if self.schema.lists_arrays:
             return list(results)
@@ -337,13 +337,13 @@ class Operator:
     def _read(self, given: Given) -> tuple[Core, BoundArguments]:
         return self.cores.find(), self.schema.bind_arguments(given)
 
-    def _call_of(self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None) -> Call:
+    def _convert(self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None) -> Call:
         """Return the converted call. With a `batch`, the arguments are those of a converted call already."""
         if batch is None:
             # Half precision may have been cast already: the op has checked the dtypes that the caller passed.
             return make_checked_call(core, bound, is_cast=True)
         shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
-        return take_as_it_is(self.schema.make_call(core, bound, shapes, dtypes, batch))
+        return convert_as_it_is(self.schema.make_call(core, bound, shapes, dtypes, batch))
 
     def _forward(self, *arguments: Any, **keywords: Any) -> Any:
         given = self.schema.split(arguments, keywords)
@@ -352,12 +352,12 @@ class Operator:
             return self._forward_with_state(core, bound, given)
         key = self.lookup.key(core, *arguments, **keywords)
         launch = core.launches.keep(key, self._prepare_forward(core, bound, given.batch))
-        return self._for_torch(launch.run(bound.tensors, bound.scalars))
+        return self._pack_results(launch.run(bound.tensors, bound.scalars))
 
     def _prepare_forward(self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None) -> ForwardLaunch:
         """Check a forward pass. Return the launch that runs it."""
         check_ranges(core.signature, bound.scalars)
-        call = self._call_of(core, bound, batch)
+        call = self._convert(core, bound, batch)
         program = find_program(call, core.device(bound.tensors))
         is_direct = call.conversion.is_identity and are_in_order(bound.tensors)
         return ForwardLaunch(
@@ -381,24 +381,24 @@ class Operator:
         else:
             captured.check_state(given.state)
         made = self._prepare_forward(core, bound, given.batch).run(bound.tensors, bound.scalars)
-        return self._for_torch([*made, captured.as_state()])
+        return self._pack_results([*made, captured.as_state()])
 
     def _run(self, core: Core, bound: BoundArguments, count: int | None = None) -> list[torch.Tensor]:
         """Call the forward operator with a caller's arguments. Return its first `count` results, or all."""
         arguments, keywords = self.schema.pack(bound)
-        return self._results(self.forward(*arguments, **keywords, **self._traced_values(core)), count)
+        return self._list_results(self.forward(*arguments, **keywords, **self._traced_values(core)), count)
 
     def _fake(self, *arguments: Any, **keywords: Any) -> Any:
         given = self.schema.split(arguments, keywords)
         core, bound = self._read(given)
-        call = self._call_of(core, bound, given.batch)
+        call = self._convert(core, bound, given.batch)
         device = core.device(bound.tensors)
         made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.plan_buffers(call)]
         state = [torch.empty(LENGTH, dtype=torch.int64)] if self.schema.has_state else []
-        return self._for_torch([*call.finish(made), *state])
+        return self._pack_results([*call.finish(made), *state])
 
     def _autograd(self, *arguments: Any, **keywords: Any) -> Any:
-        if is_finished(arguments):
+        if can_run_directly(arguments):
             return self._forward(*arguments, **keywords)
         given = self.schema.split(arguments, keywords)
         core, bound = self._read(given)
@@ -406,63 +406,63 @@ class Operator:
         if state is None and self.schema.has_state and is_linearized():
             state = core.captures.take(bound.templates).as_state()
         if is_distributed(bound.tensors):
-            return self._for_torch(torch_side.call_distributed(core, bound, functools.partial(self._run, core)))
-        call = self._call_of(core, bound, given.batch)
+            return self._pack_results(torch_side.call_distributed(core, bound, functools.partial(self._run, core)))
+        call = self._convert(core, bound, given.batch)
         if not call.conversion.is_identity:
             results = self.results(call, call.prepare(bound.tensors), state)
-            return self._for_torch(
+            return self._pack_results(
                 [*call.finish(results[: self._allocation_count]), *results[self._allocation_count :]]
             )
 
         recorded = derived.find_recorded(core, call) if may_be_differentiated(bound.tensors) else None
         if recorded is not None:
             results = recorded.operators.results(recorded.make_call(call), bound.tensors, state)
-            return self._for_torch(
+            return self._pack_results(
                 [*results[: self._allocation_count], *results[self._allocation_count + len(recorded.names) :]]
             )
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             again = self.schema.with_tensors(arguments, tensors)
             if state is not None:
-                again = self.schema.with_state(again, innermost(state))
-            return self._results(self.forward(*again, **keywords))
+                again = self.schema.with_state(again, unwrap_levels(state))
+            return self._list_results(self.forward(*again, **keywords))
 
-        return self._for_torch(apply_at_one_level(torch_side.Launch, call, run, *bound.tensors))
+        return self._pack_results(apply_at_one_level(torch_side.Launch, call, run, *bound.tensors))
 
     def _vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
         given = self.schema.split(arguments, keywords)
         core, bound = self._read(given)
-        size, dims = info.batch_size, self.schema.tensors_in(in_dims)
-        shapes = [_without(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]
+        size, dims = info.batch_size, self.schema.get_arrays(in_dims)
+        shapes = [_remove_dim(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]
         dtypes = [tensor.dtype for tensor in bound.tensors]
         if given.batch is not None:
-            call = take_as_it_is(self.schema.make_call(core, bound, shapes, dtypes, given.batch))
+            call = convert_as_it_is(self.schema.make_call(core, bound, shapes, dtypes, given.batch))
         else:
             check_dtypes(core.signature, bound.tensors, is_cast=True)
             call = convert_call(core, bound, shapes, dtypes)
         moved = [one if dim is None else one.movedim(dim, 0) for one, dim in zip(bound.tensors, dims, strict=True)]
         ready = call.prepare(moved, [() if dim is None else (size,) for dim in dims])
         places = [None if dim is None else 0 for dim in dims]
-        results = torch_side.forward_over_batch(size, call, ready, places, given.state)
-        return self._first_dims(
+        results = torch_side.run_forward_over_batch(size, call, ready, places, given.state)
+        return self._add_batch_dims(
             [*call.finish(results[: self._allocation_count], (size,)), *results[self._allocation_count :]]
         )
 
-    def _first_dims(self, results: Sequence[torch.Tensor]) -> tuple[Any, Any]:
+    def _add_batch_dims(self, results: Sequence[torch.Tensor]) -> tuple[Any, Any]:
         """Return the results for vmap, with their batch dims: 0 for outputs and scratch, None for a state."""
         dims = [0 if place < self._allocation_count else None for place in range(len(results))]
-        return self._for_torch(results), self._for_torch(dims)
+        return self._pack_results(results), self._pack_results(dims)
 
     def _forward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
         given = self.schema.split(arguments, keywords)
-        return torch_side.forward_flops(self._call_of(*self._read(given), given.batch))
+        return torch_side.count_forward_flops(self._convert(*self._read(given), given.batch))
 
     # Backward ---------------------------------------------------------------------------------
     def _read_backward(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
-        return self.schema.backward_call(self.cores.find(), arguments, keywords)
+        return self.schema.read_backward_call(self.cores.find(), arguments, keywords)
 
     def _backward(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
-        asked, tensors = self._read_backward(arguments, keywords), self.schema.owned_in(arguments)
+        asked, tensors = self._read_backward(arguments, keywords), self.schema.get_owned(arguments)
         core, launch = asked.call.core, self._prepare_backward(asked, tensors)
         if not self.schema.has_state:
             core.launches.keep(self.backward_lookup.key(core, *arguments, **keywords), launch)
@@ -510,7 +510,7 @@ class Operator:
         ]
 
     def _backward_autograd(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
-        if is_finished(arguments):
+        if can_run_directly(arguments):
             return self._backward(*arguments, **keywords)
         asked = self._read_backward(arguments, keywords)
 
@@ -525,16 +525,16 @@ class Operator:
 
     def _backward_vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
         asked = self._read_backward(arguments, keywords)
-        pairs = zip(self.schema.owned_in(arguments), self.schema.owned_in(in_dims), strict=True)
+        pairs = zip(self.schema.get_owned(arguments), self.schema.get_owned(in_dims), strict=True)
         dims = [dim for tensor, dim in pairs if tensor is not None]
-        gradients = torch_side.backward_over_batch(info.batch_size, asked, dims)
+        gradients = torch_side.run_backward_over_batch(info.batch_size, asked, dims)
         return gradients, [0] * len(gradients)
 
     def _backward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
-        return torch_side.backward_flops(self._read_backward(arguments, keywords))
+        return torch_side.count_backward_flops(self._read_backward(arguments, keywords))
 
 
-def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
+def _remove_dim(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
     return tuple(size for place, size in enumerate(tensor.shape) if place != dim)
 
 
@@ -562,10 +562,10 @@ def _define(content: Callable[[], str], label: str, make: Callable[[Core], Opera
         core.content = content()
         if make is not None:
             return make(core)
-        return _take(core, f"{identifier(core.signature.op)}{label}_{core.content}")
+        return _join_operator(core, f"{make_identifier(core.signature.op)}{label}_{core.content}")
 
 
-def _take(core: Core, name: str) -> Operator:
+def _join_operator(core: Core, name: str) -> Operator:
     """Add a core to the first operator of its content that accepts it, or to a new one. Return the operator.
 
     An operator accepts no core that takes its Python values from other objects than its living cores do.
@@ -575,7 +575,7 @@ def _take(core: Core, name: str) -> Operator:
         operator = _KNOWN.get(called)
         if operator is None:
             operator = _KNOWN[called] = Operator(called, core)
-        if operator.cores.takes(core):
+        if operator.cores.accepts(core):
             operator.add(core)
             return operator
     raise AssertionError

@@ -41,7 +41,7 @@ MOST_ARGUMENTS = 64
 """The maximum number of arguments that torch allows in a schema."""
 
 
-def identifier(name: str, taken: Iterable[str] = ()) -> str:
+def make_identifier(name: str, taken: Iterable[str] = ()) -> str:
     """Turn a name into an identifier that torch's schema parser accepts: ASCII, not reserved, and not in `taken`."""
     word = re.sub(r"\W", "_", name.encode("ascii", "backslashreplace").decode().replace("\\", "_"), flags=re.ASCII)
     while word in _RESERVED or word in taken or not word or word[0].isdigit():
@@ -110,7 +110,7 @@ class Names:
         self._taken = {*_HIDDEN, *taken}
 
     def name(self, wanted: str) -> str:
-        free_name = identifier(wanted, self._taken)
+        free_name = make_identifier(wanted, self._taken)
         self._taken.add(free_name)
         return free_name
 
@@ -143,7 +143,7 @@ class Schema:
         self.lists_arrays = lists_all or len(self.owners) + others > MOST_ARGUMENTS
         self.lists_numbers = self.lists_arrays or len(self.owners) + len(self.numbers) + others > MOST_ARGUMENTS
         self._types = dict.fromkeys(signature.arrays, "Tensor")
-        self._types |= {name: _type_of(signature, name) for name in signature.scalars}
+        self._types |= {name: _find_type(signature, name) for name in signature.scalars}
         self._types |= dict.fromkeys(signature.templates, "Scalar")
         names = Names()
         self._spelled = {name: names.name(name) for name in (*signature.order, *signature.size_names)}
@@ -223,7 +223,7 @@ class Schema:
         """Return scalars and templates as arguments: each by itself, or all in one list."""
         signature = self.signature
         numbers = [scalars[name] for name in signature.scalars]
-        numbers += [_number(signature.op, name, templates[name]) for name in signature.templates]
+        numbers += [_check_number(signature.op, name, templates[name]) for name in signature.templates]
         if not self.lists_numbers:
             return numbers
         return [[entry for one in numbers for entry in (one if isinstance(one, tuple) else [one])]]
@@ -238,7 +238,7 @@ class Schema:
                 own = signature.parameters(name)[0]
                 given.append([next(entries) for _ in range(own.entries)] if own.kind == "matrix" else next(entries))
         values = dict(zip(self.numbers, given, strict=True))
-        scalars = {name: _scalar(values[name]) for name in signature.scalars}
+        scalars = {name: _unpack_scalar(values[name]) for name in signature.scalars}
         return scalars, {name: values[name] for name in signature.templates}
 
     def pack_flat(
@@ -246,9 +246,9 @@ class Schema:
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return a converted call as positional and keyword arguments of the forward operator."""
         bound = BoundArguments(tuple(tensors), call.scalars, call.templates, call.sizes)
-        return self.pack(bound, self._batch_of(call), state)
+        return self.pack(bound, self._pack_batch(call), state)
 
-    def _batch_of(self, call: Call) -> list[Any] | None:
+    def _pack_batch(self, call: Call) -> list[Any] | None:
         if call.batch is None:
             # Only the spec of an output names half precision here: the inputs are float32 already.
             has_halves = any(takes_half_alone(self.signature, name) for name in self.signature.outputs)
@@ -280,7 +280,7 @@ class Schema:
             [size for shape in shapes for size in shape],
             inputs.write(),
             *listed,
-            self._batch_of(call),
+            self._pack_batch(call),
         ], keywords
 
     # Reading one ------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class Schema:
         sizes = next(rest, None) if self._lists_sizes else keywords
         return Given(given[: self._count], sizes, next(rest, None), next(rest, None))
 
-    def tensors_in(self, arguments: Sequence[Any]) -> list[Any]:
+    def get_arrays(self, arguments: Sequence[Any]) -> list[Any]:
         """Return the arrays, or their batch dims, from the forward operator's arguments."""
         if self.lists_arrays:
             return list(arguments[0])
@@ -315,7 +315,7 @@ class Schema:
         own, rest = arguments[: self._count], [*arguments[self._count :], None, None]
         return [*own, rest[0], state, *arguments[self._count + 2 :]]
 
-    def owned_in(self, arguments: Sequence[Any]) -> list[Any]:
+    def get_owned(self, arguments: Sequence[Any]) -> list[Any]:
         """Return the tensors of `owners`, or their batch dims, from the backward operator's arguments."""
         return list(arguments[0] if self.lists_arrays else arguments[: len(self.owners)])
 
@@ -327,7 +327,7 @@ class Schema:
         else:
             numbers = [arguments[signature.order.index(name)] for name in self.numbers]
         scalars, templates = self._unpack_numbers(numbers)
-        return BoundArguments(tuple(self.tensors_in(arguments)), scalars, templates, self._unpack_sizes(given.sizes))
+        return BoundArguments(tuple(self.get_arrays(arguments)), scalars, templates, self._unpack_sizes(given.sizes))
 
     def make_call(
         self,
@@ -347,10 +347,10 @@ class Schema:
         cores = tuple(tuple(s[1:] if n in batched else s) for n, s in zip(names, shapes, strict=True))
         return Call(core, cores, tuple(dtypes), bound.scalars, bound.templates, bound.sizes, size, batched, is_apart)
 
-    def backward_call(self, core: Core, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
+    def read_backward_call(self, core: Core, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
         """Convert the backward operator's arguments to a backward call."""
         signature = self.signature
-        owned = self.owned_in(arguments)
+        owned = self.get_owned(arguments)
         saved = dict(zip(self.arrays, owned, strict=False))
         cotangents = dict(zip(signature.outputs, owned[len(self.arrays) :], strict=True))
         rest = iter(arguments[1 if self.lists_arrays else len(self.owners) :])
@@ -375,7 +375,7 @@ class Schema:
         )
 
 
-def _type_of(signature: Signature, name: str) -> str:
+def _find_type(signature: Signature, name: str) -> str:
     """Return the type of a scalar argument in torch's schema."""
     parameter = signature.parameters(name)[0]
     if parameter.kind == "matrix":
@@ -383,11 +383,11 @@ def _type_of(signature: Signature, name: str) -> str:
     return "float" if parameter.setter == "float" else "SymInt"
 
 
-def _scalar(value: Any) -> Any:
+def _unpack_scalar(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _number(op: str, name: str, value: Any) -> Any:
+def _check_number(op: str, name: str, value: Any) -> Any:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)) or is_symbolic(value):
         return value
     words = f"template argument `{name}` of op `{op}` cannot be traced"

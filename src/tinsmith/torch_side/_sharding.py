@@ -29,21 +29,21 @@ class Shares(NamedTuple):
     reasons: Mapping[str, str]
 
 
-def shares_of(core: Core, dtypes: Sequence[torch.dtype]) -> Shares:
+def find_shares(core: Core, dtypes: Sequence[torch.dtype]) -> Shares:
     """Find the dims that may be sharded, in calls whose inputs have these dtypes."""
     signature = core.signature
-    names = _named_axes(signature)
+    names = _find_named_axes(signature)
     if any(item.has_rest for item in signature.spec.items):
         return Shares({}, dict.fromkeys(names, "`...` stands for any number of dims beside it"))
     if signature.templates:
         return Shares({}, dict.fromkeys(names, "template arguments decide what the kernel is"))
     try:
-        kernels = [one.kernel for one in core.kernels(_case(core, dtypes))]
+        kernels = [one.kernel for one in core.kernels(_make_key(core, dtypes))]
     except NotCovered as reason:
         return Shares({}, dict.fromkeys(names, f"the source is not understood: {reason.construct}"))
     axes, reasons = {}, {}
     for dim, dim_axes in names.items():
-        why = next((why for kernel in kernels for why in _objections(kernel, dim_axes)), "")
+        why = next((why for kernel in kernels for why in _find_objections(kernel, dim_axes)), "")
         if why:
             reasons[dim] = why
         else:
@@ -51,7 +51,7 @@ def shares_of(core: Core, dtypes: Sequence[torch.dtype]) -> Shares:
     return Shares(axes, reasons)
 
 
-def _case(core: Core, dtypes: Sequence[torch.dtype]) -> CallKey:
+def _make_key(core: Core, dtypes: Sequence[torch.dtype]) -> CallKey:
     """Return a key of calls whose inputs have these dtypes, to lower the kernels for. Its sizes are all 1."""
     signature = core.signature
     shapes = {}
@@ -63,7 +63,7 @@ def _case(core: Core, dtypes: Sequence[torch.dtype]) -> CallKey:
     return CallKey(signature, shapes, given | made, frozenset(), core.fingerprints({}), {})
 
 
-def _named_axes(signature: Signature) -> dict[str, dict[str, int]]:
+def _find_named_axes(signature: Signature) -> dict[str, dict[str, int]]:
     """Return, for each dim, its axis in each array that has it.
 
     Only dims that always stand alone in the spec, and occur at most once in an array, are returned.
@@ -81,29 +81,29 @@ def _named_axes(signature: Signature) -> dict[str, dict[str, int]]:
     return {name: axes for name, axes in named.items() if name in given - mixed - {*signature.scalars}}
 
 
-def _objections(kernel: nodes.Kernel, axes: Mapping[str, int]) -> Iterator[str]:
+def _find_objections(kernel: nodes.Kernel, axes: Mapping[str, int]) -> Iterator[str]:
     """Yield reasons why a dim may not be sharded: each names a line that uses the dim in another way."""
     for array, axis in axes.items():
         if array in kernel.arrays and axis >= kernel.arrays[array].rank:
             yield f"it is part of the vectors of `{array}`"
     outer = {name for task in kernel.body for name in walk.find_assigned(task) if not isinstance(task, nodes.For)}
     for task in kernel.body:
-        index = _index_of(task, axes)
+        index = _find_index(task, axes)
         if index is None:
-            if walk.find_touched([task]) & axes.keys() or _sizes_in(task, axes):
+            if walk.find_touched([task]) & axes.keys() or _uses_size(task, axes):
                 yield f"line {task.line}: no loop over it is the outermost"
             continue
         assert isinstance(task, nodes.For)
         for name, bounds in zip(task.names, task.bounds, strict=True):
             for bound in bounds if name != index else ():
-                yield from _in_expression(bound, index, axes, f"line {task.line}")
+                yield from _check_expression(bound, index, axes, f"line {task.line}")
         for one in walk.statements(task.body):
             if outer.intersection(walk.find_assigned(one)):
                 yield f"line {one.line}: its iterations carry a local"
-            yield from _in_statement(one, index, axes)
+            yield from _check_statement(one, index, axes)
 
 
-def _index_of(task: nodes.Stmt, axes: Mapping[str, int]) -> str | None:
+def _find_index(task: nodes.Stmt, axes: Mapping[str, int]) -> str | None:
     """Return the name of the loop index that runs over the whole dim; None if the statement is not such a loop."""
     if not isinstance(task, nodes.For):
         return None
@@ -114,41 +114,41 @@ def _index_of(task: nodes.Stmt, axes: Mapping[str, int]) -> str | None:
     return None
 
 
-def _sizes_in(task: nodes.Stmt, axes: Mapping[str, int]) -> bool:
+def _uses_size(task: nodes.Stmt, axes: Mapping[str, int]) -> bool:
     exprs = (part for one in walk.statements([task]) for expr in walk.expressions(one) for part in walk.parts(expr))
     return any(isinstance(one, nodes.Size) and axes.get(one.array) == one.axis for one in exprs)
 
 
-def _in_statement(one: nodes.Stmt, index: str, axes: Mapping[str, int]) -> Iterator[str]:
+def _check_statement(one: nodes.Stmt, index: str, axes: Mapping[str, int]) -> Iterator[str]:
     where = f"line {one.line}"
     if isinstance(one, nodes.Store | nodes.Atomic):
         if one.array not in axes:
             yield f"{where}: `{one.array}`, which does not have it, is changed"
             return
-        yield from _in_index(one.index, one.array, index, axes, where)
-        yield from _in_expression(one.value, index, axes, where)
+        yield from _check_index(one.index, one.array, index, axes, where)
+        yield from _check_expression(one.value, index, axes, where)
         return
     for expr in walk.expressions(one):
-        yield from _in_expression(expr, index, axes, where)
+        yield from _check_expression(expr, index, axes, where)
 
 
-def _in_index(
+def _check_index(
     indices: Sequence[nodes.Expr], array: str, index: str, axes: Mapping[str, int], where: str
 ) -> Iterator[str]:
     for axis, expr in enumerate(indices):
         if axis != axes.get(array):
-            yield from _in_expression(expr, index, axes, where)
+            yield from _check_expression(expr, index, axes, where)
         elif not (isinstance(expr, nodes.Local) and expr.name == index):
             yield f"{where}: `{array}` is indexed by something else"
 
 
-def _in_expression(expr: nodes.Expr, index: str, axes: Mapping[str, int], where: str) -> Iterator[str]:
+def _check_expression(expr: nodes.Expr, index: str, axes: Mapping[str, int], where: str) -> Iterator[str]:
     if isinstance(expr, nodes.Local) and expr.name == index:
         yield f"{where}: its index is used as a number"
     elif isinstance(expr, nodes.Size) and axes.get(expr.array) == expr.axis:
         yield f"{where}: its size is used as a number"
     elif isinstance(expr, nodes.Load):
-        yield from _in_index(expr.index, expr.array, index, axes, where)
+        yield from _check_index(expr.index, expr.array, index, axes, where)
     else:
         for operand in walk.operands(expr):
-            yield from _in_expression(operand, index, axes, where)
+            yield from _check_expression(operand, index, axes, where)

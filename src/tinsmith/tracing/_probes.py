@@ -55,7 +55,7 @@ def _probe(fact: _Fact) -> Probe:
 
 
 # What is active ---------------------------------------------------------------------------------
-def _answers(question: Callable[[], Any]) -> list[bool]:
+def _collect_answers(question: Callable[[], Any]) -> list[bool]:
     """Call `question` in plain code, then inside `vmap`, `grad` and `jvp`. Return the four answers in this order."""
     answers = [bool(question())]
 
@@ -71,8 +71,8 @@ def _answers(question: Callable[[], Any]) -> list[bool]:
 
 
 def _transforms_are_seen() -> bool:
-    plain = _answers(lambda: not tracing.is_plain())
-    return plain == _answers(tracing.is_transformed) == [False, True, True, True]
+    plain = _collect_answers(lambda: not tracing.is_plain())
+    return plain == _collect_answers(tracing.is_transformed) == [False, True, True, True]
 
 
 def _modes_are_seen() -> bool:
@@ -112,7 +112,7 @@ def _questions_are_unseen() -> bool:
 
     x = torch.ones(1)
     with Mode():
-        with tracing.without_torch_function():
+        with tracing.disable_torch_function():
             hidden = x.shape == (1,) and not seen
         return bool(hidden) and x.shape == (1,) and len(seen) == 1
 
@@ -174,8 +174,8 @@ class _Cube(tracing.SingleLevelFunction):
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(x)
         ctx.save_for_forward(x)
-        with tracing.one_level_down():
-            return _cube()(x)
+        with tracing.dispatch_below_autograd():
+            return _get_cube()(x)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> torch.Tensor:
@@ -188,7 +188,7 @@ class _Cube(tracing.SingleLevelFunction):
 
 
 @lru_cache(maxsize=1)
-def _library() -> Library:
+def _register_library() -> Library:
     """Register the operator `tinsmith::probe_of_cube`. Return its library, which keeps it registered."""
     library = Library("tinsmith", "FRAGMENT")
     library.define(f"{_CUBE}(Tensor x) -> Tensor")
@@ -199,40 +199,40 @@ def _library() -> Library:
     return library
 
 
-def _cube() -> Callable[[torch.Tensor], torch.Tensor]:
-    _library()
+def _get_cube() -> Callable[[torch.Tensor], torch.Tensor]:
+    _register_library()
     return getattr(torch.ops.tinsmith, _CUBE)
 
 
-def _x() -> torch.Tensor:
+def _make_x() -> torch.Tensor:
     return torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
 
 
-def _total(x: torch.Tensor) -> torch.Tensor:
-    return _cube()(x).sum()
+def _sum_cube(x: torch.Tensor) -> torch.Tensor:
+    return _get_cube()(x).sum()
 
 
-def _gradients_at_one_level() -> bool:
-    x = _x()
+def _gradients_at_one_level_are_right() -> bool:
+    x = _make_x()
     leaf = x.clone().requires_grad_()
-    (plain,) = torch.autograd.grad(_total(leaf), leaf)
-    return all(torch.equal(gradient, 3 * x * x) for gradient in (plain, grad(_total)(x), vmap(grad(_total))(x)))
+    (plain,) = torch.autograd.grad(_sum_cube(leaf), leaf)
+    return all(torch.equal(gradient, 3 * x * x) for gradient in (plain, grad(_sum_cube)(x), vmap(grad(_sum_cube))(x)))
 
 
-def _tangents_at_one_level() -> bool:
-    x, direction = _x(), torch.ones(3, dtype=torch.float64)
-    pushed = jvp(_cube(), (x,), (direction,))[1]
+def _tangents_at_one_level_are_right() -> bool:
+    x, direction = _make_x(), torch.ones(3, dtype=torch.float64)
+    pushed = jvp(_get_cube(), (x,), (direction,))[1]
     with forward_ad.dual_level():
-        dual = forward_ad.unpack_dual(_cube()(forward_ad.make_dual(x, direction))).tangent
+        dual = forward_ad.unpack_dual(_get_cube()(forward_ad.make_dual(x, direction))).tangent
     return torch.equal(pushed, 3 * x * x) and dual is not None and torch.equal(dual, 3 * x * x)
 
 
-def _nested_levels() -> bool:
-    x = _x()
-    twice = grad(lambda x: grad(_total)(x).sum())(x)
-    forward_over_reverse = jvp(grad(_total), (x,), (torch.ones_like(x),))[1]
+def _nested_levels_are_right() -> bool:
+    x = _make_x()
+    twice = grad(lambda x: grad(_sum_cube)(x).sum())(x)
+    forward_over_reverse = jvp(grad(_sum_cube), (x,), (torch.ones_like(x),))[1]
     # Reverse over forward, of a tangent that the operator's own jvp gives.
-    reverse_over_forward = grad(lambda x: jvp(_cube(), (x,), (torch.ones_like(x),))[1].sum())(x)
+    reverse_over_forward = grad(lambda x: jvp(_get_cube(), (x,), (torch.ones_like(x),))[1].sum())(x)
     return all(torch.equal(second, 6 * x) for second in (twice, forward_over_reverse, reverse_over_forward))
 
 
@@ -252,22 +252,22 @@ class _Square(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        if not tracing.has_older_batch(cotangents):
+        if not tracing.has_legacy_batch(cotangents):
             return None, 2 * x * cotangents[0]
-        level, (whole,), (dim,) = tracing.older_batches(cotangents)
+        level, (whole,), (dim,) = tracing.unwrap_legacy_vmap(cotangents)
         ctx.seen.append((whole, dim))
-        return None, tracing.into_older_batch(2 * x * whole, level)
+        return None, tracing.wrap_legacy_vmap(2 * x * whole, level)
 
 
 def _eager_function_has_a_gradient() -> bool:
-    x = _x().requires_grad_()
-    (gradient,) = torch.autograd.grad(tracing.plain_apply(_Square)([], x).sum(), x)
+    x = _make_x().requires_grad_()
+    (gradient,) = torch.autograd.grad(tracing.get_unchecked_apply(_Square)([], x).sum(), x)
     return torch.equal(gradient, 2 * x)
 
 
-def _batched_cotangents() -> bool:
-    x, seen = _x().requires_grad_(), []
-    y = tracing.plain_apply(_Square)(seen, x)
+def _batched_cotangents_are_unwrapped() -> bool:
+    x, seen = _make_x().requires_grad_(), []
+    y = tracing.get_unchecked_apply(_Square)(seen, x)
     cotangents = torch.eye(3, dtype=torch.float64)
     (gradient,) = torch.autograd.grad(y, x, cotangents, is_grads_batched=True)
     ((whole, dim),) = seen
@@ -279,7 +279,7 @@ def _tables_outlive_transforms() -> bool:
     tables: list[torch.Tensor] = []
 
     def make(x: torch.Tensor) -> torch.Tensor:
-        with tracing.outside_transforms():
+        with tracing.suspend_transforms():
             tables.append(torch.ones(3) * 2)
         return x
 
@@ -306,7 +306,7 @@ def _levels_are_listed() -> bool:
     levels = []
 
     def look(x: torch.Tensor) -> torch.Tensor:
-        levels.append(tuple(tracing.transforms_in_graph()))
+        levels.append(tuple(tracing.count_transforms()))
         return x.sum()
 
     torch.func.vmap(torch.func.grad(look))(torch.ones(2, 3))
@@ -316,10 +316,10 @@ def _levels_are_listed() -> bool:
 
 def _batches_are_seen() -> bool:
     plain = torch.ones(2)
-    seen: list[int] = [len(tracing.batch_levels(plain))]
+    seen: list[int] = [len(tracing.find_batch_levels(plain))]
 
     def ask(x: torch.Tensor) -> torch.Tensor:
-        seen.extend([len(tracing.batch_levels(x)), len(tracing.batch_levels(plain))])
+        seen.extend([len(tracing.find_batch_levels(x)), len(tracing.find_batch_levels(plain))])
         return x.sum()
 
     vmap(vmap(grad(ask)))(torch.ones(1, 1, 2))
@@ -349,15 +349,15 @@ def _results_are_no_views() -> bool:
 
 def _changes_are_counted() -> bool:
     x = torch.ones(2)
-    before = tracing.version_of(x)
+    before = tracing.get_version(x)
     x.detach().add_(1.0)
-    return tracing.version_of(x) == before + 1
+    return tracing.get_version(x) == before + 1
 
 
 def _missing_operators_are_answered() -> bool:
     # An earlier check may have left it.
     vars(torch.ops).pop("tinsmith_probe", None)
-    tracing.answer_missing("tinsmith_probe", lambda name: LookupError(name) if name == "gone" else None)
+    tracing.explain_missing_operators("tinsmith_probe", lambda name: LookupError(name) if name == "gone" else None)
     namespace = torch.ops.tinsmith_probe
     if hasattr(namespace, "other"):
         return False
@@ -422,17 +422,17 @@ _FACTS = (
     ),
     _Fact(
         "a Function applied at one level of torch.func has its gradient",
-        _gradients_at_one_level,
+        _gradients_at_one_level_are_right,
         "grad, vjp, jacrev and hessian of torch.func fail for every op, and so does torch.compile of them",
     ),
     _Fact(
         "a Function applied at one level of torch.func has its tangent",
-        _tangents_at_one_level,
+        _tangents_at_one_level_are_right,
         "jvp and jacfwd of torch.func, and dual numbers, fail for every op",
     ),
     _Fact(
         "a Function applied at one level works inside outer levels",
-        _nested_levels,
+        _nested_levels_are_right,
         "nested transforms (hessian, grad of grad) fail or give zeros",
     ),
     _Fact(
@@ -442,7 +442,7 @@ _FACTS = (
     ),
     _Fact(
         "a batch of is_grads_batched=True can be unpacked",
-        _batched_cotangents,
+        _batched_cotangents_are_unwrapped,
         "torch.autograd.grad(is_grads_batched=True) and jacobian(vectorize=True) fail for every op",
     ),
     _Fact(

@@ -31,7 +31,7 @@ _jit_tracing = torch._C._get_tracing_state
 # Torch has no public name for whether a backward pass is running, in which checkpoints run a forward pass again.
 _running_backward = torch._C._current_graph_task_id
 # The legacy vmap below has no public name at all, and its tensors may reach any backward pass.
-_is_older_batch = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]  # no stub
+_is_legacy_batch = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]  # no stub
 
 
 is_tracing = torch.compiler.is_compiling
@@ -74,7 +74,7 @@ def has_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
-def batch_levels(tensor: torch.Tensor) -> frozenset[int]:
+def find_batch_levels(tensor: torch.Tensor) -> frozenset[int]:
     """Return the levels of `torch.func.vmap` at which a tensor is batched."""
     # A batch of vmap hides its dimension, and nothing public says whether a tensor is one.
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]  # no stub
@@ -86,7 +86,7 @@ def batch_levels(tensor: torch.Tensor) -> frozenset[int]:
     return frozenset(levels)
 
 
-def innermost(tensor: torch.Tensor) -> torch.Tensor:
+def unwrap_levels(tensor: torch.Tensor) -> torch.Tensor:
     """Unwrap a tensor from all levels of `torch.func`.
 
     Only for a tensor that none of these levels differentiates or maps over.
@@ -106,7 +106,7 @@ def may_be_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
     return is_transformed() or (torch.is_grad_enabled() and any([one.requires_grad for one in tensors]))  # noqa: C419
 
 
-def is_finished(arguments: Sequence[Any]) -> bool:
+def can_run_directly(arguments: Sequence[Any]) -> bool:
     """Return True if an operator called with these arguments can compute at once, without further dispatch.
 
     That is so if neither autograd, a transform, a mode nor a tensor subclass has to see the call, as in graphs that a
@@ -114,16 +114,16 @@ def is_finished(arguments: Sequence[Any]) -> bool:
     """
     if is_tracing() or not is_plain():
         return False
-    return _are_finished(arguments, torch.is_grad_enabled())
+    return _can_all_run_directly(arguments, torch.is_grad_enabled())
 
 
-def _are_finished(arguments: Sequence[Any], is_recording: bool) -> bool:
+def _can_all_run_directly(arguments: Sequence[Any], is_recording: bool) -> bool:
     for one in arguments:
         # A subclass of tensors has a dispatch of its own, and a meta tensor no memory.
         if type(one) in PLAIN_TYPES:
             if one.is_meta or (is_recording and one.requires_grad):
                 return False
-        elif isinstance(one, torch.Tensor) or (type(one) is list and not _are_finished(one, is_recording)):
+        elif isinstance(one, torch.Tensor) or (type(one) is list and not _can_all_run_directly(one, is_recording)):
             return False
     return True
 
@@ -142,7 +142,7 @@ def is_jit_traced() -> bool:
     return _jit_tracing() is not None
 
 
-def without_torch_function() -> contextlib.AbstractContextManager[None]:
+def disable_torch_function() -> contextlib.AbstractContextManager[None]:
     """Return a context in which reading a property of a tensor, such as its shape, calls no `__torch_function__`.
 
     Neither a mode nor the tensor's own type sees the query.
@@ -152,7 +152,7 @@ def without_torch_function() -> contextlib.AbstractContextManager[None]:
     return torch._C.DisableTorchFunction()
 
 
-def version_of(tensor: torch.Tensor) -> int:
+def get_version(tensor: torch.Tensor) -> int:
     """Return how often a tensor was changed in place: autograd's version counter.
 
     Raises:
@@ -187,7 +187,7 @@ def is_recorded() -> bool:
     return _mode(_PROXIES) is not None
 
 
-def outside_recording() -> contextlib.AbstractContextManager[Any]:
+def suspend_recording() -> contextlib.AbstractContextManager[Any]:
     """Return a context in which `make_fx` records nothing.
 
     Tensors that are made there become constants of the recorded function.
@@ -209,7 +209,7 @@ def is_linearized() -> bool:
 
 
 @contextlib.contextmanager
-def one_level_down() -> Iterator[None]:
+def dispatch_below_autograd() -> Iterator[None]:
     """Enter a context in which operators skip autograd at the current level of `torch.func`, but at no outer level.
 
     Used in the forward of a Function. Torch runs it with gradients of both modes disabled. With nested transforms an
@@ -222,7 +222,7 @@ def one_level_down() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def outside_transforms() -> Iterator[None]:
+def suspend_transforms() -> Iterator[None]:
     """Enter a context without transforms and inference mode, to make tensors that later calls can use.
 
     A tensor that is made under a transform or in inference mode cannot be used after it ends. This is for tables that
@@ -264,7 +264,7 @@ class Transforms(NamedTuple):
 
 
 @constant_when_traced
-def transforms_in_graph() -> Transforms:
+def count_transforms() -> Transforms:
     """Count the levels of `torch.func` inside which a compiler is tracing this code, by kind."""
     # While torch.compile reads code under a transform, that transform is active; nothing public lists them.
     kinds = [one.key() for one in torch._C._functorch.get_interpreter_stack() or ()]  # pyright: ignore[reportAttributeAccessIssue]  # no stub
@@ -293,7 +293,7 @@ def apply_at_one_level(function: type[SingleLevelFunction], *arguments: Any) -> 
         return function.apply(*arguments)  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
 
 
-def plain_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+def get_unchecked_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     """Return the C function below `function.apply`, for callers that have already checked `is_plain`.
 
     Before torch 2.14 `apply` is Python code that looks for transforms, which takes 1 us per call.
@@ -324,7 +324,7 @@ class _Namespace(torch._ops._OpNamespace):
             raise error from None
 
 
-def answer_missing(name: str, missing: Callable[[str], Exception | None]) -> None:
+def explain_missing_operators(name: str, missing: Callable[[str], Exception | None]) -> None:
     """Make `torch.ops.<name>` raise the error that `missing` returns for the name of an operator that does not exist.
 
     If `missing` returns None, torch's own error is raised. Loading an exported graph looks up its operators in
@@ -335,44 +335,46 @@ def answer_missing(name: str, missing: Callable[[str], Exception | None]) -> Non
 
 # Torch's legacy vmap: `torch.autograd.grad(..., is_grads_batched=True)` still uses it, and so do
 # vectorized Jacobians and Hessians. Its tensors have no memory of their own and no rule for a Function.
-def has_older_batch(tensors: Sequence[torch.Tensor | None]) -> bool:
+def has_legacy_batch(tensors: Sequence[torch.Tensor | None]) -> bool:
     """Return True if one of the tensors is a batch of torch's legacy vmap (`is_grads_batched=True`)."""
     for tensor in tensors:  # noqa: SIM110  # a generator costs more than the question, once a backward pass
-        if tensor is not None and _is_older_batch(tensor):
+        if tensor is not None and _is_legacy_batch(tensor):
             return True
     return False
 
 
-def older_batches(tensors: Sequence[torch.Tensor | None]) -> tuple[int, list[torch.Tensor | None], list[int | None]]:
+def unwrap_legacy_vmap(
+    tensors: Sequence[torch.Tensor | None],
+) -> tuple[int, list[torch.Tensor | None], list[int | None]]:
     """Unwrap tensors from the innermost level of torch's legacy vmap (`is_grads_batched=True`).
 
     Returns:
         The level, the unwrapped tensors, and the batch dimension of each: 0, or None for a tensor without a batch.
     """
-    level = max(_older_level(tensor) for tensor in tensors if tensor is not None and _is_older_batch(tensor))
-    whole = [t if t is None or not _is_older_batch(t) else torch._remove_batch_dim(t, level, -1, 0) for t in tensors]
-    return level, whole, [0 if has_older_batch([tensor]) else None for tensor in tensors]
+    level = max(_find_legacy_level(tensor) for tensor in tensors if tensor is not None and _is_legacy_batch(tensor))
+    whole = [t if t is None or not _is_legacy_batch(t) else torch._remove_batch_dim(t, level, -1, 0) for t in tensors]
+    return level, whole, [0 if has_legacy_batch([tensor]) else None for tensor in tensors]
 
 
-def _older_level(batch: torch.Tensor) -> int:
+def _find_legacy_level(batch: torch.Tensor) -> int:
     """Return the innermost level of torch's legacy vmap at which a tensor is batched.
 
     Torch counts these levels per thread, and the backward pass of tensors on a GPU runs in a thread whose count is 0.
     So the levels are tried: unwrapped from a level at which it is not batched, a tensor gets a first dimension of
     whatever size is passed.
     """
-    for level in range(_OLDER_LEVELS, 0, -1):
+    for level in range(_LEGACY_LEVELS, 0, -1):
         sizes = {torch._remove_batch_dim(batch, level, size, 0).shape[0] for size in (1, 2)}
         if len(sizes) == 1:
             return level
     raise AssertionError("a batch has a level")
 
 
-_OLDER_LEVELS = 64
+_LEGACY_LEVELS = 64
 """The number of levels that torch's legacy vmap has (`kVmapNumLevels`)."""
 
 
-def into_older_batch(tensor: torch.Tensor, level: int) -> torch.Tensor:
+def wrap_legacy_vmap(tensor: torch.Tensor, level: int) -> torch.Tensor:
     """Wrap a tensor as a batch of torch's legacy vmap at this level, over its first dimension."""
     return torch._add_batch_dim(tensor, 0, level)
 

@@ -29,8 +29,8 @@ class AutoReverse(Reverse):
         self.engine = EngineReverse(signature)
         self._at: Cache[SourceAt, AutoAt] = Cache("gradients of op and engine")
 
-    def at(self, key: CallKey) -> AutoAt:
-        source = self.source.at(key)
+    def specialize(self, key: CallKey) -> AutoAt:
+        source = self.source.specialize(key)
         auto = self._at.get(source)
         if auto is None:
             auto = self._at.keep(source, AutoAt(source, self.engine))
@@ -61,8 +61,8 @@ class AutoAt(ReverseAt):
         with self._source_first(active):
             self.choose(active).check(active)
 
-    def reads(self, active: frozenset[str]) -> frozenset[str]:
-        return self.choose(active).reads(active)
+    def find_reads(self, active: frozenset[str]) -> frozenset[str]:
+        return self.choose(active).find_reads(active)
 
     @contextlib.contextmanager
     def _source_first(self, active: frozenset[str]) -> Iterator[None]:
@@ -84,17 +84,17 @@ class AutoAt(ReverseAt):
             remedy = f"{reason.remedy}, or give `backward=`. Of {engine}'s own:"
             raise GradientError(f"{refusal(words, rows, remedy)}\n{indent(str(engines), '  ')}") from engines
 
-    def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
-        return self.choose(active).groups(active, given)
+    def group_outputs(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
+        return self.choose(active).group_outputs(active, given)
 
     def needs_stacks(self, active: frozenset[str]) -> bool:
         return self.choose(active).needs_stacks(active)
 
-    def stacks(
+    def find_stack_depths(
         self, active: frozenset[str], shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
     ) -> tuple[int, ...]:
         with self._source_first(active):
-            return self.engine.stacks(active, shapes, values)
+            return self.engine.find_stack_depths(active, shapes, values)
 
     def forward_with_results(
         self, key: CallKey, active: frozenset[str], makes: Sequence[Make]
@@ -106,12 +106,12 @@ class AutoAt(ReverseAt):
         if reason is not None and self.choose(wish.active) is self.engine and wish.active not in self._warned:
             self._warned.add(wish.active)
             check_compiles(key)
-            warn(_engines_own(key.signature.op, reason))
+            warn(_explain_engine_gradient(key.signature.op, reason))
         with self._source_first(wish.active):
             return self.choose(wish.active).backward(key, wish)
 
 
-def _engines_own(op: str, reason: NotCovered) -> str:
+def _explain_engine_gradient(op: str, reason: NotCovered) -> str:
     """Return the warning that a gradient is the engine's own, with the reason why it is not the generated one."""
     return refusal(
         f"the gradient of op `{op}` is the engine's own, which is silently wrong for some kernels",

@@ -66,7 +66,7 @@ class HandWritten(KernelReverse):
                     remedy = f"Say 'empty' for `{name}` in `init`: the results of the forward kernel are kept then."
                 raise SpecError(refusal(words, rows, remedy))
 
-    def reads(self, active: frozenset[str]) -> frozenset[str]:
+    def find_reads(self, active: frozenset[str]) -> frozenset[str]:
         roles = {name: self.stage.roles[name] for name in self.signature.items if name in self.stage.roles}
         read = frozenset(name for name, role in roles.items() if role.is_read or role.of("add"))
         return read - self._own
@@ -76,10 +76,10 @@ class HandWritten(KernelReverse):
         """Scratch that each launch has for itself: its `init` is "workspace"."""
         return frozenset(name for name, how in self.signature.init.items() if how == "workspace")
 
-    def gives(self, active: frozenset[str]) -> frozenset[str]:
+    def find_gradient_arrays(self, active: frozenset[str]) -> frozenset[str]:
         return frozenset(self.targets) - frozenset(self.signature.outputs)
 
-    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+    def list_requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
         arguments = []
         for parameter in self.stage.arrays:
             name = parameter.removeprefix("grad_")
@@ -92,14 +92,14 @@ class HandWritten(KernelReverse):
         source = self.stage.source
         return source.path, find_store_line(source, self.stage.roles.get(f"grad_{name}", Roles()))
 
-    def spoils(self, output: str) -> bool:
+    def writes_adjoint(self, output: str) -> bool:
         roles: Mapping[str, object] = self.stage.roles
         return f"grad_{output}" in roles and self.stage.roles[f"grad_{output}"].is_written
 
     def starts_empty(self, name: str) -> bool:
         return not self.signature.starts_at_zero(f"grad_{name}")
 
-    def reruns(self, name: str) -> Rerun:
+    def choose_initial_values(self, name: str) -> Rerun:
         if name not in self.stage.roles or not self.stage.roles[name].is_written:
             return ""
         return "empty" if name in self._own else "final"

@@ -54,23 +54,25 @@ class EngineReverse(KernelReverse):
     def needs_stacks(self, active: frozenset[str]) -> bool:
         return any(self._nests.values())
 
-    def stacks(
+    def find_stack_depths(
         self, active: frozenset[str], shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
     ) -> tuple[int, ...]:
-        return tuple([self._stack(stage, shapes, values) for stage in self.signature.stages])
+        return tuple([self._find_stack_depth(stage, shapes, values) for stage in self.signature.stages])
 
-    def _stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
+    def _find_stack_depth(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
         """Return the depth of a stage's gradient stack; 0 if the engine's default depth is enough.
 
         It is rounded up to a power of two, so that new sizes seldom need another compiled kernel.
         """
         nests = self._nests[stage.first]
         own = {name: values[called] for name, called in stage.scalar_names.items()} if nests else {}
-        depths = [self._depth(nest, stage.first, shapes, {**values, **own}) for nest in nests]
+        depths = [self._find_depth(nest, stage.first, shapes, {**values, **own}) for nest in nests]
         needed = max(depths, default=0)
         return 0 if needed <= DEFAULT_STACK else 1 << (needed - 1).bit_length()
 
-    def _depth(self, nest: Nest, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
+    def _find_depth(
+        self, nest: Nest, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
+    ) -> int:
         depth = nest.depth(shapes, values)
         if depth is None and nest.is_aside:
             # A sum over a list of unknown length: right where lists are not longer, which lint warns of (TS204).
@@ -84,13 +86,13 @@ class EngineReverse(KernelReverse):
         count = "not known before the launch" if depth is None else str(depth)
         rows = [("loop", f"carries `{nest.local}`, at {nest.place}"), ("values to keep", count)]
         own = "" if self._instead else "run it on Quadrants (`engine='quadrants'`), "
-        remedy = sentence(f"{own}make the loop `{stage.module_name}.static`, or {self._way()}")
+        remedy = sentence(f"{own}make the loop `{stage.module_name}.static`, or {self._advise()}")
         raise GradientError(refusal(words, rows, remedy))
 
-    def reads(self, active: frozenset[str]) -> frozenset[str]:
-        return frozenset().union(*(self._needs(stage, active).values for stage in self.signature.firsts))
+    def find_reads(self, active: frozenset[str]) -> frozenset[str]:
+        return frozenset().union(*(self._find_needs(stage, active).values for stage in self.signature.firsts))
 
-    def _needs(self, stage: Stage, active: frozenset[str]) -> SavedValues:
+    def _find_needs(self, stage: Stage, active: frozenset[str]) -> SavedValues:
         """Return the arrays that one stage's reverse reads, and where it reads them."""
         stage = stage.first
         needs = self._needed.get((stage, active))
@@ -99,13 +101,13 @@ class EngineReverse(KernelReverse):
             needs = self._needed[stage, active] = find_saved_values(*self._views[stage], with_adjoint, stage.home)
         return needs
 
-    def gives(self, active: frozenset[str]) -> frozenset[str]:
+    def find_gradient_arrays(self, active: frozenset[str]) -> frozenset[str]:
         return active | frozenset(self.signature.scratch)
 
     def starts_empty(self, name: str) -> bool:
         return False
 
-    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+    def list_requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
         with_gradient = (active | self._allocations) & floats
         requests = []
         for stage in reversed(self.signature.stages):
@@ -115,7 +117,7 @@ class EngineReverse(KernelReverse):
             requests.append(Request(stage, True, tuple(arguments)))
         return tuple(requests)
 
-    def spoils(self, output: str) -> bool:
+    def writes_adjoint(self, output: str) -> bool:
         """Return True if the reverse pass writes to an output's adjoint.
 
         The reverse of a plain store zeroes it, and that of a read adds to it. The reverse of an addition leaves it
@@ -124,7 +126,7 @@ class EngineReverse(KernelReverse):
         roles = [stage.roles[output] for stage in self.signature.firsts if output in stage.roles]
         return any(role.is_read or role.of("write") for role in roles)
 
-    def reruns(self, name: str) -> Rerun:
+    def choose_initial_values(self, name: str) -> Rerun:
         """Return the initial values of an array without adjoint whose stores run again, on temporary memory."""
         roles = [roles[name] for _, roles in self._views.values() if name in roles]
         if name not in self._steady or not any(role.is_written for role in roles):
@@ -148,7 +150,7 @@ class EngineReverse(KernelReverse):
             self._refuse_blocks(stage)
             self._refuse_known_wrong(stage)
         for stage in self.signature.firsts:
-            needs = self._needs(stage, active)
+            needs = self._find_needs(stage, active)
             for name in stage.arrays:
                 self._refuse_unordered(stage, name, needs.returns)
                 if name in needs.values:
@@ -165,7 +167,7 @@ class EngineReverse(KernelReverse):
                 words = f"{engine}'s reverse mode is known to get the gradient of op `{self.signature.op}` wrong"
                 rows = [(finding.rule, finding.message), ("at", f"{finding.path}:{finding.line}")]
                 own = "" if self._instead else "; or pass `trust_engine=True`, if you are sure that it is right"
-                remedy = sentence(self._way() + own)
+                remedy = sentence(self._advise() + own)
                 raise GradientError(refusal(words, rows, remedy))
 
     def _refuse_blocks(self, stage: Stage) -> None:
@@ -176,7 +178,7 @@ class EngineReverse(KernelReverse):
             words = f"{engine}'s reverse mode is not trusted with blocks of threads, which share memory or wait"
             remedy = (
                 "Give the kernel that memory as scratch, a row for each block, and write a loop of its own for what "
-                f"stands between two `sync()`; or {self._way()}."
+                f"stands between two `sync()`; or {self._advise()}."
             )
             raise GradientError(refusal(words, [("at", where)], remedy))
 
@@ -200,7 +202,7 @@ class EngineReverse(KernelReverse):
         op, called = self.signature.op, self._name_in_kernel(name)
         words = f"{engine}'s reverse mode does not reverse the loop of op `{op}` that carries `{called}`"
         rows = [("used", carried[0].place), ("changed", carried[1].place)]
-        remedy = f"Write the loop inside another, `for _ in range(1):`, or {self._way()}."
+        remedy = f"Write the loop inside another, `for _ in range(1):`, or {self._advise()}."
         raise GradientError(refusal(words, rows, remedy))
 
     def _refuse_overwritten(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
@@ -216,7 +218,7 @@ class EngineReverse(KernelReverse):
 
     def check_whole(self, active: frozenset[str]) -> None:
         for stage in () if self.signature.trusts_engine else self.signature.firsts:
-            for name in sorted(self._steady & self._needs(stage, active).values):
+            for name in sorted(self._steady & self._find_needs(stage, active).values):
                 self._refuse_run_again(stage, name, active)
 
     def _refuse_run_again(self, stage: Stage, name: str, active: frozenset[str]) -> None:
@@ -225,7 +227,7 @@ class EngineReverse(KernelReverse):
         In reverse the store runs once more. The loops of a kernel are reversed one by one, the last one first, so a
         read in a later loop still finds the right value.
         """
-        needed = self._needs(stage, active).reads[name]
+        needed = self._find_needs(stage, active).reads[name]
         loops: dict[str, list[Access]] = {}
         for access in stage.roles[name].accesses:
             loops.setdefault(access.loops[0].key if access.loops else "", []).append(access)
@@ -238,7 +240,7 @@ class EngineReverse(KernelReverse):
     def _refuse_lost(self, name: str, read: str, at: str, changed: str, where: str) -> None:
         called = self._name_in_kernel(name)
         words = f"op `{self.signature.op}` overwrites a value of `{called}` that its gradient needs"
-        remedy = f"Write each value to a place of its own (`{called}[t + 1]` from `{called}[t]`), or {self._way()}."
+        remedy = f"Write each value to a place of its own (`{called}[t + 1]` from `{called}[t]`), or {self._advise()}."
         raise GradientError(refusal(words, [(read, at), (changed, where)], remedy))
 
     def _refuse_changed(self, active: frozenset[str], known: Mapping[str, int]) -> None:
@@ -248,7 +250,7 @@ class EngineReverse(KernelReverse):
         for stage in reversed(self.signature.stages):
             own = {name: known.get(called, called) for name, called in stage.scalar_names.items()}
             values = {name: known[name] for name in stage.parameters if name in known} | own
-            needs = self._needs(stage, active)
+            needs = self._find_needs(stage, active)
             for name in sorted(needs.values & later.keys() & set(stage.arrays), reverse=True):
                 met = later[name].meeting(stage.roles[name], needs.reads[name], values)
                 change_after_read = change_after_read if met is None else (stage, name, met)
@@ -259,7 +261,7 @@ class EngineReverse(KernelReverse):
             op, called = self.signature.op, self._name_in_kernel(name)
             words = f"op `{op}` changes a value of `{called}` that its gradient needs, after `{reader.name}` read it"
             own = "an array of its own to write, in `scratch=`"
-            own = f"a field of its own to write, or {self._way()}" if self._instead else own
+            own = f"a field of its own to write, or {self._advise()}" if self._instead else own
             rows = [(f"changed by `{writer.name}`", change.place)]
             raise GradientError(refusal(words, rows, f"Give each kernel {own}."))
 
@@ -268,6 +270,6 @@ class EngineReverse(KernelReverse):
         fields = (called for stage in self.signature.firsts for called in stage.links.fields)
         return next((called for called in fields if called.replace(".", "_") == name), name)
 
-    def _way(self) -> str:
-        """Return the remedy that needs no change of the kernel."""
+    def _advise(self) -> str:
+        """Return advice for error messages that needs no change of the kernel, such as to write a backward kernel."""
         return self._instead() if self._instead else "give `backward=`"

@@ -65,8 +65,8 @@ class GeneratedLaunch(RoutineLaunch):
         return self.emitted.step(self.names, self.renamed)
 
 
-def _actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action, ...]:
-    likes = _likes(program)
+def _make_actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action, ...]:
+    likes = _find_likes(program)
 
     def launch(run: Run) -> GeneratedLaunch:
         emitted = emit(run)
@@ -92,7 +92,7 @@ def _actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action
     return tuple(actions)
 
 
-def _likes(program: Program) -> Mapping[str, str]:
+def _find_likes(program: Program) -> Mapping[str, str]:
     """Return, for the memory of gradients, fresh arrays and copies, the array of the op that has the same sizes."""
     likes = {gradient: name for name, gradient in program.gradients.items()}
     for action in program.actions:
@@ -106,7 +106,7 @@ def _likes(program: Program) -> Mapping[str, str]:
 def forward_routine(key: CallKey, emit: Emit, program: Program, names: Sequence[str], makes: Sequence[Make]) -> Routine:
     """Build the routine of a forward pass by generated kernels alone. Its results are the arrays of these names."""
     given = tuple(Input(name, place) for place, name in enumerate(key.signature.arrays))
-    actions = _actions(program, emit, key.signature)
+    actions = _make_actions(program, emit, key.signature)
     results = tuple(Result(name) for name in names)
     return Routine(given, tuple(makes), actions, results, program.arrays, key.is_looped)
 
@@ -150,7 +150,7 @@ def backward_routine(
     return Routine(
         (*reads, *cotangents),
         tuple(Make(gradient, name, is_zero=gradient not in program.whole) for name, gradient in shared.items()),
-        (*own, *_actions(program, emit, signature)),
+        (*own, *_make_actions(program, emit, signature)),
         tuple(Result(gradient_of[name]) if name in active else None for name in signature.arrays),
         program.arrays,
         key.is_looped,

@@ -40,14 +40,14 @@ class Request:
 class KernelReverse(Reverse, ReverseAt):
     """A source of gradients with one reverse kernel for each kernel of the op; the same for every call."""
 
-    def at(self, key: CallKey) -> ReverseAt:
+    def specialize(self, key: CallKey) -> ReverseAt:
         return self
 
     def backward(self, key: CallKey, wish: Wish) -> Routine:
         return _RoutineBuilder(key, self, wish.active).routine(wish.stacks)
 
     @abstractmethod
-    def gives(self, active: frozenset[str]) -> frozenset[str]:
+    def find_gradient_arrays(self, active: frozenset[str]) -> frozenset[str]:
         """Return the inputs and scratch that need gradient memory: `active`, and what else the kernel writes to."""
 
     @abstractmethod
@@ -55,15 +55,15 @@ class KernelReverse(Reverse, ReverseAt):
         """Return True if an input's gradient memory need not be zeroed."""
 
     @abstractmethod
-    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+    def list_requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
         """Return the launches of the reverse pass, in order. `floats` are the arrays that can have a gradient."""
 
     @abstractmethod
-    def spoils(self, output: str) -> bool:
+    def writes_adjoint(self, output: str) -> bool:
         """Return True if the reverse pass writes to this output's adjoint."""
 
     @abstractmethod
-    def reruns(self, name: str) -> Rerun:
+    def choose_initial_values(self, name: str) -> Rerun:
         """Return the initial values of an array whose stores the reverse pass runs again; "" if it does not."""
 
     @abstractmethod
@@ -72,7 +72,10 @@ class KernelReverse(Reverse, ReverseAt):
 
 
 class _RoutineBuilder:
-    """Builds the routine of such a backward pass: chooses the memory of each array's values and gradient."""
+    """Builds the routine of a backward pass with one reverse kernel for each kernel of the op.
+
+    It chooses the memory of each array's values and gradient.
+    """
 
     def __init__(self, key: CallKey, reverse: KernelReverse, active: frozenset[str]) -> None:
         signature, floats = key.signature, key.floats
@@ -84,10 +87,10 @@ class _RoutineBuilder:
         self._inputs = frozenset(signature.arrays)
         self._results = signature.arrays
         self._stages = signature.stages
-        self._read = reverse.reads(active & floats)
-        self._gives = reverse.gives(active) & floats
+        self._read = reverse.find_reads(active & floats)
+        self._gives = reverse.find_gradient_arrays(active) & floats
         self._outputs = tuple(
-            Cotangent(_gradient(name), name, number, reverse.spoils(name))
+            Cotangent(_name_gradient(name), name, number, reverse.writes_adjoint(name))
             for number, name in enumerate(signature.outputs)
             if name in floats
         )
@@ -97,7 +100,7 @@ class _RoutineBuilder:
         for name in key.names:
             self._place(name)
         self._makes += [
-            Make(_gradient(name), name, not reverse.starts_empty(name), self._is_widened(name))
+            Make(_name_gradient(name), name, not reverse.starts_empty(name), self._is_widened(name))
             for name in key.names
             if name in self._gives
         ]
@@ -109,7 +112,7 @@ class _RoutineBuilder:
         argument can be given the memory of its gradient, which saves an allocation; but not if that memory has a batch
         dim that the argument lacks, on which a launch ended the process.
         """
-        rerun = self._reverse.reruns(name)
+        rerun = self._reverse.choose_initial_values(name)
         is_read = name in self._read
         if rerun in ("fresh", "empty"):
             self._makes.append(Make(name, name, is_zero=rerun == "fresh"))
@@ -123,10 +126,11 @@ class _RoutineBuilder:
         depths = dict(zip(self._stages, stacks, strict=False))
         launches = tuple(
             StageLaunch(one.stage, self._uses(one), one.adjoint, stack=depths.get(one.stage, 0))
-            for one in self._reverse.requests(self._active, self._floats)
+            for one in self._reverse.list_requests(self._active, self._floats)
         )
         results = tuple(
-            Result(_gradient(name), self._is_widened(name)) if name in self._active else None for name in self._results
+            Result(_name_gradient(name), self._is_widened(name)) if name in self._active else None
+            for name in self._results
         )
         return Routine((*self._reads, *self._outputs), tuple(self._makes), launches, results, {})
 
@@ -135,8 +139,8 @@ class _RoutineBuilder:
         known = {one.name for one in (*self._reads, *self._makes)}
         for argument in request.arguments:
             role, name = argument.memory
-            memory = name if role == "value" and name in known else _gradient(name)
-            gradient = _gradient(argument.gradient) if argument.gradient else ""
+            memory = name if role == "value" and name in known else _name_gradient(name)
+            gradient = _name_gradient(argument.gradient) if argument.gradient else ""
             is_batched = name in self._batched or (role == "gradient" and self._is_widened(name))
             uses.append(Use(argument.parameter, name, memory, gradient, is_batched))
         return tuple(uses)
@@ -147,6 +151,6 @@ class _RoutineBuilder:
         return is_shared and name in self._inputs and not self._reverse.sums_over_batch(name)
 
 
-def _gradient(name: str) -> str:
+def _name_gradient(name: str) -> str:
     """Return the name of the memory of an array's gradient, which no array can have."""
     return f"gradient of {name}"

@@ -22,7 +22,7 @@ class Wish(NamedTuple):
     Attributes:
         active: the inputs that want a gradient.
         given: the outputs that have a cotangent, None for all.
-        stacks: the depths of gradient stacks (`ReverseAt.stacks`).
+        stacks: the depths of gradient stacks (`ReverseAt.find_stack_depths`).
         adds: whether the pass adds to gradients that already hold the sums of earlier passes.
         has_checkpoints: whether its tapes are short, at the price of more work.
         has_results: whether it reads what `ReverseAt.forward_with_results` kept.
@@ -56,20 +56,20 @@ class ReverseAt(ABC):
         """Raise GradientError if the gradients of these inputs are not available."""
 
     @abstractmethod
-    def reads(self, active: frozenset[str]) -> frozenset[str]:
+    def find_reads(self, active: frozenset[str]) -> frozenset[str]:
         """Return the arrays whose values the backward pass reads if the `active` inputs want a gradient."""
 
     @constant_when_traced
-    def find_read(self, active: frozenset[str]) -> tuple[str, ...]:
+    def find_checked_reads(self, active: frozenset[str]) -> tuple[str, ...]:
         """Return the arrays whose values the backward pass reads, in no particular order.
 
         Raises:
             GradientError: the gradients of these inputs are not available.
         """
         self.check(active)
-        return tuple(self.reads(active))
+        return tuple(self.find_reads(active))
 
-    def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
+    def group_outputs(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
         """Split the outputs that have a cotangent into groups, each of which needs a backward pass of its own.
 
         None stands for a pass from all outputs, in which those without a cotangent have zeros. An infinite derivative
@@ -81,7 +81,7 @@ class ReverseAt(ABC):
         """Return True if sizes decide how deep gradient stacks are, and so whether there is a gradient."""
         return False
 
-    def stacks(
+    def find_stack_depths(
         self, active: frozenset[str], shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
     ) -> tuple[int, ...]:
         """Return the depths of a call's gradient stacks, one for each kernel; 0 where the engine's default is enough.
@@ -110,5 +110,5 @@ class Reverse(ABC):
     name: str
 
     @abstractmethod
-    def at(self, key: CallKey) -> ReverseAt:
+    def specialize(self, key: CallKey) -> ReverseAt:
         """Return the source of gradients for calls of one kind."""

@@ -59,7 +59,7 @@ class SourceReverse(Reverse):
         """The sources for all kinds of calls so far."""
         return tuple(self._at.values())
 
-    def at(self, key: CallKey) -> SourceAt:
+    def specialize(self, key: CallKey) -> SourceAt:
         defaults = tuple(Language(stage.engine).default_types for stage in self.signature.firsts)
         kernels = (key.variants, key.is_looped, defaults)
         source = self._at.get(kernels) or self._make_at(kernels, key)
@@ -78,7 +78,7 @@ class SourceReverse(Reverse):
         with COMPILING:
             source = self._at.get(kernels)
             if source is None:
-                single = self.at(plain) if key.batched else None
+                single = self.specialize(plain) if key.batched else None
                 source = self._at.keep(kernels, SourceAt(key, self._kernels, single, unchanged or frozenset()))
             return source
 
@@ -141,7 +141,7 @@ class SourceAt(ReverseAt):
         return self.kernel_launches.kernels
 
     def find_unchanged(self, numbers: Mapping[str, int]) -> frozenset[Unchanged]:
-        """Return what later launches certainly do not change, given integer arguments by name.
+        """Return the parts of arrays that later launches certainly do not change, given integer arguments by name.
 
         It is empty if a kernel cannot be lowered.
         """
@@ -179,18 +179,20 @@ class SourceAt(ReverseAt):
                 assert not has_checkpoints or program.reads <= self.program(active).reads, sorted(program.reads)
             return self.programs[key]
 
-    def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
+    def group_outputs(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
         if self._twin is not None:
-            return self._twin.groups(active, given)
+            return self._twin.group_outputs(active, given)
         known = {outputs for inputs, outputs, _ in self._partial if inputs == active}
         if given not in known and len(known) >= MOST_GROUPS and len(given) > 1:
-            return tuple(group for name in sorted(given) for group in self.groups(active, frozenset({name})))
-        return (given,) if self._part(active, given) is not None else (None,)
+            return tuple(group for name in sorted(given) for group in self.group_outputs(active, frozenset({name})))
+        return (given,) if self._find_part(active, given) is not None else (None,)
 
-    def _part(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool = False) -> Program | None:
+    def _find_part(
+        self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool = False
+    ) -> Program | None:
         """Generate the backward pass from the `given` outputs alone; None if it reads more than a call saves."""
         if self._twin is not None:
-            return self._twin._part(active, given, has_checkpoints=has_checkpoints)
+            return self._twin._find_part(active, given, has_checkpoints=has_checkpoints)
         key = active, given, has_checkpoints
         if key in self._partial:
             return self._partial[key]
@@ -309,12 +311,12 @@ class SourceAt(ReverseAt):
         own = "" if self.key.signature.stages[0].engine.runs_source else ", or try `adjoint='engine'`"
         raise GradientError(refusal(words, rows, f"{reason.remedy}, or give `backward=`{own}."))
 
-    def reads(self, active: frozenset[str]) -> frozenset[str]:
+    def find_reads(self, active: frozenset[str]) -> frozenset[str]:
         signature = self.key.signature
         read = self.program(active).reads & {*signature.arrays, *signature.outputs, *signature.scratch}
         # A batch of backward passes of one call gets the values that this call saved.
         if self._single is not None:
-            read |= self._single.reads(active)
+            read |= self._single.find_reads(active)
         # A second derivative computes again, from the inputs, what the first one reads as the forward pass left it.
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
@@ -369,7 +371,7 @@ class SourceAt(ReverseAt):
             has_checkpoints: whether its tapes are short, at the price of more work.
             kept: the passes that keep and read values of loops, if the backward one of these is wanted.
         """
-        part = None if given is None else self._part(active, given, has_checkpoints=has_checkpoints)
+        part = None if given is None else self._find_part(active, given, has_checkpoints=has_checkpoints)
         program = self.program(active, has_checkpoints=has_checkpoints) if part is None else part
         program = program if kept is None else kept.backward
         key = active, None if part is None else given, alone, has_checkpoints, kept is not None

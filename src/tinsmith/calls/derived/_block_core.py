@@ -27,7 +27,7 @@ class BlockedCore(Core):
     def build_forward(self, key: CallKey) -> Routine:
         if key.device.type != "cpu" and all(stage.runs_as_written for stage in self.signature.firsts):
             return super().build_forward(key)
-        at = self._source.at(key)
+        at = self._source.specialize(key)
         try:
             return forward_routine(at.key, at.emit, at.forward, key.names, self._makes)
         except NotCovered as reason:

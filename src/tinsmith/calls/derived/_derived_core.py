@@ -19,12 +19,12 @@ class DerivedCore(Core):
         # A derivative compares what a call of the base captured.
         self.captures = base.captures
 
-    def at(self, call: Call) -> SourceAt:
+    def find_source(self, call: Call) -> SourceAt:
         """Return the generated kernels and gradients for calls of this kind."""
         reverse = call.reverse
         assert isinstance(reverse, SourceAt)
         return reverse
 
     def build_forward(self, key: CallKey) -> Routine:
-        at = self.source.at(key)
+        at = self.source.specialize(key)
         return forward_routine(at.key, at.emit, at.forward, key.names, self._makes)

@@ -21,7 +21,7 @@ from ..._errors import GradientError, internal_error, refusal
 from .._core import BackwardCall, Call
 from .._gradients import find_saved_names
 from ..backward import HandWritten
-from ._tangents import TangentCore, tangent_of
+from ._tangents import TangentCore, find_tangent
 
 Tensors = Sequence["torch.Tensor | None"]
 
@@ -80,7 +80,7 @@ class SecondOrder:
         """Compute the tangents of the gradients from those of the saved values and of the cotangents."""
         total: dict[str, torch.Tensor] = {}
         if any(tangent is not None for tangent in cotangents):
-            total = self.again(cotangents)
+            total = self.recompute(cotangents)
         signature = self.call.core.signature
         pairs = zip(self.saved, saved, strict=True)
         moved = {n: t for n, t in pairs if t is not None and n in signature.arrays and n in self.call.wanting}
@@ -90,7 +90,7 @@ class SecondOrder:
                 total[name] = total[name] + tangent if name in total else tangent
         return [total.get(name) for name in self.active]
 
-    def again(self, cotangents: Tensors) -> dict[str, torch.Tensor]:
+    def recompute(self, cotangents: Tensors) -> dict[str, torch.Tensor]:
         """Compute the gradients for other cotangents. Return them by input."""
         given = {name: one for name, one in zip(self.cotangents, cotangents, strict=True) if one is not None}
         gradients = self.call.core.operators.launch_backward(self.asked._replace(cotangents=given))
@@ -115,14 +115,14 @@ class _Step:
         _check_source(call)
         self.base = call
         self.state = state
-        self.core: TangentCore = tangent_of(call.core, active)
+        self.core: TangentCore = find_tangent(call.core, active)
         self.call = self.core.make_call(call)
         if self._missing(values):
             # The kernel for a whole batch reads arrays that were not saved; the one for a single sample does not.
             self.call = replace(self.call, is_apart=True)
         self._unknown = self._missing(values)
         moving = {self.core.dots[name]: tangents[name] for name in self.core.active}
-        self.inputs = self.complete({**values, **{name: one for name, one in moving.items() if one is not None}})
+        self.inputs = self.fill_inputs({**values, **{name: one for name, one in moving.items() if one is not None}})
         self.results: dict[str, torch.Tensor] | None = None
 
     def _missing(self, values: Mapping[str, torch.Tensor]) -> frozenset[str]:
@@ -138,7 +138,7 @@ class _Step:
             )
             raise internal_error(GradientError, words)
 
-    def complete(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def fill_inputs(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return all inputs of the tangent op. An input that was not saved gets zeros of its size."""
         like = next(iter(values.values()))
         inputs = dict(values)

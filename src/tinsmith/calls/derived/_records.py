@@ -26,7 +26,7 @@ from .._lowering import lower_launches
 from .._signature import Signature, compute_lazy_values
 from ..backward import AutoReverse, SourceAt, SourceReverse
 from ._derived_core import DerivedCore
-from ._room import Room, lengths, with_room
+from ._room import Room, add_room, compute_lengths
 
 ZERO = nodes.Const(0, Type.I32)
 Kept = tuple[Records | None, ...]
@@ -41,7 +41,7 @@ class ReplayedCore(DerivedCore):
     def __init__(self, base: Core, names: Mapping[int, str], types: Mapping[int, str]) -> None:
         self.names = names
         self.types = types
-        super().__init__(base, _signature(base.signature, names, types, is_given=True))
+        super().__init__(base, _add_records(base.signature, names, types, is_given=True))
 
     def make_call(self, base: Call, records: Sequence[Any]) -> Call:
         """Return the call that corresponds to one of the base and its records."""
@@ -84,7 +84,7 @@ class RecordedCore(DerivedCore):
         self.names = names
         self.types = types
         self.replay = ReplayedCore(base, names, types)
-        super().__init__(base, _signature(base.signature, names, types, is_given=False))
+        super().__init__(base, _add_records(base.signature, names, types, is_given=False))
 
     def make_call(self, base: Call) -> Call:
         """Return the call that corresponds to one of the base."""
@@ -107,10 +107,10 @@ class RecordedCore(DerivedCore):
             for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
         ]
 
-    def replay_at(self, key: CallKey) -> SourceAt:
+    def specialize_replay(self, key: CallKey) -> SourceAt:
         """Return the source of the replayed core's gradient, for calls of the base of one kind."""
         key = _with_records(replace(key, batched=frozenset()), self.replay, frozenset())
-        return self.replay.source.at(key)
+        return self.replay.source.specialize(key)
 
     def get_derivative_call(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
         records = made[len(made) - len(self.names) :]
@@ -127,7 +127,7 @@ class RecordedCore(DerivedCore):
         made, lead = self.base.plan_buffers(base), () if call.batch is None else (call.batch,)
         shapes = dict(zip(self.signature.arrays, call.shapes, strict=True))
         shapes.update({one.name: tuple(one.shape[len(lead) :]) for one in made})
-        sizes = lengths(self._room(call), self.signature, shapes, call.scalars)
+        sizes = compute_lengths(self._find_room(call), self.signature, shapes, call.scalars)
         kept = zip(self.names.items(), sizes, strict=True)
         return [*made, *(Buffer(name, (*lead, size), DTYPES[self.types[place]]) for (place, name), size in kept)]
 
@@ -136,9 +136,9 @@ class RecordedCore(DerivedCore):
 
     def sizing(self, call: Call) -> Sizing:
         """Return the base's sizing with the records, whose lengths are formulas that depend on the kind of call."""
-        return with_room(self.base_call(call).sizing, self._room(call), call, is_looped=True)
+        return add_room(self.base_call(call).sizing, self._find_room(call), call, is_looped=True)
 
-    def _room(self, call: Call) -> Room:
+    def _find_room(self, call: Call) -> Room:
         """Return, for each kernel with records, the formula of their length."""
         kept = _find_records(self.base, self.key(call))[1]
         sizes = {place: ZERO if (one := kept[place]) is None else one.size for place in self.names}
@@ -172,19 +172,19 @@ def find_recorded(core: Core, call: Call) -> RecordedCore | None:
 def find_recorded_at(core: Core, key: CallKey) -> RecordedCore | None:
     """Return the core that records what the atomics return, for calls with this key; None as `find_recorded` does."""
     try:
-        kept = _find_records(core, key)[1] if _keeps_some(core, key) else ()
+        kept = _find_records(core, key)[1] if _may_need_records(core, key) else ()
     except NotCovered:
         return None
     types = {place: one.type for place, one in enumerate(kept) if one is not None}
-    recorded = _core_for(core, types) if types else None
+    recorded = _find_core(core, types) if types else None
     if recorded is None or not isinstance(core.reverse, AutoReverse):
         return recorded
     # If there is another obstacle as well, the engine's reverse mode is tried next.
     active = frozenset(name for name in core.signature.arrays if key.dtypes[name].is_floating_point)
-    return None if recorded.replay_at(key).refusal(active) else recorded
+    return None if recorded.specialize_replay(key).refusal(active) else recorded
 
 
-def _core_for(core: Core, types: Mapping[int, str]) -> RecordedCore:
+def _find_core(core: Core, types: Mapping[int, str]) -> RecordedCore:
     key = tuple(types.items())
     recorded = core.recorded.get(key)
     if recorded is not None:
@@ -192,7 +192,7 @@ def _core_for(core: Core, types: Mapping[int, str]) -> RecordedCore:
     with COMPILING:
         if key not in core.recorded:
             core.settle()
-            recorded = RecordedCore(core, _names(core.signature, types), types)
+            recorded = RecordedCore(core, _name_records(core.signature, types), types)
             content = digest_of(core.content, *(f"{place} {kind}" for place, kind in key))
             core.operators.define(recorded.replay, lambda: content, "_replayed")
             core.operators.define(recorded, lambda: content, "_recorded")
@@ -200,7 +200,7 @@ def _core_for(core: Core, types: Mapping[int, str]) -> RecordedCore:
         return core.recorded[key]
 
 
-def _names(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
+def _name_records(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
     """Choose names for the records that no kernel uses."""
     taken = {*signature.order, *signature.items, *signature.by_name}
     names = {}
@@ -211,7 +211,7 @@ def _names(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
     return names
 
 
-def _keeps_some(core: Core, key: CallKey) -> bool:
+def _may_need_records(core: Core, key: CallKey) -> bool:
     """Return True if records may be needed. Launches of one kernel are alike, so each kernel is lowered only once."""
     if len(core.signature.firsts) == len(core.signature.stages):
         return True
@@ -234,7 +234,7 @@ def _find_records(core: Core, key: CallKey) -> tuple[list[LoweredKernel], Kept]:
     return records
 
 
-def _signature(base: Signature, names: Mapping[int, str], types: Mapping[int, str], *, is_given: bool) -> Signature:
+def _add_records(base: Signature, names: Mapping[int, str], types: Mapping[int, str], *, is_given: bool) -> Signature:
     """Return the base's signature with the records, as inputs if `is_given`, otherwise as scratch."""
     batch = () if base.spec.batch_name is None else (Batch(base.spec.batch_name),)
     # The core computes the real size.

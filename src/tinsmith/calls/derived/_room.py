@@ -18,7 +18,7 @@ Room: TypeAlias = Mapping[str, tuple[int, nodes.Expr]]
 Shapes: TypeAlias = Mapping[str, Sequence[int]]
 
 
-def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[str, Any]) -> list[int]:
+def compute_lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[str, Any]) -> list[int]:
     """Compute the length of each array in a call. Raise ShapeError if one has more elements than engines can index."""
     counts = []
     for name, (number, length) in room.items():
@@ -32,7 +32,7 @@ def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[s
     return counts
 
 
-def with_room(sizing: Sizing, room: Room, call: Call, *, is_looped: bool) -> Sizing:
+def add_room(sizing: Sizing, room: Room, call: Call, *, is_looped: bool) -> Sizing:
     """Return the sizing of all arrays, including those of `room`.
 
     Args:
@@ -56,7 +56,7 @@ def with_room(sizing: Sizing, room: Room, call: Call, *, is_looped: bool) -> Siz
         if numbers is None:
             return None
         known = {name: sizing.evaluate(name, numbers)[name in parted :] for name in names}
-        more = lengths(room, signature, known, values)
+        more = compute_lengths(room, signature, known, values)
         return (*numbers[: sizing.symbols], *more, numbers[-1] + sum(more))
 
     return Sizing(shapes, solve, sizing.batch, sizing.symbols + len(room))

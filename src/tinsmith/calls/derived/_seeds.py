@@ -37,7 +37,7 @@ class SeededCore(DerivedCore):
         self.seed = "random_seed"
         while self.seed in {*base.signature.order, *base.signature.items}:
             self.seed += "_"
-        super().__init__(base, _signature(base.signature, self.seed))
+        super().__init__(base, _add_seed(base.signature, self.seed))
 
     def base_call(self, call: Call) -> Call:
         """Return the call of the core without a seed."""
@@ -80,7 +80,7 @@ class SeededCore(DerivedCore):
 
     def with_seed(self, bound: BoundArguments) -> BoundArguments:
         """Draw a seed for a call, or one for each sample of its batch. Return the arguments with the seed."""
-        given = 0, 2**62, self._lead(bound)
+        given = 0, 2**62, self._find_lead(bound)
         if any(map(is_symbolic, bound.values)):
             # A graph draws whenever it runs; `torch.randint` itself would draw once, while it is traced.
             seeds = handle_torch_function(torch.randint, bound.values, *given, device=self.device(bound.tensors))
@@ -88,7 +88,7 @@ class SeededCore(DerivedCore):
             seeds = torch.randint(*given, device=self.device(bound.tensors))
         return bound.with_tensors((*bound.tensors, seeds))
 
-    def _lead(self, bound: BoundArguments) -> tuple[int, ...]:
+    def _find_lead(self, bound: BoundArguments) -> tuple[int, ...]:
         """Return the sizes of the spec's `*b`."""
         signature = self.base.signature
         if signature.spec.batch_name is None:
@@ -103,7 +103,7 @@ class SeededCore(DerivedCore):
         return tuple(solve(signature.spec, shapes, values, signature.op).batch)
 
 
-def _signature(base: Signature, seed: str) -> Signature:
+def _add_seed(base: Signature, seed: str) -> Signature:
     """Return the base's signature with a seed as its last input."""
     batch = base.spec.batch_name
     item = Item(seed, () if batch is None else (Batch(batch),), "i64")

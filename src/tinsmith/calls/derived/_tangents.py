@@ -25,7 +25,7 @@ from .._core import Call, Core
 from .._key import CallKey
 from .._signature import Signature, compute_lazy_values, is_steady
 from ._derived_core import DerivedCore
-from ._room import Room, with_room
+from ._room import Room, add_room
 
 
 class TangentCore(DerivedCore):
@@ -45,20 +45,20 @@ class TangentCore(DerivedCore):
         self._taken = {*base.signature.order, *base.signature.items, *base.hidden}
         self.dots: dict[str, str] = {}
         for name in (*self.active, *made, *sorted(base.hidden)):
-            self.dot_of(name)
+            self.name_tangent(name)
         self.hidden |= {self.dots[name] for name in self.hidden if name not in self.moving}
         self._beside: dict[str, str] = {}
         self._room: dict[Any, Room] = {}
-        signature = _signature(base.signature, self)
+        signature = _make_signature(base.signature, self)
         super().__init__(base, signature)
 
-    def dot_of(self, name: str) -> str:
+    def name_tangent(self, name: str) -> str:
         """Return the name of an array's tangent. It is chosen when it is first asked for.
 
         Some arrays are known only once the kernels are generated, such as those that hold candidates for a maximum.
         """
         if name not in self.dots:
-            self.dots[name] = _fresh(f"{name}_dot", "_dot", self._taken)
+            self.dots[name] = _make_name(f"{name}_dot", "_dot", self._taken)
         return self.dots[name]
 
     # What a call is ---------------------------------------------------------------------------
@@ -82,10 +82,10 @@ class TangentCore(DerivedCore):
         batched = call.batched & frozenset(self.base.signature.arrays)
         return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
 
-    def together(self, batched: frozenset[str]) -> frozenset[str]:
+    def propagate_batch(self, batched: frozenset[str]) -> frozenset[str]:
         """Return the inputs that have a batch dimension if these have one. A tangent has one if its input has."""
         pairs = [(name, self.dots[name]) for name in self.active]
-        batched |= self.base.together(batched & frozenset(self.base.signature.arrays))
+        batched |= self.base.propagate_batch(batched & frozenset(self.base.signature.arrays))
         return batched | {name for pair in pairs if batched & {*pair} for name in pair}
 
     def plan_buffers(self, call: Call) -> list[Buffer]:
@@ -114,14 +114,14 @@ class TangentCore(DerivedCore):
         shapes = dict(sizing.shapes)
         for name, shape in sizing.shapes.items():
             if name in self.dots or name not in self.base.signature.arrays:
-                shapes[self.dot_of(name)] = shape
+                shapes[self.name_tangent(name)] = shape
         # Generating the kernels determines the arrays that maxima need.
         self._kernels_of(call)
         for name, like in self._beside.items():
             shapes[name] = shapes[like]
         plain = Sizing(shapes, lambda given, values: sizing.solve(given[:count], values), sizing.batch, sizing.symbols)
-        key = self.at(call).key
-        return with_room(plain, self._room.get(_key(key), {}), call, is_looped=key.is_looped)
+        key = self.find_source(call).key
+        return add_room(plain, self._room.get(_make_kernel_key(key), {}), call, is_looped=key.is_looped)
 
     def sizing(self, call: Call) -> Sizing:
         """Return the sizing of calls like this one.
@@ -153,17 +153,17 @@ class TangentCore(DerivedCore):
             active = frozenset(moving) & kernel.arrays.keys()
             made = self._generate(kernel, active, by_order)
             by_order |= made.disordered
-            names = {dot: self.dot_of(name) for name, dot in made.companions.items()}
+            names = {dot: self.name_tangent(name) for name, dot in made.companions.items()}
             # Each kernel has its own such arrays, which start at zero, and so has the tangent of a tangent.
             taken = {*kernel.arrays}
             own = (*made.scratch, *made.room)
-            beside = {name: _fresh(f"{name}_of_{len(derived)}", "_again", taken) for name in own}
+            beside = {name: _make_name(f"{name}_of_{len(derived)}", "_again", taken) for name in own}
             self._beside |= {beside[name]: of for name, of in made.scratch.items()}
             room |= {beside[name]: (len(derived), size) for name, size in made.room.items()}
             moving |= made.companions.keys()
             derived.append(LoweredKernel(rename_arrays(made.kernel, names | beside), fields))
         if room:
-            self._room[_key(key)] = room
+            self._room[_make_kernel_key(key)] = room
         return self._drop_unneeded(derived)
 
     def _generate(self, kernel: nodes.Kernel, active: frozenset[str], by_order: Mapping[str, NotCovered]) -> Tangent:
@@ -196,14 +196,14 @@ class TangentCore(DerivedCore):
     def _kernels_of(self, call: Call) -> Sequence[LoweredKernel]:
         """Return the kernels of calls like this one, generated once. Raise GradientError if that is not possible."""
         try:
-            return self.at(call).kernels
+            return self.find_source(call).kernels
         except NotCovered as reason:
             words = f"op `{self.signature.op}` uses what no forward-mode or second derivative can be generated for"
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise GradientError(refusal(words, rows, f"{reason.remedy}.")) from None
 
 
-def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
+def find_tangent(core: Core, active: frozenset[str]) -> TangentCore:
     """Return the tangent op of a core for these active inputs. It is made once."""
     tangent = core.tangents.get(active)
     if tangent is not None:
@@ -216,12 +216,12 @@ def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
         return core.tangents[active]
 
 
-def _key(key: CallKey) -> object:
+def _make_kernel_key(key: CallKey) -> object:
     """Return the part of a key that determines a core's kernels."""
     return key.variants, key.is_looped
 
 
-def _fresh(name: str, suffix: str, taken: set[str]) -> str:
+def _make_name(name: str, suffix: str, taken: set[str]) -> str:
     """Return a name that is not in `taken`, and add it there: `name`, with the suffix as often as needed."""
     while name in taken:
         name += suffix
@@ -229,7 +229,7 @@ def _fresh(name: str, suffix: str, taken: set[str]) -> str:
     return name
 
 
-def _signature(base: Signature, core: TangentCore) -> Signature:
+def _make_signature(base: Signature, core: TangentCore) -> Signature:
     """Return the base's signature with tangents."""
     items = base.items
 

@@ -44,10 +44,10 @@ class _Field(NamedTuple):
     def find_change(self, before: bytes | None, now: bytes) -> Change:
         """Return the first element that differs, as it was and as it is. If `before` is None, show all elements."""
         facts = self.facts
-        after = self._elements(now)
+        after = self._view_elements(now)
         if before is None:
             return Change(self.name, "", f"{' '.join(str(after.reshape(facts.shape + facts.element)).split()):.60}")
-        then = self._elements(before)
+        then = self._view_elements(before)
         size = facts.dtype.itemsize
         # Bytes: nan is equal to itself, and -0.0 differs from 0.0.
         place = next(place for place in range(len(then)) if before[place * size :][:size] != now[place * size :][:size])
@@ -57,12 +57,12 @@ class _Field(NamedTuple):
         shown = f"at [{', '.join(index) or 'None'}]" + (f"[{', '.join(entry)}]" if entry else "")
         return Change(self.name, f"{then[place].item()} {shown}", f"{after[place].item()} {shown}")
 
-    def _elements(self, content: bytes) -> torch.Tensor:
+    def _view_elements(self, content: bytes) -> torch.Tensor:
         return torch.frombuffer(bytearray(content), dtype=self.facts.dtype)[: self.facts.count]
 
 
 class Contents(NamedTuple):
-    """The contents of the fields of a look at one time. Equal contents share their `values`."""
+    """The contents of the fields of one `Look` at one time. Equal contents share their `values`."""
 
     look: Look
     values: tuple[bytes, ...]
@@ -109,13 +109,13 @@ class Look:
 
     def contents(self) -> Contents:
         """Copy the current contents of all fields."""
-        values, last = self._values(), self._last
+        values, last = self._read_values(), self._last
         if values == last:
             return Contents(self, last)
         self._last = values
         return Contents(self, values)
 
-    def _values(self) -> tuple[bytes, ...]:
+    def _read_values(self) -> tuple[bytes, ...]:
         """Return the bytes of all fields that our launch copies, in one piece, then those of each other field."""
         if self._engine.runtime() is not self._runtime:
             raise build_lost_field_error(self.op, (self._ours + self._others)[0].name, self._engine)
@@ -128,7 +128,7 @@ class Look:
         return memory.raw, *[np.ascontiguousarray(one.field.to_numpy()).tobytes() for one in self._others]
 
     def pairs(self, before: tuple[bytes, ...], now: tuple[bytes, ...]) -> Iterator[tuple[_Field, bytes, bytes]]:
-        """Yield each field with its bytes in two contents."""
+        """Yield each field with its bytes in two copies of the fields' contents, `before` and `now`."""
         for one, (start, end) in zip(self._ours, itertools.pairwise(self._ends), strict=True):
             yield one, before[0][start:end], now[0][start:end]
         yield from zip(self._others, before[1:], now[1:], strict=True)
@@ -157,7 +157,7 @@ class FieldContents:
         self._op, self._stages, self._firsts = op, stages, firsts
         self._looks: Cache[tuple[Any, ...], tuple[Look, ...]] = Cache("fields of Python values")
 
-    def looks(self, fingerprints: Fingerprints) -> tuple[Look, ...]:
+    def find_looks(self, fingerprints: Fingerprints) -> tuple[Look, ...]:
         """Return a `Look` for each engine, which copies its fields that kernels with these Python values read."""
         if not any([stage.baked_values.uses_fields for stage in self._firsts]):  # noqa: C419  # faster
             return ()

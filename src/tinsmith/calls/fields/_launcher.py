@@ -32,9 +32,9 @@ from ...engines import ArrayArgument, Compiled, Engine, of_kernel
 from ...frontend import FieldUse
 from ...ir import NotCovered, nodes
 from ...spec import Spec
-from ...tracing import outside_transforms, version_of
+from ...tracing import get_version, suspend_transforms
 from .._binding import BoundArguments, bind
-from .._buffers import LOWEST_ADDRESS, check_element_count, with_memory
+from .._buffers import LOWEST_ADDRESS, check_element_count, ensure_memory
 from .._signature import Signature
 
 
@@ -137,8 +137,8 @@ class Launcher:
 
     def versions(self, bound: BoundArguments) -> tuple[Any, ...]:
         """Return a version of each array argument, to detect changes: torch's counter, or a digest of the contents."""
-        versions: list[Any] = [version_of(tensor) for tensor in bound.tensors]
-        with outside_transforms() if bound.of_numpy else nullcontext():  # inside, no tensor shows its memory
+        versions: list[Any] = [get_version(tensor) for tensor in bound.tensors]
+        with suspend_transforms() if bound.of_numpy else nullcontext():  # inside, no tensor shows its memory
             for place in bound.of_numpy:
                 versions[place] = hashlib.blake2b(bound.tensors[place].numpy()).digest()
         return tuple(versions)
@@ -215,7 +215,7 @@ class Launcher:
         what = f"array argument `{name}` of `{self.signature.op}`"
         check_element_count(what, tuple(tensor.shape))
         if tensor.data_ptr() < LOWEST_ADDRESS:
-            tensor = with_memory(tensor, what)
+            tensor = ensure_memory(tensor, what)
         parameter = self.stage.parameters[name]
         if parameter.element_rank:
             check_element(self.signature.op, parameter, "", tensor.shape)

@@ -47,7 +47,7 @@ def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[
     variant = launcher.variant(bound, stage)
     lowered = stage.lower_variant(variant, bound.templates, in_blocks=True)
     check_races(stage, variant, bound.templates, launcher.signature.op)
-    kernel = _from_zero(lowered.kernel)
+    kernel = _shift_to_zero(lowered.kernel)
     arrays = dict(variant.arrays)
     wanted = {*arrays, *kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in wanted}
@@ -63,7 +63,7 @@ def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[
     return Launcher(lang.kernel(function), launcher.signature.op, allows_races=stage.allows_races)
 
 
-def _from_zero(kernel: nodes.Kernel) -> nodes.Kernel:
+def _shift_to_zero(kernel: nodes.Kernel) -> nodes.Kernel:
     """Shift the indices of fields with an offset, so that they begin at 0."""
     offsets = {name: array.offset for name, array in kernel.arrays.items() if array.offset}
     if not offsets:
@@ -72,13 +72,13 @@ def _from_zero(kernel: nodes.Kernel) -> nodes.Kernel:
     def shift(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
         if not isinstance(one, nodes.Load | nodes.Store | nodes.Atomic) or one.array not in offsets:
             return one
-        return replace(one, index=tuple(map(_less, one.index, offsets[one.array])))
+        return replace(one, index=tuple(map(_subtract, one.index, offsets[one.array])))
 
     arrays = {name: replace(array, offset=()) for name, array in kernel.arrays.items()}
     return replace(kernel, arrays=arrays, body=walk.change_parts(kernel.body, shift))
 
 
-def _less(index: nodes.Expr, start: int) -> nodes.Expr:
+def _subtract(index: nodes.Expr, start: int) -> nodes.Expr:
     if not start:
         return index
     if isinstance(index, nodes.Const):

@@ -17,7 +17,7 @@ from ..._errors import ArgumentError, ShapeError, refusal
 from ...codegen import build_from_text
 from ...engines import NAMES, Compiled, Engine, FieldFacts
 from ...tracing import is_fake
-from .._buffers import LOWEST_ADDRESS, with_memory
+from .._buffers import LOWEST_ADDRESS, ensure_memory
 
 
 class ManagedLoads:
@@ -90,7 +90,7 @@ class Transfer:
         # Tensors without memory are copied. `ours` keeps the copies alive until the launch is over.
         pointers = [tensor.data_ptr() for tensor in ours]
         if any([pointer < LOWEST_ADDRESS for pointer in pointers]):  # noqa: C419  # faster
-            ours = [with_memory(tensor, "a tensor for a field") for tensor in ours]
+            ours = [ensure_memory(tensor, "a tensor for a field") for tensor in ours]
             pointers = [tensor.data_ptr() for tensor in ours]
         self.run_at(pointers, is_serial=is_serial)
 
@@ -122,51 +122,51 @@ class Transfer:
         return start
 
     def _compile(self, *, is_serial: bool) -> Compiled:
-        text = _text(self._copies, is_serial=is_serial)
+        text = _write_text(self._copies, is_serial=is_serial)
         function = build_from_text(text, {"_lang": self._engine.lang}, "transfer")
         fields = {f"f{place}": copy.field for place, copy in enumerate(self._copies) if not copy.facts.address}
         return self._engine.compile(function, fields)
 
 
-def _text(copies: Sequence[Copy], *, is_serial: bool) -> str:
+def _write_text(copies: Sequence[Copy], *, is_serial: bool) -> str:
     """Return the kernel's source. Its parameters `f0`, `f1`, ... are fields, and `a0`, `a1`, ... are memory."""
-    parameters = [f"f{place}: {_annotation(copy.facts)}" for place, copy in enumerate(copies)]
+    parameters = [f"f{place}: {_annotate(copy.facts)}" for place, copy in enumerate(copies)]
     lines: list[str] = []
     arrays = 0
     for place, copy in enumerate(copies):
         array = ""
         if copy.kind != "clear":
             array, arrays = f"a{arrays}", arrays + 1
-            parameters.append(f"{array}: {_array_annotation(copy.facts)}")
-        lines += _loop(copy, f"f{place}", array, is_serial=is_serial)
+            parameters.append(f"{array}: {_annotate_array(copy.facts)}")
+        lines += _write_loop(copy, f"f{place}", array, is_serial=is_serial)
     return f"def transfer({', '.join(parameters)}):\n" + "\n".join(f"    {line}" for line in lines)
 
 
-def _annotation(facts: FieldFacts) -> str:
-    return _array_annotation(facts) if facts.address else "_lang.template()"
+def _annotate(facts: FieldFacts) -> str:
+    return _annotate_array(facts) if facts.address else "_lang.template()"
 
 
-def _array_annotation(facts: FieldFacts) -> str:
+def _annotate_array(facts: FieldFacts) -> str:
     """Return the annotation of an ndarray's or a tensor's memory, as an array of numbers."""
     rank = len(facts.shape) + len(facts.element)
     return f"_lang.types.ndarray(dtype=_lang.{NAMES[facts.dtype]}, ndim={rank})"
 
 
-def _loop(copy: Copy, field: str, array: str, *, is_serial: bool) -> list[str]:
+def _write_loop(copy: Copy, field: str, array: str, *, is_serial: bool) -> list[str]:
     facts = copy.facts
     names = [f"i{axis}" for axis in range(len(facts.shape))]
     if copy.kind == "clear" and not facts.is_dense:
         # Inactive elements of a sparse field are zero, and storing to them would activate them.
-        zero = _statements(copy, field, ["place"], array, [])
+        zero = _write_statements(copy, field, ["place"], array, [])
         return [f"for place in _lang.grouped({field}):", *(f"    {line}" for line in zero)]
     # A loop of one iteration: engines do not parallelize a kernel with statements beside its loops.
     if not names:
-        body = _statements(copy, field, [], array, [])
+        body = _write_statements(copy, field, [], array, [])
         header = "for _ in range(1):"
     else:
         moved = [f"{name} + {first}" if first else name for name, first in zip(names, facts.offset, strict=True)]
         moved = [moved[axis] for axis in facts.layout] or moved
-        body = _statements(copy, field, moved, array, names)
+        body = _write_statements(copy, field, moved, array, names)
         sizes = ", ".join(str(size) for size in facts.shape)
         header = (
             f"for {names[0]} in range({sizes}):"
@@ -177,10 +177,10 @@ def _loop(copy: Copy, field: str, array: str, *, is_serial: bool) -> list[str]:
     return [*setting, header, *(f"    {line}" for line in body)]
 
 
-def _statements(copy: Copy, field: str, index: list[str], array: str, names: list[str]) -> list[str]:
+def _write_statements(copy: Copy, field: str, index: list[str], array: str, names: list[str]) -> list[str]:
     """Return the statements that copy one element, one for each of its numbers."""
     lines = []
-    for inner in _inner(copy.facts):
+    for inner in _list_inner_indices(copy.facts):
         if copy.facts.address:
             number = f"{field}[{', '.join([*index, *map(str, inner)]) or 'None'}]"
         else:
@@ -194,7 +194,7 @@ def _statements(copy: Copy, field: str, index: list[str], array: str, names: lis
     return lines
 
 
-def _inner(facts: FieldFacts) -> list[tuple[int, ...]]:
+def _list_inner_indices(facts: FieldFacts) -> list[tuple[int, ...]]:
     """Return the indices of an element's numbers. Those of a matrix have two entries, even for a single column."""
     rows = facts.element[0] if facts.element else 0
     columns = facts.element[1] if len(facts.element) == 2 else 1

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..._errors import GradientError, refusal
-from ...tracing import has_saved_tensor_hooks, is_plain, is_transformed, plain_apply
+from ...tracing import get_unchecked_apply, has_saved_tensor_hooks, is_plain, is_transformed
 from ._call_notes import NotedFields, fingerprints_of
 from ._function import FieldFunction, OneSample, refuse_second
 from ._layer_field import LayerField
@@ -129,7 +129,7 @@ class _EagerFunction(_CallFunction):
         return _pull_back(ctx, cotangents)
 
 
-_call_eagerly = plain_apply(_EagerFunction)
+_call_eagerly = get_unchecked_apply(_EagerFunction)
 
 
 def _pull_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...]:

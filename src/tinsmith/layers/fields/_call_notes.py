@@ -9,7 +9,7 @@ import torch
 
 from ..._errors import GradientError, refusal
 from ...compiling import build_changed_value_error
-from ...tracing import outside_transforms
+from ...tracing import suspend_transforms
 from ._layer_field import LayerField
 from ._roles import Launch
 from ._transfer import read
@@ -57,5 +57,5 @@ def fingerprints_of(launches: Iterable[Launch]) -> tuple[Any, ...]:
 
 
 def _contents(fields: Sequence[LayerField], layer: str) -> list[torch.Tensor]:
-    with outside_transforms():
+    with suspend_transforms():
         return [read(one, layer) for one in fields]

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...tracing import has_older_batch, outside_recording
+from ...tracing import has_legacy_batch, suspend_recording
 
 Write = Callable[[Sequence[torch.Tensor]], None]
 
@@ -21,7 +21,7 @@ class Reading(torch.autograd.Function):
 
     @staticmethod
     def forward(read: Callable[[], Sequence[torch.Tensor]]) -> tuple[torch.Tensor, ...]:
-        with outside_recording():
+        with suspend_recording():
             return tuple(read())
 
     @staticmethod
@@ -73,7 +73,7 @@ class Tracking(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        if not has_older_batch(gradients):  # which know no rule of ours
+        if not has_legacy_batch(gradients):  # which know no rule of ours
             Writing.apply(ctx.put, True, *[one.detach() for one in gradients])
         return None, *gradients
 

@@ -20,7 +20,7 @@ from ..._preparation import note_step, show_preparation
 from ...calls import keep_order, make_recycled
 from ...calls.fields import Copy, Transfer, name_fields
 from ...ir import NotCovered
-from ...tracing import has_older_batch, has_saved_tensor_hooks, is_in_backward, is_linearized, is_plain, is_recorded
+from ...tracing import has_legacy_batch, has_saved_tensor_hooks, is_in_backward, is_linearized, is_plain, is_recorded
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
 from ._call_notes import NotedFields, fingerprints_of
@@ -260,9 +260,9 @@ class ArrayProgram:
         if gradient is None:  # of an output that nothing depends on
             return
         put = functools.partial(self._put_gradients, (place,))
-        if is_plain() and not has_older_batch([gradient]):
+        if is_plain() and not has_legacy_batch([gradient]):
             put([gradient.detach()])
-        elif not has_older_batch([gradient]):  # which knows no rule of ours
+        elif not has_legacy_batch([gradient]):  # which knows no rule of ours
             Writing.apply(put, True, gradient.detach())
 
     def _put_gradients(self, places: tuple[int, ...], gradients: Sequence[torch.Tensor]) -> None:

@@ -24,7 +24,7 @@ from ..._user_warnings import find_place_of_user
 from ...calls import BoundArguments
 from ...calls.fields import Launcher
 from ...engines import Engine, FieldFacts, Listener, get, list_loaded, module_name, of_field
-from ...tracing import innermost
+from ...tracing import unwrap_levels
 from ..fields import Launch, uses_of_each
 from ._dry_run import DryRun
 from ._writes import element_writer, filler, loader
@@ -230,7 +230,7 @@ class Kernels:
 
     def _copy_array(self, value: Any) -> _Array:
         """Return an array as it is now: kernels run later, and the function may fill it again for the next one."""
-        if isinstance(value, torch.Tensor) and (value.requires_grad or innermost(value) is not value):
+        if isinstance(value, torch.Tensor) and (value.requires_grad or unwrap_levels(value) is not value):
             # Refused when it is bound.
             return _Array(value)
         known = self._array_copies.get(id(value))

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..._errors import KernelError, refusal
-from ...tracing import are_final, innermost, version_of
+from ...tracing import are_final, get_version, unwrap_levels
 from ..fields import Launch, LayerField, by_key, uses_of_each
 from ._field_names import name_fields_for_user
 from ._recording import Recording, place_of_user
@@ -114,7 +114,7 @@ class MemoryWatch(TorchFunctionMode):
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
-        yield innermost(value)
+        yield unwrap_levels(value)
     elif isinstance(value, (list, tuple)):
         for one in value:
             yield from _tensors_in(one)
@@ -132,7 +132,7 @@ def _block_of(tensor: torch.Tensor) -> Block | None:
 
 
 def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else version_of(tensor)
+    return 0 if tensor.is_inference() else get_version(tensor)
 
 
 def refuse_shared_memory(

@@ -19,7 +19,7 @@ from ...calls import language
 from ...operation import Op, OpOptions
 from ...reference import GridLevel
 from ...torch_side import Family, Recipe, register_family
-from ...tracing import constant_when_traced, is_transformed, outside_transforms
+from ...tracing import constant_when_traced, is_transformed, suspend_transforms
 from ._encoder import FLOATS, Encoder
 
 _WORD = 2**32
@@ -73,7 +73,7 @@ class Grid(Encoder):
         levels = self._there.get(device)
         if levels is None:
             # These tensors are kept for later calls, so they must not be wrapped by a transform or a fake mode.
-            with outside_transforms():
+            with suspend_transforms():
                 levels = self._there[device] = (self.scales.to(device), self.cells.to(device))
         return levels
 

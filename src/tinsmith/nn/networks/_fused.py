@@ -12,7 +12,7 @@ from ...calls import language
 from ...kernels import NetworkShape, backward_networks, forward_networks, learning_networks
 from ...operation import Op, OpOptions
 from ...torch_side import Family, Recipe, register_family
-from ...tracing import constant_when_traced, has_older_batch, is_transformed
+from ...tracing import constant_when_traced, has_legacy_batch, is_transformed
 from ._layout import Layout
 from ._samples import Samples
 
@@ -72,7 +72,7 @@ class _LossWithGradient(torch.autograd.Function):
                 # again. Detached, because within a transform the op would generate its own gradient, in minutes.
                 slopes = ctx.op(x.detach(), target.detach(), params.detach(), *ctx.samples).slopes
             each = slopes.view(len(grad_losses), -1)
-            if has_older_batch(gradients) or is_transformed():  # a batch of cotangents
+            if has_legacy_batch(gradients) or is_transformed():  # a batch of cotangents
                 slopes = (each * grad_losses[:, None]).view(slopes.shape)
             else:
                 each.mul_(grad_losses[:, None])  # in place: a copy would need half as much memory again

@@ -16,7 +16,7 @@ from ...engines import NAMES
 from ...kernels import counting_sort, move_rows
 from ...operation import Op, OpOptions
 from ...torch_side import Family, Recipe, register_family
-from ...tracing import constant_when_traced, has_modes, outside_transforms
+from ...tracing import constant_when_traced, has_modes, suspend_transforms
 
 _TASKS_PER_THREAD = 8
 """Tasks are what threads are assigned: enough of them that one slow thread does not delay the whole launch."""
@@ -44,7 +44,7 @@ def lay_out_batches(cells: int, batch: int, device: torch.device) -> Samples:
 @cache_results("layouts of batches", 8)
 def _get_layout(cells: int, batch: int, device: torch.device, _threads: int) -> Samples:
     """Return the assignment of samples of equal batches, cached. Training of some networks at a time has many sizes."""
-    with outside_transforms():
+    with suspend_transforms():
         return _lay_out_samples(cells, batch, device)
 
 

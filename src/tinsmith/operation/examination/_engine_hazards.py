@@ -69,7 +69,7 @@ class EngineHazards:
         Raises:
             GradientError: the stack would overflow, which would end the process.
         """
-        return self._reverse.stacks(frozenset(self._signature.arrays), shapes, values)
+        return self._reverse.find_stack_depths(frozenset(self._signature.arrays), shapes, values)
 
 
 def _outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> Iterator[Outside]:

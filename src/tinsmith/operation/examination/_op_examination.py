@@ -125,7 +125,7 @@ class OpExamination(Examination):
         """Return why no gradient by these inputs can be generated; None if one is, or if the op does not use one."""
         call = self.call
         recorded = find_recorded(call.core, call)
-        at = call.reverse if recorded is None else recorded.replay_at(call.core.key(call))
+        at = call.reverse if recorded is None else recorded.specialize_replay(call.core.key(call))
         source = at.source if isinstance(at, AutoAt) else at
         return source.refusal(active) if isinstance(source, SourceAt) else None
 

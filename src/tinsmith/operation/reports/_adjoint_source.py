@@ -46,7 +46,7 @@ def adjoint_source(
     key = _case(signature, op)
     active = _active(signature, key, wanted)
     recorded = find_recorded_at(op._core, key)
-    at = SourceReverse(signature).at(key) if recorded is None else recorded.replay_at(key)
+    at = SourceReverse(signature).specialize(key) if recorded is None else recorded.specialize_replay(key)
     if print_after:
         refused = at.refusal(active)
         passes = record_passes(op._make_fresh_core, [(key, [] if refused else [active])])

@@ -15,7 +15,7 @@ def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: 
     """Yield the lines of text that describe a backward pass. All but source code are comments. Raise NotCovered."""
     alone = active & {*at.key.signature.arrays}
     program = at.prepare_program(active, None, alone, has_checkpoints=has_checkpoints)
-    yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
+    yield f"# saved for the backward pass: {', '.join(sorted(at.find_reads(active))) or 'nothing'}"
     kept = [one for one in program.decisions if one.how is not How.RECOMPUTE]
     rows = (*program.decisions, *program.notes) if kept or program.notes else ()
     yield from (f"# {one}" for one in rows or ("tape: none, everything is computed again",))

@@ -12,7 +12,7 @@ from ...calls import CallKey, Core, compute_dtypes, fitting_dtypes
 from ...calls.backward import RACE, AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
 from ...compiling import ArrayType, Stage, Variant
 from ...engines import one_at_a_time
-from ...torch_side import shares_of
+from ...torch_side import find_shares
 from ._describe_backward import describe_backward
 
 _ORIGINS = {
@@ -105,7 +105,7 @@ def _describe_saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]
     except GradientError as refusal:
         yield f"  refused: {refusal}"
         return
-    read = sorted(reverse.reads(active))
+    read = sorted(reverse.find_reads(active))
     yield f"  saved for the backward pass: {', '.join(read) or 'nothing'}"
 
 
@@ -155,7 +155,7 @@ def _describe_shares(core: Core) -> Iterable[str]:
     if signature.spec.batch_name:
         yield f"  *{signature.spec.batch_name}: its dims"
     fitting = ((fitting_dtypes(signature, name) or (torch.float32,))[0] for name in signature.arrays)
-    shares = shares_of(core, compute_dtypes(list(fitting)))
+    shares = find_shares(core, compute_dtypes(list(fitting)))
     for dim, axes in shares.axes.items():
         whole = [name for name in signature.arrays if name not in axes]
         yield f"  {dim}" + (f", with {', '.join(whole)} whole in each process" if whole else "")

@@ -88,7 +88,7 @@ def _run_passes(
         if is_compiled_from_ir(stage, variant, key.templates, signature.op):
             to_engine_form(stage, variant, kernel, is_aliased=stage.is_aliased(variant))
     recorded = find_recorded_at(core, key) if gradients else None
-    at = SourceReverse(signature).at(key) if recorded is None else recorded.replay_at(key)
+    at = SourceReverse(signature).specialize(key) if recorded is None else recorded.specialize_replay(key)
     for moving in tangents:
         TangentCore(core, moving).kernels(key)
     for active in gradients:

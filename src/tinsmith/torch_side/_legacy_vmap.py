@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..tracing import into_older_batch, older_batches
+from ..tracing import unwrap_legacy_vmap, wrap_legacy_vmap
 
 
 class BatchInfo(NamedTuple):
@@ -21,7 +21,7 @@ class BatchInfo(NamedTuple):
     randomness: str = "error"
 
 
-def over_older_batch(vmap: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
+def make_legacy_vmap_rule(vmap: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
     """Return an operator's rule for torch's legacy vmap: its implementation for dispatch key `Batched`.
 
     It unwraps one level of that vmap, calls the other rule, and wraps the results.
@@ -31,7 +31,7 @@ def over_older_batch(vmap: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]
     """
 
     def run(*arguments: Any, **keywords: Any) -> Any:
-        level, whole, dims = older_batches([one if _is_tensor(one) else None for one in _flatten(arguments)])
+        level, whole, dims = unwrap_legacy_vmap([one if _is_tensor(one) else None for one in _flatten(arguments)])
         size = next(one.shape[0] for one, dim in zip(whole, dims, strict=True) if one is not None and dim is not None)
         unwrapped = iter(whole)
 
@@ -67,4 +67,4 @@ def _map(function: Callable[[Any], Any], argument: Any) -> Any:
 
 
 def _wrap(result: torch.Tensor, dim: int | None, level: int) -> torch.Tensor:
-    return result if dim is None else into_older_batch(result.movedim(dim, 0), level)
+    return result if dim is None else wrap_legacy_vmap(result.movedim(dim, 0), level)
