@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 
-def random_state() -> dict[str, Any]:
+def get_random_state() -> dict[str, Any]:
     """Return the states of the global random generators as nested dicts that `write_checkpoint` can write."""
     numpys = np.random.get_state(legacy=False)
     key = torch.from_numpy(numpys["state"]["key"].astype(np.int64))

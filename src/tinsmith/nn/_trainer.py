@@ -16,7 +16,7 @@ from ..torch_side import is_distributed
 from ._board import Board
 from ._checkpoint import read_checkpoint, write_checkpoint
 from ._processes import average
-from ._random_state import random_state, restore_random_state
+from ._random_state import get_random_state, restore_random_state
 from ._shares import as_shared, own_rows, shard_rows
 from .config import Section, resolve_section
 from .losses import Loss, make_loss
@@ -89,8 +89,8 @@ class Trainer:
             remedy = "Leave `process_group` out: each process trains its own networks, on all of their samples."
             raise ArgumentError(refusal("Networks that are sharded have no gradient to average.", remedy=remedy))
         self.model = model
-        self.optimizer = _optimizer(model, optimizer)
-        self.loss = _loss(loss)
+        self.optimizer = _resolve_optimizer(model, optimizer)
+        self.loss = _resolve_loss(loss)
         self.step = 0
         self._board = Board(log_dir)
         self._log_every = log_every
@@ -146,7 +146,7 @@ class Trainer:
         array, optimizer = self._by_rows()
         part, rows = array.part(at), array.rows(at)
         losses = self._losses(part, x, target)
-        gradients = _gradients(losses, array, part, optimizer.parameters)
+        gradients = _compute_gradients(losses, array, part, optimizer.parameters)
         loss_values = losses.detach()
         if self._process_group is not None:
             loss_values = loss_values.clone()
@@ -190,7 +190,7 @@ class Trainer:
             ArgumentError: the batches ended and cannot be restarted.
         """
         losses, drawn = torch.empty(0), _make_batch_source(batches)
-        with _bar(steps) if progress else nullcontext() as show:
+        with _open_progress_bar(steps) if progress else nullcontext() as show:
             for _ in range(steps):
                 losses = self.training_step(*drawn(self.step))
                 if show is not None:
@@ -252,7 +252,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "step": self.step,
-            "random": random_state(),
+            "random": get_random_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -313,7 +313,7 @@ class Trainer:
         return state["extra"]
 
 
-def _optimizer(
+def _resolve_optimizer(
     model: torch.nn.Module, given: str | torch.optim.Optimizer | RowOptimizer | Config | None
 ) -> torch.optim.Optimizer | RowOptimizer:
     if isinstance(given, (torch.optim.Optimizer, RowOptimizer)):
@@ -327,7 +327,7 @@ def _optimizer(
     return make_optimizer(model, section)
 
 
-def _gradients(
+def _compute_gradients(
     losses: torch.Tensor, array: NetworkArray, part: NetworkArray, optimized: list[torch.Tensor]
 ) -> list[torch.Tensor | None]:
     """Return the losses' gradients with respect to the parameters of a part, one for each of `optimized`.
@@ -341,7 +341,7 @@ def _gradients(
     return [gradient_by_id.get(id(one)) for one in optimized]
 
 
-def _loss(given: str | Config | LossFunction | None) -> LossFunction:
+def _resolve_loss(given: str | Config | LossFunction | None) -> LossFunction:
     if isinstance(given, str):
         return Loss(given)
     return make_loss(given) if given is None or isinstance(given, (Section, Mapping)) else given
@@ -379,11 +379,11 @@ def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str,
 
 
 def _as_shared(own: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    """Return a checkpoint's tensor, sharded as `own`, the model's tensor, if that is a DTensor."""
+    """Shard `whole`, a checkpoint's full tensor, if the model's tensor `own` is a DTensor; else return it unchanged."""
     return shard_rows(whole.to(own.device), as_shared(own).device_mesh) if is_distributed([own]) else whole
 
 
-def _bar(steps: int) -> Any:
+def _open_progress_bar(steps: int) -> Any:
     """Return a context manager that shows a progress bar: `progress_bar`, imported when it is first needed."""
     from ._progress import progress_bar
 

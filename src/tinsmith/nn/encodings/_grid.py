@@ -82,7 +82,7 @@ class Grid(Encoder):
 
 
 def _format_level(level: GridLevel) -> list[int]:
-    """Return the row of a level in the kernels' argument `cells`: first slot, size, hash mask, is hashed, factors."""
+    """Return the row of a level in the kernels' argument `cells`: first slot, size, hash mask, 1 if hashed, factors."""
     mask = level.size - 1 if level.is_hashed else -1
     factors = [factor - _WORD if factor >= _WORD // 2 else factor for factor in level.factors]
     return [level.first, level.size, mask, int(level.is_hashed), *factors]

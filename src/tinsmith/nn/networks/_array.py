@@ -26,7 +26,7 @@ from . import _fused, _matrices
 from ._cell_encoding import CellEncoding
 from ._cells import At, Cells, read_grid_shape
 from ._checks import check_counts, require_seed
-from ._initial import initial
+from ._initial import draw_initial_params
 from ._layout import Layout
 from ._owners import Owners
 from ._samples import lay_out_batches, sort_by_network
@@ -100,9 +100,9 @@ class NetworkArray(Layer):
             self.encoding = CellEncoding(n_input_dims, encoding_config, self.cells, seed, dtype, engine)
         width = self.encoding.n_output_dims if self.encoding else n_input_dims
         self._layouts = {
-            one: Layout.of(width, n_output_dims, self.config, biases=biases, dtype=one) for one in COMPUTED
+            one: Layout.from_section(width, n_output_dims, self.config, biases=biases, dtype=one) for one in COMPUTED
         }
-        start = initial(self._layouts[compute_dtype(dtype)], self.cells, dtype, seed)
+        start = draw_initial_params(self._layouts[compute_dtype(dtype)], self.cells, dtype, seed)
         self.params = torch.nn.Parameter(start.to(torch.get_default_device()))
 
     def reset_parameters(self) -> None:
@@ -114,7 +114,9 @@ class NetworkArray(Layer):
         Raises:
             ArgumentError: the array is a `part` of another one.
         """
-        set_parameter(self.params, initial(self.layout, self.cells, self.params.dtype, require_seed(self.seed)))
+        set_parameter(
+            self.params, draw_initial_params(self.layout, self.cells, self.params.dtype, require_seed(self.seed))
+        )
 
     @property
     def cells(self) -> int:
@@ -236,8 +238,8 @@ class NetworkArray(Layer):
         """Compute the outputs for encoded inputs [cell, batch, channel]: [sample, n_out] or [cell, batch, n_out]."""
         if self._is_fused(x):
             samples = lay_out_batches(len(params), encoded.shape[1], x.device)
-            return _fused.outputs(self.layout, params, encoded.flatten(0, 1), samples, self.engine)
-        return _matrices.outputs(self.layout, params, encoded)
+            return _fused.compute_outputs(self.layout, params, encoded.flatten(0, 1), samples, self.engine)
+        return _matrices.compute_outputs(self.layout, params, encoded)
 
     def loss(self, x: torch.Tensor, target: torch.Tensor, otype: str = "L2", at: At = None) -> torch.Tensor:
         """Compute each network's loss, and its gradient in the same pass. Faster than `forward` followed by a loss.
@@ -271,7 +273,7 @@ class NetworkArray(Layer):
         if self._is_fused(x) and loss.otype in ELEMENT_LOSSES and plain:
             samples = lay_out_batches(len(params), flat.shape[1], x.device)
             given = encoded.flatten(0, 1), goal.flatten(0, 1), samples
-            losses = _fused.losses(self.layout, loss.otype, params, *given, self.engine)
+            losses = _fused.compute_losses(self.layout, loss.otype, params, *given, self.engine)
         else:
             losses = loss.compute_each(self._outputs(params, encoded, x).reshape(goal.shape), goal)
         losses = round_to(losses, self.params.dtype)
@@ -320,7 +322,7 @@ class NetworkArray(Layer):
         if self._is_fused(points) and not self._is_transformed():  # no transform goes through the sorting
             sorting = sort_by_network(rows, len(params), self.engine)
             return sorting.restore(
-                _fused.outputs(self.layout, params, sorting.sort(points), sorting.samples, self.engine)
+                _fused.compute_outputs(self.layout, params, sorting.sort(points), sorting.samples, self.engine)
             )
         return _matrices.route_points(self.layout, params, points, rows)
 

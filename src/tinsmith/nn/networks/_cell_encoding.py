@@ -15,7 +15,7 @@ from .._shares import own_rows, shard_rows
 from ..config import Section
 from ..encodings import Encoding, draw_params
 from ._checks import require_seed
-from ._matrices import batches
+from ._matrices import fill_batches
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -83,7 +83,7 @@ class CellEncoding(Layer):
         if not self.params.shape[1]:
             points = points.to(compute_dtype(self.params.dtype))
             return self.encoder(points, widen(self.params[:0].flatten()), self.engine)
-        filled, place = batches(points, cells, len(own_rows(self.params)))
+        filled, place = fill_batches(points, cells, len(own_rows(self.params)))
         return self(filled)[cells, place]
 
     def extra_repr(self) -> str:

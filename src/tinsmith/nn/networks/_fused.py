@@ -23,7 +23,7 @@ _is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compil
 """Public from torch 2.7 on."""
 
 
-def outputs(
+def compute_outputs(
     layout: Layout, params: torch.Tensor, x: torch.Tensor, samples: Samples, engine: str | None
 ) -> torch.Tensor:
     """Evaluate the networks on their samples: [sample, n_in] to [sample, n_out]. Differentiable in `params` and `x`."""
@@ -31,10 +31,10 @@ def outputs(
     # An exported program may be called with other tensors.
     of_inputs = x.requires_grad or _is_exporting() or (not torch.compiler.is_compiling() and is_transformed())
     op = _OPS[_build_forward_op(engine, x.device, layout.whole, of_inputs)]
-    return op(x, layout.vectors(params), *samples)
+    return op(x, layout.convert_params(params), *samples)
 
 
-def losses(
+def compute_losses(
     layout: Layout,
     loss: str,
     params: torch.Tensor,
@@ -48,7 +48,7 @@ def losses(
     Differentiable in `params`, once.
     """
     op = _OPS[_build_learning_op(engine, x.device, layout.whole, loss)]
-    return _LossWithGradient.apply(layout.vectors(params), x, target, samples, op)
+    return _LossWithGradient.apply(layout.convert_params(params), x, target, samples, op)
 
 
 class _LossWithGradient(torch.autograd.Function):

@@ -12,7 +12,7 @@ _FREQUENCY = 30.0
 """The frequency of the first layer of sines: SIREN (Sitzmann et al. 2020), section 3.2."""
 
 
-def initial(layout: Layout, cells: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
+def draw_initial_params(layout: Layout, cells: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
     """Draw the initial parameters, [cell, row, width], on the CPU: weights uniform in -bound to bound, biases 0.
 
     The bound is Xavier's, sqrt(6 / (fan in + fan out)). If the activation is a sine, it is SIREN's: 30 / (fan in) in

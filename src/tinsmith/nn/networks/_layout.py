@@ -42,7 +42,7 @@ class Layout:
     """The number of rows of each part: (weights, biases) of each hidden layer, then output weights and biases."""
 
     @classmethod
-    def of(cls, n_in: int, n_out: int, section: Section, *, biases: bool, dtype: torch.dtype) -> Layout:
+    def from_section(cls, n_in: int, n_out: int, section: Section, *, biases: bool, dtype: torch.dtype) -> Layout:
         """Build the layout of a network with these sizes from the network's part of a configuration."""
         hidden = section.options["n_hidden_layers"]
         width = section.options["n_neurons"] if hidden else n_in  # the fan-in of the output layer
@@ -50,7 +50,7 @@ class Layout:
         shape = NetworkShape(n_in, n_out, width, hidden, act, out, biases, 1, NAMES[dtype])
         return cls(shape, _choose_kernel_shape(shape), _count_segment_rows(shape))
 
-    def vectors(self, params: torch.Tensor) -> torch.Tensor:
+    def convert_params(self, params: torch.Tensor) -> torch.Tensor:
         """Convert parameters [cell, row, width] to the form that kernels take: unchanged, or [vector, lanes].
 
         Allocates memory only if rows must be padded; the added neurons have zero weights. Differentiable.

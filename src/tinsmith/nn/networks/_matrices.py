@@ -8,7 +8,7 @@ from .._activations import apply
 from ._layout import Layout
 
 
-def outputs(layout: Layout, params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def compute_outputs(layout: Layout, params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """Evaluate each network on its batch: [cell, batch, n_in] to [cell, batch, n_out].
 
     Differentiable any number of times.
@@ -26,11 +26,11 @@ def route_points(layout: Layout, params: torch.Tensor, points: torch.Tensor, cel
 
     The points of each network become a batch, padded to the largest one.
     """
-    filled, place = batches(points, cells, len(params))
-    return outputs(layout, params, filled)[cells, place]
+    filled, place = fill_batches(points, cells, len(params))
+    return compute_outputs(layout, params, filled)[cells, place]
 
 
-def batches(points: torch.Tensor, cells: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def fill_batches(points: torch.Tensor, cells: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Group points by cell into batches padded with zeros, [cell, place, n_in].
 
     Also return the place of each point in its batch, [point].

@@ -41,7 +41,7 @@ class Mlp:
     n_output_dims: int
 
     @classmethod
-    def of(cls, section: Section, n_columns: int, n_output_dims: int, alignment: int) -> Mlp:
+    def from_section(cls, section: Section, n_columns: int, n_output_dims: int, alignment: int) -> Mlp:
         """Build the network from its part of a configuration, for an input padded to `n_columns` columns.
 
         Raises:

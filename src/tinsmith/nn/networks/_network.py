@@ -170,7 +170,7 @@ class NetworkWithInputEncoding(_PaddedModule):
         columns: Columns = [None] * self.encoder.n_output_dims
         if alignment > 1:
             columns = find_columns(self.encoder, self.encoding_section, alignment)
-        self.mlp = Mlp.of(self.network_section, len(columns), n_output_dims, alignment)
+        self.mlp = Mlp.from_section(self.network_section, len(columns), n_output_dims, alignment)
         self._register(columns, dtype or torch.float32, self.mlp, self.encoder)
 
     @one_node
@@ -257,7 +257,7 @@ class Network(_PaddedModule):
         self.seed, self.alignment = seed, alignment
         self.network_section = resolve_section("network", network_config)
         filling = [1.0] * (-n_input_dims % alignment)
-        self.mlp = Mlp.of(self.network_section, n_input_dims + len(filling), n_output_dims, alignment)
+        self.mlp = Mlp.from_section(self.network_section, n_input_dims + len(filling), n_output_dims, alignment)
         self._register([None] * n_input_dims + filling, dtype or torch.float32, self.mlp)
 
     @one_node

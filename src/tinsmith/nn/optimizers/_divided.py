@@ -32,7 +32,7 @@ class Piece:
     whole: torch.Tensor
     begin: int
 
-    def of(self, flat: torch.Tensor) -> torch.Tensor:
+    def view(self, flat: torch.Tensor) -> torch.Tensor:
         """Return the view of this piece in the flat parameter, or in a tensor of its size such as the gradient."""
         return _view_piece(flat, self.begin, tuple(self.slot.parameter.shape))
 
@@ -67,7 +67,9 @@ class Divided(Wrapper):
     def _step(self) -> None:
         self._match_parameters()
         whole_gradients = [gradient(piece.whole) for piece in self.pieces]
-        gradients = [None if g is None else piece.of(g) for piece, g in zip(self.pieces, whole_gradients, strict=True)]
+        gradients = [
+            None if g is None else piece.view(g) for piece, g in zip(self.pieces, whole_gradients, strict=True)
+        ]
         with lend_gradients([piece.slot.parameter for piece in self.pieces], gradients):
             self.nested.step()
 
@@ -84,6 +86,6 @@ class Divided(Wrapper):
     def _match_parameters(self) -> None:
         """Point the pieces to the parameters' current memory, which `module.to(...)` replaces."""
         for piece in self.pieces:
-            now, tensor = piece.of(piece.whole), piece.slot.parameter
+            now, tensor = piece.view(piece.whole), piece.slot.parameter
             if now.data_ptr() != tensor.data_ptr() or now.dtype != tensor.dtype:
                 tensor.data = now

@@ -88,7 +88,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
         super().load_state_dict(state_dict)
         for i, parameter in enumerate(p for group in self.param_groups for p in group["params"]):
             for name, saved in state_dict["state"].get(i, {}).items():
-                dtype = saved.dtype if name == "steps" else _computed_in(parameter)
+                dtype = saved.dtype if name == "steps" else _get_compute_dtype(parameter)
                 self.state[parameter][name] = saved.to(parameter.device, dtype, copy=True)
 
     def _update(self, parameter: torch.Tensor, grad: torch.Tensor, group: dict[str, Any]) -> None:
@@ -96,17 +96,17 @@ class EntrywiseAdam(torch.optim.Optimizer):
         if not state:
             shape = parameter.shape if self.extras.skip_zero_grad else ()
             for name in ("exp_avg", "exp_avg_sq"):
-                state[name] = torch.zeros_like(parameter, dtype=_computed_in(parameter))
+                state[name] = torch.zeros_like(parameter, dtype=_get_compute_dtype(parameter))
             state["steps"] = torch.zeros(shape, dtype=torch.int32, device=parameter.device)
         skips, steps = self.extras.skip_zero_grad, state["steps"]
-        weights = parameter.to(_computed_in(parameter))  # the parameter itself, unless it has half precision
+        weights = parameter.to(_get_compute_dtype(parameter))  # the parameter itself, unless it has half precision
         kept = [weights, state["exp_avg"], state["exp_avg_sq"], *([steps] if skips else [])]
         if not skips:
             steps += 1
         flat = [tensor.reshape(-1) for tensor in kept]
-        for g, w, m, v, *counts in _chunks([grad.reshape(-1).to(weights.dtype), *flat]):
+        for g, w, m, v, *counts in _split_chunks([grad.reshape(-1).to(weights.dtype), *flat]):
             met = g != 0 if skips else None
-            rate = _rate(steps if met is None else counts[0].add_(met), group, w.dtype)
+            rate = _compute_rates(steps if met is None else counts[0].add_(met), group, w.dtype)
             self._update_entries(group, rate, g, w, m, v, met)
         for tensor, entries in zip(kept, flat, strict=True):
             if not tensor.is_contiguous():  # then `reshape` made a copy
@@ -158,7 +158,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
         return rate.clamp_(0.1 - 0.1 / ((1 - beta2) * step + 1), 0.1 + 0.1 / ((1 - beta2) * step))
 
 
-def _computed_in(parameter: torch.Tensor) -> torch.dtype:
+def _get_compute_dtype(parameter: torch.Tensor) -> torch.dtype:
     """Return the dtype of a parameter's moments: float32 for half precision, as in tiny-cuda-nn; else its own.
 
     In half precision the square of a small gradient, and epsilon, would be 0.
@@ -166,7 +166,7 @@ def _computed_in(parameter: torch.Tensor) -> torch.dtype:
     return torch.float32 if parameter.dtype in (torch.float16, torch.bfloat16) else parameter.dtype
 
 
-def _rate(steps: torch.Tensor, group: dict[str, Any], dtype: torch.dtype) -> torch.Tensor:
+def _compute_rates(steps: torch.Tensor, group: dict[str, Any], dtype: torch.dtype) -> torch.Tensor:
     """Return lr * sqrt(1 - beta2**t) / (1 - beta1**t) for each t in `steps`, from a table.
 
     Computing the powers for each entry would cost more than the rest of the step.
@@ -183,7 +183,7 @@ def _factors(beta1: float, beta2: float, size: int, dtype: torch.dtype, device: 
     return torch.tensor([0.0, *values], dtype=dtype, device=device)
 
 
-def _chunks(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.Tensor, ...]]:
+def _split_chunks(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.Tensor, ...]]:
     """Yield corresponding chunks of the tensors, on the CPU small enough to stay in its cache; elsewhere one chunk."""
     size = _CHUNK if tensors[0].device.type == "cpu" else max(1, tensors[0].numel())
     return zip(*(tensor.split(size) for tensor in tensors), strict=True)

@@ -29,17 +29,17 @@ class Wrapping:
     ema: float | None = None
 
     @classmethod
-    def of(cls, section: Section) -> Wrapping:
+    def from_section(cls, section: Section) -> Wrapping:
         """Split an optimizer section into its base optimizer, decays and EMA.
 
         Raises:
             ConfigError: the section has options that row-wise updates do not support.
         """
         if section.otype == "ExponentialDecay":
-            within = cls.of(section.nested[0])
+            within = cls.from_section(section.nested[0])
             return dataclasses.replace(within, decays=(*within.decays, section.options))
         if section.otype == "EMA":
-            within = cls.of(section.nested[0])
+            within = cls.from_section(section.nested[0])
             if within.ema is not None or section.options["full_precision"]:
                 raise ConfigError(_explain_unsupported(section, "EMA of an EMA, or in full precision,"))
             return dataclasses.replace(within, ema=section.options["decay"])

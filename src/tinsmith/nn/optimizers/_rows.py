@@ -78,9 +78,9 @@ class RowOptimizer:
         if callable(config):
             self._factory = config
         else:
-            self._wrapping = Wrapping.of(resolve_section("optimizer", config))
+            self._wrapping = Wrapping.from_section(resolve_section("optimizer", config))
             self._factory = _from_configuration(self._wrapping.plain, given)
-        self._parts = _parts(self._factory(self._parameters))
+        self._parts = _split_composite(self._factory(self._parameters))
         self._counts_differed = False
         ema = None if self._wrapping is None else self._wrapping.ema
         self._averages = None if ema is None else RowAverages(self._parameters, ema)
@@ -154,7 +154,7 @@ class RowOptimizer:
         small: list[torch.Tensor] = [
             torch.nn.Parameter(_select_rows(parameter, index)) for parameter in self._parameters
         ]
-        parts = _parts(self._factory(small))
+        parts = _split_composite(self._factory(small))
         big_of = {id(little): big for little, big in zip(small, self._parameters, strict=True)}
         for part, whole in zip(parts, self._parts, strict=True):
             _lend_state(part, whole, big_of, index, count)
@@ -273,14 +273,14 @@ def _convert_states(state: dict[str, Any], by_rows: Callable[[torch.Tensor], tor
     return {**state, "state": states}
 
 
-def _parts(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
+def _split_composite(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
     """Return the plain optimizers that an optimizer consists of: the parts of a Composite, or itself.
 
     Raises:
         ConfigError: an optimizer does not work by rows.
     """
     if isinstance(optimizer, Composite):
-        return [plain for part in optimizer.parts for plain in _parts(part)]
+        return [plain for part in optimizer.parts for plain in _split_composite(part)]
     if isinstance(optimizer, Wrapper):
         headline = f"{type(optimizer).__name__} does not work by rows."
         raise ConfigError(refusal(headline, [], "Pass an optimizer without a wrapper."))
