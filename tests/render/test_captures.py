@@ -484,7 +484,7 @@ def test_intrinsics_are_scaled_to_the_pictures(tmp_path, form):
     _save(tmp_path / "images_4/a.png", (120, 160))
     with pytest.raises(ts.InputError, match="the image's size is not what the dataset says") as caught:
         load_colmap(tmp_path, images="images_4")
-    for word in ("image 1, a.png", "120 x 160", "640 x 480", "another shape"):
+    for word in ("image 1, a.png", "120 x 160", "640 x 480", "another aspect ratio"):
         assert word in str(caught.value)
 
 

@@ -249,7 +249,7 @@ def seen_in_part(grid, level, poses, near, flip):
     """Cells with a point, of many drawn at random, whose projection lies within a 32 x 24 image: no planes used."""
     cells = grid.density[0].numel()
     numbers = torch.arange(cells).repeat(200)
-    places = grid._places(level, numbers, None).double()
+    places = grid._draw_positions(level, numbers, None).double()
     seen = torch.zeros(cells, dtype=torch.bool)
     for pose in poses:
         x, y, z = ((places - pose[:3, 3]) @ pose[:3, :3] * torch.tensor([1.0, flip, flip])).T
@@ -308,7 +308,7 @@ def test_marks_are_replaced_by_those_of_another_call():
 
 @pytest.mark.parametrize(
     ("words", "changes"),
-    [("convention", {"convention": "maya"}), ("nothing", {"width": 0}), ("intrinsics", {"intrinsics": torch.eye(2)})],
+    [("convention", {"convention": "maya"}), ("no pixels", {"width": 0}), ("intrinsics", {"intrinsics": torch.eye(2)})],
 )
 def test_cameras_that_cannot_be_are_refused(words, changes):
     given = {"poses": torch.eye(4), "intrinsics": INTRINSICS, "width": 32, "height": 24} | changes
