@@ -15,14 +15,14 @@ F64 = torch.float64
 def runners(monkeypatch):
     """The classes of what ran the steps."""
     seen = []
-    made = _function.runner
+    made = _function.make_runner
 
     def runner(*arguments):
         made_runner = made(*arguments)
         seen.append(type(made_runner))
         return made_runner
 
-    monkeypatch.setattr(_function, "runner", runner)
+    monkeypatch.setattr(_function, "make_runner", runner)
     return seen
 
 

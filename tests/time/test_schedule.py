@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from tinsmith.time._schedule import Advance, Keep, Restore, Reverse, Schedule, least_steps
+from tinsmith.time._schedule import Advance, Keep, Restore, Reverse, Schedule, count_least_steps
 
 
 @cache
@@ -54,7 +54,9 @@ def test_every_step_is_reversed_from_the_state_before_it(schedule):
 def test_no_schedule_runs_fewer_steps(length, states):
     schedule = Schedule(length, slots=states - 1)
     assert (
-        schedule.stored_positions[-1] + schedule.counts.again == least_steps(length, states) == fewest(length, states)
+        schedule.stored_positions[-1] + schedule.counts.again
+        == count_least_steps(length, states)
+        == fewest(length, states)
     )
 
 

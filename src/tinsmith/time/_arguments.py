@@ -1,4 +1,4 @@
-"""Arguments of a scan: their checks, and the schedule that they select."""
+"""Options and arguments of a scan: their checks, and the schedule that they select."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "M
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a scan, with the meaning and defaults of `scan`. Raises ArgumentError."""
+    """The options of a scan, with the meaning and defaults of `scan`. Raises ArgumentError for invalid values."""
 
     keep: str | int = "last"
     checkpoint: str | int = "auto"
@@ -44,11 +44,15 @@ class Options:
 
     @property
     def budget(self) -> int:
-        """Bytes available for kept states."""
+        """The number of bytes available for kept states."""
         return read_memory(DEFAULT_MEMORY if self.memory is None else self.memory)
 
     def schedule(self, length: int, size: int) -> Schedule:
-        """The schedule for states of this size in bytes."""
+        """Return the schedule of a scan with `length` steps, for states of `size` bytes.
+
+        Raises:
+            ArgumentError: the memory does not suffice for one state.
+        """
         stretches = -(-length // self.unroll)
         if self.checkpoint == "all":
             return Schedule(stretches, every=1)
@@ -59,13 +63,14 @@ class Options:
             return Schedule(stretches, every=1)
         if not slots:
             words = "`memory` of a scan does not hold one state"
-            rows = [("memory", in_megabytes(self.budget)), ("state", in_megabytes(size))]
-            remedy = "Allow more: with ten states, 1000 steps are run 3.7 times at most."
+            rows = [("memory", format_megabytes(self.budget)), ("state", format_megabytes(size))]
+            remedy = "Allow more: with memory for ten states, each of 1000 steps is run 3.7 times at most."
             raise ArgumentError(refusal(words, rows, remedy))
         return Schedule(stretches, slots=slots)
 
 
 def check_tensors(state: Given, inputs: Given) -> None:
+    """Raise ArgumentError unless the state and the inputs of a scan are tensors, and there is a state."""
     for what, given in (("state", state), ("inputs", inputs)):
         for name, leaf in zip(given.tree.names(what), given.leaves, strict=True):
             if not isinstance(leaf, Tensor):
@@ -82,7 +87,12 @@ def check_tensors(state: Given, inputs: Given) -> None:
         )
 
 
-def length_of(length: int | None, inputs: Given) -> int:
+def find_length(length: int | None, inputs: Given) -> int:
+    """Return the number of steps of a scan, from `length` or from the first dim of the inputs.
+
+    Raises:
+        ArgumentError, ShapeError: there is neither, `length` is invalid, or the lengths differ.
+    """
     names = inputs.tree.names("inputs")
     for name, leaf in zip(names, inputs.leaves, strict=True):
         if leaf.dim() == 0:
@@ -110,6 +120,7 @@ def length_of(length: int | None, inputs: Given) -> int:
 
 
 def check_positive(name: str, value: Any) -> int:
+    """Return an option of a scan if it is a positive integer. Raise ArgumentError otherwise."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     words = f"`{name}` of a scan must be a positive integer"
@@ -117,6 +128,11 @@ def check_positive(name: str, value: Any) -> int:
 
 
 def read_keep(keep: str | int, length: int) -> int | None:
+    """Convert the option `keep`: return n if the state after every n-th step is returned, None for the last one only.
+
+    Raises:
+        ArgumentError: it is invalid, or larger than the number of steps.
+    """
     if keep == "last":
         return None
     if keep == "all":
@@ -132,6 +148,7 @@ def read_keep(keep: str | int, length: int) -> int | None:
 
 
 def read_memory(memory: str | int) -> int:
+    """Convert an amount of memory, such as "2GB", "100MiB" or bytes, to bytes. Raise ArgumentError if it is invalid."""
     if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
         return memory
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
@@ -142,9 +159,11 @@ def read_memory(memory: str | int) -> int:
     return int(float(match[1]) * unit)
 
 
-def bytes_of(state: Sequence[Like]) -> int:
+def count_bytes(state: Sequence[Like]) -> int:
+    """Return the number of bytes of a state."""
     return sum(one.shape.numel() * one.dtype.itemsize for one in state)
 
 
-def in_megabytes(size: int) -> str:
+def format_megabytes(size: int) -> str:
+    """Format a number of bytes in megabytes."""
     return f"{size / 1e6:.2f} MB"

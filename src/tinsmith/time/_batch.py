@@ -1,4 +1,4 @@
-"""A batch of scans as one scan, whose step is that of all samples: the rule of `torch.func.vmap`."""
+"""The rule of `torch.func.vmap` for scans: a batch of scans is one scan whose step computes all samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Dims = tuple[int | None, ...]
 
 
 class BatchedStep(Step):
-    """A step of a batch, by torch's vmap: one launch if the step is an op."""
+    """A step of all samples of a batch, by torch's vmap. It is one launch if the step is an op."""
 
     def __init__(self, step: Step, batched: Sequence[bool], randomness: str) -> None:
         self.name = step.name
@@ -39,10 +39,10 @@ class BatchedStep(Step):
 
 
 class Batch:
-    """A batch of scans.
+    """A batch of scans as one job, and the conversion of tensors to its batch dims.
 
-    A tensor has a batch dim if it was passed with one, if it is of the state, or if each sample has a gradient of its
-    own for it.
+    A tensor of the job has a batch dim if it was passed with one, if it belongs to the state, or if it needs a
+    gradient, which then differs between samples.
     """
 
     def __init__(self, job: Job, size: int, randomness: str, dims: Dims) -> None:
@@ -58,7 +58,7 @@ class Batch:
         self.job = self._make(job, randomness)
 
     def _make(self, job: Job, randomness: str) -> Job:
-        """The job of the batch, which keeps its own states."""
+        """Build the job of the batch, which keeps its own states."""
         state = [Like(one.name, torch.Size((self._size, *one.shape)), one.dtype) for one in job.state]
         outputs = [Like(one.name, torch.Size((self._size, *one.shape)), one.dtype) for one in job.outputs]
         return replace(
@@ -73,39 +73,43 @@ class Batch:
             batches={},
         )
 
-    def into(self, tensors: Sequence[Tensor], dims: Dims) -> list[Tensor]:
-        """The arguments of the batch."""
+    def convert_arguments(self, tensors: Sequence[Tensor], dims: Dims) -> list[Tensor]:
+        """Convert the arguments of a mapped call, with these batch dims, to those of the batch's job."""
         return [
-            self._with_batch(one, dim, at) if is_batched else one
+            self._add_batch_dim(one, dim, at) if is_batched else one
             for one, dim, at, is_batched in zip(tensors, dims, self._at, self._batched, strict=True)
         ]
 
-    def _with_batch(self, tensor: Tensor, dim: int | None, at: int) -> Tensor:
+    def _add_batch_dim(self, tensor: Tensor, dim: int | None, at: int) -> Tensor:
         if dim is not None:
             return tensor.movedim(dim, at).contiguous()
         shape = list(tensor.shape)
         return tensor.unsqueeze(at).expand(*shape[:at], self._size, *shape[at:]).contiguous()
 
-    def cotangents(self, tensors: Sequence[Tensor], dims: Dims, given: Sequence[bool]) -> list[Tensor]:
-        """The cotangents of the batch, of those results that have one."""
+    def convert_cotangents(self, tensors: Sequence[Tensor], dims: Dims, given: Sequence[bool]) -> list[Tensor]:
+        """Convert cotangents with these batch dims to those of the batch's job.
+
+        `given` tells which results have one; `tensors` and `dims` have only these.
+        """
         places = [at for at, is_given in zip(self.results, given, strict=True) if is_given]
-        return [self._with_batch(one, dim, at) for one, dim, at in zip(tensors, dims, places, strict=True)]
+        return [self._add_batch_dim(one, dim, at) for one, dim, at in zip(tensors, dims, places, strict=True)]
 
     @property
     def results(self) -> tuple[int, ...]:
-        """Where the batch is in each result: behind time, where that is a dim of it."""
+        """The batch dim of each result: 1 if the first dim is time, else 0."""
         job = self.job
         return (*((0 if job.every is None else 1,) * len(job.state)), *((1,) * len(job.outputs)))
 
     @property
     def gradients(self) -> tuple[int, ...]:
-        """Where it is in the gradient of each argument."""
+        """The batch dim of the gradient of each argument."""
         return tuple(self._at)
 
 
-def batch_of(job: Job, size: int, randomness: str, dims: Dims) -> Batch:
-    """The batch of a job whose arguments have it in these dims. It is the same for the backward pass, which finds in it
-    the states that the forward pass kept.
+def get_batch(job: Job, size: int, randomness: str, dims: Dims) -> Batch:
+    """Return the batch of a job whose arguments have these batch dims. Make it in the first call.
+
+    The backward pass gets the same batch, with the states that the forward pass kept.
     """
     key = size, randomness, dims
     if key not in job.batches:

@@ -1,7 +1,7 @@
 """Captured tensors: tensors that a Python step uses besides its arguments, found in autograd's graph.
 
-A scan is one Function of autograd, and a Function has gradients for its arguments alone. So tensors of a closure or a
-module that require a gradient become arguments of it too.
+A scan is one autograd Function, which has gradients for its arguments only. So tensors of a closure or a module that
+require a gradient become arguments of it too.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from .._errors import GradientError, refusal
 
 
 def find_captured_leaves(results: Iterable[Tensor], known: Sequence[Tensor]) -> list[Tensor]:
-    """Leaves that results depend on and that are not `known`, in the order in which they are found."""
+    """Return the leaves of autograd's graph that results depend on and that are not `known`, in the order found."""
     given = {id(one) for one in known}
     leaves: dict[int, Tensor] = {}
     queue = [one.grad_fn for one in results if one.grad_fn is not None]
     seen = set(queue)
     while queue:
         node = queue.pop()
-        leaf = getattr(node, "variable", None)  # of the node that adds to a leaf's gradient
+        leaf = getattr(node, "variable", None)  # present in the node that accumulates a leaf's gradient
         if leaf is not None and id(leaf) not in given:
             leaves[id(leaf)] = leaf
         for following, _ in node.next_functions:
@@ -32,7 +32,13 @@ def find_captured_leaves(results: Iterable[Tensor], known: Sequence[Tensor]) -> 
 
 
 def refuse_unknown(step: str, number: int, tensors: Sequence[Tensor]) -> None:
-    """Refuse a gradient where a step uses a tensor that the first step did not use, for it would be left out."""
+    """Raise GradientError if a step uses tensors that the first step did not use: their gradients would be missing.
+
+    Args:
+        step: the name of the step.
+        number: the number of the step, for the message.
+        tensors: the unknown tensors.
+    """
     if not tensors:
         return
     words = (
@@ -40,5 +46,5 @@ def refuse_unknown(step: str, number: int, tensors: Sequence[Tensor]) -> None:
         "and is not an argument of the scan"
     )
     rows = [("tensor", f"{tuple(tensors[0].shape)} {tensors[0].dtype}"), ("in step 0", "not used")]
-    remedy = "Pass it in `parameters`: what a step captures is found in the first step alone."
+    remedy = "Pass it in `parameters`: captured tensors are found only in the first step."
     raise GradientError(refusal(words, rows, remedy))

@@ -1,11 +1,11 @@
 """The environment of a step: torch's random numbers, autocast and default device, and values besides arguments.
 
-A step that is run again must draw the numbers that it drew at first, and compute in the same dtypes and places. Torch's
-checkpointing does the first two (`torch.utils.checkpoint`, `preserve_rng_state`). The default device is a thread's own,
-and the backward pass of a GPU's tensors runs in another thread.
+A recomputed step must draw the same random numbers as in the first run, and compute in the same dtypes and on the same
+device. torch's checkpointing does the first two (`torch.utils.checkpoint`, `preserve_rng_state`). The default device is
+thread-local, and the backward pass of a GPU's tensors runs in another thread.
 
-If a Python value or a field that an op reads changed since, the gradient would belong to another simulation. Values are
-compared where an op is called, since a step may write a field that it reads.
+If a Python value or a field that an op reads has changed since, the gradient would belong to another simulation. Values
+are compared when an op is called, since a step may write a field that it reads.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from ..operation import Op
 
 
 class RandomStates:
-    """States of torch's generators: of the CPU, and of the devices that a scan uses."""
+    """The states of torch's random generators: the CPU's, and those of the GPUs that a scan uses."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._devices = sorted({one.device.index or 0 for one in tensors if one.device.type == "cuda"})
         self._last: list[Tensor] = []
 
     def note(self) -> list[Tensor]:
-        """The present states. Those of a step that draws nothing are the same tensors every time."""
+        """Return the current states. As long as nothing is drawn, these are the same tensors every time."""
         now = self._states()
         if len(self._last) != len(now) or not all(map(torch.equal, now, self._last)):
             self._last = now
         return self._last
 
     def restore(self, states: Sequence[Tensor]) -> None:
-        """Restore states, so that the same numbers are drawn again."""
+        """Set the generators to these states, so that the same numbers are drawn again."""
         torch.set_rng_state(states[0])
         for device, state in zip(self._devices, states[1:], strict=True):
             torch.cuda.set_rng_state(state, device)
 
     @contextmanager
     def preserve_states(self) -> Iterator[None]:
-        """Within, numbers may be drawn; afterwards the generators are restored."""
+        """Enter a context after which the generators have their previous states again."""
         before = self._states()
         try:
             yield
@@ -63,22 +63,22 @@ class Autocast(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """Torch's autocast, and its default device."""
+    """The settings of torch's autocast, and its default device."""
 
     autocast: tuple[Autocast, ...]
     device: torch.device
 
 
 def note_surroundings(tensors: Sequence[Tensor]) -> Surroundings:
-    """What they are now."""
+    """Return the current autocast settings, for the kinds of devices of these tensors, and the default device."""
     kinds = sorted({"cpu", *(one.device.type for one in tensors)} - {"meta"})
     autocast = [Autocast(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
     return Surroundings(tuple(autocast), torch.get_default_device())
 
 
 @contextmanager
-def within(noted: Surroundings) -> Iterator[None]:
-    """Within, they are as they were noted."""
+def restore_surroundings(noted: Surroundings) -> Iterator[None]:
+    """Enter a context with these autocast settings and this default device."""
     with ExitStack() as stack:
         for one in noted.autocast:
             if one.is_enabled != torch.is_autocast_enabled(one.device) or one.is_enabled:
@@ -89,22 +89,25 @@ def within(noted: Surroundings) -> Iterator[None]:
 
 
 class FirstCalls:
-    """What was noted when step 0 ran for the first time: for each op and layer, at its first call there."""
+    """Notes of the Python values and fields that ops and layers read in their first calls in step 0."""
 
     def __init__(self) -> None:
         self._noted: dict[Any, Note | None] = {}
 
     def note(self) -> Any:
-        """Within, step 0 runs for the first time."""
+        """Return a context manager that notes the first call of each op and layer, for the first run of step 0."""
 
         def visit(caller: Any, note: Callable[[], Note | None]) -> None:
             if caller not in self._noted:
                 self._noted[caller] = note()
 
-        return _visiting(visit)
+        return _visit_calls(visit)
 
     def compare(self) -> Any:
-        """Within, step 0 runs again. Raises GradientError where a call depends on other values by now."""
+        """Return a context manager in which calls are compared with the notes: for another run of step 0.
+
+        A call raises GradientError if it depends on values that have changed.
+        """
         left = dict(self._noted)
 
         def visit(caller: Any, _: Callable[[], Note | None]) -> None:
@@ -112,12 +115,15 @@ class FirstCalls:
             if noted is not None:
                 noted.check()
 
-        return _visiting(visit)
+        return _visit_calls(visit)
 
 
 @contextmanager
-def _visiting(visit: Callable[[Any, Callable[[], Note | None]], None]) -> Generator[None]:
-    """Within, `visit(caller, note)` is called before each call of an op or of a layer on fields."""
+def _visit_calls(visit: Callable[[Any, Callable[[], Note | None]], None]) -> Generator[None]:
+    """Enter a context in which `visit(caller, note)` is called before each call of an op or of a layer on fields.
+
+    `note()` returns a note of the values that the call depends on, or None.
+    """
 
     def look(op: Op[Any], run: Callable[[], Any], arguments: Sequence[Any], named: dict[str, Any]) -> Any:
         visit(op, lambda: op.note_values(arguments, named))

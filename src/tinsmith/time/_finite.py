@@ -1,4 +1,4 @@
-"""Numbers that are not finite, and the step that made them."""
+"""The check of a scan's results for numbers that are not finite."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ def check_finite(
     following: Sequence[Tensor],
     outputs: Sequence[Tensor],
 ) -> None:
-    """Refuse results of step `number` that are not finite."""
+    """Raise CheckError if the results of step `number`, `following` and `outputs`, have infinities or NaN.
+
+    The message names the operation that produced the first one.
+    """
     pairs = (*zip(job.state, following, strict=True), *zip(job.outputs, outputs, strict=True))
     for like, one in pairs:
         if one.dtype.is_floating_point and not bool(one.isfinite().all()):
             with job.random.preserve_states():
                 rows = describing_origin(job.step, state, inputs, parameters)
-            raise CheckError(_words(job, number, like.name, one, (*state, *inputs), rows))
+            raise CheckError(_explain_origin(job, number, like.name, one, (*state, *inputs), rows))
 
 
-def _words(
+def _explain_origin(
     job: Job, number: int, name: str, tensor: Tensor, before: Sequence[Tensor], rows: list[tuple[str, str]]
 ) -> str:
     odd = ~tensor.isfinite()

@@ -1,7 +1,7 @@
-"""A scan as one Function of autograd, and its gradient as another.
+"""A scan as one autograd Function, and its gradient as another.
 
-Both run without a graph. The gradient of the gradient, which few ask for, is taken through a plain loop over the steps,
-of which autograd keeps everything.
+Both run without a graph. The gradient of the gradient, which is rarely needed, differentiates a plain loop over the
+steps, for which autograd keeps all intermediate values.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import torch
 from torch import Tensor
 
 from .._errors import GradientError, refusal
-from ..tracing import has_legacy_batch, is_transformed, unwrap_legacy_vmap, wrap_legacy_vmap
-from ._batch import batch_of
-from ._environment import within
+from ..tracing import has_legacy_batch, wrap_legacy_vmap, is_transformed, unwrap_legacy_vmap
+from ._batch import get_batch
+from ._environment import restore_surroundings
 from ._job import Arguments, Job, is_differentiable
 from ._launch_reversal import Launched
-from ._launches import launches_of
+from ._launches import prepare_launches
 from ._recorder import pull_back
 from ._replay import Replay
 
 
 class Scan(torch.autograd.Function):
-    """The results of a scan: states, then outputs."""
+    """The autograd Function of a scan. Its results are the states, then the outputs."""
 
     @staticmethod
     def forward(job: Job, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(runner(job, tensors, job.needs_gradient).forward())
+        return tuple(make_runner(job, tensors, job.needs_gradient).forward())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -40,8 +40,8 @@ class Scan(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
         job, *tensors = arguments
-        batch = batch_of(job, info.batch_size, info.randomness, in_dims[1:])
-        return Scan.apply(batch.job, *batch.into(tensors, in_dims[1:])), batch.results
+        batch = get_batch(job, info.batch_size, info.randomness, in_dims[1:])
+        return Scan.apply(batch.job, *batch.convert_arguments(tensors, in_dims[1:])), batch.results
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
@@ -50,19 +50,19 @@ class Scan(torch.autograd.Function):
         if all(one is None for one in cotangents):
             return (None,) * (1 + len(tensors))
         if has_legacy_batch(cotangents):
-            return (None, *_one_by_one(ctx.job, wanted, tensors, cotangents))
-        return (None, *gradients(ctx.job, wanted, tensors, cotangents))
+            return (None, *_differentiate_samples(ctx.job, wanted, tensors, cotangents))
+        return (None, *compute_gradients(ctx.job, wanted, tensors, cotangents))
 
 
 class ScanBackward(torch.autograd.Function):
-    """The gradients of a scan that are wanted, from its arguments and the cotangents that there are."""
+    """The autograd Function of a scan's backward pass: from arguments and given cotangents to the wanted gradients."""
 
     @staticmethod
     def forward(job: Job, wanted: tuple[bool, ...], given: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(wanted)
         remaining = iter(tensors[count:])
         cotangents = [next(remaining) if is_given else None for is_given in given]
-        made = runner(job, tensors[:count], wanted).backward(cotangents, wanted)
+        made = make_runner(job, tensors[:count], wanted).backward(cotangents, wanted)
         pairs = zip(made, tensors, wanted, strict=False)
         return tuple(replace_missing(one, like, tensors) for one, like, wants in pairs if wants)
 
@@ -76,11 +76,11 @@ class ScanBackward(torch.autograd.Function):
     def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
         job, wanted, given, *tensors = arguments
         dims, count = in_dims[3:], len(wanted)
-        batch = batch_of(job, info.batch_size, info.randomness, dims[:count])
+        batch = get_batch(job, info.batch_size, info.randomness, dims[:count])
         if batch.job.begin is None:  # only the cotangents are a batch
             batch.job.begin = job.begin
-        own = batch.into(tensors[:count], dims[:count])
-        cotangents = batch.cotangents(tensors[count:], dims[count:], given)
+        own = batch.convert_arguments(tensors[:count], dims[:count])
+        cotangents = batch.convert_cotangents(tensors[count:], dims[count:], given)
         made = ScanBackward.apply(batch.job, wanted, given, *own, *cotangents)
         return made, tuple([at for at, wants in zip(batch.gradients, wanted, strict=True) if wants])
 
@@ -94,15 +94,15 @@ class ScanBackward(torch.autograd.Function):
             raise GradientError(refusal(words, remedy="Pass it in `parameters`."))
         needs = ctx.needs_input_grad[3:]
         if is_transformed():
-            grads = iter(_second_under_transforms(job, wanted, given, tensors, needs, directions))
+            grads = iter(_differentiate_twice(job, wanted, given, tensors, needs, directions))
             return (None, None, None, *(next(grads) if needed else None for needed in needs))
-        with job.random.preserve_states(), within(job.surroundings), torch.enable_grad():
+        with job.random.preserve_states(), restore_surroundings(job.surroundings), torch.enable_grad():
             if job.begin is not None:
                 job.random.restore(job.begin)
-            # Arguments may depend on each other outside; this gradient ignores that.
+            # Arguments may depend on each other outside of the scan, which this gradient must ignore.
             alias = _alias if torch.is_grad_enabled() and not job.arguments(tensors[:count]).captured else _detach
             own = [alias(one) if place < sum(job.sizes) or place >= count else one for place, one in enumerate(tensors)]
-            results = loop(job, own[:count])
+            results = run_loop(job, own[:count])
             cotangents = iter(own[count:])
             ends = [(y, next(cotangents)) for y, is_given in zip(results, given, strict=True) if is_given]
             leaves = [one for one, wants in zip(own, wanted, strict=False) if wants]
@@ -113,7 +113,7 @@ class ScanBackward(torch.autograd.Function):
         return (None, None, None, *(next(grads) if needed else None for needed in needs))
 
 
-def _second_under_transforms(
+def _differentiate_twice(
     job: Job,
     wanted: Sequence[bool],
     given: Sequence[bool],
@@ -121,8 +121,17 @@ def _second_under_transforms(
     needs: Sequence[bool],
     directions: Sequence[Tensor | None],
 ) -> Sequence[Tensor]:
-    """The gradient of a gradient, by levels of torch.func of its own: what was differentiated once need not be a leaf
-    on the level where it is differentiated again.
+    """Compute the gradient of a scan's gradient under transforms of torch.func, by nested `vjp`.
+
+    A tensor that was differentiated once need not be a leaf at the level where it is differentiated again.
+
+    Args:
+        job: the scan.
+        wanted: which arguments have a first gradient.
+        given: which results have a cotangent.
+        tensors: the arguments of the scan and the cotangents.
+        needs: which of `tensors` need a second gradient.
+        directions: the cotangents of the first gradients.
     """
     count = len(wanted)
 
@@ -130,13 +139,13 @@ def _second_under_transforms(
         own = _replace(tensors, needs, asked)
 
         def results(*leaves: Tensor) -> tuple[Tensor, ...]:
-            made = loop(job, _replace(own[:count], wanted, leaves))
+            made = run_loop(job, _replace(own[:count], wanted, leaves))
             return tuple([one for one, is_given in zip(made, given, strict=True) if is_given])
 
         leaves = [one for one, wants in zip(own, wanted, strict=False) if wants]
         return torch.func.vjp(results, *leaves)[1](tuple(own[count:]))
 
-    with job.random.preserve_states(), within(job.surroundings):
+    with job.random.preserve_states(), restore_surroundings(job.surroundings):
         if job.begin is not None:
             job.random.restore(job.begin)
         asked = [one for one, needed in zip(tensors, needs, strict=True) if needed]
@@ -145,29 +154,32 @@ def _second_under_transforms(
 
 
 def _replace(tensors: Sequence[Tensor], places: Sequence[bool], others: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors, with others in some places."""
+    """Return the tensors with those at the marked places replaced by `others`, in order."""
     remaining = iter(others)
     return [next(remaining) if is_place else one for one, is_place in zip(tensors, places, strict=True)]
 
 
-def gradients(
+def compute_gradients(
     job: Job, wanted: tuple[bool, ...], tensors: Sequence[Tensor], cotangents: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Gradients of all arguments, None where they are not wanted."""
+    """Compute the gradients of all arguments of a scan by `ScanBackward`; None for those that are not wanted."""
     given = tuple(one is not None for one in cotangents)
     there = [one for one in cotangents if one is not None]
     grads: Any = iter(ScanBackward.apply(job, wanted, given, *tensors, *there))
     return [next(grads) if wants else None for wants in wanted]
 
 
-def runner(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool]) -> Replay | Launched:
-    """What runs the steps of a job, of which `wanted` arguments need a gradient."""
-    launches = launches_of(job, tensors, wanted)
+def make_runner(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool]) -> Replay | Launched:
+    """Return the object that runs the steps of a job: prepared launches if possible, else torch step by step.
+
+    `wanted` tells which arguments need a gradient.
+    """
+    launches = prepare_launches(job, tensors, wanted)
     return Replay(job, tensors) if launches is None else Launched(job, launches, tensors)
 
 
-def loop(job: Job, tensors: Sequence[Any]) -> list[Tensor]:
-    """The results of a scan by torch's own means: each step is seen by whatever differentiates or transforms."""
+def run_loop(job: Job, tensors: Sequence[Any]) -> list[Tensor]:
+    """Compute the results of a scan by a plain Python loop, which autograd and transforms trace step by step."""
     given: Arguments = job.arguments(tensors)
     state = list(given.state)
     if job.changes_state:
@@ -187,7 +199,10 @@ def loop(job: Job, tensors: Sequence[Any]) -> list[Tensor]:
 
 
 def replace_missing(gradient: Tensor | None, like: Tensor, given: Sequence[Tensor]) -> Tensor:
-    """A gradient as a tensor of its own: autograd takes no argument of a Function as its result."""
+    """Return a gradient; zeros if there is none; a copy if it is one of the arguments `given`.
+
+    autograd does not allow a Function to return one of its arguments.
+    """
     if gradient is None:
         return torch.zeros_like(like)
     return gradient.clone() if any(gradient is one for one in given) else gradient
@@ -201,15 +216,15 @@ def _detach(tensor: Tensor) -> Tensor:
     return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
-def _one_by_one(
+def _differentiate_samples(
     job: Job, wanted: tuple[bool, ...], tensors: Sequence[Tensor], cotangents: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Gradients for cotangents that are batches of torch's older vmap (`is_grads_batched`): each sample by itself."""
+    """Compute gradients for batched cotangents of torch's legacy vmap (`is_grads_batched=True`), sample by sample."""
     level, whole, dims = unwrap_legacy_vmap(cotangents)
     size = next(c.shape[0] for c, dim in zip(whole, dims, strict=True) if c is not None and dim is not None)
     per_sample = []
     for sample in range(size):
         alone = [c if c is None or dim is None else c[sample] for c, dim in zip(whole, dims, strict=True)]
-        per_sample.append(gradients(job, wanted, tensors, alone))
+        per_sample.append(compute_gradients(job, wanted, tensors, alone))
     columns = zip(*per_sample, strict=True)
     return [None if column[0] is None else wrap_legacy_vmap(torch.stack(column), level) for column in columns]

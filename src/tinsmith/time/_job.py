@@ -1,4 +1,4 @@
-"""Job: one scan, ready to run: its step, the number of steps, and the schedule of kept states."""
+"""Job: one scan, ready to run, with its step, its number of steps, and its schedule of kept states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._steps import Step
 
 
 class Arguments(NamedTuple):
-    """The tensors of a scan by kind, of which autograd sees one list."""
+    """The tensors of a scan by kind. autograd gets them as one list."""
 
     state: Sequence[Any]
     inputs: Sequence[Any]
@@ -25,45 +25,45 @@ class Arguments(NamedTuple):
 
     @property
     def flat(self) -> tuple[Any, ...]:
-        """All of them."""
+        """All tensors in one list: state, inputs, parameters, captured."""
         return (*self.state, *self.inputs, *self.parameters, *self.captured)
 
 
 class Like(NamedTuple):
-    """What all tensors in one place of the state, or of the outputs, have in common."""
+    """The name, shape and dtype that one tensor of the state, or of the outputs, has in all steps."""
 
     name: str
     shape: torch.Size
     dtype: torch.dtype
 
     def __str__(self) -> str:
-        """For messages."""
+        """Return shape and dtype as text, for messages."""
         return f"{tuple(self.shape)} {str(self.dtype).removeprefix('torch.')}"
 
 
 @dataclass(eq=False)
 class Job:
-    """One scan.
+    """One scan, ready to run.
 
     Attributes:
-        step: what is run.
-        length: how often.
-        every: results hold the state after every n-th step; None for the last state alone.
-        unroll: how many steps are one stretch, which the backward pass records at once.
-        schedule: which states are kept, in stretches.
-        sizes: how many tensors state, inputs and parameters have.
-        state, outputs: what their tensors are like.
-        random, surroundings: what the steps depend on besides their arguments.
-        changes_state: whether the step updates the state that it is given in place.
-        offloads: whether states are kept in the host's memory.
-        checks: whether to look for numbers that are not finite.
-        needs_gradient: which arguments need one; empty where none does.
-        keeps_graphs: whether the forward pass keeps what autograd records, besides or instead of states.
-        begin: a note of the random numbers that the first step draws.
-        checkpoints: what the forward pass kept; None when a backward pass has used it up.
-        plan: the schedule for another state, of a batch.
-        batches: jobs of batches of it, by their sizes and dims.
-        first: what the ops of step 0 depended on besides their arguments.
+        step: the step.
+        length: the number of steps.
+        every: results contain the state after every n-th step; None for the last state only.
+        unroll: the number of steps of a stretch, which the backward pass records at once.
+        schedule: the schedule of kept states, counted in stretches.
+        sizes: the numbers of tensors of state, inputs and parameters.
+        state, outputs: name, shape and dtype of each tensor of the state and of the outputs.
+        random, surroundings: torch's random generators, autocast and default device, on which the steps depend.
+        changes_state: True if the step updates its state in place.
+        offloads: True if states are kept in the host's memory.
+        checks: True if results are checked for numbers that are not finite.
+        needs_gradient: for each argument, whether it needs a gradient; empty if none does.
+        keeps_graphs: True if the forward pass keeps autograd's graphs instead of states.
+        begin: a note of the random generators before the first step.
+        checkpoints: the states or graphs that the forward pass kept; None after a backward pass has consumed them.
+        plan: a function from the state of a batch to its schedule.
+        batches: batches of this job, by sizes and dims.
+        first: notes of the values besides arguments that the ops of step 0 read.
     """
 
     step: Step
@@ -90,35 +90,43 @@ class Job:
     def run(
         self, number: int, state: Sequence[Any], inputs: Sequence[Any], parameters: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """Run a step. Raises GradientError where step 0 would not be what it was at first."""
+        """Run step `number`, and return its next state and outputs.
+
+        Raises:
+            GradientError: step 0 runs again, and an op in it depends on values that have changed.
+        """
         if number:
             return self.step(state, inputs, parameters)
         with self.first.compare():
             return self.step(state, inputs, parameters)
 
     def arguments(self, tensors: Sequence[Any]) -> Arguments:
-        """The one list of tensors, or of their gradients, by kind."""
+        """Split the list of all arguments, or of values for each such as gradients, by kind."""
         state, inputs, parameters = self.sizes
         ends = state, state + inputs, state + inputs + parameters
         return Arguments(tensors[: ends[0]], tensors[ends[0] : ends[1]], tensors[ends[1] : ends[2]], tensors[ends[2] :])
 
     @property
     def rows(self) -> int:
-        """How many states the results hold, where they hold more than the last one."""
+        """The number of states in the results; 1 if only the last one is returned."""
         return self.length // self.every if self.every else 1
 
     def row(self, position: int) -> int | None:
-        """The row of the results that holds the state at a position; None where none does."""
+        """Return the row of the results for the state after `position` steps; None if it is not returned in a row."""
         if self.every is None or position == 0 or position % self.every:
             return None
         return position // self.every - 1
 
     def steps(self, stretch: int) -> range:
-        """The steps of a stretch."""
+        """Return the step numbers of a stretch: a group of `unroll` steps that the backward pass records at once."""
         return range(stretch * self.unroll, min((stretch + 1) * self.unroll, self.length))
 
     def check_state(self, state: Sequence[Any], number: int) -> None:
-        """Refuse a state that is not like the one before. Step `number` made it."""
+        """Raise an error unless a state, which step `number` returned, has the shapes and dtypes of the initial state.
+
+        Raises:
+            ArgumentError, ShapeError, DtypeError: a part is not a tensor, or has another shape or dtype.
+        """
         for like, one in zip(self.state, state, strict=True):
             if not isinstance(one, Tensor):
                 words = (
@@ -135,7 +143,7 @@ class Job:
                 raise DtypeError(self._describe_change(like, one, number, "dtype", remedy))
 
     def check_outputs(self, outputs: Sequence[Tensor], number: int) -> None:
-        """Refuse outputs that are not like those of the first step."""
+        """Raise ShapeError or DtypeError unless outputs of step `number` have the first step's shapes and dtypes."""
         for like, one in zip(self.outputs, outputs, strict=True):
             if one.shape != like.shape or one.dtype != like.dtype:
                 kind, what = (ShapeError, "shape") if one.shape != like.shape else (DtypeError, "dtype")
@@ -148,5 +156,5 @@ class Job:
 
 
 def is_differentiable(tensor: Any) -> bool:
-    """Whether a tensor holds numbers that have a gradient."""
+    """Return True for a tensor of floats or complex numbers, which can have a gradient."""
     return isinstance(tensor, Tensor) and (tensor.is_floating_point() or tensor.is_complex())

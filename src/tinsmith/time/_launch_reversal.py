@@ -1,7 +1,7 @@
-"""The backward pass of steps that are launches alone.
+"""The backward pass of scans whose steps are only prepared launches.
 
-The gradient of the state goes to and fro between two buffers. In each lie the gradients of the parameters from one
-step, too, so that one call zeroes all of it; they are added to their sums step by step.
+The gradient of the state alternates between two buffers. Each buffer also contains the parameters' gradients of one
+step, so that one call zeroes all of it; these are added to their sums after each step.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from ._schedule import Action, Advance, Keep, Restore, Reverse
 
 
 class BackwardPass(NamedTuple):
-    """A prepared backward pass: what runs it, and what gives its arrays other memory.
+    """A prepared backward pass of one step, with functions that move its arrays to other memory.
 
     Attributes:
-        state: by place in the state, those that it reads.
-        rows: what it reads of the inputs and of cotangents of outputs, and the gradients that it makes of inputs.
-        results: by name, arrays that the forward pass made and that it reads.
+        prepared: the launches.
+        state: for each tensor of the state that it reads, the index and the function that moves it.
+        rows: for each tensor with time as its first dim (inputs, cotangents of outputs, gradients of inputs), the
+            function that moves it, the address of row 0, and the number of bytes between rows.
+        results: for each result of the step that it reads, by name, the function that moves it.
     """
 
     prepared: PreparedPass
@@ -35,7 +37,7 @@ class BackwardPass(NamedTuple):
 
 
 class LaunchedReversal:
-    """The gradient on its way back from the last step to the first."""
+    """A backward pass in progress: the gradients of the current state and the sums of the other gradients."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class LaunchedReversal:
         sources |= {n for n, one in zip(names.outputs, self._outputs, strict=True) if one is not None}
         self._backward = launches.stepping.backward(launches.active(given.state, wanted), frozenset(sources))
         asked = {name for name, wants in zip(launches.order, wanted, strict=True) if wants}
-        # What all samples of a batch share has a gradient for each, which the pass makes room for itself.
+        # Arguments that all samples of a batch share have one gradient per sample, which the pass allocates itself.
         self._summed = [name for name in launches.order if name in asked and self._backward.gradients[name][1]]
         parameters = {n: o for n, o in zip(names.parameters, given.parameters, strict=True) if n in asked}
         self._parameters = [name for name in parameters if name not in self._summed]
@@ -66,14 +68,14 @@ class LaunchedReversal:
         self._inputs = {name: torch.zeros_like(one) for name, one in inputs if name in asked}
         self._turn = 0
         self._begin()
-        # Where the pass reads what the step made, that step is run once more, for these.
+        # If the pass reads results of the step, the step is run again for them.
         self._needs_results = bool({*self._backward.reads} - {*launches.stepping.inputs})
         self._again = Record(steps.likes)
         self._room = [torch.zeros_like(one) for one in steps.room]
         self._passes = self._prepare(0), self._prepare(1)
 
     def _begin(self) -> None:
-        """Put the gradients of the last state in place."""
+        """Copy the cotangents of the last state to the first buffer, if the scan returns only that state."""
         if self._job.every is None:
             for room, one in zip(self._records[0].tensors(), self._states, strict=False):
                 if one is not None:
@@ -81,7 +83,7 @@ class LaunchedReversal:
 
     # Preparing --------------------------------------------------------------------------------
     def _prepare(self, turn: int) -> BackwardPass:
-        """The pass that takes the gradient from one buffer to the other."""
+        """Prepare the backward pass of a step that reads the gradient from buffer `turn` and writes it to the other."""
         names, backward, steps = self._names, self._backward, self._steps
         made = steps.stepping.prepare_backward(backward, {**self._values(), **self._gradients_at(turn)})
         rows = [(n, one) for n, one in zip(names.inputs, steps.given.inputs, strict=True) if n in backward.reads]
@@ -98,7 +100,10 @@ class LaunchedReversal:
         )
 
     def _gradients_at(self, turn: int) -> dict[str, Tensor]:
-        """Memory of gradients and cotangents, by name; of what changes from step to step, that of any step."""
+        """Return the memory of gradients and cotangents, by name, with the gradient of the state read from `turn`.
+
+        For memory that changes from step to step, it is that of step 0.
+        """
         names, backward, count = self._names, self._backward, self._job.sizes[0]
         present, following = self._records[turn].tensors(), self._records[1 - turn].tensors()
         sources = [*zip(names.following, present[:count], strict=True), *zip(names.outputs, self._room, strict=True)]
@@ -108,7 +113,10 @@ class LaunchedReversal:
         return memory | {backward.gradients[name][0]: room for name, room in targets if name in backward.gradients}
 
     def _values(self) -> dict[str, Tensor]:
-        """Memory of what the pass reads, by name; of what changes from step to step, that of any step."""
+        """Return the memory of the values that the pass reads, by name.
+
+        For memory that changes from step to step, it is that of step 0.
+        """
         names, given, steps = self._names, self._steps.given, self._steps
         memory: dict[str, Tensor] = {}
         if self._needs_results:
@@ -122,7 +130,7 @@ class LaunchedReversal:
 
     # Going back -------------------------------------------------------------------------------
     def pull_back(self, number: int, state: list[int]) -> None:
-        """From the state after a step to the one before it, which is at these addresses."""
+        """Propagate the gradient back over step `number`. `state` are the addresses of the state before the step."""
         turn = self._turn
         one = self._passes[turn]
         if self._job.every is not None:
@@ -144,14 +152,14 @@ class LaunchedReversal:
         self._turn = 1 - turn
 
     def _add_row(self, record: Record, number: int) -> None:
-        """Add the gradient of a state that the scan returned."""
+        """Add the cotangent of the state after step `number` to a buffer, if the scan returned that state."""
         row = self._job.row(number + 1)
         for room, one in zip(record.tensors() if row is not None else (), self._states, strict=False):
             if one is not None:
                 room.add_(one[row])
 
     def _run_again(self, one: BackwardPass, number: int, state: list[int]) -> None:
-        """Run a step for what its backward pass reads of its results."""
+        """Run step `number` again, and point its backward pass to the results that it reads."""
         self._again.clear()
         memory = self._steps.run_again(number, state, self._again.addresses()).memory
         addresses = {name: room.data_ptr() for name, room in memory.items()}
@@ -160,7 +168,7 @@ class LaunchedReversal:
             move(addresses[name])
 
     def _copy_cotangents(self, number: int) -> None:
-        """Copy those of outputs that the pass writes to; zeros where there are none."""
+        """Copy the cotangents of outputs that the pass overwrites to buffers; zero those of outputs without one."""
         for name, cotangent, room in zip(self._names.outputs, self._outputs, self._room, strict=True):
             if name not in self._backward.cotangents:
                 continue
@@ -170,7 +178,10 @@ class LaunchedReversal:
                 room.copy_(cotangent[number])
 
     def _sum_samples(self, made: PreparedPass, number: int) -> None:
-        """Gradients of arguments that all samples of a batch share."""
+        """Sum the gradients of arguments that all samples of a batch share: over samples, or over steps for parameters.
+
+        The sum of parameters over samples is computed at the end.
+        """
         for name in self._summed:
             gradient = made.memory[self._backward.gradients[name][0]]
             if name in self._inputs:
@@ -181,7 +192,7 @@ class LaunchedReversal:
                 self._wide[name] = gradient.clone()
 
     def gradients(self) -> list[Tensor | None]:
-        """Of all arguments."""
+        """Return the gradients of all arguments after the last step back; None for those without one."""
         count = self._job.sizes[0]
         sums = dict(zip(self._parameters, self._sums, strict=True))
         sums |= {name: one.sum(0) for name, one in self._wide.items()}
@@ -191,20 +202,20 @@ class LaunchedReversal:
 
 
 def _prepare_row_moves(made: PreparedPass, name: str, tensor: Tensor) -> tuple[Move, int, int]:
-    rows = Rows.of(tensor)
+    rows = Rows.find(tensor)
     return made.port(name), rows.first, rows.stride
 
 
 class Launched(LaunchedSteps):
-    """The steps of a job on one set of arguments, as launches: forward and backward."""
+    """The forward and backward pass of a job on one set of arguments, as prepared launches."""
 
     def backward(self, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
-        """Gradients of the arguments that are wanted, from those of the results."""
+        """Compute the gradients of the wanted arguments from the cotangents of the results."""
         job = self.job
         if job.checkpoints is None:
             self.forward()
         slots: Any = job.checkpoints
-        job.checkpoints = None  # other states take the place of those that are used up
+        job.checkpoints = None  # the backward pass overwrites the slots of states that it has consumed
         reversal = LaunchedReversal(job, self.launches, self, cotangents, wanted)
         if job.schedule.every == 1:
             for number in range(job.length - 1, 0, -1):
@@ -213,7 +224,7 @@ class Launched(LaunchedSteps):
                 reversal.pull_back(0, self.initial)
             return reversal.gradients()
         present = self.initial
-        for action, following in _with_next(job.schedule.reversal()):
+        for action, following in _pair_with_next(job.schedule.reversal()):
             match action:
                 case Restore(slot):
                     present = slots.addresses(slot - 1) if slot else self.initial
@@ -227,7 +238,10 @@ class Launched(LaunchedSteps):
         return reversal.gradients()
 
     def _advance(self, start: int, end: int, present: list[int], slots: Record, kept: int | None) -> list[int]:
-        """Run steps again; the last state goes to a slot where it is to be kept. Returns where it is."""
+        """Run the steps from `start` to `end` again, from the state at `present`. Return the last state's addresses.
+
+        The last state is written to the slot `kept`, if given.
+        """
         for number in range(start, end):
             if kept is None or number + 1 < end:
                 target = self.work_at(number)
@@ -240,8 +254,8 @@ class Launched(LaunchedSteps):
         return present
 
 
-def _with_next(actions: Iterator[Action]) -> Iterator[tuple[Action, Action | None]]:
-    """Actions, each with the one after it."""
+def _pair_with_next(actions: Iterator[Action]) -> Iterator[tuple[Action, Action | None]]:
+    """Yield each action with the one after it, or None."""
     present = next(actions, None)
     for following in actions:
         if present is not None:

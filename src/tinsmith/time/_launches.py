@@ -1,8 +1,8 @@
-"""Steps that are launches alone: an op whose passes are prepared, on memory that is made once.
+"""The forward pass of scans whose steps are only prepared launches of an op, on memory that is allocated once.
 
-Each step reads the state from one buffer and writes the next one to another. A state that is kept is written to its
-slot at once. Two prepared passes take turns, so that where nothing is kept no launch gets other memory than the time
-before. States are known by their addresses alone: no tensor is made in a step.
+Each step reads the state from one buffer and writes the next state to another. A state that is kept is written to its
+slot directly. Two prepared passes alternate, so that without kept states a pass always has the same memory.
+States are represented by their addresses: no tensor is made in a step.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ._records import Move, Record, Rows
 from ._steps import CallStep
 
 TIMED = 12
-"""Steps whose time is taken, to learn whether launches should use one thread."""
+"""Number of steps that are timed, to decide whether launches should use one thread."""
 
 
 class Names(NamedTuple):
-    """The op's names for the tensors of a scan."""
+    """The op's names for the tensors of a scan; `following` are the results that are the next state."""
 
     state: list[str]
     following: list[str]
@@ -38,8 +38,8 @@ class Launches:
     """An op that is stepped by prepared launches.
 
     Attributes:
-        stepping: its calls.
-        names: what it calls the tensors of the scan.
+        stepping: the prepared calls of the op.
+        names: the op's names for the tensors of the scan.
     """
 
     def __init__(self, stepping: Stepping, names: Names) -> None:
@@ -48,27 +48,31 @@ class Launches:
 
     @property
     def order(self) -> list[str]:
-        """Names of all arguments of the scan, in their order."""
+        """The op's names for all arguments of the scan, in the scan's order."""
         return [*self.names.state, *self.names.inputs, *self.names.parameters]
 
     def active(self, state: Sequence[Tensor], wanted: Sequence[bool]) -> frozenset[str]:
-        """Arguments of the op that have a gradient in each step: all of the state, and what is wanted besides."""
+        """Return the op's arguments that have a gradient in each step: the differentiable state and wanted ones."""
         asked = {name for name, wants in zip(self.order, wanted, strict=True) if wants}
         moving = {name for name, one in zip(self.names.state, state, strict=True) if is_differentiable(one)}
         return frozenset(asked | moving)
 
     def has_backward(self, job: Job, state: Sequence[Tensor], wanted: Sequence[bool]) -> bool:
-        """Whether the backward pass of a step is launches alone. Raises GradientError where there is no gradient."""
+        """Return True if the backward pass of a step consists only of launches that can be prepared.
+
+        Raises:
+            GradientError: the op has no gradient.
+        """
         active = self.active(state, wanted)
         self.stepping.check(active)
         outputs = frozenset({*self.names.following, *self.names.outputs}) & self.stepping.floats
         return self.stepping.is_preparable(self.stepping.backward(active, outputs))
 
 
-def launches_of(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool] = ()) -> Launches | None:
-    """How a job's steps are launched; None where that takes more than launches.
+def prepare_launches(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool] = ()) -> Launches | None:
+    """Return the prepared launches of a job's steps; None if a step consists of more than launches.
 
-    `wanted` are the arguments that will need a gradient; none is said where no backward pass follows.
+    `wanted` tells which arguments will need a gradient; empty if no backward pass follows.
     """
     step = job.step
     if not isinstance(step, CallStep) or step.op is None or job.checks:
@@ -92,7 +96,15 @@ def launches_of(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool] = ()
 
 
 class StepPass(NamedTuple):
-    """A prepared forward pass: what runs it, and what gives its arrays other memory."""
+    """A prepared forward pass of one step, with functions that move its arrays to other memory.
+
+    Attributes:
+        prepared: the launches.
+        state: the function that moves each tensor of the state.
+        following: the function that moves each tensor of the next state.
+        inputs: for each input the function that moves it, the address of row 0, and the number of bytes between rows.
+        outputs: the function that moves each output.
+    """
 
     prepared: PreparedPass
     state: list[Move]
@@ -102,7 +114,7 @@ class StepPass(NamedTuple):
 
 
 class LaunchedSteps:
-    """The steps of a job on one set of arguments, as launches: the forward pass."""
+    """The forward pass of a job on one set of arguments, as prepared launches."""
 
     def __init__(self, job: Job, launches: Launches, tensors: Sequence[Tensor]) -> None:
         self.job = job
@@ -111,10 +123,10 @@ class LaunchedSteps:
         self.given = job.arguments([one.detach() for one in tensors])
         self.likes = [(one.shape, one.dtype) for one in job.state]
         self.initial = [one.data_ptr() for one in self.given.state]
-        self.rows = [Rows.of(one) for one in self.given.inputs]
+        self.rows = [Rows.find(one) for one in self.given.inputs]
         self.is_zeroed = any(map(self.stepping.starts_at_zero, self.names.following))
         self._work = Record(self.likes), Record(self.likes)
-        # where outputs go that nobody reads
+        # Memory for outputs of steps that run again, which nobody reads.
         self.room = [
             torch.zeros(self.stepping.shape(name), dtype=self.stepping.dtype(name)) for name in self.names.outputs
         ]
@@ -122,13 +134,13 @@ class LaunchedSteps:
 
     # Forward ----------------------------------------------------------------------------------
     def forward(self) -> list[Tensor]:
-        """Run all steps; keep the states that the schedule keeps. Returns states and then outputs."""
+        """Run all steps, and keep the states that the schedule keeps. Return the states, then the outputs."""
         job = self.job
         slots = Record(self.likes, job.schedule.capacity)
         places = {position: slot for slot, position in enumerate(job.schedule.stored_positions)}
         states = [make_zeros((job.rows, *one.shape), one.dtype) for one in self.given.state]
         outputs = [make_zeros((job.length, *one.shape), one.dtype) for one in self.room]
-        rows, output_rows = [Rows.of(one) for one in states], [Rows.of(one) for one in outputs]
+        rows, output_rows = [Rows.find(one) for one in states], [Rows.find(one) for one in outputs]
         present = self.initial
         for number in range(job.length):
             slot = places.get(number + 1)
@@ -151,14 +163,17 @@ class LaunchedSteps:
         return [*(states if job.every is not None else [one[0] for one in states]), *outputs]
 
     def work_at(self, number: int) -> list[int]:
-        """Memory for what a step makes, until the step after the next one."""
+        """Return the addresses of a buffer for the state that step `number` makes, valid until two steps later."""
         work = self._work[number % 2]
         if self.is_zeroed:
             work.clear()
         return work.addresses()
 
     def _run(self, number: int, source: list[int], target: list[int], outputs: Sequence[int]) -> StepPass:
-        """Launch a step. Returns the pass that was run."""
+        """Launch step `number` with the state at `source`, the next state at `target`, and these addresses of outputs.
+
+        Return the pass that was run.
+        """
         one = (self._passes or self._prepare())[number % 2]
         for move, address in zip(one.state, source, strict=True):
             move(address)
@@ -175,7 +190,10 @@ class LaunchedSteps:
         return one
 
     def _run_timed(self, one: PreparedPass, number: int) -> None:
-        """Launch, and learn from the thread's own time that it takes. Machine code is made at the first launch."""
+        """Launch a step and report its thread time, by which the number of threads is chosen.
+
+        The first launches are not reported, since they compile machine code.
+        """
         begun = time.thread_time()
         one.run()
         if number > 1:
@@ -205,7 +223,7 @@ class LaunchedSteps:
         )
 
     def run_again(self, number: int, source: list[int], target: list[int]) -> PreparedPass:
-        """Run a step for the second time; its outputs are not given out. Returns the pass, which has its scratch."""
+        """Run a step again, and discard its outputs. Return the pass, which holds the step's scratch."""
         for one in self.room:
             one.zero_()
         return self._run(number, source, target, [one.data_ptr() for one in self.room]).prepared

@@ -1,11 +1,11 @@
 """A scan over an op as torch operators, for graphs of `torch.compile`.
 
-A graph must not hold thousands of steps, and must not break. So each op has an operator for scans over it, named after
-its own, and one for their backward pass. They take a scan's tensors in one list, and its other arguments as numbers and
-names; each run prepares the scan again, as a call outside a graph does.
+A graph must not contain thousands of steps, and must not break. So each op has an operator for scans over it, named
+after the op's operator, and one for their backward pass. They take the tensors of a scan in one list, and its other
+arguments as numbers and names. Each run prepares the scan again, as a call outside of a graph does.
 
-Between the passes a graph hands on tensors alone: all states, where the schedule keeps all of them. Otherwise the
-backward pass runs the steps once more to find those that it keeps.
+A graph can pass only tensors from the forward to the backward pass: all states, if the schedule keeps all of them.
+Otherwise the backward pass runs the steps once more to compute the states that it keeps.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from ..operation import Op
 from ..torch_side import define_operator
 from ..tracing import SingleLevelFunction, apply_at_one_level, dispatch_below_autograd
 from ._arguments import Options
-from ._batch import Batch, batch_of
-from ._function import replace_missing, runner
+from ._batch import Batch, get_batch
+from ._function import make_runner, replace_missing
 from ._job import Job, Like, is_differentiable
 from ._launch_reversal import Launched
 from ._records import GivenStates
 from ._schedule import Schedule
 
 Prepare = Callable[..., Any]
-"""Checks the arguments of a scan, and makes its job: `_scan.prepare`."""
+"""A function that checks the arguments of a scan and builds its job: `_scan._prepare`."""
 
 _CALL = (
     "Scalar[] numbers, str[] names, int[] sizes, int length, int? keep, int? checkpoint, int? memory, int unroll, "
     "bool[] wanted, int? batch=None, int[] dims=[]"
 )
 ALL = 0
-"""Stands for `checkpoint="all"`."""
+"""The operators' number for `checkpoint="all"`."""
 
 
 class Asked(NamedTuple):
     """The arguments of an operator besides tensors.
 
     Attributes:
-        numbers: among the parameters.
+        numbers: the numbers among the parameters.
         names: the op's names for state, inputs, parameters that are tensors, and numbers.
-        sizes: how many tensors state, inputs and parameters have.
-        length, keep, checkpoint, memory, unroll: of `scan`; None for what its words `"last"` and `"auto"` say.
-        needs_gradient: which tensors need one; empty where none does.
-        batch, dims: of a batch its size, and its dim in each tensor, -1 where there is none.
+        sizes: the numbers of tensors of state, inputs and parameters.
+        length, keep, checkpoint, memory, unroll: as for `scan`; None stands for `"last"` and `"auto"`.
+        needs_gradient: for each tensor, whether it needs a gradient; empty if none does.
+        batch, dims: the size of a batch, and its dim in each tensor, -1 for tensors without it.
     """
 
     numbers: Sequence[Any]
@@ -69,7 +69,7 @@ class Asked(NamedTuple):
     dims: Sequence[int] = ()
 
     def prepare(self, op: Op[Any], prepare: Prepare, tensors: Sequence[Tensor]) -> tuple[Job, Sequence[Tensor]]:
-        """The job, and its tensors. Those of a batch have it where the job wants it."""
+        """Build the job of an operator's call. Return it with its tensors, converted to its batch dims."""
         places: list[int | None] = [None if dim < 0 else dim for dim in self.dims] or [None] * len(tensors)
         pairs = zip(tensors, places, strict=True)
         of_sample = [one if dim is None else one.select(dim, 0) for one, dim in pairs]
@@ -85,17 +85,17 @@ class Asked(NamedTuple):
         job.needs_gradient = tuple(self.needs_gradient)
         if self.batch is None:
             return job, tensors
-        batch = batch_of(job, self.batch, "error", tuple(places))
-        return batch.job, batch.into(tensors, tuple(places))
+        batch = get_batch(job, self.batch, "error", tuple(places))
+        return batch.job, batch.convert_arguments(tensors, tuple(places))
 
 
 def keeps_all(job: Job) -> bool:
-    """Whether a graph hands all states from the forward pass to the backward pass."""
+    """Return True if a graph passes all states from the forward pass to the backward pass."""
     return bool(job.needs_gradient) and job.schedule.every == 1
 
 
 class ScanOperators:
-    """The two operators of scans over ops of one content."""
+    """The forward and backward operator of scans over ops with equal content."""
 
     def __init__(self, name: str, prepare: Prepare) -> None:
         self._prepare_scan = prepare
@@ -108,14 +108,14 @@ class ScanOperators:
         self.backward = define_operator(f"{name}_scan_backward", schema, *backward)
 
     def add(self, op: Op[Any]) -> None:
-        """An op of this content, which is as good as others."""
+        """Register an op with this content. The operators run any living one, since all are equivalent."""
         self._op = weakref.ref(op)
 
     def _prepare(self, tensors: Sequence[Tensor], asked: Asked) -> tuple[Job, Sequence[Tensor]]:
         op = self._op() if self._op is not None else None
         if op is None:
             words = f"a compiled graph scans over the op of `{self._name}`, which no longer exists"
-            raise GraphError(refusal(words, remedy="Keep the op alive as long as what was compiled with it."))
+            raise GraphError(refusal(words, remedy="Keep a reference to the op as long as the compiled graph is used."))
         return asked.prepare(op, self._prepare_scan, tensors)
 
     # Forward ----------------------------------------------------------------------------------
@@ -123,9 +123,9 @@ class ScanOperators:
         job, tensors = self._prepare(tensors, Asked(*call))
         if not keeps_all(job):
             job.keeps_graphs, job.schedule = False, Schedule(job.schedule.length)
-            return _run(runner(job, tensors, job.needs_gradient).forward)
+            return _run(make_runner(job, tensors, job.needs_gradient).forward)
         whole = replace(job, every=1, keeps_graphs=False, schedule=Schedule(job.schedule.length))
-        made = _run(runner(whole, tensors, job.needs_gradient).forward)
+        made = _run(make_runner(whole, tensors, job.needs_gradient).forward)
         states, outputs = made[: job.sizes[0]], made[job.sizes[0] :]
         if job.every == 1:
             return made
@@ -133,15 +133,15 @@ class ScanOperators:
         return [*(one[rows].clone() for one in states), *outputs, *states]
 
     def describe_results(self, tensors: Sequence[Tensor], asked: Asked) -> tuple[bool, int]:
-        """Whether all states are handed on to the backward pass, and how many results a caller gets before them."""
+        """Return whether the results include all states for the backward pass, and the number of other results."""
         job, _ = self._prepare(tensors, asked)
         return keeps_all(job), len(job.state) + len(job.outputs)
 
     def _fake(self, tensors: Sequence[Tensor], *call: Any) -> list[Tensor]:
         job, tensors = self._prepare(tensors, Asked(*call))
-        results = [*(_shape_of(one, job.every and job.rows) for one in job.state)]
-        results += [_shape_of(one, job.length) for one in job.outputs]
-        kept = [_shape_of(one, job.length) for one in job.state] if keeps_all(job) and job.every != 1 else []
+        results = [*(_compute_shape(one, job.every and job.rows) for one in job.state)]
+        results += [_compute_shape(one, job.length) for one in job.outputs]
+        kept = [_compute_shape(one, job.length) for one in job.state] if keeps_all(job) and job.every != 1 else []
         dtypes = [one.dtype for one in (*job.state, *job.outputs, *(job.state if kept else ()))]
         pairs = zip([*results, *kept], dtypes, strict=True)
         return [tensors[0].new_empty(shape, dtype=dtype) for shape, dtype in pairs]
@@ -171,7 +171,7 @@ class ScanOperators:
         self, tensors: Sequence[Tensor], kept: Sequence[Tensor], cotangents: Sequence[Tensor | None], *call: Any
     ) -> list[Tensor]:
         job, tensors = self._prepare(tensors, Asked(*call))
-        steps = runner(job, tensors, job.needs_gradient)
+        steps = make_runner(job, tensors, job.needs_gradient)
         job.keeps_graphs = False
         if kept:
             first = job.arguments(tensors).state
@@ -211,7 +211,7 @@ class ScanOperators:
         states = [one.movedim(dim, 1) for one, dim in zip(kept, in_dims[1], strict=True)] if are_batched else []
         given = [one is not None for one in cotangents]
         there = [(one, dim) for one, dim in zip(cotangents, in_dims[2], strict=True) if one is not None]
-        moved = iter(batch.cotangents([one for one, _ in there], tuple(dim for _, dim in there), given))
+        moved = iter(batch.convert_cotangents([one for one, _ in there], tuple(dim for _, dim in there), given))
         slopes = [next(moved) if is_given else None for is_given in given]
         made = self.backward(list(tensors), states, slopes, *asked)
         return made, [at for at, wants in zip(batch.gradients, asked.needs_gradient, strict=True) if wants]
@@ -220,14 +220,14 @@ class ScanOperators:
         places = tuple(None if dim < 0 else dim for dim in asked.dims)
         of_sample = [one if dim is None else one.select(dim, 0) for one, dim in zip(tensors, places, strict=True)]
         job, _ = self._prepare(of_sample, asked._replace(batch=None, dims=()))
-        return batch_of(job, asked.batch or 0, "error", places)
+        return get_batch(job, asked.batch or 0, "error", places)
 
 
 def _run(method: Callable[..., list[Any]], *arguments: Any) -> list[Any]:
-    """Run the steps of a job.
+    """Run the steps of a job by calling a method of its runner.
 
-    Inside an operator torch's dispatcher leaves out autograd and transforms, which steps need that are more than
-    launches. That is a state of the thread, so these run in another one.
+    Inside an operator torch's dispatcher excludes autograd and transforms, but steps other than prepared launches need
+    them. The exclusion is a state of the thread, so such steps run in another thread.
     """
     if isinstance(getattr(method, "__self__", None), Launched):
         return method(*arguments)
@@ -236,11 +236,11 @@ def _run(method: Callable[..., list[Any]], *arguments: Any) -> list[Any]:
 
 
 _KNOWN: dict[str, ScanOperators] = {}
-"""By names of ops' operators. They stay: torch's graphs may call them."""
+"""The operators of scans by the names of the ops' operators. They are never removed: torch's graphs may call them."""
 
 
-def operators_of(prepare: Prepare, op: Op[Any]) -> str:
-    """The name of the operator of scans over an op."""
+def define_operators(prepare: Prepare, op: Op[Any]) -> str:
+    """Return the name of the operator of scans over an op. Define the operators in the first call."""
     name = op.operator.name().partition("::")[2]
     with COMPILING:
         if name not in _KNOWN:
@@ -250,7 +250,7 @@ def operators_of(prepare: Prepare, op: Op[Any]) -> str:
 
 
 class _Scan(SingleLevelFunction):
-    """The gradient of a scan's operator."""
+    """The autograd Function of a scan's operator."""
 
     @staticmethod
     def forward(ctx: Any, operators: ScanOperators, asked: Asked, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -264,7 +264,7 @@ class _Scan(SingleLevelFunction):
         ctx.save_for_backward(*tensors, *kept)
         ctx.mark_non_differentiable(*[one for one in results[:count] if not is_differentiable(one)])
         ctx.set_materialize_grads(False)
-        # Without the states: how many results an operator has may not depend on who needs a gradient.
+        # Without the kept states: the number of results must not depend on whether a gradient is needed.
         return tuple(results[:count])
 
     @staticmethod
@@ -278,7 +278,7 @@ class _Scan(SingleLevelFunction):
 
 
 class _ScanBackward(SingleLevelFunction):
-    """The gradient of a gradient, which a graph does not have."""
+    """The autograd Function of a scan's backward operator, whose own gradient is not available in a graph."""
 
     @staticmethod
     def forward(ctx: Any, name: str, run: Callable[..., Sequence[Tensor]], *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -292,5 +292,5 @@ class _ScanBackward(SingleLevelFunction):
         raise GradientError(refusal(words, remedy="Call it outside of torch.compile."))
 
 
-def _shape_of(one: Like, rows: int | None) -> tuple[int, ...]:
+def _compute_shape(one: Like, rows: int | None) -> tuple[int, ...]:
     return tuple(one.shape) if rows is None else (rows, *one.shape)

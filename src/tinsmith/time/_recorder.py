@@ -1,4 +1,4 @@
-"""Recorded stretches of steps, and the gradient that is propagated back through them."""
+"""Stretches of steps that autograd records, and the backward pass through them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ._job import Arguments, Job, is_differentiable
 
 @dataclass(frozen=True)
 class Stretch:
-    """Steps that autograd has recorded, from leaves of their own.
+    """Consecutive steps that autograd has recorded, starting from new leaves.
 
     Attributes:
-        steps: which.
-        state, rows: the leaves: the state before the first step, and the inputs of each.
-        results: of each step the outputs, and the state after it where the scan returns that.
+        steps: the numbers of the steps.
+        state, rows: the leaves: the state before the first step, and the inputs of each step.
+        results: for each step its outputs, and the state after it if the scan returns that state (else empty).
         last: the state after the last step.
     """
 
@@ -32,31 +32,37 @@ class Stretch:
 
 
 class Recorder:
-    """Records the steps of a job.
+    """A recorder of stretches of a job's steps.
 
     Attributes:
-        parameters: leaves for these, which all stretches share.
+        parameters: leaves for the parameters, which all stretches share.
+        captured: the captured tensors.
     """
 
     def __init__(self, job: Job, given: Arguments, rows: Sequence[Sequence[Tensor]], wanted: Sequence[bool]) -> None:
         self._job, self._rows = job, rows
         self._needs_gradient = job.arguments(wanted)
         pairs = zip(given.parameters, self._needs_gradient.parameters, strict=True)
-        self.parameters = [_leaf(one, wants) for one, wants in pairs]
+        self.parameters = [_make_leaf(one, wants) for one, wants in pairs]
         self.captured = list(given.captured)
 
     def record(self, steps: range, state: Sequence[Tensor]) -> Stretch:
-        """Run the steps of a stretch from this state. Raises GradientError for a tensor that step 0 did not use."""
+        """Run the steps of a stretch from this state, recorded by autograd.
+
+        Raises:
+            GradientError: a step uses a captured tensor that step 0 did not use.
+        """
         job = self._job
-        first = [_leaf(one, is_differentiable(one)) for one in state]
+        first = [_make_leaf(one, is_differentiable(one)) for one in state]
         rows = [
-            [_leaf(one, w) for one, w in zip(self._rows[t], self._needs_gradient.inputs, strict=True)] for t in steps
+            [_make_leaf(one, w) for one, w in zip(self._rows[t], self._needs_gradient.inputs, strict=True)]
+            for t in steps
         ]
         results: list[tuple[list[Tensor], list[Tensor]]] = []
         now = first
         with torch.enable_grad():
             for number, row in zip(steps, rows, strict=True):
-                # What a step updates in place is neither a leaf nor a state that is returned.
+                # A step may update its state in place, which must be neither a leaf nor a state that is returned.
                 before = [one.clone() for one in now] if job.changes_state else now
                 kept = [one.detach().clone() for one in before] if job.checks and job.changes_state else before
                 now, outputs = job.run(number, before, row, self.parameters)
@@ -72,7 +78,7 @@ class Recorder:
 
 
 class Reversal:
-    """The gradient on its way back from the last step to the first."""
+    """A backward pass in progress: the gradients of the current state, of inputs, and sums of the others."""
 
     def __init__(
         self,
@@ -93,24 +99,24 @@ class Reversal:
         self._sums: list[Tensor | None] = [None] * (len(given.parameters) + len(given.captured))
 
     def gradients(self) -> list[Tensor | None]:
-        """Of all arguments."""
+        """Return the gradients of all arguments after the last stretch; None for those without one."""
         return [*self._state, *self._inputs, *self._sums]
 
     def pull_back(self, stretch: Stretch) -> None:
-        """From the state after a stretch of steps to the one before it."""
+        """Propagate the gradient back over a stretch of steps, to the state before it."""
         job, shared = self._job, [*self._recorder.parameters, *self._recorder.captured]
         ends: list[tuple[Tensor, Tensor]] = []
         for number, (outputs, states) in zip(stretch.steps, stretch.results, strict=True):
-            ends += _pairs(outputs, [None if one is None else one[number] for one in self._output_cotangents])
+            ends += _pair_cotangents(outputs, [None if one is None else one[number] for one in self._output_cotangents])
             row = job.row(number + 1)
             if row is not None:
-                ends += _pairs(states, [None if one is None else one[row] for one in self._state_cotangents])
-        ends += _pairs(stretch.last, self._state)
+                ends += _pair_cotangents(states, [None if one is None else one[row] for one in self._state_cotangents])
+        ends += _pair_cotangents(stretch.last, self._state)
         rows = [one for row in stretch.rows for one in row]
         wanted = [True] * len(stretch.state) + [*self._needs_gradient.inputs] * len(stretch.rows)
         wanted += [*self._needs_gradient.parameters, *self._needs_gradient.captured]
-        # A graph that a step shares with the outside, behind a captured tensor, is used again in the next step. Others
-        # are used once, and torch refuses to keep that of a compiled function whose first backward pass kept none.
+        # A graph outside of the scan that leads to a captured tensor is used again for the next stretch. Other graphs
+        # are used once, and torch refuses to retain that of a compiled function whose first backward pass freed it.
         is_shared = bool(self._recorder.captured)
         gradients = pull_back(ends, [*stretch.state, *rows, *shared], wanted, retain_graph=is_shared)
         count = len(stretch.state)
@@ -127,18 +133,18 @@ class Reversal:
                 room[steps[place // width]] = part
 
     def _add(self, place: int, part: Tensor | None) -> None:
-        """Sum up, in place after the first."""
+        """Add a gradient to the sum at this place, in place after the first; do nothing for None."""
         if part is None:
             return
         total = self._sums[place]
         self._sums[place] = part.clone() if total is None else total.add_(part)
 
 
-def _leaf(tensor: Tensor, wants: bool) -> Tensor:
+def _make_leaf(tensor: Tensor, wants: bool) -> Tensor:
     return tensor.detach().requires_grad_(wants and is_differentiable(tensor))
 
 
-def _pairs(results: Sequence[Tensor], cotangents: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
+def _pair_cotangents(results: Sequence[Tensor], cotangents: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
     pairs = zip(results, cotangents, strict=True)
     return [(one, cotangent) for one, cotangent in pairs if cotangent is not None]
 
@@ -151,7 +157,15 @@ def pull_back(
     create_graph: bool = False,
     retain_graph: bool = True,
 ) -> list[Tensor | None]:
-    """Gradients of leaves, None for those that have none or are not wanted; `ends` are results and their cotangents."""
+    """Compute the gradients of leaves with autograd; None for those without one and those that are not wanted.
+
+    Args:
+        ends: pairs of a result and its cotangent.
+        leaves: the tensors to differentiate with respect to.
+        wanted: for each leaf, whether its gradient is wanted; None for all.
+        create_graph: make the gradients differentiable.
+        retain_graph: keep the graph for another backward pass.
+    """
     wanted = [True] * len(leaves) if wanted is None else wanted
     asked = [one.requires_grad and wants for one, wants in zip(leaves, wanted, strict=True)]
     active = [one for one, is_asked in zip(leaves, asked, strict=True) if is_asked]

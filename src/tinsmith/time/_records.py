@@ -1,4 +1,4 @@
-"""Memory that a scan allocates once: buffers for states, next to each other."""
+"""Memory that a scan allocates once: contiguous buffers for states."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor
 from ..calls import make_zeros
 
 ALIGNED = 64
-"""Bytes: addresses of tensors are multiples of that many."""
+"""The alignment of tensors' addresses in bytes."""
 Move = Callable[[int], None]
-"""Gives an array of a launch memory at another address."""
+"""A function that sets the address of an array of a prepared launch."""
 
 
 class Record:
-    """Several tensors in one piece of memory, so that one call zeroes them all; several such pieces in a row.
+    """An array of records: each has several tensors in contiguous memory, so that one call zeroes them all.
 
     Attributes:
-        columns: each tensor, with the pieces as its first dim.
+        columns: each tensor for all records, with the record ("piece") as its first dim.
     """
 
     def __init__(self, likes: Sequence[tuple[torch.Size, torch.dtype]], count: int = 1) -> None:
@@ -36,43 +36,43 @@ class Record:
         ]
 
     def addresses(self, piece: int = 0) -> list[int]:
-        """Where the tensors of a piece are."""
+        """Return the addresses of the tensors of a record."""
         begin = self._first + piece * self._size
         return [begin + offset for offset in self._offsets[:-1]]
 
     def tensors(self, piece: int = 0) -> list[Tensor]:
-        """The tensors of a piece."""
+        """Return the tensors of a record."""
         return [column[piece] for column in self.columns]
 
     def clear(self, piece: int = 0) -> None:
-        """Zero a piece."""
+        """Zero the tensors of a record."""
         self._memory[piece].zero_()
 
 
 class Rows(NamedTuple):
-    """A tensor with time as its first dim: where its rows are."""
+    """The addresses of the rows of a tensor with time as its first dim: that of row 0, and the bytes between rows."""
 
     first: int
     stride: int
 
     @classmethod
-    def of(cls, tensor: Tensor) -> Rows:
-        """The rows of a contiguous tensor."""
+    def find(cls, tensor: Tensor) -> Rows:
+        """Return the address of the first row of a contiguous tensor, and the number of bytes of a row."""
         return cls(tensor.data_ptr(), tensor[0].nbytes if len(tensor) else 0)
 
 
 class GivenStates:
-    """All states of a scan, which somebody else kept, in the places of both ways to keep them."""
+    """All states of a scan, which a graph passes to the backward pass, with the methods of `Record` and of `Slots`."""
 
     def __init__(self, first: Sequence[Tensor], states: Sequence[Tensor], unroll: int, note: Any) -> None:
         self._first, self._states, self._unroll, self._note = list(first), states, unroll, note
-        self._rows = [Rows.of(one) for one in states]
+        self._rows = [Rows.find(one) for one in states]
 
     def addresses(self, piece: int = 0) -> list[int]:
-        """Where the state is after step `piece`: for launches."""
+        """Return the addresses of the state after step number `piece`, as `Record.addresses` does, for launches."""
         return [first + piece * stride for first, stride in self._rows]
 
     def take(self, slot: int) -> tuple[list[Tensor], Any]:
-        """The state before a stretch of steps, and a note of the random numbers that follow: for a replay."""
+        """Return the state before a stretch of steps, and a note of the random generators, as `Slots.take` does."""
         state = [one[slot * self._unroll - 1] for one in self._states] if slot else self._first
         return state, self._note

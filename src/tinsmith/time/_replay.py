@@ -1,8 +1,8 @@
-"""Steps that torch runs one by one: a Python function, a layer, or an op without prepared launches.
+"""Scans whose steps torch runs one by one: of a Python function, a layer, or an op without prepared launches.
 
-The forward pass runs without a graph. The backward pass runs each stretch of steps once more, with a graph, and asks
-autograd for the gradient of that stretch; the states in between come from the schedule. Where there is memory for them,
-the graphs are recorded in the forward pass, and nothing is run again.
+The forward pass runs without a graph. The backward pass runs each stretch of steps once more, with a graph, and
+computes the gradient of that stretch with autograd; the schedule provides the states between stretches. If the memory
+suffices, the graphs are recorded in the forward pass, and nothing is run again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .._errors import ArgumentError, refusal
 from ..tracing import get_version
-from ._environment import within
+from ._environment import restore_surroundings
 from ._finite import check_finite
 from ._job import Job
 from ._recorder import Recorder, Reversal, Stretch
@@ -23,10 +23,10 @@ from ._schedule import Advance, Keep, Restore, Reverse
 
 
 class Slots:
-    """Kept states, each with a note of the random numbers that follow. The last one that is kept is the first to go.
+    """A stack of kept states, each with a note of the random generators.
 
-    All memory is made at once. That of single states would lie scattered between what the steps make and give up, and a
-    process would grow by half as much again (measured: 150 MB for a hundred states of 1 MB).
+    All memory is allocated at once. Separate allocations would lie scattered between the temporaries of the steps, and
+    the process would grow by half as much again (measured: 150 MB for a hundred states of 1 MB).
     """
 
     def __init__(self, state: list[Tensor], count: int, *, offloads: bool = False) -> None:
@@ -39,11 +39,11 @@ class Slots:
         slot = len(self._notes)
         self._notes.append(note)
         for memory, one in zip(self._memory if slot else (), state, strict=False):
-            # Copies from and to pinned memory wait for nothing but the stream, in which all steps run.
+            # Copies from and to pinned memory only wait for the stream, in which all steps run.
             memory[slot - 1].copy_(one, non_blocking=True)
 
     def take(self, slot: int) -> tuple[list[Tensor], Any]:
-        """The state in a slot, and its note. Those in later slots are not needed any more."""
+        """Return the state in a slot, and its note. Free the later slots."""
         del self._notes[slot + 1 :]
         if not slot:
             return self._first, self._notes[slot]
@@ -52,32 +52,32 @@ class Slots:
 
 
 def _memory(like: Tensor, count: int, offloads: bool) -> Tensor:
-    """Memory for states like this one."""
+    """Allocate memory for `count` tensors like this one, in pinned host memory if a GPU's states are offloaded."""
     if not (offloads and like.is_cuda):
         return like.new_empty((count, *like.shape))
     return torch.empty((count, *like.shape), dtype=like.dtype, pin_memory=True)
 
 
 class Replay:
-    """The steps of a job on one set of arguments."""
+    """The forward and backward pass of a job on one set of arguments, with steps that torch runs one by one."""
 
     def __init__(self, job: Job, tensors: Sequence[Tensor]) -> None:
         self._job = job
         self._given = job.arguments(tensors)
         self._rows = list(zip(*(one.unbind(0) for one in self._given.inputs), strict=True)) or [()] * job.length
         self._state: list[Tensor] = list(self._given.state)
-        self._is_kept = True  # whether somebody else holds the present state too
+        self._is_kept = True  # the current state belongs to the caller or to a slot too
 
     # Forward ----------------------------------------------------------------------------------
     def forward(self) -> list[Tensor]:
-        """Run all steps; keep the states that the schedule keeps, or what autograd records of the steps."""
+        """Run all steps, and keep the schedule's states or autograd's graphs. Return the states, then the outputs."""
         job = self._job
         job.begin = job.random.note()
         kept_at = set(job.schedule.stored_positions)
         slots = Slots(self._state, job.schedule.capacity if not job.keeps_graphs else 0, offloads=job.offloads)
         recorder = Recorder(job, self._given, self._rows, job.needs_gradient) if job.keeps_graphs else None
         graphs: list[Stretch] = []
-        states, outputs = self._room()
+        states, outputs = self._allocate_results()
         for number in range(-(-job.length // job.unroll)):
             if recorder is not None:
                 graphs.append(recorder.record(job.steps(number), self._state))
@@ -94,11 +94,11 @@ class Replay:
                 for room, one in zip(states if row is not None else (), now, strict=False):
                     room[row] = one.detach()
         job.checkpoints = slots if recorder is None else (recorder, graphs)
-        # Of a state that nobody changes, autograd would otherwise get an argument back as a result.
+        # A state that no step changes is an argument of the Function, which autograd does not allow as a result.
         return [*(states if job.every is not None else [one.clone() for one in self._state]), *outputs]
 
-    def _room(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Memory for the results."""
+    def _allocate_results(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Allocate memory for the results: the states, if several are returned, and the outputs."""
         job = self._job
         first = self._given.state[0] if self._given.state else torch.empty(())
         rows = [(job.rows, like) for like in job.state] if job.every is not None else []
@@ -107,15 +107,15 @@ class Replay:
         return made[: len(rows)], made[len(rows) :]
 
     def _step(self, number: int) -> tuple[list[Tensor], list[Tensor]]:
-        """Run a step. Returns its outputs, and the state after it."""
+        """Run a step from the current state. Return its outputs, and the state after it."""
         job, before = self._job, self._state
         is_needed = self._is_kept or job.checks
         given = [one.clone() for one in before] if job.changes_state and is_needed else before
-        # A state that is kept must not change: it is needed again.
+        # A kept state must not be changed by the step, since it is needed again.
         versions = [get_version(one) for one in before] if self._is_kept else ()
         state, outputs = job.run(number, given, self._rows[number], self._given.parameters)
         if versions and [get_version(one) for one in before] != versions:
-            raise _late_change_error(job, number)
+            raise _make_change_error(job, number)
         job.check_state(state, number)
         job.check_outputs(outputs, number)
         if job.checks:
@@ -125,32 +125,32 @@ class Replay:
 
     # Backward ---------------------------------------------------------------------------------
     def backward(self, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
-        """Gradients of the arguments that are wanted, from those of the results."""
+        """Compute the gradients of the wanted arguments from the cotangents of the results."""
         job = self._job
-        with job.random.preserve_states(), within(job.surroundings):
+        with job.random.preserve_states(), restore_surroundings(job.surroundings):
             if job.checkpoints is None:
-                if job.begin is not None:  # launches, which ran before, draw nothing
+                if job.begin is not None:  # None if the forward pass was launches, which draw no random numbers
                     job.random.restore(job.begin)
                 self.forward()
             kept: Any = job.checkpoints
-            job.checkpoints = None  # other states take the place of those that are used up
+            job.checkpoints = None  # the backward pass overwrites the slots of states that it has consumed
             if job.keeps_graphs:
-                return self._through_graphs(kept[0], kept[1], cotangents, wanted)
-            return self._through_slots(kept, cotangents, wanted)
+                return self._reverse_graphs(kept[0], kept[1], cotangents, wanted)
+            return self._reverse_slots(kept, cotangents, wanted)
 
-    def _through_graphs(
+    def _reverse_graphs(
         self, recorder: Recorder, graphs: list[Stretch], cotangents: Sequence[Tensor | None], wanted: Sequence[bool]
     ) -> list[Tensor | None]:
-        """Back through what autograd recorded in the forward pass."""
+        """Compute the gradients through the graphs that autograd recorded in the forward pass."""
         reversal = Reversal(self._job, self._given, recorder, cotangents, wanted)
         while graphs:
             reversal.pull_back(graphs.pop())
         return reversal.gradients()
 
-    def _through_slots(
+    def _reverse_slots(
         self, slots: Slots, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]
     ) -> list[Tensor | None]:
-        """Back through kept states, and those that are computed again."""
+        """Compute the gradients from kept states, and from states recomputed by the schedule."""
         job = self._job
         recorder = Recorder(job, self._given, self._rows, wanted)
         reversal = Reversal(job, self._given, recorder, cotangents, wanted)
@@ -171,7 +171,7 @@ class Replay:
         return reversal.gradients()
 
 
-def _late_change_error(job: Job, number: int) -> ArgumentError:
+def _make_change_error(job: Job, number: int) -> ArgumentError:
     words = f"step {number} of a scan over `{job.step.name}` changed its state in place, and step 0 did not"
     remedy = "Write `.clone()` before the change, or change it in every step: the state before it is needed again."
     return ArgumentError(refusal(words, remedy=remedy))

@@ -1,4 +1,4 @@
-"""`scan`: a simulation, step after step, differentiable as a whole."""
+"""`scan`: many steps of a simulation as one differentiable operation."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .._offers import checking_scan, scan_operators
 from .._suggestions import suggest_options
 from ..calls import check_before_copy
 from ..operation import Op
-from ..tracing import count_transforms, get_version, has_forward_mode, is_tracing, is_transformed
-from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_keep, read_memory
+from ..tracing import has_forward_mode, is_tracing, is_transformed, count_transforms, get_version
+from ._arguments import Options, check_tensors, count_bytes, find_length, format_megabytes, read_keep, read_memory
 from ._captures import find_captured_leaves
 from ._environment import RandomStates, note_surroundings
-from ._function import Scan, loop
+from ._function import Scan, run_loop
 from ._job import Arguments, Job, Like, is_differentiable
-from ._operators import ALL, operators_of
+from ._operators import ALL, define_operators
 from ._schedule import Schedule
-from ._steps import CallStep, Given, check_repeatable, step_of
+from ._steps import CallStep, Given, check_repeatable, make_step
 from ._trees import Tree, take_apart
 
 
 class Prepared(NamedTuple):
-    """A call of `scan`, checked: its job, its tensors, and the structure of its state."""
+    """A call of `scan` after its checks: its job, its tensors, and the structure of its state."""
 
     job: Job
     given: Arguments
@@ -74,7 +74,7 @@ def scan(
         step: an op, a chain, a layer, or a Python function.
         state: the initial state. Floats are differentiable.
         inputs: tensors with time as their first dim, a row for each step. Differentiable.
-        length: the number of steps; by default that of the inputs.
+        length: the number of steps; by default the length of the inputs.
         parameters: arguments that are the same in all steps: a tensor, or a tuple or dict of tensors, and of numbers.
             Tensors are differentiable; their gradient is summed over the steps.
         keep: which states to return: the `"last"`, `"all"`, or every k-th for an integer k.
@@ -95,7 +95,8 @@ def scan(
 
     Raises:
         ArgumentError: the arguments do not fit the step, or the step returns a state with another structure.
-        DtypeError: a step changes the shape or dtype of its state, or inputs have different lengths.
+        ShapeError: a step changes the shape of its state, or inputs have different lengths.
+        DtypeError: a step changes the dtype of its state.
         GradientError: a later step uses a tensor that needs a gradient, is not an argument, and is not used in step 0.
         CheckError: with `check_finite`, a step produced infinities or NaN.
 
@@ -129,7 +130,7 @@ def scan(
 def _run_traced(
     step: Any, state: Any, inputs: Any, length: int | None, parameters: Any, options: Options
 ) -> tuple[Any, Any]:
-    """A call that a compiler traces: by the operator of scans over an op, if there is one."""
+    """Run a scan under tracing: by the operator of scans over an op if there is one, else outside of the graph."""
     transforms = count_transforms()
     is_first = not transforms.tangents and max(transforms.batches, transforms.gradients) < 2
     name = (
@@ -143,8 +144,8 @@ def _run_traced(
         return outside(step, state, inputs, length, parameters, options)
     begin, rows, others = (Given(*take_apart(one)) for one in (state, inputs, parameters))
     check_tensors(begin, rows)
-    count = length_of(length, rows)
-    made: Any = step_of(step, begin, rows, others)
+    count = find_length(length, rows)
+    made: Any = make_step(step, begin, rows, others)
     names = [*made.names[0], *made.names[1], *made.names[2], *made.numbers]
     spacings: dict[Any, Any] = {"auto": None, "all": ALL}
     results = getattr(torch.ops.tinsmith, name)(
@@ -164,14 +165,14 @@ def _run_traced(
 
 
 def _run(*arguments: Any) -> tuple[Any, Any]:
-    """A call in eager mode."""
+    """Run a scan in eager mode. The arguments are those of `_prepare`."""
     job, given, tree = _prepare(*arguments)
     tensors = given.flat
     if not job.needs_gradient:
         job.keeps_graphs = False
         job.schedule = Schedule(job.schedule.length)  # no backward pass follows, which would need the states
     if is_transformed() and (job.step.op is None or job.checks or has_forward_mode()):
-        results = loop(job, tensors)
+        results = run_loop(job, tensors)
     else:
         results = list(Scan.apply(job, *tensors))
     count = job.sizes[0]
@@ -194,9 +195,9 @@ def explain(
     offload: bool = False,
     check_finite: bool = False,
 ) -> str:
-    """Describe what a call of `scan` with these arguments keeps, and how many steps its backward pass runs again.
+    """Describe which states a call of `scan` with these arguments keeps, and how many steps its backward pass reruns.
 
-    Only the first step is run, to learn what it returns.
+    The arguments are those of `scan`. Only the first step is run, to find out what it returns.
 
     Example:
         >>> def decay(x, _):
@@ -209,15 +210,15 @@ def explain(
     """
     options = Options(keep, checkpoint, memory, unroll, offload, check_finite)
     job = _prepare(step, state, inputs, length, parameters, options).job
-    size = bytes_of(job.state)
+    size = count_bytes(job.state)
     counts = job.schedule.counts
     kept = len(job.schedule.stored_positions) - 1
     again = min(counts.again * job.unroll, job.length * max(counts.again, 1))
     lines = [
-        f"scan over `{job.step.name}`: {job.length} steps, a state of {in_megabytes(size)}",
-        f"forward:  {job.length} steps, {kept} states kept, {in_megabytes(kept * size)}",
+        f"scan over `{job.step.name}`: {job.length} steps, a state of {format_megabytes(size)}",
+        f"forward:  {job.length} steps, {kept} states kept, {format_megabytes(kept * size)}",
         f"backward: {again} steps run again to find the others, at most {counts.most_states} states kept at once, "
-        f"{in_megabytes(counts.most_states * size)}",
+        f"{format_megabytes(counts.most_states * size)}",
     ]
     if job.step.op is None and not job.keeps_graphs:
         lines.append(f"          {job.length} steps recorded for autograd, {job.unroll} at a time")
@@ -230,20 +231,20 @@ def check(*arguments: Any, **named: Any) -> Any:
 
 
 for _name, _function in (("explain", explain), ("check", check)):
-    setattr(scan, _name, _function)  # a function has no such attributes, to pyright
+    setattr(scan, _name, _function)  # pyright rejects attributes of a function
 
 
 def _prepare(step: Any, state: Any, inputs: Any, length: int | None, parameters: Any, options: Options) -> Prepared:
-    """Check a call, and run its first step to learn what it returns."""
+    """Check the arguments of `scan`, and run the first step to find out what it returns. Return the job."""
     begin, rows, others = (Given(*take_apart(one)) for one in (state, inputs, parameters))
     check_tensors(begin, rows)
-    count = length_of(length, rows)
-    made = step_of(step, begin, rows, others)
+    count = find_length(length, rows)
+    made = make_step(step, begin, rows, others)
     names = begin.tree.names("state")
     like = [Like(name, one.shape, one.dtype) for name, one in zip(names, begin.leaves, strict=True)]
 
     def plan(state: Sequence[Like]) -> Schedule:
-        return options.schedule(count, bytes_of(state))
+        return options.schedule(count, count_bytes(state))
 
     job = Job(
         step=made,
@@ -261,7 +262,7 @@ def _prepare(step: Any, state: Any, inputs: Any, length: int | None, parameters:
         offloads=options.offload,
     )
     given = Arguments(begin.leaves, rows.leaves, others.tensors)
-    captured, recorded = _look(job, given) if count else ((), 0)
+    captured, recorded = _run_first_step(job, given) if count else ((), 0)
     given = given._replace(captured=captured)
     fits = options.checkpoint == "all" or recorded * count <= options.budget
     job.keeps_graphs = job.schedule.every == 1 and fits and not job.offloads  # graphs would stay on the GPU
@@ -271,13 +272,16 @@ def _prepare(step: Any, state: Any, inputs: Any, length: int | None, parameters:
     return Prepared(job, given, begin.tree)
 
 
-scan_operators.register(functools.partial(operators_of, _prepare))
+scan_operators.register(functools.partial(define_operators, _prepare))
 
 
-def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
-    """Run the first step to see what it returns, whether it changes its arguments, and what autograd records.
+def _run_first_step(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
+    """Run the first step to find out what it returns, whether it changes its arguments, and what autograd records.
 
-    Returns the tensors that it captured, and the bytes that autograd keeps of a step.
+    Return the tensors that it captured, and the number of bytes that autograd keeps for a step.
+
+    Raises:
+        ArgumentError: the step changes its inputs or parameters in place.
     """
     is_recorded = torch.is_grad_enabled() and not is_transformed()
     state, row = list(given.state), [one[0] for one in given.inputs]
@@ -286,13 +290,13 @@ def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
     for leaf in leaves if isinstance(job.step, CallStep) else ():
         check_before_copy(f"an argument of step `{job.step.name}` of a scan", leaf)
     if is_recorded:
-        # A state has a gradient where anything has.
+        # If any argument needs a gradient, the later states have one too.
         wants = any(one.requires_grad for one in leaves)
         asked = [wants] * len(state) + [one.requires_grad for one in leaves[len(state) :]]
         pairs = zip(leaves, asked, strict=True)
         leaves = [one.detach().requires_grad_(is_asked and is_differentiable(one)) for one, is_asked in pairs]
     with job.random.preserve_states(), torch.set_grad_enabled(is_recorded):
-        own = job.arguments([one.clone() for one in leaves])  # no leaves, which may not be changed in place
+        own = job.arguments([one.clone() for one in leaves])  # clones, since leaves cannot be changed in place
         saved = _Saved(own.flat if is_recorded else ())
         groups = {"state": own.state, "inputs": own.inputs, "parameters": own.parameters}
         before = {what: [get_version(one) for one in group] for what, group in groups.items()}
@@ -301,7 +305,7 @@ def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
     changed = [what for what, group in groups.items() if [get_version(one) for one in group] != before[what]]
     for what in changed:
         if what != "state":
-            raise ArgumentError(_changes(job.step.name, what))
+            raise ArgumentError(_explain_change(job.step.name, what))
     job.changes_state = "state" in changed
     job.check_state(following, 0)
     tree = job.step.outputs
@@ -311,20 +315,23 @@ def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
     return (find_captured_leaves(ends, leaves), saved.bytes_with(ends)) if is_recorded else ((), 0)
 
 
-def _changes(step: str, what: str) -> str:
+def _explain_change(step: str, what: str) -> str:
     words = f"step `{step}` of a scan changes its {what} in place"
     return refusal(words, remedy="They are the caller's: change a `.clone()` of them.")
 
 
 class _Saved:
-    """Memory that autograd keeps of a step, besides the arguments."""
+    """A counter of the bytes that autograd keeps for a step, without the arguments."""
 
     def __init__(self, leaves: Sequence[Tensor]) -> None:
         self._given = {one.untyped_storage().data_ptr() for one in leaves}
         self._sizes: dict[int, int] = {}
 
     def record_saved(self, is_recorded: bool) -> Any:
-        """Within, what is saved is noted. Transforms of torch.func take no hooks."""
+        """Return a context manager in which tensors that autograd saves are counted, if `is_recorded`.
+
+        Transforms of torch.func do not support the hooks that this takes.
+        """
         return saved_tensors_hooks(self._note, lambda tensor: tensor) if is_recorded else contextlib.nullcontext()
 
     def _note(self, tensor: Tensor) -> Tensor:
@@ -334,7 +341,7 @@ class _Saved:
         return tensor
 
     def bytes_with(self, results: Sequence[Tensor]) -> int:
-        """Bytes of what was saved and of the results."""
+        """Return the number of bytes of the saved tensors and of the results."""
         for one in results:
             self._note(one)
         return sum(self._sizes.values())

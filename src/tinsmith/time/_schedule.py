@@ -1,10 +1,10 @@
 """Schedule: the states that a scan keeps, and the order in which its backward pass recomputes the others.
 
-Positions count states: position 0 is before the first step, position n after n steps. A schedule knows nothing of
-tensors. It is a list of actions, so it can be counted and tested separately.
+Positions count states: position 0 is before the first step, position n after n steps. A schedule does not depend on
+tensors. It is a list of actions, which can be counted and tested separately.
 
-With few states the best schedule is binomial: "Algorithm 799: revolve", Griewank and Walther, ACM TOMS 26 (2000).
-With s states, and each step run at most r times, it reverses C(s + r, s) steps.
+If few states fit into memory, the optimal schedule is binomial: "Algorithm 799: revolve", Griewank and Walther, ACM
+TOMS 26 (2000). With s states, and each step run at most r times, it reverses C(s + r, s) steps.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from .._lazy import lazy
 
 
 class Restore(NamedTuple):
-    """Go back to the state that a slot holds."""
+    """The action that returns to the state in a slot."""
 
     slot: int
 
 
 class Advance(NamedTuple):
-    """Run the steps from one position to another."""
+    """The action that runs the steps from one position to another."""
 
     start: int
     end: int
 
 
 class Keep(NamedTuple):
-    """Put the present state into a slot."""
+    """The action that copies the current state to a slot."""
 
     slot: int
 
 
 class Reverse(NamedTuple):
-    """Pull the gradient back over the step that begins at this position, where the present state is."""
+    """The action that propagates the gradient back over the step from this position, where the current state is."""
 
     position: int
 
@@ -47,14 +47,15 @@ Action = Restore | Advance | Keep | Reverse
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is kept in the forward pass, and what the backward pass does.
+    """The states that the forward pass keeps, and the actions of the backward pass.
 
-    Slot 0 holds the state at the beginning, which is the caller's and takes no memory.
+    Slot 0 is the initial state, which belongs to the caller and takes no memory.
 
     Attributes:
-        length: how many steps there are.
-        slots: of a binomial schedule, how many states are kept at once besides the first.
-        every: keep every n-th state, and those of one stretch between two of them; None for a binomial schedule.
+        length: the number of steps.
+        slots: for a binomial schedule, the number of states that are kept at once besides the initial one.
+        every: keep every n-th state, and in the backward pass all states between two of them; None for a binomial
+            schedule.
     """
 
     length: int
@@ -63,17 +64,17 @@ class Schedule:
 
     @lazy
     def stored_positions(self) -> tuple[int, ...]:
-        """Positions whose states the forward pass keeps, in the order of their slots."""
+        """Return the positions whose states the forward pass keeps, in the order of their slots."""
         if self.every is not None:
             return tuple(range(0, self.length, self.every)) or (0,)
         positions = [0]
-        while (following := self._following(positions[-1], self.length, len(positions))) is not None:
+        while (following := self._find_following(positions[-1], self.length, len(positions))) is not None:
             positions.append(following)
         return tuple(positions)
 
     @property
     def capacity(self) -> int:
-        """For how many states besides the first there must be memory."""
+        """The number of states besides the initial one for which memory is needed."""
         return (
             self.slots
             if self.every is None
@@ -81,14 +82,14 @@ class Schedule:
         )
 
     def reversal(self) -> Iterator[Action]:
-        """What the backward pass does, in order."""
+        """Yield the actions of the backward pass in order."""
         stack, end, present = list(self.stored_positions), self.length, -1
         while end:
             top = stack[-1]
             if present != end - 1 and present != top:
                 yield Restore(len(stack) - 1)
                 present = top
-            following = self._following(present, end, len(stack)) if present == top else None
+            following = self._find_following(present, end, len(stack)) if present == top else None
             if following is None:
                 if present < end - 1:
                     yield Advance(present, end - 1)
@@ -103,8 +104,11 @@ class Schedule:
                     yield Keep(len(stack))
                     stack.append(following)
 
-    def _following(self, position: int, end: int, depth: int) -> int | None:
-        """The next state to keep between a kept one and `end`, with `depth` states kept; None where there is none."""
+    def _find_following(self, position: int, end: int, depth: int) -> int | None:
+        """Return the position of the next state to keep after a kept one at `position`; None if there is none.
+
+        `end` is the position up to which steps remain to be reversed; `depth` is the number of states kept so far.
+        """
         count = end - position
         if count < 2:
             return None
@@ -115,7 +119,7 @@ class Schedule:
 
     @lazy
     def counts(self) -> Counts:
-        """How many steps the backward pass runs again, and how many states are kept at once at most."""
+        """Count the steps that the backward pass runs again, and find the largest number of states kept at once."""
         again, peak = 0, len(self.stored_positions) - 1
         for action in self.reversal():
             if isinstance(action, Advance):
@@ -126,11 +130,11 @@ class Schedule:
 
 
 class Counts(NamedTuple):
-    """What a schedule costs.
+    """The cost of a schedule.
 
     Attributes:
-        again: steps that the backward pass runs again.
-        most_states: how many states are kept at once, at most.
+        again: the number of steps that the backward pass runs again.
+        most_states: the largest number of states that are kept at once.
     """
 
     again: int
@@ -138,30 +142,37 @@ class Counts(NamedTuple):
 
 
 def split(count: int, states: int) -> int:
-    """After how many of `count` steps to keep a state, with so many `states`, that before the first step included.
+    """Return the optimal number of steps after which to keep the next state, in a binomial schedule.
 
-    Any number between two bounds is best; this is the upper one. At least two steps and two states.
+    All numbers between two bounds are optimal; this is the upper bound.
+
+    Args:
+        count: the number of steps to reverse, at least 2.
+        states: the number of states that can be kept, including the one before the first step, at least 2.
     """
-    repeats = _repeats(count, states)
-    return max(1, min(_reach(states, repeats - 1), count - _reach(states - 1, repeats - 1)))
+    repeats = _count_repeats(count, states)
+    return max(1, min(_count_reachable(states, repeats - 1), count - _count_reachable(states - 1, repeats - 1)))
 
 
-def least_steps(count: int, states: int) -> int:
-    """Of all schedules, the fewest steps that reverse `count` steps, besides the reversed ones themselves."""
+def count_least_steps(count: int, states: int) -> int:
+    """Return the smallest number of steps that any schedule advances to reverse `count` steps with these states.
+
+    Counted are the steps of both passes that only advance the state; the recorded steps that are reversed are not.
+    """
     if count < 2:
         return 0
-    repeats = _repeats(count, states)
-    return repeats * count - _reach(states + 1, repeats - 1)
+    repeats = _count_repeats(count, states)
+    return repeats * count - _count_reachable(states + 1, repeats - 1)
 
 
-def _repeats(count: int, states: int) -> int:
-    """How often a step is run at most: the smallest number for which the states suffice."""
+def _count_repeats(count: int, states: int) -> int:
+    """Return the smallest number of runs per step with which the states suffice to reverse `count` steps."""
     repeats = 1
-    while _reach(states, repeats) < count:
+    while _count_reachable(states, repeats) < count:
         repeats += 1
     return repeats
 
 
-def _reach(states: int, repeats: int) -> int:
-    """How many steps can be reversed with so many states and repeats."""
+def _count_reachable(states: int, repeats: int) -> int:
+    """Return the number of steps that can be reversed with these numbers of states and of runs per step."""
     return comb(states + repeats, states) if repeats >= 0 else 0

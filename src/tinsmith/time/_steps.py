@@ -1,7 +1,7 @@
-"""Steps: an op, a layer or a Python function, as a function of lists of tensors.
+"""Steps: an op, a layer or a Python function with one interface, on lists of tensors.
 
-Every kind of step takes the tensors of the state, those of this step's inputs and the
-parameters here, and returns those of the next state and of its outputs.
+Each kind of step takes the tensors of the state, of the step's inputs and of the parameters, and returns those of the
+next state and of its outputs.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Given(NamedTuple):
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Its tensors: all but a parameter's numbers."""
+        """The leaves that are tensors; parameters may also be numbers."""
         return [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
 
     def replace_tensors(self, tensors: Sequence[Any]) -> list[Any]:
-        """The leaves, with others in place of its tensors."""
+        """Return the leaves with the tensors replaced by others, in order."""
         remaining = iter(tensors)
         return [next(remaining) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves]
 
 
 class Step(ABC):
-    """One step.
+    """The step of a scan.
 
     Attributes:
-        name: for messages.
+        name: the name for messages.
         outputs: the structure of its outputs; None before the first call of a Python function.
     """
 
@@ -53,16 +53,16 @@ class Step(ABC):
     def __call__(
         self, state: Sequence[Any], inputs: Sequence[Any], parameters: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        """The tensors of the next state and of the outputs."""
+        """Run the step, and return the tensors of the next state and of the outputs."""
 
     @property
     def op(self) -> Op[Any] | None:
-        """The op that it is."""
+        """The op, if the step is one; else None."""
         return None
 
 
 class FunctionStep(Step):
-    """`step(state, inputs, *parameters)` of Python, which returns the next state and the outputs."""
+    """A Python function `step(state, inputs, *parameters)` that returns the next state and the outputs."""
 
     def __init__(self, function: Callable[..., Any], state: Given, inputs: Given, parameters: Given) -> None:
         self.name = getattr(function, "__name__", type(function).__name__)
@@ -106,13 +106,13 @@ class FunctionStep(Step):
 
 
 class CallStep(Step):
-    """An op or a layer, whose arguments are state, inputs and parameters, and whose first results the next state.
+    """An op or a layer, whose arguments are state, inputs and parameters, and whose first results are the next state.
 
     Attributes:
-        arrange: from state, inputs and parameters to arguments by position and by name.
-        places: where each tensor of the state stands among the results.
-        names: of an op, those of the arguments that state, inputs and tensors among the parameters are.
-        numbers: of an op, those among the parameters, by name.
+        arrange: a function from state, inputs and parameters to arguments by position and by name.
+        places: the index among the results of each tensor of the state.
+        names: for an op, the names of the arguments for state, inputs, and tensors among the parameters.
+        numbers: for an op, the numbers among the parameters, by name.
     """
 
     def __init__(
@@ -157,12 +157,12 @@ class CallStep(Step):
         return [results[place] for place in self.places], outputs
 
 
-def step_of(step: Any, state: Given, inputs: Given, parameters: Given) -> Step:
-    """A user's step. Raises ArgumentError."""
+def make_step(step: Any, state: Given, inputs: Given, parameters: Given) -> Step:
+    """Wrap a user's op, layer or function as a step. Raise ArgumentError if it does not fit the arguments."""
     if isinstance(step, Op):
-        return _op_step(step, state, inputs, parameters)
+        return _make_op_step(step, state, inputs, parameters)
     if isinstance(step, torch.nn.Module) and isinstance(step, Examinable):
-        return _layer_step(step, state, inputs, parameters)
+        return _make_layer_step(step, state, inputs, parameters)
     if not callable(step):
         words = "a scan needs an op, a chain, a layer or a function as its step"
         actual = f"{type(step).__name__} {step!r:.60}"
@@ -170,7 +170,7 @@ def step_of(step: Any, state: Given, inputs: Given, parameters: Given) -> Step:
     return FunctionStep(step, state, inputs, parameters)
 
 
-def _layer_step(layer: Any, state: Given, inputs: Given, parameters: Given) -> Step:
+def _make_layer_step(layer: Any, state: Given, inputs: Given, parameters: Given) -> Step:
     label = type(layer).__name__
     for what, given in (("state", state), ("inputs", inputs), ("parameters", parameters)):
         if given.tree.is_dict or not given.tree.is_flat:
@@ -186,7 +186,7 @@ def _layer_step(layer: Any, state: Given, inputs: Given, parameters: Given) -> S
 
 
 def check_repeatable(step: Step) -> None:
-    """Refuse an op whose steps the backward pass would run again with other random numbers. Raises GradientError."""
+    """Raise GradientError for an op that draws the engine's random numbers, which are others when a step runs again."""
     if step.op is not None and step.op.draws_anew:
         words = f"a scan over op `{step.name}` cannot have a gradient: its kernel draws random numbers of the engine"
         rows = [("because", "a step that the backward pass runs again would draw other numbers")]
@@ -196,8 +196,12 @@ def check_repeatable(step: Step) -> None:
         raise GradientError(refusal(words, rows, remedy + "in torch, and pass them as `inputs`."))
 
 
-def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Step:
-    """An op: arguments in its order, or by the keys of dicts."""
+def _make_op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Step:
+    """Build the step of an op. Arguments are assigned by the keys of dicts, the others in the op's order.
+
+    Raises:
+        ArgumentError: state, inputs and parameters do not fit the op's arguments and results.
+    """
     groups = {"state": state, "inputs": inputs, "parameters": parameters}
     owner: dict[str, tuple[str, int]] = {}
     sizes: dict[str, tuple[str, int]] = {}
@@ -217,10 +221,10 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
     for what, given in groups.items():
         for place in range(0 if given.tree.is_dict else len(given.leaves)):
             if not left:
-                raise ArgumentError(_misfit(op, groups, "has too many arguments"))
+                raise ArgumentError(_explain_misfit(op, groups, "has too many arguments"))
             owner[left.pop(0)] = what, place
     if left:
-        raise ArgumentError(_misfit(op, groups, f"is missing `{left[0]}`"))
+        raise ArgumentError(_explain_misfit(op, groups, f"is missing `{left[0]}`"))
 
     placed = {one: name for name, one in owner.items()}
     names = tuple(
@@ -236,7 +240,7 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
         for place, leaf in enumerate(parameters.leaves)
         if not isinstance(leaf, Tensor)
     }
-    places = _results_of_state(op, names[0])
+    places = _find_state_results(op, names[0])
     order = [owner[name] for name in op.arguments]
 
     def arrange(*given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -247,10 +251,13 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
     return CallStep(op.name, op.functional, arrange, places, op.functional, names, numbers)
 
 
-def _results_of_state(op: Op[Any], names: Sequence[str]) -> list[int]:
-    """Where the next values of these arguments stand among the results of the functional op.
+def _find_state_results(op: Op[Any], names: Sequence[str]) -> list[int]:
+    """Return the index of the next value of each of these arguments among the results of the functional op.
 
-    Those of updated arguments come first; others have the first results that are left, in the order of the arguments.
+    Updated arguments come first; the others get the next results, in the order of the arguments.
+
+    Raises:
+        ArgumentError: an updated argument is not in the state, or there are too few results.
     """
     updated = [item.name for item in op.spec.updated_inputs]
     results = op.functional.results
@@ -271,7 +278,7 @@ def _results_of_state(op: Op[Any], names: Sequence[str]) -> list[int]:
 
 
 def _refuse_swapped(op: Op[Any], names: Sequence[str], results: Sequence[str]) -> None:
-    """Refuse results whose names say that they are the next values of other arguments."""
+    """Raise ArgumentError if the results' names, such as `x_next`, show that they are in another order than `names`."""
     affixes: dict[tuple[str, str], dict[str, str]] = {}
     for name in names:
         for result in results:
@@ -279,7 +286,7 @@ def _refuse_swapped(op: Op[Any], names: Sequence[str], results: Sequence[str]) -
             if middle and (head or tail):
                 affixes.setdefault((head, tail), {})[name] = result
     by_name: dict[str, str] = {}
-    for by_affix in affixes.values():  # a compiler that reads this knows no `max` with a key
+    for by_affix in affixes.values():  # torch.compile does not support `max` with a key
         by_name = by_affix if len(by_affix) > len(by_name) else by_name
     by_place = dict(zip(names, results, strict=False))
     if len(by_name) < len(names) or by_name == by_place:
@@ -290,7 +297,7 @@ def _refuse_swapped(op: Op[Any], names: Sequence[str], results: Sequence[str]) -
     raise ArgumentError(refusal(words, rows, remedy))
 
 
-def _misfit(op: Op[Any], groups: dict[str, Given], problem: str) -> str:
+def _explain_misfit(op: Op[Any], groups: dict[str, Given], problem: str) -> str:
     rows = [("arguments", ", ".join(op.arguments))]
     rows += [(what, str(given.tree)) for what, given in groups.items()]
     remedy = "It is called with state, inputs of the step and parameters, in this order or by the keys of dicts."

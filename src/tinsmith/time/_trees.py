@@ -1,7 +1,7 @@
-"""Trees: flattens a tensor, or nested tuples, lists and dicts of tensors, into a list, and back.
+"""Trees: structures of nested tuples, lists and dicts of tensors, which are flattened to lists and rebuilt.
 
-Autograd and the loops of a scan use lists of tensors. Arguments and results of a user's step have the user's
-structure; two structures are equal if their containers, lengths and keys are.
+autograd and the loops of a scan use lists of tensors. Arguments and results of a user's step have the user's
+structure. Two structures are equal if their containers, lengths and keys are equal.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Tree:
-    """A structure.
+    """The structure of a nested value.
 
     Attributes:
-        kind: the container's class; None for a leaf, and the class of None for nothing at all.
-        keys: of a dict.
-        children: structures of what it contains.
+        kind: the container's class; None for a leaf, and `type(None)` for the value None.
+        keys: the keys of a dict.
+        children: the structures of the container's items.
     """
 
     kind: type | None = None
@@ -27,21 +27,21 @@ class Tree:
 
     @property
     def count(self) -> int:
-        """How many leaves it has."""
+        """The number of leaves."""
         return 1 if self.kind is None else sum(child.count for child in self.children)
 
     @property
     def is_flat(self) -> bool:
-        """Whether it is a leaf, or a container of leaves alone."""
+        """True for a leaf, and for a container that contains only leaves."""
         return all(child.kind is None for child in self.children)
 
     @property
     def is_dict(self) -> bool:
-        """Whether its leaves have names."""
+        """True for a dict, whose leaves have names."""
         return self.kind is not None and issubclass(self.kind, dict)
 
     def put_together(self, leaves: Sequence[Any]) -> Any:
-        """The value with this structure and these leaves."""
+        """Build the value with this structure from its leaves."""
         return self._build(iter(leaves))
 
     def _build(self, leaves: Iterator[Any]) -> Any:
@@ -57,7 +57,7 @@ class Tree:
         return children if issubclass(self.kind, list) else tuple(children)
 
     def names(self, root: str) -> list[str]:
-        """How each leaf is reached from `root`: `state[0]`, `state['x']`."""
+        """Return the expression of each leaf, starting with `root`, such as `state[0]` or `state['x']`."""
         if self.kind is None:
             return [root]
         keys = self.keys or range(len(self.children))
@@ -66,7 +66,7 @@ class Tree:
         ]
 
     def __str__(self) -> str:
-        """For messages: `(tensor, tensor)`."""
+        """Return the structure as text for messages, such as `(tensor, tensor)`."""
         if self.kind is None:
             return "tensor"
         if self.kind is type(None):

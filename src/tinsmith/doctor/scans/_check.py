@@ -14,7 +14,7 @@ from torch import Tensor
 from ..._errors import ArgumentError, CheckError, refusal
 from ..._suggestions import unknown_option
 from ...operation.examination import examine_call
-from ...time import Given, scan, step_of, take_apart
+from ...time import Given, make_step, scan, take_apart
 from ..gradients import in_double, same_numbers
 from ._non_finite import describe_origin
 from ._result import Horizon, ScanCheck, Verdict
@@ -68,7 +68,7 @@ def check_scan(
         known = [name for name in inspect.signature(check_scan).parameters if name != "options"]
         raise ArgumentError(unknown_option("ts.scan.check", odd[0], [*known, "checkpoint", "memory", "unroll"]))
     given = [Given(*take_apart(one)) for one in (state, inputs, parameters)]
-    made = step_of(step, *given)
+    made = make_step(step, *given)
     rows = given[1].tensors
     count = length if length is not None else len(rows[0]) if rows and rows[0].dim() else 0
     subject = _Subject(step, given, loss, options)
@@ -266,7 +266,7 @@ def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
     non-finite, or "".
     """
     state, inputs, parameters = subject.given
-    made = step_of(subject.step, state, inputs, parameters)
+    made = make_step(subject.step, state, inputs, parameters)
     squares = torch.zeros(count + 1, dtype=torch.float64)
 
     def step_with_hooks(now: Sequence[Tensor], row: Sequence[Tensor], *others: Tensor) -> tuple[Any, Any]:
