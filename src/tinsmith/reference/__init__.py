@@ -1,6 +1,6 @@
-"""The slow, readable twins of what the library does fast, in plain torch.
+"""Slow, readable reference implementations, in plain torch, of what the library computes with kernels.
 
-They are public: compare your own kernels against them too.
+They are public, so that you can compare your own kernels with them too.
 """
 
 from ._compositing import Composited, composite, composite_alphas

@@ -1,4 +1,4 @@
-"""Compositing along rays: emission and absorption, in plain torch, a ray at a time."""
+"""References of compositing along rays, with emission and absorption: in plain torch, one ray at a time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Composited(NamedTuple):
 
     Attributes:
         colour: (n, c), including the background.
-        opacity: (n), the part of the background that is hidden.
-        depth: (n), the sum of weight times t, which is not divided by the opacity.
-        weights: (s), or (n, k) in the dense form: the weight of each sample in its ray's colour.
+        opacity: (n), the fraction of the background that is hidden, 0 to 1.
+        depth: (n), the sum of weight times t, not divided by the opacity.
+        weights: (s), or (n, k) in the dense form: the weight of each sample in its ray's color.
 
     Example:
         >>> half = torch.full((1, 2), 2.0).log()
@@ -41,9 +41,9 @@ def composite(
     background: Tensor | None = None,
     threshold: float = 0.0,
 ) -> Composited:
-    """What is seen along rays through samples that emit and absorb light.
+    """Composite samples that emit and absorb light into a color, an opacity and a depth for each ray.
 
-    With i the samples of a ray, front to back, and T_i what shines through to sample i:
+    For the samples i of a ray, front to back, with T_i the transmittance of sample i:
 
         alpha_i = 1 - exp(-density_i step_i)
         T_i = product over j < i of (1 - alpha_j)
@@ -53,16 +53,17 @@ def composite(
         depth = sum of weight_i t_i
 
     Args:
-        densities: (s) or (n, k), per unit of length.
-        colours: (s, c) or (n, k, c).
-        t: as densities; where the samples are along their ray.
-        steps: as densities; how long they are.
-        rays: (n, 2), integers: where a ray's samples start, and how many it has. None for the dense form.
-        background: (c) or (n, c); None for none.
-        threshold: a ray ends where less than this shines through.
+        densities: (s), or dense (n, k), per unit of length.
+        colours: (s, c) or (n, k, c), any number of channels.
+        t: shaped like `densities`; positions of the samples along their ray.
+        steps: shaped like `densities`; lengths of the samples.
+        rays: (n, 2), integers: the start and the count of each ray's samples. None for the dense form.
+        background: (c) or (n, c), the color behind all samples; None for 0.
+        threshold: a ray ends once its transmittance is below this.
 
     Returns:
-        Differentiable in all floating tensors. Samples of no ray have weight 0.
+        `Composited(colour, opacity, depth, weights)`, differentiable in all floating tensors. Samples that belong to
+        no ray have weight 0.
 
     Example:
         >>> half = torch.full((1, 2), 2.0).log()
@@ -70,7 +71,7 @@ def composite(
         tensor([[0.5000, 0.2500]])
     """
     samples = (densities, colours, t, steps)
-    return _composite_with(_of_densities, samples, rays, background, threshold)
+    return _composite_with(_composite_densities, samples, rays, background, threshold)
 
 
 def composite_alphas(
@@ -82,24 +83,27 @@ def composite_alphas(
     background: Tensor | None = None,
     threshold: float = 0.0,
 ) -> Composited:
-    """What is seen along rays through samples that are given by alphas: `composite` with another alpha_i.
+    """Composite samples with alphas, instead of densities, into a color, an opacity and a depth for each ray.
+
+    The formulas are those of `composite`, with alpha_i given.
 
     Args:
-        alphas: (s) or (n, k), between 0 and 1.
-        colours: (s, c) or (n, k, c).
-        t: as alphas; where the samples are along their ray.
-        rays: (n, 2), integers: where a ray's samples start, and how many it has. None for the dense form.
-        background: (c) or (n, c); None for none.
-        threshold: a ray ends where less than this shines through.
+        alphas: (s), or dense (n, k), between 0 and 1.
+        colours: (s, c) or (n, k, c), any number of channels.
+        t: shaped like `alphas`; positions of the samples along their ray.
+        rays: (n, 2), integers: the start and the count of each ray's samples. None for the dense form.
+        background: (c) or (n, c), the color behind all samples; None for 0.
+        threshold: a ray ends once its transmittance is below this.
 
     Returns:
-        Differentiable in all floating tensors. Samples of no ray have weight 0.
+        `Composited(colour, opacity, depth, weights)`, differentiable in all floating tensors. Samples that belong to
+        no ray have weight 0.
 
     Example:
         >>> composite_alphas(torch.full((1, 2), 0.5), torch.ones(1, 2, 3), torch.ones(1, 2)).weights
         tensor([[0.5000, 0.2500]])
     """
-    return _composite_with(_of_alphas, (alphas, colours, t), rays, background, threshold)
+    return _composite_with(_composite_alphas, (alphas, colours, t), rays, background, threshold)
 
 
 def _composite_with(
@@ -109,7 +113,7 @@ def _composite_with(
     background: Tensor | None,
     threshold: float,
 ) -> Composited:
-    """`along` takes the samples of one ray, and the threshold."""
+    """Composite the samples of all rays. `along` composites those of one ray, from its samples and the threshold."""
     first = samples[0]
     if rays is None:
         dense = [along(*ray, threshold) for ray in zip(*samples, strict=True)]
@@ -126,19 +130,21 @@ def _composite_with(
     return Composited(colour, opacity, depth, weights)
 
 
-def _of_densities(density: Tensor, colour: Tensor, t: Tensor, step: Tensor, threshold: float) -> tuple[Tensor, ...]:
+def _composite_densities(
+    density: Tensor, colour: Tensor, t: Tensor, step: Tensor, threshold: float
+) -> tuple[Tensor, ...]:
     absorbed = density * step
     through = torch.exp(absorbed - absorbed.cumsum(0))  # to sample i, itself left out
-    return _sums(through, -torch.expm1(-absorbed), colour, t, threshold)
+    return _sum_samples(through, -torch.expm1(-absorbed), colour, t, threshold)
 
 
-def _of_alphas(alpha: Tensor, colour: Tensor, t: Tensor, threshold: float) -> tuple[Tensor, ...]:
+def _composite_alphas(alpha: Tensor, colour: Tensor, t: Tensor, threshold: float) -> tuple[Tensor, ...]:
     through = torch.cat([torch.ones_like(alpha[:1]), 1 - alpha[:-1]]).cumprod(0)
-    return _sums(through, alpha, colour, t, threshold)
+    return _sum_samples(through, alpha, colour, t, threshold)
 
 
-def _sums(through: Tensor, alpha: Tensor, colour: Tensor, t: Tensor, threshold: float) -> tuple[Tensor, ...]:
-    """Colour, opacity and depth of a ray, and its weights."""
+def _sum_samples(through: Tensor, alpha: Tensor, colour: Tensor, t: Tensor, threshold: float) -> tuple[Tensor, ...]:
+    """Compute color, opacity and depth of one ray, and its weights, from the samples' transmittance and alphas."""
     is_reached = (through >= threshold).cumprod(0).bool()
     weight = torch.where(is_reached, through * alpha, 0)
     return weight @ colour, weight.sum(), (weight * t).sum(), weight

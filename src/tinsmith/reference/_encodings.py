@@ -1,4 +1,4 @@
-"""Encodings of positions and directions, as tiny-cuda-nn has them, in plain torch."""
+"""References of tiny-cuda-nn's encodings of positions and directions, in plain torch."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor
 
 
 def frequency(x: Tensor, n_frequencies: int = 12) -> Tensor:
-    """Sines and cosines of each number, each frequency twice the one before.
+    """Encode each number by sines and cosines, each frequency twice the previous one.
 
     With k from 0 to n_frequencies - 1:   y = sin(2^k pi x), cos(2^k pi x)
 
     Args:
         x: (..., dim). Differentiable.
-        n_frequencies: how many.
+        n_frequencies: the number of frequencies.
 
     Returns:
-        (..., dim 2 n_frequencies): dims outside, then frequencies, then sin before cos.
+        (..., dim 2 n_frequencies), ordered by dim, then by frequency, then sin before cos.
 
     Example:
         >>> frequency(torch.tensor([0.5]), 2).round(decimals=3).abs()
@@ -30,7 +30,7 @@ def frequency(x: Tensor, n_frequencies: int = 12) -> Tensor:
 
 
 def triangle_wave(x: Tensor, n_frequencies: int = 12) -> Tensor:
-    """Triangle waves of each number, each frequency twice the one before, each shifted by a quarter more.
+    """Encode each number by triangle waves, each with twice the previous frequency and shifted by another quarter.
 
     With k from 0 to n_frequencies - 1 and turns = 2^(k - 1) x + k / 4:
 
@@ -38,10 +38,10 @@ def triangle_wave(x: Tensor, n_frequencies: int = 12) -> Tensor:
 
     Args:
         x: (..., dim). Differentiable; the derivative is 0 at the corners and 2^(k + 1) or its negative elsewhere.
-        n_frequencies: how many.
+        n_frequencies: the number of frequencies.
 
     Returns:
-        (..., dim n_frequencies), in [-1, 1]: dims outside, then frequencies.
+        (..., dim n_frequencies), in [-1, 1], ordered by dim, then by frequency.
 
     Example:
         >>> triangle_wave(torch.tensor([0.0, 0.5]), 1)
@@ -53,37 +53,38 @@ def triangle_wave(x: Tensor, n_frequencies: int = 12) -> Tensor:
 
 
 def one_blob(x: Tensor, n_bins: int = 16) -> Tensor:
-    """How much of a bump around each number lies in each bin of the unit circle.
+    """Encode each number by the integrals of a kernel around it over equal bins of [0, 1], which wraps around.
 
-    The bump is the quartic kernel 15/16 (1 - u^2)^2 of radius one bin, u = n_bins (position - x). Its share below u is
+    The kernel is quartic, 15/16 (1 - u^2)^2, with a radius of one bin, u = n_bins (position - x). Its integral up to u
+    is
 
-        F(u) = u (15 - 10 u^2 + 3 u^4) / 16 + 1/2        with u cut off to [-1, 1]
+        F(u) = u (15 - 10 u^2 + 3 u^4) / 16 + 1/2        with u clamped to [-1, 1]
 
-    and bin k has the share between its boundaries k / n_bins and (k + 1) / n_bins. What leaves at 1 comes in at 0.
+    and bin k has the integral between its boundaries k / n_bins and (k + 1) / n_bins. The part beyond 1 continues at 0.
 
     Args:
-        x: (..., dim), in [0, 1]. Differentiable, twice without a jump.
-        n_bins: how many; tiny-cuda-nn takes powers of two only.
+        x: (..., dim), in [0, 1]. Differentiable; the second derivative is continuous too.
+        n_bins: the number of bins; tiny-cuda-nn supports only powers of two.
 
     Returns:
-        (..., dim n_bins), which add up to 1 in each dim.
+        (..., dim n_bins), ordered by dim, then by bin. The bins of each dim sum to 1.
 
     Example:
         >>> one_blob(torch.tensor([0.5]), 4)
         tensor([0.0000, 0.5000, 0.5000, 0.0000])
     """
     boundary = torch.arange(n_bins + 1, dtype=x.dtype, device=x.device) / n_bins - x[..., None]
-    below = sum(_bump_below(n_bins * (boundary + turn)) for turn in (-1, 0, 1))
+    below = sum(_integrate_kernel(n_bins * (boundary + turn)) for turn in (-1, 0, 1))
     return torch.as_tensor(below).diff(dim=-1).flatten(-2)
 
 
-def _bump_below(u: Tensor) -> Tensor:
+def _integrate_kernel(u: Tensor) -> Tensor:
     u = u.clamp(-1, 1)
     return u * (15 - 10 * u**2 + 3 * u**4) / 16 + 0.5
 
 
 def spherical_harmonics(x: Tensor, degree: int = 4) -> Tensor:
-    """Real spherical harmonics of a direction, with tiny-cuda-nn's signs.
+    """Evaluate the real spherical harmonics of directions, with tiny-cuda-nn's signs.
 
     With the direction (dx, dy, dz) = 2 x - 1, and for l from 0 to degree - 1 and m from 0 to l
 
@@ -93,7 +94,7 @@ def spherical_harmonics(x: Tensor, degree: int = 4) -> Tensor:
         P(m, m) = 1 3 5 ... (2 m - 1),   (l - m) P(l, m) = (2 l - 1) dz P(l - 1, m) - (l + m - 1) P(l - 2, m)
         N^2 = (2 l + 1) / (4 pi) (l - m)! / (l + m)!, twice that for m > 0
 
-    so that they are orthonormal on the sphere. Directions of another length than 1 are not normalised.
+    so that they are orthonormal on the sphere. Directions of another length than 1 are not normalized.
 
     Args:
         x: (..., 3), (direction + 1) / 2. Differentiable.
@@ -108,13 +109,13 @@ def spherical_harmonics(x: Tensor, degree: int = 4) -> Tensor:
     """
     dx, dy, dz = (2 * x - 1).unbind(-1)
     harmonics = [torch.zeros_like(dx)] * degree**2
-    re, im = 1 + 0 * dx, 0 * dx  # of x even where nothing else is, so that there is a gradient
+    re, im = 1 + 0 * dx, 0 * dx  # depend on x even for degree 1, so that there is a gradient
     for m in range(degree):
         below, legendre = torch.zeros_like(dx), torch.ones_like(dx) * math.prod(range(1, 2 * m, 2))
         for n in range(m, degree):
             if n > m:
                 below, legendre = legendre, ((2 * n - 1) * dz * legendre - (n + m - 1) * below) / (n - m)
-            scaled = (-1) ** m * _norm(n, m) * legendre
+            scaled = (-1) ** m * _compute_norm(n, m) * legendre
             harmonics[n * n + n + m] = scaled * re
             if m > 0:
                 harmonics[n * n + n - m] = scaled * im
@@ -122,6 +123,6 @@ def spherical_harmonics(x: Tensor, degree: int = 4) -> Tensor:
     return torch.stack(harmonics, dim=-1)
 
 
-def _norm(n: int, m: int) -> float:
+def _compute_norm(n: int, m: int) -> float:
     both = 2 if m else 1
     return math.sqrt(both * (2 * n + 1) / (4 * math.pi) * math.factorial(n - m) / math.factorial(n + m))

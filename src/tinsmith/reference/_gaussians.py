@@ -1,4 +1,4 @@
-"""Splatting of 3-D Gaussians, in plain torch: a camera at a time, and a Gaussian at a time over all pixels."""
+"""References of splatting 3-D Gaussians, in plain torch: one camera at a time, and one Gaussian at a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TILE = 16
 
 
 class ProjectedGaussians(NamedTuple):
-    """Gaussians in an image.
+    """Gaussians projected to an image.
 
     Attributes:
-        radii: (n, 2), integers, pixels; 0 where a Gaussian is not seen.
-        means2d: (n, 2), pixels.
-        depths: (n).
-        conics: (n, 2, 2), inverse covariances.
-        compensations: (n).
+        radii: (n, 2), integers, pixels; 0 if a Gaussian is not visible.
+        means2d: (n, 2), the centers, pixels.
+        depths: (n), along the camera's axis.
+        conics: (n, 2, 2), inverse covariances in the image.
+        compensations: (n), factors of the opacities for antialiasing.
     """
 
     radii: Tensor
@@ -34,11 +34,13 @@ class ProjectedGaussians(NamedTuple):
 
 
 def gaussian_covariance(quats: Tensor, scales: Tensor) -> Tensor:
-    """R S S R^T, with R the rotation of the normalised quaternion (w, x, y, z) and S the diagonal of scales.
+    """Compute covariance matrices of Gaussians from rotations and scales: R S S R^T.
+
+    R is the rotation of the normalized quaternion and S the diagonal of scales.
 
     Args:
-        quats: (n, 4). Differentiable.
-        scales: (n, 3). Differentiable.
+        quats: (n, 4), w x y z, of any length but 0. Differentiable.
+        scales: (n, 3), standard deviations along the Gaussian's axes. Differentiable.
 
     Returns:
         (n, 3, 3).
@@ -72,21 +74,21 @@ def project_gaussians(
     compensate: bool = False,
     camera_model: str = "pinhole",
 ) -> ProjectedGaussians:
-    """Gaussians in the image of one camera: see `tinsmith.render.gaussians.fully_fused_projection`.
+    """Project Gaussians to the image of one camera: see `tinsmith.render.gaussians.fully_fused_projection`.
 
     Args:
-        means: (n, 3). Differentiable.
+        means: (n, 3), in the world. Differentiable.
         covars: (n, 3, 3). Differentiable.
         viewmat: (4, 4), world to camera. Differentiable.
-        intrinsics: (3, 3). Differentiable.
-        width: pixels.
-        height: pixels.
-        opacities: (n), for the radii.
-        eps2d: added to variances.
-        near_plane: the least visible depth.
+        intrinsics: (3, 3), pixels. Differentiable.
+        width: width of the image in pixels.
+        height: height of the image in pixels.
+        opacities: (n), for the radii; None for radii of 3.33 standard deviations.
+        eps2d: added to the variances in the image, pixels squared.
+        near_plane: the smallest visible depth.
         far_plane: the largest visible depth.
-        radius_clip: a radius must be above it.
-        compensate: the opacities of radii are compensated.
+        radius_clip: Gaussians without a radius above this, in pixels, are not visible.
+        compensate: use the compensated opacities for the radii.
         camera_model: "pinhole", "ortho" or "fisheye".
 
     Example:
@@ -111,7 +113,7 @@ def project_gaussians(
         return focal * flat + middle
 
     where = before
-    if camera_model == "pinhole":  # the linear part is taken within 15% of the image around it
+    if camera_model == "pinhole":  # the derivative is evaluated at most 15% of the image outside of it
         size = torch.tensor([width, height], dtype=means.dtype)
         low, high = (-middle - 0.15 * size) / focal, (size - middle + 0.15 * size) / focal
         flat = torch.minimum(torch.maximum(before[:, :2] / depths[:, None], low), high)
@@ -145,18 +147,18 @@ def blend_gaussians(
     height: int,
     tile_size: int = TILE,
 ) -> tuple[Tensor, Tensor]:
-    """Colors and what shines through them: see `tinsmith.render.gaussians.rasterize_to_pixels`.
+    """Blend projected Gaussians to an image: see `tinsmith.render.gaussians.rasterize_to_pixels`.
 
     Args:
-        projected: Gaussians in an image. Differentiable in means2d and conics.
+        projected: the Gaussians. Differentiable in means2d and conics.
         colors: (n, d). Differentiable.
         opacities: (n). Differentiable.
-        width: pixels.
-        height: pixels.
-        tile_size: pixels; a Gaussian is seen in the tiles that its box reaches into.
+        width: width of the image in pixels.
+        height: height of the image in pixels.
+        tile_size: side of a tile in pixels; a Gaussian is visible only in the tiles that its bounding box overlaps.
 
     Returns:
-        (height, width, d) and (height, width).
+        Colors without a background, (height, width, d), and the remaining transmittance, (height, width).
 
     Example:
         >>> intrinsics = torch.tensor([[50.0, 0, 1.5], [0, 50, 0.5], [0, 0, 1]])
@@ -189,12 +191,12 @@ def blend_gaussians(
 
 
 def gaussian_colors(degree: int, directions: Tensor, coefficients: Tensor) -> Tensor:
-    """Colors along directions: the sum of coefficients times real spherical harmonics.
+    """Evaluate colors along directions: sums of coefficients times real spherical harmonics.
 
     Args:
-        degree: 0 to 4.
-        directions: (n, 3). Differentiable.
-        coefficients: (n, k, d). Differentiable.
+        degree: the degree of the harmonics, 0 to 4.
+        directions: (n, 3), of any length but 0. Differentiable.
+        coefficients: (n, k, d), at least (degree + 1)^2 of them. Differentiable.
 
     Returns:
         (n, d).
@@ -227,25 +229,28 @@ def rasterize_gaussians(
     covars: Tensor | None = None,
     **projection: object,
 ) -> tuple[Tensor, Tensor]:
-    """Images and alphas of 3-D Gaussians: see `tinsmith.render.gaussians.rasterization`, without batch dims.
+    """Render images of 3-D Gaussians: see `tinsmith.render.gaussians.rasterization`, without batch dims.
 
     Args:
-        means: (n, 3). Differentiable, as all tensors.
-        quats: (n, 4).
-        scales: (n, 3).
-        opacities: (n).
-        colors: (n, d) or (c, n, d), or with k coefficients before d.
-        viewmats: (c, 4, 4).
-        intrinsics: (c, 3, 3).
-        width: pixels.
-        height: pixels.
-        sh_degree: of the coefficients; None for colors.
-        tile_size: pixels.
-        backgrounds: (c, d).
+        means: (n, 3), in the world. Differentiable, as all tensors.
+        quats: (n, 4), w x y z; None if `covars` is passed.
+        scales: (n, 3); None if `covars` is passed.
+        opacities: (n), 0 to 1.
+        colors: (n, d) or (c, n, d); with `sh_degree` coefficients (n, k, d) or (c, n, k, d).
+        viewmats: (c, 4, 4), world to camera.
+        intrinsics: (c, 3, 3), pixels.
+        width: width of the images in pixels.
+        height: height of the images in pixels.
+        sh_degree: the degree of the harmonics; None for colors.
+        tile_size: side of a tile in pixels.
+        backgrounds: (c, d); None for 0.
         render_mode: "RGB", "D", "ED", "RGB+D" or "RGB+ED".
         rasterize_mode: "classic" or "antialiased".
-        covars: (n, 3, 3).
-        projection: what else `project_gaussians` takes.
+        covars: (n, 3, 3), instead of `quats` and `scales`.
+        projection: further options of `project_gaussians`.
+
+    Returns:
+        Images (c, height, width, X), with X channels by `render_mode`, and alphas (c, height, width, 1).
 
     Example:
         >>> means, covars = torch.tensor([[0.0, 0, 2]]), 0.01 * torch.eye(3)[None]

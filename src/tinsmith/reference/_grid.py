@@ -1,4 +1,4 @@
-"""Grids of features at several resolutions, as instant-ngp and tiny-cuda-nn have them, in plain torch."""
+"""The reference of grids of features at several resolutions, as in instant-ngp and tiny-cuda-nn, in plain torch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _WORD = 2**32
 
 @dataclasses.dataclass(frozen=True)
 class GridLevel:
-    """One resolution of a grid.
+    """One level of a grid, with its resolution and its place in the table of features.
 
     Attributes:
-        scale: cells a unit of length; a corner is where `x scale + 1/2` is whole.
-        resolution: corners a side that `x` in [0, 1] can meet, the last of which is met at 1 only.
-        first: row of the table where its slots begin.
-        size: how many slots it has.
-        is_hashed: whether corners share slots by a hash; else they are counted through, and wrap around.
-        factors: what each dim's index is multiplied with, modulo 2^32: a prime, or a stride.
+        scale: cells per unit of length; a corner is where `x scale + 1/2` is an integer.
+        resolution: corners along each axis that belong to cells with `x` in [0, 1]; the last one only at 1.
+        first: the row of the table where the level's slots begin.
+        size: the number of slots.
+        is_hashed: True if corners share slots by a hash; else they are numbered, and wrap around.
+        factors: the factor of each dim's index, modulo 2^32: a prime, or a stride.
     """
 
     scale: float
@@ -45,24 +45,24 @@ def grid_levels(
     kind: Literal["Hash", "Dense", "Tiled"] = "Hash",
     log2_hashmap_size: int = 19,
 ) -> tuple[GridLevel, ...]:
-    """The levels of a grid encoding, as tiny-cuda-nn lays them out in its table.
+    """Compute the levels of a grid encoding with the layout of tiny-cuda-nn's table.
 
     With base b and scale s, level l has
 
-        scale = b s^l - 1        in float32, as there: it decides how many rows a table has
+        scale = b s^l - 1        in float32, as in tiny-cuda-nn, since it determines the size of the table
         resolution = ceil(scale) + 1
         size = resolution^n_dims, rounded up to 8; at most 2^log2_hashmap_size (Hash) or b^n_dims (Tiled)
 
-    A level of a "Hash" grid is hashed where its corners outnumber its slots. Corners that cannot be counted in 32 bits
+    A level of a "Hash" grid is hashed if it has more corners than slots. Corners that cannot be numbered in 32 bits
     and are not hashed all share the first slot; only a "Tiled" grid can have those.
 
     Args:
-        n_dims: of the positions, 1 to 7.
-        n_levels: how many.
-        base_resolution: of the coarsest level.
-        per_level_scale: how many times as fine each level is as the one before.
-        kind: what is done where corners outnumber slots; a "Dense" grid always has enough.
-        log2_hashmap_size: of a "Hash" grid: most slots of a level.
+        n_dims: number of dims of the positions, 1 to 7.
+        n_levels: number of levels.
+        base_resolution: resolution of the coarsest level.
+        per_level_scale: the ratio of the resolutions of two successive levels.
+        kind: how corners share slots: "Hash" hashes them, "Tiled" wraps around, "Dense" has a slot for each.
+        log2_hashmap_size: for a "Hash" grid, the logarithm of the largest number of slots of a level.
 
     Returns:
         The levels, coarsest first. The table has `levels[-1].first + levels[-1].size` rows.
@@ -74,7 +74,7 @@ def grid_levels(
     levels: list[GridLevel] = []
     first = 0
     for level in range(n_levels):
-        scale = _scale(level, base_resolution, per_level_scale)
+        scale = _compute_scale(level, base_resolution, per_level_scale)
         resolution = math.ceil(scale) + 1
         corners = resolution**n_dims
         size = -(-min(corners, _WORD // 2 - 1) // 8) * 8
@@ -90,13 +90,13 @@ def grid_levels(
     return tuple(levels)
 
 
-def _scale(level: int, base_resolution: int, per_level_scale: float) -> float:
-    """`base_resolution per_level_scale^level - 1`, each step rounded as tiny-cuda-nn's float32 does."""
-    exponent = _single(level * _single(math.log2(_single(per_level_scale))))
-    return _single(_single(_single(2.0**exponent) * base_resolution) - 1.0)
+def _compute_scale(level: int, base_resolution: int, per_level_scale: float) -> float:
+    """Compute `base_resolution per_level_scale^level - 1`, with each operation in float32 as in tiny-cuda-nn."""
+    exponent = _round_to_single(level * _round_to_single(math.log2(_round_to_single(per_level_scale))))
+    return _round_to_single(_round_to_single(_round_to_single(2.0**exponent) * base_resolution) - 1.0)
 
 
-def _single(number: float) -> float:
+def _round_to_single(number: float) -> float:
     return torch.tensor(number, dtype=torch.float32).item()
 
 
@@ -106,9 +106,9 @@ def grid(
     levels: Sequence[GridLevel],
     interpolation: Literal["Nearest", "Linear", "Smoothstep"] = "Linear",
 ) -> Tensor:
-    """Features of each level at `x`, interpolated between the corners of the cell it is in.
+    """Interpolate the features of each level at positions, between the corners of the cell that contains the position.
 
-    On a level with its scale, and u = x scale + 1/2:
+    For each level, with u = x scale + 1/2:
 
         cell = floor(u),  part = u - cell,  or 3 part^2 - 2 part^3 with "Smoothstep"
         y = sum over the cell's corners of  (product over dims of part or 1 - part)  table[slot]
@@ -116,14 +116,14 @@ def grid(
     and with "Nearest" y = table[slot of the cell's lowest corner].
 
     Args:
-        x: (n, dim), in [0, 1]. What is outside finds slots too.
+        x: (n, dim), in [0, 1]; positions outside have slots too.
         table: (row, feature), the levels one after the other.
-        levels: of `grid_levels`.
-        interpolation: between corners. With "Nearest" the gradient in x is 0.
+        levels: the levels, from `grid_levels`.
+        interpolation: the interpolation between corners. With "Nearest" the gradient in x is 0.
 
     Returns:
-        (n, level feature), a level's features side by side. Differentiable in x and table; of the cell that x is in
-        no derivative is taken.
+        (n, level feature), the features of a level next to each other. Differentiable in x and table; which cell x is
+        in is not differentiated.
 
     Example:
         >>> levels = grid_levels(1, n_levels=1, base_resolution=3)
@@ -131,27 +131,27 @@ def grid(
         tensor([[1.0000],
                 [1.5000]])
     """
-    return torch.cat([_level(x, table, level, interpolation) for level in levels], dim=-1)
+    return torch.cat([_interpolate_level(x, table, level, interpolation) for level in levels], dim=-1)
 
 
-def _level(x: Tensor, table: Tensor, level: GridLevel, interpolation: str) -> Tensor:
+def _interpolate_level(x: Tensor, table: Tensor, level: GridLevel, interpolation: str) -> Tensor:
     u = x * level.scale + 0.5
     cell = u.detach().floor()
     part = u - cell
     if interpolation == "Nearest":
-        return table[_slot(cell.long(), level)] + 0 * part.sum(-1, keepdim=True)
+        return table[_find_rows(cell.long(), level)] + 0 * part.sum(-1, keepdim=True)
     if interpolation == "Smoothstep":
         part = part * part * (3 - 2 * part)
     total = torch.zeros(len(x), table.shape[1], dtype=table.dtype, device=table.device)
     for corner in itertools.product((0, 1), repeat=x.shape[1]):
         bits = torch.tensor(corner, device=x.device)
         weight = torch.where(bits == 1, part, 1 - part).prod(-1, keepdim=True)
-        total = total + weight * table[_slot(cell.long() + bits, level)]
+        total = total + weight * table[_find_rows(cell.long() + bits, level)]
     return total
 
 
-def _slot(corner: Tensor, level: GridLevel) -> Tensor:
-    """Rows of the table for corners (n, dim): 32-bit unsigned arithmetic, in 64 bits."""
+def _find_rows(corner: Tensor, level: GridLevel) -> Tensor:
+    """Compute the row of the table for each corner, (n, dim) to (n), by 32-bit unsigned arithmetic in int64."""
     terms = [(corner[:, dim] % _WORD) * factor % _WORD for dim, factor in enumerate(level.factors)]
     index = torch.zeros_like(terms[0])
     for term in terms:

@@ -1,4 +1,4 @@
-"""Losses, one element at a time: values and gradients as written down in tiny-cuda-nn's kernels."""
+"""The reference of losses, one element at a time: values and gradients by the formulas in tiny-cuda-nn's kernels."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Callable
 
 import torch
 
-_Pair = tuple[float, float]  # an element's value, and its slope by the prediction
+_Pair = tuple[float, float]  # an element's value, and its derivative with respect to the prediction
 _EPSILON = 1e-2
 
 
 def loss(
     otype: str, prediction: torch.Tensor, target: torch.Tensor, data_pdf: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A loss and its gradient by the prediction, element by element in float64.
+    """Compute a loss and its gradient with respect to the prediction, element by element in float64.
 
     Args:
-        otype: its name, as in tinsmith.nn.losses.
+        otype: the name of the loss: see `tinsmith.nn.Loss`, which has the formulas.
         prediction: (sample, channel).
         target: (sample, channel).
-        data_pdf: (sample, channel); None: 1 everywhere.
+        data_pdf: (sample, channel), the density that each element was drawn with; None: 1 everywhere.
 
     Returns:
-        The loss, of no dims; its gradient, (sample, channel). Neither is differentiable.
+        The loss, a 0-d tensor; its gradient, (sample, channel). Neither is differentiable.
 
     Example:
         >>> import torch
@@ -42,7 +42,7 @@ def loss(
     return torch.tensor(total, dtype=torch.float64), gradient
 
 
-def _absolute(difference: float, scale: float) -> _Pair:
+def _evaluate_absolute(difference: float, scale: float) -> _Pair:
     return abs(difference) * scale, math.copysign(scale, difference)
 
 
@@ -50,7 +50,7 @@ def _evaluate_square(difference: float, scale: float) -> _Pair:
     return difference**2 * scale, 2 * difference * scale
 
 
-def _luminance(row: list[float]) -> float:
+def _compute_luminance(row: list[float]) -> float:
     r, g, b = row[:3]
     if len(row) >= 6:
         r, g, b = r + row[3], g + row[4], b + row[5]
@@ -58,13 +58,13 @@ def _luminance(row: list[float]) -> float:
 
 
 _ELEMENTS: dict[str, Callable[[float, float, float, list[float]], _Pair]] = {
-    "L1": lambda p, t, q, row: _absolute(p - t, 1.0),
+    "L1": lambda p, t, q, row: _evaluate_absolute(p - t, 1.0),
     "L2": lambda p, t, q, row: _evaluate_square(p - t, 1.0),
-    "RelativeL1": lambda p, t, q, row: _absolute(p - t, 1 / (abs(p) + _EPSILON)),
+    "RelativeL1": lambda p, t, q, row: _evaluate_absolute(p - t, 1 / (abs(p) + _EPSILON)),
     "RelativeL2": lambda p, t, q, row: _evaluate_square(p - t, 1 / (p * p + _EPSILON)),
-    "RelativeL2Luminance": lambda p, t, q, row: _evaluate_square(p - t, 1 / (_luminance(row) ** 2 + _EPSILON)),
-    "MAPE": lambda p, t, q, row: _absolute(p - t, 1 / (abs(t) + _EPSILON)),
-    "SMAPE": lambda p, t, q, row: _absolute(p - t, 1 / ((abs(t) + abs(p)) / 2 + _EPSILON)),
+    "RelativeL2Luminance": lambda p, t, q, row: _evaluate_square(p - t, 1 / (_compute_luminance(row) ** 2 + _EPSILON)),
+    "MAPE": lambda p, t, q, row: _evaluate_absolute(p - t, 1 / (abs(t) + _EPSILON)),
+    "SMAPE": lambda p, t, q, row: _evaluate_absolute(p - t, 1 / ((abs(t) + abs(p)) / 2 + _EPSILON)),
     "CrossEntropy": lambda p, t, q, row: (-t * math.log(p), -t / p),
     "Variance": lambda p, t, q, row: (t * t / p - t * t / q, -t * t / (p * p)),
 }

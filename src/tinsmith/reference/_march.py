@@ -1,4 +1,4 @@
-"""The samples of rays in the occupied cells of a grid: every sample of the lattice is looked at, in plain torch."""
+"""The reference of marching: samples of rays in occupied cells, found by testing all samples, in plain torch."""
 
 from __future__ import annotations
 
@@ -25,31 +25,32 @@ def march(
     max_step: float = math.inf,
     max_steps: int = 1024,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where rays are sampled.
+    """Sample rays in the occupied cells of a grid: see `tinsmith.render.march`.
 
-    From e[0], where a ray enters the outermost box and the scene's (or `near`), with the ray's offset u:
+    From e[0], where a ray enters both the outermost box and the scene's box (or `near`, if later), with the ray's
+    offset u:
 
         d[k] = min(max(step, cone_angle e[k]), max_step),   e[k + 1] = e[k] + d[k],   t[k] = e[k] + u d[k]
 
-    A sample stays if it is before the ray's end, its cell is occupied, and no more than `max_steps` - 1 that stay are
-    before it. Level l covers the box scaled by 2^l about its middle; the finest level counts that a sample lies in.
+    A sample is returned if it is before the ray's end and in an occupied cell, up to `max_steps` samples per ray.
+    Level l covers the box scaled by 2^l about its center; the finest level that contains a sample applies.
 
     Args:
         origins: (n, 3).
-        directions: (n, 3), of any length; t counts in it.
+        directions: (n, 3), of any length; t is in units of it.
         aabb: (6), lower corner and upper corner of level 0.
-        occupied: (l, x, y, z), bool.
+        occupied: (l, x, y, z), bool: the occupied cells of each level.
         offsets: (n), in [0, 1).
-        step: the least distance between samples.
-        near: what lies before does not count; a number, or (n).
-        far: what lies behind does not count; a number, or (n).
-        scene_box: (6), what lies outside does not count; None for all of the grid.
-        cone_angle: how the distance grows with t.
-        max_step: the longest distance between samples.
-        max_steps: samples a ray at most.
+        step: the smallest distance between samples.
+        near: where rays start to be sampled: a number, or (n).
+        far: where rays stop being sampled: a number, or (n).
+        scene_box: (6), only what is inside is sampled; None for the whole grid.
+        cone_angle: growth of the distance between samples with t.
+        max_step: the largest distance between samples.
+        max_steps: maximum number of samples per ray; the first ones are kept.
 
     Returns:
-        rays (n, 2), where a ray's samples start and how many they are; ray_index (s), t (s) and d (s). Not
+        rays (n, 2), the start and the count of each ray's samples; the ray (s), t (s) and d (s) of each sample. Not
         differentiable.
 
     Example:
@@ -84,7 +85,10 @@ def march(
 
 
 def _is_occupied(places: Tensor, middle: Tensor, half: Tensor, occupied: Tensor) -> Tensor:
-    """Whether the cells are in which places lie; (n, 3) to (n)."""
+    """Return True for positions in occupied cells, (n, 3) to (n).
+
+    `middle` and `half` are the center and the half size of level 0.
+    """
     resolution = torch.tensor(occupied.shape[1:])
     aside = ((places - middle) / half).abs().amax(-1)
     level = sum((aside > 2.0**finer).long() for finer in range(len(occupied) - 1)) + torch.zeros_like(aside).long()

@@ -1,4 +1,4 @@
-"""Small networks without biases, as tiny-cuda-nn has them: formulas written out."""
+"""References of tiny-cuda-nn's activations and of its small networks without biases, as explicit formulas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def activation(name: str, x: Tensor) -> Tensor:
-    """An activation, element by element.
+    """Apply an activation function of tiny-cuda-nn to each element.
 
         None         x                       Sigmoid     1 / (1 + exp(-x))
         ReLU         max(x, 0)               Tanh        (1 - exp(-2x)) / (1 + exp(-2x))
@@ -18,11 +18,14 @@ def activation(name: str, x: Tensor) -> Tensor:
         SiLU         x / (1 + exp(-x))       Softplus    log(1 + exp(10 x)) / 10
         Exponential  exp(x)                  Sine        sin(x)
 
-    Where a formula overflows so does this; what the library uses does not.
+    If a formula overflows, this function does too, unlike the library's implementation.
 
     Args:
-        name: one of these.
-        x: of any shape. Differentiable.
+        name: one of these names.
+        x: a tensor of any shape. Differentiable.
+
+    Returns:
+        Shaped like `x`.
 
     Example:
         >>> activation("LeakyReLU", torch.tensor([-1.0, 2.0]))
@@ -52,17 +55,17 @@ def mlp(
     activation_name: str = "ReLU",
     output_activation_name: str = "None",
 ) -> Tensor:
-    """A multilayer perceptron without biases, neuron by neuron.
+    """Evaluate a multilayer perceptron without biases, neuron by neuron.
 
-    Each neuron is the activation of   sum over i of w[i] x[i],   over what the layer before it gives.
+    Each neuron is the activation of   sum over i of w[i] x[i],   with x the outputs of the previous layer.
 
     Args:
         x: (..., widths[0]). Differentiable.
         params: (n), all weights: layer after layer, in each the weights of its first neuron, then of its second,
-            and so on, as tiny-cuda-nn lays them out. Differentiable.
-        widths: numbers before, between and after the layers, such as (3, 16, 16, 1).
-        activation_name: of all layers but the last; see `activation`.
-        output_activation_name: of the last.
+            and so on, as in tiny-cuda-nn. Differentiable.
+        widths: the numbers of inputs, of neurons of each hidden layer, and of outputs, such as (3, 16, 16, 1).
+        activation_name: the activation of all layers but the last; see `activation`.
+        output_activation_name: the activation of the last layer.
 
     Returns:
         (..., widths[-1]).

@@ -1,4 +1,4 @@
-"""What keeps a radiance field tidy: penalties on the weights along rays, in plain torch, a ray at a time."""
+"""References of penalties on the weights and opacities along rays, in plain torch, one ray at a time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ _FAINTEST = 1e-10
 
 
 def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor) -> Tensor:
-    """How far the weights of each ray are spread: the distortion of mip-NeRF 360 (Barron et al. 2022, equation 15).
+    """Compute the spread of the weights along each ray, the distortion loss of mip-NeRF 360.
+
+    Barron et al. 2022, equation 15:
 
         loss = sum over i, j of weight_i weight_j |t_i - t_j| + 1/3 sum of weight_i^2 step_i
 
     Args:
-        weights: (s), as `composite` gives them.
-        t: (s), middles of the samples, in any order.
-        steps: (s), their lengths.
-        rays: (n, 2), integers: where a ray's samples start, and how many it has.
+        weights: (s), from `composite`.
+        t: (s), midpoints of the samples, in any order.
+        steps: (s), lengths of the samples.
+        rays: (n, 2), integers: the start and the count of each ray's samples.
 
     Returns:
         (n). Differentiable in weights, t and steps.
@@ -35,7 +37,9 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor) -> 
 
 
 def opacity_penalty(opacity: Tensor) -> Tensor:
-    """-o log o for the opacity o of each ray; where o is below 1e-10, with that in the logarithm.
+    """Compute a penalty on half-transparent rays: -o log max(o, 1e-10) for each opacity o, of any shape.
+
+    It is 0 for opacities 0 and 1. Differentiable.
 
     Example:
         >>> opacity_penalty(torch.tensor([0.25, 0.5]))
@@ -45,7 +49,18 @@ def opacity_penalty(opacity: Tensor) -> Tensor:
 
 
 def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 0.0) -> Tensor:
-    """The entropy -sum of p log p of each ray's weights, with p = weight / their sum; 0 where the sum is faint.
+    """Compute the entropy of the distribution of weights along each ray, as in InfoNeRF (Kim et al. 2022, equation 5).
+
+        p_i = weight_i / sum of the ray's weights
+        penalty = -sum of p_i log max(p_i, 1e-10)
+
+    Args:
+        weights: (s), not negative. Differentiable.
+        rays: (n, 2), integers: the start and the count of each ray's samples.
+        faintest: a ray whose weights sum to this or less has penalty 0.
+
+    Returns:
+        (n), in nats.
 
     Example:
         >>> entropy_penalty(torch.tensor([0.25, 0.25]), torch.tensor([[0, 2]]))

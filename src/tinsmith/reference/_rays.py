@@ -1,4 +1,4 @@
-"""Rays of pinhole cameras, and through a box, in plain torch."""
+"""References of rays of pinhole cameras, and of their intersection with a box, in plain torch."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ def pinhole_rays(
     convention: str = "opencv",
     normalise: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Origins and directions of rays through places in cameras' images.
+    """Compute rays of pinhole cameras through points of their images: see `tinsmith.render.pinhole_rays`.
 
     Args:
         poses: (k, 3 or 4, 4), camera to world.
         intrinsics: (k, 3, 3), pixels.
-        pixels: (n, 2), columns and rows; the middle of the first pixel is (0.5, 0.5).
-        cameras: (n), int64, which camera each ray is of.
-        convention: "opencv", which looks along +z with y down, or "opengl", which looks along -z with y up.
-        normalise: give directions of length one.
+        pixels: (n, 2), columns and rows; the center of the first pixel is (0.5, 0.5).
+        cameras: (n), int64, the camera of each ray.
+        convention: "opencv", where cameras look along +z with y down, or "opengl", where they look along -z with y up.
+        normalise: return directions of length 1.
 
     Returns:
-        (n, 3) and (n, 3). Differentiable in every tensor of floats.
+        Origins (n, 3) and directions (n, 3). Differentiable in all floating tensors.
 
     Example:
         >>> cameras = torch.zeros(1, dtype=torch.int64)
@@ -49,17 +49,17 @@ def pinhole_rays(
 def ray_aabb_intersect(
     origins: Tensor, directions: Tensor, aabb: Tensor, *, near: float = 0.0, far: float = math.inf
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Where rays enter and leave a box.
+    """Compute where rays enter and leave a box: see `tinsmith.render.ray_aabb_intersect`.
 
     Args:
         origins: (n, 3).
-        directions: (n, 3), of any length.
+        directions: (n, 3), of any length; t is in units of it.
         aabb: (6), lower corner and upper corner.
-        near: what lies before does not count.
-        far: what lies behind does not count.
+        near: the smallest t of a ray.
+        far: the largest t of a ray.
 
     Returns:
-        t_near (n), t_far (n), both `far` for a ray that misses, and hit (n). Differentiable in every tensor.
+        t_near (n), t_far (n), both `far` for a ray that misses, and hit (n), bool. Differentiable in all tensors.
 
     Example:
         >>> ray_aabb_intersect(torch.zeros(1, 3), torch.ones(1, 3), torch.tensor([1.0, 1, 1, 2, 2, 2]))

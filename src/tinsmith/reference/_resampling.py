@@ -1,4 +1,4 @@
-"""Resampling rays by the weights of their intervals, in plain torch, a ray at a time."""
+"""References of resampling a ray by the weights of its intervals, in plain torch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from torch import Tensor
 
 
 def searchsorted(edges: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """The edges of a ray around each value: the last that is not above it, and the first that is above it.
+    """Find, for each value, the two edges of a ray that enclose it: edges[left] <= value < edges[right].
 
     Args:
         edges: (k), ascending.
-        values: (m).
+        values: (m), in any order.
 
     Returns:
-        Two of (m), int64. Of a value before all edges both are 0; behind them they are k - 2 and k - 1.
+        left (m) and right (m), int64. For a value before all edges both are 0; after all edges, they are k - 2 and
+        k - 1.
 
     Example:
         >>> searchsorted(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.5, 1.0, 7.0]))
@@ -25,16 +26,16 @@ def searchsorted(edges: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def importance_sampling(edges: Tensor, cdfs: Tensor, n_intervals: int, offset: float = 0.5) -> tuple[Tensor, Tensor]:
-    """New intervals of a ray, each with the same share of its weight, about samples by the inverse of `cdfs`.
+    """Sample new intervals of a ray by inverse transform sampling: see `tinsmith.render.importance_sampling`.
 
     Args:
         edges: (k), ascending.
-        cdfs: (k), the ray's weight before each edge, which does not fall.
-        n_intervals: m, how many there will be.
-        offset: where in its share of the weight each sample is, in [0, 1).
+        cdfs: (k), the cumulative weight before each edge, never decreasing.
+        n_intervals: the number m of new intervals.
+        offset: the position of each sample within its equal part of the weight, in [0, 1).
 
     Returns:
-        Edges (m + 1), and samples (m).
+        New edges (m + 1), and samples (m).
 
     Example:
         >>> importance_sampling(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.0, 0.0, 1.0]), 2)
@@ -54,19 +55,21 @@ def importance_sampling(edges: Tensor, cdfs: Tensor, n_intervals: int, offset: f
 
 
 def proposal_loss(edges: Tensor, cdfs: Tensor, proposal_edges: Tensor, proposal_cdfs: Tensor) -> Tensor:
-    """How far the weights of a ray's intervals exceed what a proposal has there: mip-NeRF 360, equations 12 and 13.
+    """Compute a loss on the weights of a ray's intervals that exceed the bound of a proposal.
+
+    Barron et al. 2022 (mip-NeRF 360), equations 12 and 13:
 
         bound_i = sum of the proposal's weights over its intervals that overlap interval i
         loss = sum over i of max(0, weight_i - bound_i)^2 / (weight_i + 1e-7)
 
     Args:
         edges: (k), ascending.
-        cdfs: (k), the weight before each edge. Differentiable.
+        cdfs: (k), the cumulative weight before each edge. Differentiable.
         proposal_edges: (j), ascending.
-        proposal_cdfs: (j). Differentiable.
+        proposal_cdfs: (j), the proposal's cumulative weight before each of its edges. Differentiable.
 
     Returns:
-        ().
+        The loss, a 0-d tensor.
 
     Example:
         >>> edges, cdfs = torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.0, 1.0, 1.0])
@@ -75,7 +78,7 @@ def proposal_loss(edges: Tensor, cdfs: Tensor, proposal_edges: Tensor, proposal_
     """
     weights, theirs = cdfs.diff(), proposal_cdfs.diff()
     starts, ends = edges[:-1, None], edges[1:, None]
-    # An interval that begins where i ends overlaps too, as it does in nerfacc; one that ends where i begins does not.
+    # As in nerfacc, an interval that begins where i ends overlaps it too; one that ends where i begins does not.
     overlaps = (proposal_edges[1:] > starts) & (proposal_edges[:-1] <= ends)
     bounds = (overlaps * theirs).sum(1)
     return ((weights - bounds).clamp(min=0) ** 2 / (weights + 1e-7)).sum()

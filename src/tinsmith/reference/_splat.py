@@ -1,4 +1,4 @@
-"""Splat anisotropic 2-D Gaussians into an image: every Gaussian in every pixel, in plain torch."""
+"""The reference of splatting anisotropic 2-D Gaussians into an image: all Gaussians in all pixels, in plain torch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def splat(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Tensor, *, h: int, w: int) -> Tensor:
-    """The image that the Gaussians add up to.
+    """Render an image as the sum of anisotropic 2-D Gaussians.
 
-    With (dx, dy) from a Gaussian's centre to a pixel's, and turned into the Gaussian's own axes:
+    With (dx, dy) from a Gaussian's center to a pixel's, rotated to the Gaussian's axes:
 
         a = ( cos(angle) dx + sin(angle) dy) / scale_x
         b = (-sin(angle) dx + cos(angle) dy) / scale_y
@@ -17,13 +17,13 @@ def splat(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Te
         image = sum over all Gaussians of alpha colour
 
     Args:
-        pos: (n, 2), centres (x, y) in pixels; that of the pixel in row i, column j is (j + 0.5, i + 0.5).
+        pos: (n, 2), centers (x, y) in pixels; that of the pixel in row i, column j is (j + 0.5, i + 0.5).
         scale: (n, 2), standard deviations along the two axes in pixels, positive.
-        angle: (n), from the image's x axis to the Gaussian's first, in radians, towards +y.
+        angle: (n), the angle from the image's x axis to the Gaussian's first axis, in radians, towards +y.
         colour: (n, 3), of any sign.
-        opacity: (n), at the centre. A Gaussian whose opacity is 1/255 or less is not drawn.
-        h: rows of the image.
-        w: columns of the image.
+        opacity: (n), alpha at the center. A Gaussian whose opacity is less than 1/255 is not drawn.
+        h: number of rows of the image.
+        w: number of columns of the image.
 
     Returns:
         (h, w, 3). Differentiable in every tensor; which pixels are left out is not differentiated.

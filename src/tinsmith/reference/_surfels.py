@@ -1,4 +1,4 @@
-"""Splatting of surfels, which are flat Gaussians, in plain torch: by where rays meet their planes."""
+"""References of splatting surfels, which are flat Gaussians, in plain torch, by intersecting rays with their planes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ._gaussians import EXTENT, FAINTEST, MOST, OPAQUE, TILE
 
 
 class ProjectedSurfels(NamedTuple):
-    """Surfels in an image.
+    """Surfels projected to an image.
 
     Attributes:
-        radii: (n, 2), integers, pixels; 0 where a surfel is not seen.
-        means2d: (n, 2), centres of ellipses, pixels.
-        depths: (n).
-        centres: (n, 3), before the camera.
-        axes: (n, 3, 2), before the camera, as long as the scales.
-        normals: (n, 3), before the camera, towards it.
+        radii: (n, 2), integers, pixels; 0 if a surfel is not visible.
+        means2d: (n, 2), centers of the ellipses, pixels.
+        depths: (n), along the camera's axis.
+        centres: (n, 3), the centers in camera space.
+        axes: (n, 3, 2), the two axes in camera space, with the scales as their lengths.
+        normals: (n, 3), in camera space, facing the camera.
     """
 
     radii: Tensor
@@ -43,19 +43,19 @@ def project_surfels(
     far_plane: float = 1e10,
     radius_clip: float = 0.0,
 ) -> ProjectedSurfels:
-    """Surfels in the image of one camera: see `tinsmith.render.gaussians.fully_fused_projection_2dgs`.
+    """Project surfels to the image of one camera: see `tinsmith.render.gaussians.fully_fused_projection_2dgs`.
 
     Args:
-        means: (n, 3). Differentiable, as all tensors.
+        means: (n, 3), in the world. Differentiable, as all tensors.
         turns: (n, 3, 3), rotations.
-        scales: (n, 2 or 3); the third is not read.
+        scales: (n, 2 or 3), standard deviations; the third is not read.
         viewmat: (4, 4), world to camera.
-        intrinsics: (3, 3), without skew.
-        width: pixels.
-        height: pixels.
-        near_plane: the least visible depth.
+        intrinsics: (3, 3), pixels, without skew.
+        width: width of the image in pixels.
+        height: height of the image in pixels.
+        near_plane: the smallest visible depth.
         far_plane: the largest visible depth.
-        radius_clip: a radius must be above it.
+        radius_clip: surfels without a radius above this, in pixels, are not visible.
 
     Example:
         >>> intrinsics = torch.tensor([[50.0, 0, 32], [0, 50, 24], [0, 0, 1]])
@@ -93,20 +93,20 @@ def blend_surfels(
     height: int,
     tile_size: int = TILE,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Blend surfels: see `tinsmith.render.gaussians.rasterization_2dgs`.
+    """Blend projected surfels to an image: see `tinsmith.render.gaussians.rasterize_to_pixels_2dgs`.
 
     Args:
-        projected: surfels in an image.
+        projected: the surfels. Differentiable, as all tensors.
         colors: (n, d).
         opacities: (n).
-        intrinsics: (3, 3).
-        width: pixels.
-        height: pixels.
-        tile_size: pixels.
+        intrinsics: (3, 3), pixels.
+        width: width of the image in pixels.
+        height: height of the image in pixels.
+        tile_size: side of a tile in pixels.
 
     Returns:
-        Colors (height, width, d), what shines through (height, width), normals (height, width, 3) before the camera,
-        distortion and median depth, (height, width).
+        Colors (height, width, d), remaining transmittance (height, width), normals (height, width, 3) in camera space,
+        distortion and median depth, each (height, width).
 
     Example:
         >>> intrinsics = torch.tensor([[50.0, 0, 1.5], [0, 50, 0.5], [0, 0, 1]])
@@ -131,7 +131,7 @@ def blend_surfels(
             continue
         low = ((projected.means2d[i] - projected.radii[i]) / tile_size).floor()
         high = ((projected.means2d[i] + projected.radii[i]) / tile_size).ceil()
-        # Camera matrices may be any, so the plane is that of the axes, which need not be at right angles.
+        # A camera matrix need not be a rotation, so the axes need not be orthogonal: the plane is computed from them.
         axes = projected.axes[i]
         plane = torch.linalg.cross(axes[:, 0], axes[:, 1])
         distance = (projected.centres[i] @ plane) / (rays @ plane)

@@ -1,4 +1,4 @@
-"""Direct volume rendering: light through a box of values, in plain torch, every sample of every ray at once."""
+"""The reference of direct volume rendering, in plain torch, with all samples of all rays at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 MOST_SAMPLES = 65536
-"""Of a ray: one with more is sampled in longer steps."""
+"""Most samples of a ray; a ray that would have more is sampled with longer steps."""
 
 
 class Rendered(NamedTuple):
@@ -18,11 +18,11 @@ class Rendered(NamedTuple):
 
     Attributes:
         colour: (n, 3), or (n, c) for a field with c channels: the light that reaches the eye, including the background.
-        opacity: (n), the part of the background that is hidden, 0 to 1. Rays that miss have 0.
-        depth: (n), sum of weight t over the samples, not divided by opacity; t is in units of `directions`.
+        opacity: (n), the fraction of the background that is hidden, 0 to 1. Rays that miss have 0.
+        depth: (n), the sum of weight times t, not divided by the opacity; t is in units of `directions`.
 
     Example:
-        >>> fog = torch.tensor([[1.0, 0.5, 0.0, 2.0]])  # of one colour, whatever the value
+        >>> fog = torch.tensor([[1.0, 0.5, 0.0, 2.0]])  # one color for all values
         >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
         >>> seen = ts.render.volume_render(torch.zeros(2, 2, 2), fog, *ray, [0, 0, 0, 1, 1, 1], step=0.1)
         >>> seen.opacity, seen.colour
@@ -35,15 +35,15 @@ class Rendered(NamedTuple):
 
 
 class Shading(NamedTuple):
-    """Blinn and Phong's light on the surfaces in a volume: see `volume_render` for the formula. Not differentiated.
+    """Blinn-Phong shading of the surfaces in a volume, by the formula in `volume_render`. Not differentiated.
 
     Attributes:
-        light: the direction towards a light far away, of any length; None for a light at the eye.
-        ambient: the part of the table's colour that is seen without light, and where the volume is uniform.
-        diffuse: the part of the table's colour that is seen where a surface faces the light.
-        specular: the white light that a surface adds where it reflects the light into the eye.
-        shininess: exponent of that highlight, 1 or more.
-        softness: the slope of the volume at which a surface is half visible, in values per longest side of the box.
+        light: the direction towards a light at infinity, of any length; None for a light at the eye.
+        ambient: the fraction of the table's color that is visible without light, and where the volume is uniform.
+        diffuse: the fraction of the table's color that is added if a surface faces the light.
+        specular: the amount of white that is added if a surface reflects the light into the eye.
+        shininess: the exponent of that highlight, 1 or more.
+        softness: the gradient of the volume at which a surface is half visible, in values per longest side of the box.
 
     Example:
         >>> lamp = ts.render.Shading(light=(0.0, 0.0, 1.0), specular=0.5)
@@ -74,55 +74,55 @@ def volume_render(
     background: Tensor | None = None,
     threshold: float = 0.0,
 ) -> Rendered:
-    """Emission and absorption along rays through a volume, coloured by a transfer function.
+    """Render a volume with emission and absorption along rays, colored by a transfer function.
 
-    The box is cut into x by y by z equal cells, and volume[i, j, k] is the value at the *middle* of cell (i, j, k);
-    between middles values are trilinear, and within half a cell of the box's faces those of the nearest middles.
-    In the letters used below, with `middle` counted in cells, 0 at the first cell's:
+    The box is divided into x by y by z equal cells, and volume[i, j, k] is the value at the *center* of cell (i, j, k).
+    Between centers, values are interpolated trilinearly; within half a cell of the box's faces they are those of the
+    nearest centers. With `middle` a position in cells, 0 at the center of the first cell:
 
         middle = clamp((position - min) / (max - min) size - 1/2,  0,  size - 1)
         entry  = clamp(value, 0, 1) (k - 1)                     a row of the table; linear between rows
 
-    A ray is within the box for t from `near` to `far` (near is 0 if it starts inside). That stretch is cut into n
-    equal samples, as few as are no longer than `step`:
+    A ray is within the box for t from `near` to `far` (near is 0 if it starts inside). This interval is divided into n
+    equal samples, the smallest number with which none is longer than `step`:
 
         n = ceil(|d| (far - near) / step),  pace = (far - near) / n
         t = near + (i + offset) pace,  position = o + t d            i = 0 ... n - 1
         alpha = 1 - exp(-density |d| pace)
-        weight = alpha (1 - opacity so far)                     0 from where that is below `threshold`
+        weight = alpha (1 - opacity so far)                     0 once 1 - opacity is below `threshold`
         colour = sum of weight colour,  opacity = sum of weight,  depth = sum of weight t
         colour = colour + (1 - opacity) background
 
-    With shading, g being the differences of the values a cell to either side, per length, m its length made soft,
-    v towards the eye and l towards the light, both of length one:
+    With shading, g is the gradient by central differences of values one cell apart, per unit of length, m its softened
+    length, v the direction towards the eye and l towards the light, both of length 1:
 
         m = sqrt(g.g + (softness / longest side)^2),  h = (l + v) / |l + v|
         colour = colour (ambient + diffuse |g.l| / m) + specular (|g.h| / m)^shininess
 
     Args:
-        volume: (x, y, z), values; the table is for those from 0 to 1.
-        table: (k, 4), rows of red, green, blue and density per length, not negative.
+        volume: (x, y, z), values, which the table maps from 0 to 1.
+        table: (k, 4), rows of red, green, blue and density, per unit of length, not negative.
         origins: (n, 3), where rays start: o.
-        directions: (n, 3), where they go: d, of any length but 0.
+        directions: (n, 3), the directions d of rays, of any length but 0.
         aabb: (6), the box: min x, y, z, max x, y, z.
-        step: the longest sample, in the lengths that positions are in.
-        offsets: (n), where in each of its samples a ray looks, 0 to 1; None for the middle, 0.5.
-        shading: None for the table's colours as they are.
-        background: (3) or (n, 3), behind the volume; None for black.
-        threshold: a ray ends when less than this is left of its light.
+        step: the largest length of a sample, in the unit of positions.
+        offsets: (n), where a ray is evaluated within its samples, 0 to 1; None for the middle, 0.5.
+        shading: light on the surfaces in the volume; None for the table's colors without shading.
+        background: (3) or (n, 3), the color behind the volume; None for black.
+        threshold: a ray ends when its transmittance is below this.
 
     Returns:
-        The colour, opacity and depth of each ray, differentiable in volume, table, origins, directions and background.
-        How many samples there are, and where a ray ends, is not differentiated.
+        The color, opacity and depth of each ray, differentiable in volume, table, origins, directions and background.
+        The number of samples, and where a ray ends, are not differentiated.
 
     Example:
-        >>> fog = torch.tensor([[1.0, 0.5, 0.0, 2.0]])  # of one colour, whatever the value
+        >>> fog = torch.tensor([[1.0, 0.5, 0.0, 2.0]])  # one color for all values
         >>> origin, towards = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
         >>> volume_render(torch.zeros(2, 2, 2), fog, origin, towards, [0, 0, 0, 1, 1, 1], step=0.1).opacity
         tensor([0.8647])
     """
     low, high = torch.as_tensor(aabb, dtype=volume.dtype, device=volume.device).view(2, 3)
-    near, far, hit = _crossing(origins, directions, low, high)
+    near, far, hit = _find_crossing(origins, directions, low, high)
     length = directions.norm(dim=-1)
     count = torch.where(hit, ((far - near) * length / step).detach().ceil().clamp(1, MOST_SAMPLES), 0.0)
     pace = (far - near) / count.clamp(min=1)
@@ -134,7 +134,7 @@ def volume_render(
     entry = _look_up(table, _interpolate(volume, middle))
     colour, density = entry[..., :3], entry[..., 3]
     if shading is not None:
-        steep = _differences(volume, middle) * size / (high - low)
+        steep = _compute_differences(volume, middle) * size / (high - low)
         faint = shading.softness / (high - low).max()
         colour = _shade(colour, steep, faint, directions / length[:, None], shading)
     density = torch.where(index < count[:, None], density, 0.0)
@@ -148,8 +148,8 @@ def volume_render(
     return Rendered(seen, opacity, (weight * t).sum(1))
 
 
-def _crossing(origins: Tensor, directions: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """From which t to which t rays are in the box, and which are at all. Others go from 0 to 0."""
+def _find_crossing(origins: Tensor, directions: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute where rays enter and leave the box, and which rays hit it; t is 0 for those that miss."""
     is_parallel = directions == 0
     moving = torch.where(is_parallel, 1.0, directions)
     first, second = (low - origins) / moving, (high - origins) / moving
@@ -161,20 +161,20 @@ def _crossing(origins: Tensor, directions: Tensor, low: Tensor, high: Tensor) ->
 
 
 def _interpolate(volume: Tensor, middle: Tensor) -> Tensor:
-    """The value at positions counted in cells from the first cell's middle, (..., 3)."""
+    """Interpolate the volume trilinearly at positions (..., 3) in cells, 0 at the center of the first cell."""
     cell = middle.detach().floor()
     part = middle - cell
     total = torch.zeros_like(middle[..., 0])
     for corner in itertools.product((0, 1), repeat=3):
         bits = torch.tensor(corner, device=middle.device)
         last = torch.tensor(volume.shape, device=middle.device) - 1
-        i, j, k = torch.minimum(cell.long() + bits, last).unbind(-1)  # what is beyond the last has no weight
+        i, j, k = torch.minimum(cell.long() + bits, last).unbind(-1)  # corners beyond the last cell have weight 0
         total = total + torch.where(bits == 1, part, 1 - part).prod(-1) * volume[i, j, k]
     return total
 
 
-def _differences(volume: Tensor, middle: Tensor) -> Tensor:
-    """How the value grows along each axis, a cell: half the difference of the values a cell to either side."""
+def _compute_differences(volume: Tensor, middle: Tensor) -> Tensor:
+    """Compute central differences of the volume along each axis, per cell, (..., 3), at positions in cells."""
     last = torch.tensor(volume.shape, dtype=middle.dtype, device=middle.device) - 1
     differences: list[Tensor] = []
     for axis in torch.eye(3, dtype=middle.dtype, device=middle.device):
@@ -185,7 +185,7 @@ def _differences(volume: Tensor, middle: Tensor) -> Tensor:
 
 
 def _look_up(table: Tensor, value: Tensor) -> Tensor:
-    """The table's row for values, linear between rows."""
+    """Look up values in the transfer function's table, with linear interpolation between rows: (...) to (..., 4)."""
     entry = value.clamp(0, 1) * (len(table) - 1)
     row = entry.detach().floor().clamp(max=max(len(table) - 2, 0))
     part = (entry - row)[..., None]
@@ -194,7 +194,15 @@ def _look_up(table: Tensor, value: Tensor) -> Tensor:
 
 
 def _shade(colour: Tensor, steep: Tensor, faint: Tensor, ahead: Tensor, shading: Shading) -> Tensor:
-    """The colour of samples (n, sample, 3) in the light; `ahead` (n, 3) are the rays' directions, of length one."""
+    """Compute the shaded colors of samples, (n, sample, 3), by Blinn-Phong shading.
+
+    Args:
+        colour: (n, sample, 3), the table's colors.
+        steep: (n, sample, 3), gradients of the volume.
+        faint: the softness, in the units of `steep`.
+        ahead: (n, 3), the rays' directions, of length 1.
+        shading: the light.
+    """
     normal = steep / (steep.square().sum(-1, keepdim=True) + faint * faint).sqrt()
     light = -ahead
     if shading.light is not None:
