@@ -30,7 +30,7 @@ from _report import machine
 from tinsmith import reference
 from tinsmith.apps._photo import Photo, load_photo
 from tinsmith.apps._training import Training
-from tinsmith.apps.fit_image._gaussians import renderer, scatter_gaussians
+from tinsmith.apps.fit_image._gaussians import make_renderer, scatter_gaussians
 from tinsmith.apps.fit_image._learner import GaussianLearner
 
 RESULT = Path(__file__).parent / "results" / "splat.md"
@@ -93,7 +93,7 @@ def main() -> None:
     asked.add_argument("--rounds", type=int, default=9)
     options = asked.parse_args()
     photo = load_photo(None, options.size)
-    ops = {f"tinsmith on {engine}": renderer(engine, "cpu") for engine in ENGINES}
+    ops = {f"tinsmith on {engine}": make_renderer(engine, "cpu") for engine in ENGINES}
     given = fitted(photo, options.gaussians, next(iter(ops.values())))
     ways = {**ops, "plain torch, every pixel": every_pixel, "plain torch, squares": squares}
     require_agreement(ways, given, photo)
@@ -111,7 +111,7 @@ def fitted(photo: Photo, count: int, render: Way) -> dict[str, Tensor]:
     learner = GaussianLearner(photo, scatter_gaussians(photo, count, seed=0), FITTING_STEPS, render, "cpu")
     training = Training(learner)
     for _ in range(FITTING_STEPS):
-        training.advance()
+        training.run_training_step()
     return {name: value.detach() for name, value in learner.gaussians.activate().items()}
 
 

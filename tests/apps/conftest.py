@@ -15,9 +15,9 @@ from tinsmith.apps.fit_image import FitOptions
 from tinsmith.apps.fit_scene import SceneOptions, _field
 from tinsmith.apps.fit_splats import SplatOptions
 from tinsmith.apps.learn_image import LearnOptions
-from tinsmith.apps.scenes._built_in_scene import looking, picture_from
+from tinsmith.apps.scenes._built_in_scene import make_pose, render_picture
 from tinsmith.apps.scenes._dataset import write_dataset
-from tinsmith.apps.scenes._views import Views, dataset_of
+from tinsmith.apps.scenes._views import Views, make_dataset
 
 
 @pytest.fixture(scope="session")
@@ -84,18 +84,18 @@ def scene_folder(tmp_path_factory) -> Path:
     """A dataset of the own scene's solids: 12 views to learn from, 3 held out, 24 x 20 pixels."""
     folder = tmp_path_factory.mktemp("scene") / "solids"
     folder.mkdir()
-    write_dataset(folder, dataset_of("solids", *small_views()))
+    write_dataset(folder, make_dataset("solids", *small_views()))
     return folder
 
 
 def small_views():
     """(train, test) of that dataset."""
-    poses = torch.stack([looking(0.53 * number, 0.2 + 0.07 * number) for number in range(15)])
+    poses = torch.stack([make_pose(0.53 * number, 0.2 + 0.07 * number) for number in range(15)])
     intrinsics = torch.tensor([[26.0, 0, 12], [0, 26, 10], [0, 0, 1]], dtype=torch.float64).expand(15, 3, 3)
-    pictures = torch.stack([picture_from(pose, 26.0, (24, 20)) for pose in poses])
+    pictures = torch.stack([render_picture(pose, 26.0, (24, 20)) for pose in poses])
     whole = Views(tuple(f"views/{number}.png" for number in range(15)), pictures, poses, intrinsics)
     held_out = [2, 7, 11]
-    return whole.at([number for number in range(15) if number not in held_out]), whole.at(held_out)
+    return whole.select([number for number in range(15) if number not in held_out]), whole.select(held_out)
 
 
 @pytest.fixture

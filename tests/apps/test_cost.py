@@ -28,7 +28,7 @@ ABSURD = {
 @pytest.fixture
 def a_machine(monkeypatch):
     """One with 16 GB free."""
-    monkeypatch.setattr(_cost, "_free_memory", lambda device: 16 * GB)
+    monkeypatch.setattr(_cost, "_find_free_memory", lambda device: 16 * GB)
 
 
 @pytest.mark.usefixtures("a_machine")
@@ -48,7 +48,7 @@ def test_what_fits_is_not_refused():
 
 
 def test_the_time_on_a_gpu_is_another(monkeypatch):
-    monkeypatch.setattr(_cost, "_free_memory", lambda device: 16 * GB)
+    monkeypatch.setattr(_cost, "_find_free_memory", lambda device: 16 * GB)
     cost = Cost(1.0, 40 * 86400.0)
     require_affordable(cost, "cuda", steps=5)
     with pytest.raises(InputError, match=r"too long(.|\n)*at least 40 days(.|\n)*Choose a smaller value"):
@@ -56,4 +56,4 @@ def test_the_time_on_a_gpu_is_another(monkeypatch):
 
 
 def test_free_memory_is_that_of_a_machine():
-    assert 1e7 < _cost._free_memory("cpu") < 1e15
+    assert 1e7 < _cost._find_free_memory("cpu") < 1e15

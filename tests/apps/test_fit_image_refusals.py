@@ -23,7 +23,7 @@ def nothing_runs(monkeypatch):
     def fail(*arguments):
         raise AssertionError("the fit started")
 
-    monkeypatch.setattr(_run, "renderer", fail)
+    monkeypatch.setattr(_run, "make_renderer", fail)
 
 
 def _text_file(folder):

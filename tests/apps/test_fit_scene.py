@@ -70,19 +70,19 @@ def test_it_gets_better_and_writes_what_it_says(engine, fitting):
 def test_the_numbers_are_those_of_the_pictures(fitting):
     options = fitting(steps=1)
     learner = FieldLearner(read_dataset(options.dataset, options.size), options)
-    Training(learner).advance()
+    Training(learner).run_training_step()
     view = learner.view(learner.dataset.test, 1)
     assert view.colour.shape == (20, 24, 3) and view.opacity.shape == view.depth.shape == (20, 24)
     reached = fit_scene(options)
     psnrs = json.loads((options.out / "summary.json").read_text())["psnr_db_by_view"]
     assert reached.psnr == pytest.approx(sum(psnrs.values()) / 3)
     ours = (view.colour.clamp(0, 1) * 255).round().to(torch.uint8)
-    truth = (learner.dataset.test.on(torch.ones(3))[1] * 255).round().to(torch.uint8)
+    truth = (learner.dataset.test.blend_with(torch.ones(3))[1] * 255).round().to(torch.uint8)
     assert psnrs["views/7.png"] == pytest.approx(psnr_of_pixels(ours, truth), abs=1e-9)
 
 
 def test_without_a_dataset_it_renders_one(fitting, monkeypatch, scene_folder):
-    monkeypatch.setattr(_run, "own_scene", lambda size: read_dataset(scene_folder, size))
+    monkeypatch.setattr(_run, "render_own_scene", lambda size: read_dataset(scene_folder, size))
     reached = fit_scene(fitting(dataset=None, steps=2))
     written = read_dataset(fitting().out / "scene", 64)
     assert written.digest == read_dataset(scene_folder, 64).digest
@@ -154,7 +154,7 @@ def test_the_grounds_of_drawn_colours_are_the_rays_own(fitting):
 
 def test_the_orbit_goes_around_what_the_cameras_look_at(scene_folder):
     train = read_dataset(scene_folder, 64).train
-    orbit = Orbit.of(train)
+    orbit = Orbit.from_views(train)
     torch.testing.assert_close(orbit.middle, torch.tensor([0.0, 0, -0.15]).double(), atol=0.02, rtol=0)
     torch.testing.assert_close(orbit.up, torch.tensor([0.0, 0, 1]).double(), atol=0.2, rtol=0)
     assert orbit.distance == pytest.approx(3.8, abs=0.05)

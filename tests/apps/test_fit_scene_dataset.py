@@ -52,7 +52,7 @@ def test_transparent_pictures_are_laid_on_a_ground(scene_folder):
     picture = views.pictures[0].double() / 255
     for ground in ([1.0, 1.0, 1.0], [0.2, 0.5, 0.1]):
         expected = picture[..., :3] * picture[..., 3:] + (1 - picture[..., 3:]) * torch.tensor(ground).double()
-        torch.testing.assert_close(views.on(torch.tensor(ground))[0].double(), expected, atol=1e-6, rtol=0)
+        torch.testing.assert_close(views.blend_with(torch.tensor(ground))[0].double(), expected, atol=1e-6, rtol=0)
 
 
 def test_large_pictures_are_shrunk_with_their_cameras(folder):
@@ -67,8 +67,8 @@ def test_large_pictures_are_shrunk_with_their_cameras(folder):
     torch.testing.assert_close(small.train.intrinsics, expected)
     # Laid on a ground first and then shrunk, or the other way round: the same.
     ground = torch.tensor([0.3, 0.9, 0.1])
-    means = whole.train.on(ground).unflatten(1, (20, 2)).unflatten(3, (24, 2)).mean((2, 4))
-    assert (small.train.on(ground) - means).abs().max() < 0.01
+    means = whole.train.blend_with(ground).unflatten(1, (20, 2)).unflatten(3, (24, 2)).mean((2, 4))
+    assert (small.train.blend_with(ground) - means).abs().max() < 0.01
 
 
 def test_intrinsics_are_of_the_file_or_of_the_frame(folder):

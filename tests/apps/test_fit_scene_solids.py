@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tinsmith.apps.scenes._built_in_scene import SOLIDS, Placed, cast, looking, own_scene, picture_from
+from tinsmith.apps.scenes._built_in_scene import SOLIDS, Placed, cast_rays, make_pose, render_own_scene, render_picture
 from tinsmith.apps.scenes._solids import Box, Cylinder, Sphere, Torus
 
 
@@ -49,7 +49,7 @@ def rays(n):
 def test_crossings_are_the_first_on_the_surface(name):
     solid, inside = CASES[name]
     origins, directions = rays(2000)
-    t = solid.crossing(origins, directions)
+    t = solid.intersect(origins, directions)
     hit = torch.isfinite(t)
     assert 0.2 < hit.double().mean() < 0.9
     points = origins + t[:, None] * directions
@@ -64,7 +64,7 @@ def test_crossings_are_the_first_on_the_surface(name):
 def test_normals_point_outwards_along_the_gradient(name):
     solid, inside = CASES[name]
     origins, directions = rays(500)
-    t = solid.crossing(origins, directions)
+    t = solid.intersect(origins, directions)
     hit = torch.isfinite(t)
     points = (origins + t[:, None] * directions)[hit].requires_grad_()
     gradient = torch.autograd.grad(inside(points).sum(), points)[0]
@@ -73,7 +73,7 @@ def test_normals_point_outwards_along_the_gradient(name):
 
 def test_rays_from_inside_and_along_axes():
     def met(solid, origin, direction):
-        return solid.crossing(*(torch.tensor([x], dtype=torch.float64) for x in (origin, direction))).item()
+        return solid.intersect(*(torch.tensor([x], dtype=torch.float64) for x in (origin, direction))).item()
 
     assert met(Sphere(0.5), (0, 0, 0), (0, 0, 2)) == pytest.approx(0.25)
     assert met(Box((1, 2, 3)), (0, 0, 0), (0, 1, 0)) == pytest.approx(2)
@@ -91,7 +91,7 @@ def test_rays_from_inside_and_along_axes():
 def test_a_placed_solid_is_the_solid_turned_and_moved():
     placed = Placed(Box((0.5, 0.3, 0.8)), (0.2, -0.1, 0.3), lambda points: points, turn=(40, 25))
     origins, directions = rays(500)
-    t = placed.crossing(origins, directions)
+    t = placed.intersect(origins, directions)
     x, z = math.radians(40), math.radians(25)
     about_x = np.array([[1, 0, 0], [0, math.cos(x), -math.sin(x)], [0, math.sin(x), math.cos(x)]])
     about_z = np.array([[math.cos(z), -math.sin(z), 0], [math.sin(z), math.cos(z), 0], [0, 0, 1]])
@@ -103,23 +103,25 @@ def test_a_placed_solid_is_the_solid_turned_and_moved():
 def test_rays_see_the_nearest_solid_shaded_and_shadowed():
     down = torch.tensor([[0.0, 0, -1]], dtype=torch.float64)
     above = torch.tensor([[0.0, 0.0, 4]], dtype=torch.float64)
-    seen = cast(above, down)[0]
+    seen = cast_rays(above, down)[0]
     ground = SOLIDS[0].paint(torch.zeros(1, 3, dtype=torch.float64))[0]
     high = 0.8 / math.hypot(0.5, -0.35, 0.8)  # cosine of the light's angle
     shine = math.cos(math.acos(high) / 2) ** 24
     torch.testing.assert_close(seen[:3], ground * (0.35 + 0.65 * high) + 0.25 * shine)
     assert seen[3] == 1
-    assert torch.equal(cast(above + 5, down)[0], torch.zeros(4, dtype=torch.float64))  # beside all of it
-    solid = torch.stack([cast(above + torch.tensor([x, y, 0.0]), down)[0, :3] for x, y in ((-0.5, 0.42), (0.55, 0.45))])
+    assert torch.equal(cast_rays(above + 5, down)[0], torch.zeros(4, dtype=torch.float64))  # beside all of it
+    solid = torch.stack(
+        [cast_rays(above + torch.tensor([x, y, 0.0]), down)[0, :3] for x, y in ((-0.5, 0.42), (0.55, 0.45))]
+    )
     assert (solid[0] - solid[1]).abs().max() > 0.2  # the ball and the box differ
-    dark = cast(torch.tensor([[-0.85, 0.75, 4]], dtype=torch.float64), down)[
+    dark = cast_rays(torch.tensor([[-0.85, 0.75, 4]], dtype=torch.float64), down)[
         0
     ]  # the ball lies between it and the light
     assert dark[:3].max() < 0.35
 
 
 def test_the_edges_are_smooth_and_colours_straight():
-    picture = picture_from(looking(0.4, 0.5), 26.0, (24, 20)).float() / 255
+    picture = render_picture(make_pose(0.4, 0.5), 26.0, (24, 20)).float() / 255
     alpha = picture[..., 3]
     assert picture.shape == (20, 24, 4)
     edge = (alpha > 0.05) & (alpha < 0.95)
@@ -128,9 +130,9 @@ def test_the_edges_are_smooth_and_colours_straight():
 
 
 def test_the_own_scene():
-    dataset = own_scene(32)
+    dataset = render_own_scene(32)
     assert (len(dataset.train), len(dataset.test), dataset.width, dataset.height) == (60, 10, 32, 32)
-    assert dataset.is_transparent and own_scene(32).digest == dataset.digest
+    assert dataset.is_transparent and render_own_scene(32).digest == dataset.digest
     for views in (dataset.train, dataset.test):
         assert views.pictures[:, [0, -1], :, 3].max() == 0  # nothing is cut off
         assert (views.poses[:, 2, 3] > 0).all()

@@ -14,7 +14,7 @@ from support.folders import StopAt, names, without_times
 from tinsmith import CheckpointError, EngineError, InputError
 from tinsmith.apps._training import Training
 from tinsmith.apps.fit_splats import SplatOptions, _gaussians, fit_splats
-from tinsmith.apps.fit_splats._gaussians import first_gaussians
+from tinsmith.apps.fit_splats._gaussians import initialize_gaussians
 from tinsmith.apps.fit_splats._learner import SplatLearner
 from tinsmith.apps.scenes import _run
 from tinsmith.apps.scenes._dataset import read_dataset
@@ -84,7 +84,7 @@ def test_a_finished_run_can_go_on(splatting):
 
 
 def test_without_a_dataset_it_renders_one(splatting, monkeypatch, scene_folder):
-    monkeypatch.setattr(_run, "own_scene", lambda size: read_dataset(scene_folder, size))
+    monkeypatch.setattr(_run, "render_own_scene", lambda size: read_dataset(scene_folder, size))
     reached = fit_splats(splatting(dataset=None, steps=2))
     written = read_dataset(splatting().out / "scene", 64)
     assert written.digest == read_dataset(scene_folder, 64).digest
@@ -99,13 +99,13 @@ def test_there_are_no_more_gaussians_than_wanted(splatting, monkeypatch):
         training = Training(learner)
         for _ in range(30):
             before = len(learner.trainer)
-            training.advance()
+            training.run_training_step()
             assert len(learner.trainer) <= (before if before >= 70 else 140)
 
 
 def test_gaussians_start_in_the_visual_hull_or_at_points(scene_folder, tmp_path):
     dataset = read_dataset(scene_folder, 64)
-    start = first_gaussians(dataset, 200, 2, torch.Generator().manual_seed(0))
+    start = initialize_gaussians(dataset, 200, 2, torch.Generator().manual_seed(0))
     assert {len(value) for value in start.values()} == {200} and start["shN"].shape == (200, 8, 3)
     clear = dataset.train.pictures[..., 3] < 12
     for picture, viewmat, matrix in zip(
@@ -116,7 +116,7 @@ def test_gaussians_start_in_the_visual_hull_or_at_points(scene_folder, tmp_path)
         inside = (column >= 0) & (column < 24) & (row >= 0) & (row < 20)
         assert not picture[row[inside], column[inside]].any()
     points = dataclasses.replace(dataset.points, positions=torch.rand(5, 3).double(), colors=torch.full((5, 3), 51))
-    start = first_gaussians(dataclasses.replace(dataset, points=points), 200, 0, torch.Generator().manual_seed(0))
+    start = initialize_gaussians(dataclasses.replace(dataset, points=points), 200, 0, torch.Generator().manual_seed(0))
     assert {tuple(row) for row in start["means"].tolist()} == {tuple(row) for row in points.positions.float().tolist()}
     torch.testing.assert_close(start["sh0"] * 0.28209479 + 0.5, torch.full((5, 1, 3), 0.2))
 

@@ -16,12 +16,12 @@ from support.folders import StopAt, contents, names, pixels, without_times
 from tinsmith import ConfigError
 from tinsmith.apps._film import flat_psnr
 from tinsmith.apps._photo import load_photo
-from tinsmith.apps._pictures import error_map
+from tinsmith.apps._pictures import draw_error_map
 from tinsmith.apps._training import Training
 from tinsmith.apps.learn_image import LearnOptions, _learner, find_shipped_configs, learn_image
 from tinsmith.apps.learn_image._blocks import Blocks
 from tinsmith.apps.learn_image._learner import NetworkLearner
-from tinsmith.apps.learn_image._recipe import recipe
+from tinsmith.apps.learn_image._recipe import resolve_recipe
 from tinsmith.nn import read_checkpoint
 
 from .conftest import ARRAY, FREQUENCY, GRID
@@ -115,18 +115,18 @@ def test_the_seed_decides(learning, tmp_path):
 
 
 def test_options_go_before_the_configuration(learning):
-    settled = recipe(learning(ARRAY, steps=7, batch_size=9, blocks=(2, 4)))
+    settled = resolve_recipe(learning(ARRAY, steps=7, batch_size=9, blocks=(2, 4)))
     assert (settled.steps, settled.batch_size, settled.grid_shape) == (7, 9, (2, 4))
-    settled = recipe(learning(ARRAY))
+    settled = resolve_recipe(learning(ARRAY))
     assert (settled.steps, settled.batch_size, settled.grid_shape) == (40, 64, (3, 5))
-    assert recipe(learning(FREQUENCY, blocks=(2, 2))).grid_shape == (2, 2)
+    assert resolve_recipe(learning(FREQUENCY, blocks=(2, 2))).grid_shape == (2, 2)
 
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ["hash-grid", "networks", "frequency"])
 def test_shipped_configurations(learning, name):
     assert set(find_shipped_configs()) == {"hash-grid", "networks", "frequency"}
-    settled = recipe(dataclasses.replace(learning(), config=name))
+    settled = resolve_recipe(dataclasses.replace(learning(), config=name))
     assert settled.name == name and settled.loss.otype == "L2"
     reached = learn_image(dataclasses.replace(learning(), config=name, steps=2, batch_size=32))
     assert reached.step == 2
@@ -179,10 +179,10 @@ def test_a_large_photograph_is_glanced_at_along_the_way(learning, monkeypatch):
     monkeypatch.setattr(_learner, "_LOOK_SIDE", 20)
     frames = []
     options = learning(ARRAY)
-    learner = NetworkLearner(load_photo(options.image, 48), recipe(options), 0, None, "cpu")
+    learner = NetworkLearner(load_photo(options.image, 48), resolve_recipe(options), 0, None, "cpu")
     training = Training(learner)
     for _ in range(3):
-        training.advance()
+        training.run_training_step()
     frames = training.history.frames
     assert frames[0].shape == learner.looked_at.pixels.shape and frames[0].shape[0] < 20
     assert learner.image().shape == (36, 48, 3)
@@ -193,8 +193,8 @@ def test_a_large_photograph_is_glanced_at_along_the_way(learning, monkeypatch):
 def test_a_summary_is_a_configuration(learning, tmp_path):
     learn_image(learning(ARRAY, steps=3))
     (learning().out / "summary.json").rename(tmp_path / "again.json")
-    again = recipe(dataclasses.replace(learning(), config=tmp_path / "again.json"))
-    assert again.identity() == recipe(learning(ARRAY)).identity() and again.steps == 3
+    again = resolve_recipe(dataclasses.replace(learning(), config=tmp_path / "again.json"))
+    assert again.identity() == resolve_recipe(learning(ARRAY)).identity() and again.steps == 3
 
 
 def test_a_rate_that_is_too_high_is_told(learning):
@@ -240,10 +240,10 @@ def test_means_of_blocks(seen):
 
 
 def test_one_block_alone(engine, learning, seen):
-    learner = NetworkLearner(seen, recipe(learning(ARRAY)), 0, engine, "cpu")
+    learner = NetworkLearner(seen, resolve_recipe(learning(ARRAY)), 0, engine, "cpu")
     training = Training(learner)
     for _ in range(5):
-        training.advance()
+        training.run_training_step()
     model, before = learner.trainer.model, learner.image()
     weights, counts = model.params.detach().clone(), learner.trainer.optimizer.counts.clone()
     learner.train_block(1, 3, 30)
@@ -260,10 +260,10 @@ def test_one_block_alone(engine, learning, seen):
 
 @pytest.mark.parametrize("way", ["saved", "handed over"])
 def test_a_block_that_was_trained_alone_is_in_the_checkpoint(engine, learning, seen, tmp_path, way):
-    settled, path = recipe(learning(ARRAY)), tmp_path / "run.safetensors"
+    settled, path = resolve_recipe(learning(ARRAY)), tmp_path / "run.safetensors"
     straight, resumed = (Training(NetworkLearner(seen, settled, 0, engine, "cpu")) for _ in range(2))
     for _ in range(4):
-        straight.advance()
+        straight.run_training_step()
     straight.learner.train_block(2, 2, 7)
     if way == "saved":
         straight.learner.trainer.save(path, {"training": straight.state()})
@@ -275,19 +275,19 @@ def test_a_block_that_was_trained_alone_is_in_the_checkpoint(engine, learning, s
     resumed.learner.trainer.load_state_dict(state["trainer"])
     resumed.restore(state["extra"]["training"])
     for training in (straight, resumed):
-        training.advance()
+        training.run_training_step()
         training.learner.train_block(0, 4, 3)
         training.learner.train_block(2, 2, 3)
-        training.advance()
+        training.run_training_step()
     assert torch.equal(straight.learner.trainer.model.params, resumed.learner.trainer.model.params)
     assert torch.equal(straight.learner.image(), resumed.learner.image())  # of EMA's averages
 
 
 def test_the_error_map_is_black_where_nothing_is_wrong(seen):
-    assert not np.asarray(error_map(seen.pixels, seen.pixels)).max(-1)[1:].max() > 4
+    assert not np.asarray(draw_error_map(seen.pixels, seen.pixels)).max(-1)[1:].max() > 4
     wrong = seen.pixels.clone()
     wrong[3, 4] = 255 - wrong[3, 4]
-    shown = np.asarray(error_map(wrong, seen.pixels)).sum(-1)
+    shown = np.asarray(draw_error_map(wrong, seen.pixels)).sum(-1)
     assert np.unravel_index(shown.argmax(), shown.shape) == (3, 4)
 
 

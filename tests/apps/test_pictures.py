@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image, ImageFilter
 
-from tinsmith.apps._film import decibels, flat_psnr, psnr
-from tinsmith.apps._pictures import side_by_side, write_film, write_summary
+from tinsmith.apps._film import flat_psnr, format_decibels, psnr
+from tinsmith.apps._pictures import arrange_side_by_side, write_film, write_summary
 
 
 def _frames(count):
@@ -56,7 +56,7 @@ def test_a_film_of_few_frames(tmp_path, count):
 def test_captions_end_where_their_columns_do(size):
     long = "what is to be seen in this picture, told at length"
     sheet = np.asarray(
-        side_by_side({long: Image.new("RGB", size, "red"), "b": Image.new("RGB", size, "red")}).convert("L")
+        arrange_side_by_side({long: Image.new("RGB", size, "red"), "b": Image.new("RGB", size, "red")}).convert("L")
     )
     assert (sheet[:, -8:] == 255).all() and (sheet[:, :8] == 255).all()
     is_red = (np.asarray(sheet) > 60) & (np.asarray(sheet) < 90)
@@ -65,7 +65,11 @@ def test_captions_end_where_their_columns_do(size):
 
 
 def test_a_psnr_in_words():
-    assert (decibels(35.64), decibels(35.64, 2), decibels(math.inf)) == ("35.6 dB", "35.64 dB", "exact")
+    assert (format_decibels(35.64), format_decibels(35.64, 2), format_decibels(math.inf)) == (
+        "35.6 dB",
+        "35.64 dB",
+        "exact",
+    )
 
 
 def test_a_summary_is_json(tmp_path):

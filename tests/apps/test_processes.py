@@ -89,5 +89,5 @@ def test_a_process_alone_joins_nothing():
     with join_processes("cpu") as processes:
         assert processes == Processes() and processes.is_first
         processes.wait()
-        assert processes.any(True) and not processes.any(False)
+        assert processes.any_process(True) and not processes.any_process(False)
     assert not torch.distributed.is_initialized()

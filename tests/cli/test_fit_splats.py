@@ -56,7 +56,7 @@ def test_the_viewer_s_address_is_told_even_where_it_is_quiet(folder, tmp_path, m
         assert (title, port) == ("tinsmith fit-splats", 8123)
         viewer = SimpleNamespace(url="http://127.0.0.1:8123/", title="a viewer")
         viewer.begin = lambda *_: calls.append("begin")
-        viewer.watching = lambda watch: calls.append("watching") or watch
+        viewer.make_watch = lambda watch: calls.append("make_watch") or watch
         viewer.finish = lambda write: calls.append("finish") or write()
         yield viewer
         calls.append("closed")
@@ -67,7 +67,7 @@ def test_the_viewer_s_address_is_told_even_where_it_is_quiet(folder, tmp_path, m
     done = run(folder, "--out", tmp_path / "out", *SMALL, "--view", "--port", 8123, "--quiet")
     assert done.exit_code == 0, done.output
     assert done.output == "Walk around at http://127.0.0.1:8123/ (it stays until Ctrl-C)\n"
-    assert calls == ["begin", "watching", "finish", "closed"]
+    assert calls == ["begin", "make_watch", "finish", "closed"]
 
 
 def test_it_refuses_in_words(folder, tmp_path):

@@ -106,10 +106,10 @@ def _shorten_pair(saved: str, wanted: str) -> list[str]:
     """Cut two long values of a message so that they begin where they first differ."""
     same = next((place for place, pair in enumerate(zip(saved, wanted, strict=False)) if pair[0] != pair[1]), 0)
     begin = saved.rfind(", ", 0, same) + len(", ") if ", " in saved[:same] else 0
-    return [_short(text, begin) for text in (saved, wanted)]
+    return [_shorten(text, begin) for text in (saved, wanted)]
 
 
-def _short(text: str, begin: int) -> str:
+def _shorten(text: str, begin: int) -> str:
     if len(text) < _LONG:
         return text
     size = _KEY if begin else _GLIMPSE

@@ -36,9 +36,9 @@ def require_affordable(cost: Cost, device: str, **options: object) -> None:
         options: the options that the cost grows with, by name, for the message.
     """
     seconds = cost.seconds / (_GPU_SPEED if device == "cuda" else 1.0)
-    free = _free_memory(device)
+    free = _find_free_memory(device)
     rows = [(f"--{name.replace('_', '-')}", f"{value}") for name, value in options.items()]
-    rows += [("memory", _gigabytes(cost.memory)), ("time", f"at least {_duration(seconds)}")]
+    rows += [("memory", _format_size(cost.memory)), ("time", f"at least {_format_duration(seconds)}")]
     remedy = f"Choose {'a smaller value' if len(options) == 1 else 'smaller values'}."
     if cost.memory > free:
         words = f"the run needs more memory than the {free / 1e9:.0f} GB that are free"
@@ -47,7 +47,7 @@ def require_affordable(cost: Cost, device: str, **options: object) -> None:
         raise InputError(refusal("the run would take too long", rows, remedy))
 
 
-def _free_memory(device: str) -> float:
+def _find_free_memory(device: str) -> float:
     """Return the free memory of a device in bytes; infinity if the system does not report it."""
     if device == "cuda":
         return float(torch.cuda.mem_get_info()[0])
@@ -56,21 +56,21 @@ def _free_memory(device: str) -> float:
         [available] = [line for line in lines if line.startswith("MemAvailable:")]
         return 1024.0 * int(available.split()[1])
     except (OSError, ValueError):  # not on Linux
-        return _physical_memory()
+        return _find_physical_memory()
 
 
-def _physical_memory() -> float:
+def _find_physical_memory() -> float:
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, OSError, ValueError):  # Windows
         return float("inf")
 
 
-def _gigabytes(size: float) -> str:
+def _format_size(size: float) -> str:
     return f"at least {size / 1e9:,.0f} GB" if size >= 1e9 else "less than 1 GB"
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     for unit, name in _UNITS:
         if seconds >= 2 * unit:
             return f"{seconds / unit:,.0f} {name}"

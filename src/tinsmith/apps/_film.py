@@ -12,7 +12,7 @@ _FRAMES = 48
 _FRAME_SIDE = 320  # pixels; larger photographs are shrunk for the film
 
 
-def film_steps(steps: int) -> set[int]:
+def choose_film_steps(steps: int) -> set[int]:
     """Return the steps of a training at which the film gets a frame: more at the start, where the picture changes
     faster.
     """
@@ -40,7 +40,7 @@ def psnr(error: float) -> float:
     return math.inf if error == 0 else -10 * math.log10(error)
 
 
-def decibels(psnr: float, digits: int = 1) -> str:
+def format_decibels(psnr: float, digits: int = 1) -> str:
     """Format a PSNR, such as "35.6 dB"; "exact" for a picture without error."""
     return "exact" if psnr == math.inf else f"{psnr:.{digits}f} dB"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ._page import Page
-from ._page_server import Wish, serving
+from ._page_server import Wish, serve_page
 from ._training import AnyLearner, AnyOutcome
 
 _LEAST_PAUSE = 0.25  # seconds between two pictures
@@ -133,5 +133,5 @@ AnyLive = TypeVar("AnyLive", bound=Live[Any, Any])
 @contextmanager
 def serve_live(live: AnyLive, page: Path, port: int) -> Iterator[AnyLive]:
     """Enter a context that serves a live page on a port. Raise InputError if the port is taken."""
-    with serving(live, page, port) as live.url:
+    with serve_page(live, page, port) as live.url:
         yield live

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from ._film import decibels
+from ._film import format_decibels
 
 _LEAST_GAIN, _GOOD = 0.5, 30.0  # dB
 
@@ -65,12 +65,12 @@ class Reached(Outcome):
     @property
     def score(self) -> str:
         """The PSNR as text."""
-        return decibels(self.psnr, 2)
+        return format_decibels(self.psnr, 2)
 
     @property
     def flat_score(self) -> str:
         """The PSNR of a single color as text."""
-        return decibels(self.flat, 2)
+        return format_decibels(self.flat, 2)
 
     @property
     def remark(self) -> str:

@@ -15,7 +15,7 @@ from ._training import AnyLearner, AnyOutcome, Training
 class Page(ABC, Generic[AnyLearner, AnyOutcome]):
     """A page that shows a run.
 
-    The training's thread calls `begin`, then the watch that `watching` returns after each step, and then `finish`.
+    The training's thread calls `begin`, then the watch that `make_watch` returns after each step, and then `finish`.
     Everything that uses the model happens in that thread, between two steps: the threads that serve the page only queue
     requests.
 
@@ -40,7 +40,7 @@ class Page(ABC, Generic[AnyLearner, AnyOutcome]):
         self._training, self._stop, self._folder = training, stop, folder.resolve()
         self.open()
 
-    def watching(self, watch: Watch | None) -> Watch:
+    def make_watch(self, watch: Watch | None) -> Watch:
         """Return a callback for each step that calls `watch`, then carries out the page's requests and updates the
         page.
         """

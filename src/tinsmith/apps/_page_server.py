@@ -64,7 +64,7 @@ class Shown(Protocol):
 
 
 @contextmanager
-def serving(shown: Shown, page: Path, port: int) -> Iterator[str]:
+def serve_page(shown: Shown, page: Path, port: int) -> Iterator[str]:
     """Enter a context that serves an HTML page on a port, and yields its address. Raise InputError if the port is
     taken.
     """

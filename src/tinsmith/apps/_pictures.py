@@ -49,7 +49,7 @@ def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def picture(pixels: Tensor) -> Image.Image:
+def make_image(pixels: Tensor) -> Image.Image:
     """Convert (h, w, 3) uint8 to an image of Pillow."""
     return Image.fromarray(pixels.numpy())
 
@@ -67,12 +67,12 @@ def _colours(name: str) -> np.ndarray:
     return colormaps[name](np.arange(256), bytes=True)[:, :3]
 
 
-def error_map(pixels: Tensor, target: Tensor) -> Image.Image:
+def draw_error_map(pixels: Tensor, target: Tensor) -> Image.Image:
     """Draw where two pictures (h, w, 3) uint8 differ: black where they are equal, brighter for larger errors."""
     return apply_colormap((pixels.float() - target.float()).abs().mean(-1) / 255 / BRIGHTEST_ERROR)
 
 
-def side_by_side(panels: Mapping[str, Image.Image]) -> Image.Image:
+def arrange_side_by_side(panels: Mapping[str, Image.Image]) -> Image.Image:
     """Arrange pictures of one size next to each other, each below its caption."""
     first = next(iter(panels.values()))
     zoom = max(1, round(_PANEL_SIDE / max(first.size)))
@@ -101,17 +101,17 @@ def stack_sheets(sheets: Sequence[Image.Image]) -> Image.Image:
 
 def write_loop(file: Path | BinaryIO, frames: Sequence[Tensor]) -> None:
     """Write frames of one size as a GIF that repeats."""
-    film = _in_one_palette([picture(frame) for frame in frames])
+    film = _in_one_palette([make_image(frame) for frame in frames])
     film[0].save(file, "GIF", save_all=True, append_images=film[1:], duration=_FRAME_MS, loop=0, optimize=False)
 
 
 def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:
     """Write a GIF of frames that ends with the result `reached`, which is shown longest."""
-    last = picture(reached)
+    last = make_image(reached)
     if frames:
         last = last.resize((frames[-1].shape[1], frames[-1].shape[0]), Image.Resampling.LANCZOS)
     film = [
-        *_in_one_palette([picture(frame) for frame in frames]),
+        *_in_one_palette([make_image(frame) for frame in frames]),
         # The last frame is shown longest, so it has its own palette.
         *_dither(last, last),
     ]

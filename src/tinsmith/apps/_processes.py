@@ -58,7 +58,7 @@ class Processes:
         """Return this process's part of a batch: every `count`-th entry along `dim`, so that all parts are alike."""
         return batch if self.count == 1 else batch[(slice(None),) * dim + (slice(self.rank, None, self.count),)]
 
-    def any(self, flag: bool) -> bool:
+    def any_process(self, flag: bool) -> bool:
         """Return True on every process if any passed True. Blocks until all have called."""
         if self.count == 1:
             return flag

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ._film import decibels
+from ._film import format_decibels
 
 Watch = Callable[[int, int, float], None]
 """A callback at the start and after each step: the steps taken, all steps, and the PSNR in dB or the loss."""
@@ -33,7 +33,7 @@ def progress_bar(
         a_step: how many units a step has.
         describe: formats the last argument of the callback: a PSNR by default.
     """
-    describe = describe or _decibels
+    describe = describe or _format_quality
     speed = _Speed(unit, a_step)
     columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[shown]}"), speed)
     # If stdout were redirected, Taichi, which is imported within the context, would print a warning into the bar.
@@ -61,8 +61,8 @@ def progress_bar(
             raise
 
 
-def _decibels(psnr: float) -> str:
-    return "    - dB" if math.isnan(psnr) else f"{decibels(psnr, 2):>8}"
+def _format_quality(psnr: float) -> str:
+    return "    - dB" if math.isnan(psnr) else f"{format_decibels(psnr, 2):>8}"
 
 
 class _Speed(ProgressColumn):

@@ -111,7 +111,7 @@ def run_training(
         checkpoints.restore(training)
         if page is not None:
             page.begin(training, stop, options.out)
-            watch = page.watching(watch)
+            watch = page.make_watch(watch)
         training.run(lambda: checkpoints.save(training), watch, stop)
 
         def write() -> AnyOutcome:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .._errors import InputError
-from ._film import film_steps
+from ._film import choose_film_steps
 from ._interrupt import Stop
 from ._outcome import Outcome
 from ._pictures import Writer
@@ -141,14 +141,14 @@ class Training(Generic[AnyLearner]):
         self.step, self.steps = 0, learner.steps
         self.taken, self.seconds = 0, 0.0
         self.history = History()
-        self._snapshot_steps = film_steps(self.steps)
+        self._snapshot_steps = choose_film_steps(self.steps)
 
     @property
     def quality(self) -> float:
         """The number for the progress bar: a PSNR in dB, or a loss; NaN if there is none yet."""
         return self.learner.quality(self.history)
 
-    def advance(self) -> None:
+    def run_training_step(self) -> None:
         """Run one training step; take a snapshot before it if one is due."""
         if self.step in self._snapshot_steps and self.processes.is_first:
             self.look()
@@ -169,8 +169,8 @@ class Training(Generic[AnyLearner]):
         watch = watch or (lambda *_: None)
         watch(self.step, self.steps, self.quality)
         first, start = self.step, time.perf_counter()
-        while self.step < self.steps and not self.processes.any(stop.is_requested):
-            self.advance()
+        while self.step < self.steps and not self.processes.any_process(stop.is_requested):
+            self.run_training_step()
             watch(self.step, self.steps, self.quality)
             if self.step % _SAVE_EVERY == 0 and self.processes.is_first:
                 _try_to_save(save)

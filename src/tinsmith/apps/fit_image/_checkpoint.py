@@ -21,7 +21,7 @@ from .._checkpoint import Checkpoints, make_broken_error, require_checkpoint, re
 from .._files import replace_when_whole
 from .._photo import Photo
 from .._training import Training
-from ._gaussians import shapes
+from ._gaussians import list_shapes
 from ._learner import GaussianLearner
 from ._options import FitOptions
 
@@ -118,7 +118,7 @@ def _require_whole(path: Path, metadata: dict[str, str], tensors: dict[str, Tens
 
 def _expected_shapes(count: int, step: int) -> dict[str, tuple[int, ...]]:
     expected: dict[str, tuple[int, ...]] = {"history.errors": (step,)}
-    for name, shape in shapes(count).items():
+    for name, shape in list_shapes(count).items():
         expected[name] = shape
         if step:
             expected |= {f"adam.{name}.exp_avg": shape, f"adam.{name}.exp_avg_sq": shape, f"adam.{name}.step": ()}

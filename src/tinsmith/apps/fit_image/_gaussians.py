@@ -60,7 +60,7 @@ class Gaussians:
         }
 
 
-def shapes(count: int) -> dict[str, tuple[int, ...]]:
+def list_shapes(count: int) -> dict[str, tuple[int, ...]]:
     """Return the shape of each parameter of `count` Gaussians, by name."""
     return {"pos": (count, 2), "log_scale": (count, 2), "angle": (count,), "colour": (count, 3), "logit": (count,)}
 
@@ -96,7 +96,7 @@ def _density(pixels: Tensor) -> Tensor:
     return (1 - _EVERYWHERE) * slope / slope.sum() + _EVERYWHERE / slope.numel()
 
 
-def renderer(engine: str, device: str) -> Renderer:
+def make_renderer(engine: str, device: str) -> Renderer:
     """Build the splatting op for an engine; start the engine unless it already runs on that device."""
     if engine not in list_running() or get(engine).device_type() != device:
         init_quietly(device, engine)

@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .._film import as_pixels, decibels, psnr, shrink_to_film
+from .._film import as_pixels, format_decibels, psnr, shrink_to_film
 from .._photo import Photo
 from .._photo_learner import PhotoLearner
-from .._pictures import Writer, picture, side_by_side, write_curve, write_film, write_summary
+from .._pictures import Writer, arrange_side_by_side, make_image, write_curve, write_film, write_summary
 from .._training import History, Snapshot, Training
 from ._gaussians import Gaussians, Renderer
 
@@ -87,13 +87,13 @@ class GaussianLearner(PhotoLearner):
             "parameters": sum(part.numel() for part in gaussians.tensors().values()),
         }
         panels = {
-            "the photograph": picture(self.photo.pixels),
-            f"fitted, {decibels(self.psnr(evaluation))}": picture(evaluation),
-            f"its {len(gaussians.pos)} Gaussians, shrunk": picture(self._shrunk()),
+            "the photograph": make_image(self.photo.pixels),
+            f"fitted, {format_decibels(self.psnr(evaluation))}": make_image(evaluation),
+            f"its {len(gaussians.pos)} Gaussians, shrunk": make_image(self._shrunk()),
         }
         writers = (
-            picture(evaluation).save,
-            side_by_side(panels).save,
+            make_image(evaluation).save,
+            arrange_side_by_side(panels).save,
             lambda path: write_film(path, training.history.frames, evaluation),
             lambda path: write_curve(path, curves),
             lambda path: self._write_gaussians(path, evaluation),

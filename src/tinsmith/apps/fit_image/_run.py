@@ -9,7 +9,7 @@ from .._processes import Processes
 from .._progress import Watch
 from .._run import require_runnable, run_training
 from ._checkpoint import FitCheckpoints
-from ._gaussians import renderer, scatter_gaussians
+from ._gaussians import make_renderer, scatter_gaussians
 from ._learner import FILES, GaussianLearner
 from ._options import FitOptions
 
@@ -36,7 +36,7 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
     require_runnable(options, _estimate_cost(options), gaussians=options.gaussians, steps=options.steps)
 
     def make_learner(_: Processes) -> GaussianLearner:
-        render = renderer(options.engine, options.device)
+        render = make_renderer(options.engine, options.device)
         start = scatter_gaussians(photo, options.gaussians, options.seed)
         return GaussianLearner(photo, start, options.steps, render, options.device)
 

@@ -79,7 +79,7 @@ class Seen(NamedTuple):
     distortion: Tensor
 
     @classmethod
-    def of(cls, columns: Tensor) -> Seen:
+    def from_columns(cls, columns: Tensor) -> Seen:
         """Split the output (n, 6) of `Scene` into its parts."""
         return cls(columns[:, :3], columns[:, 3], columns[:, 4], columns[:, 5])
 

@@ -75,7 +75,7 @@ class FieldLearner(SceneLearner):
         return _pack_rays(rays, ground, offsets.to(values.device)), target
 
     def _losses(self, prediction: Tensor, target: Tensor) -> Tensor:
-        seen = Seen.of(prediction)
+        seen = Seen.from_columns(prediction)
         loss = (seen.colour - target).square().mean()
         return loss + self.options.distortion * seen.distortion.mean() if self.options.distortion else loss
 
@@ -88,7 +88,7 @@ class FieldLearner(SceneLearner):
             Rays(*(part.reshape(-1, 3) for part in rays)), self.ground, torch.full((1, 1), 0.5, device=device)
         )
         columns = torch.cat([self.trainer.inference(chunk) for chunk in x.split(_CHUNK)])
-        return Seen(*(part.unflatten(0, (size[1], size[0])) for part in Seen.of(columns)))
+        return Seen(*(part.unflatten(0, (size[1], size[0])) for part in Seen.from_columns(columns)))
 
     def evaluate(self, training: Training[Any]) -> Evaluation:
         """Evaluate all held-out views, add the result to the log, and close the log."""

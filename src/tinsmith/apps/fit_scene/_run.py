@@ -57,8 +57,8 @@ def _estimate_cost(options: SceneOptions) -> Cost:
 
 def _require_seen(dataset: Dataset, options: SceneOptions) -> None:
     """Raise InputError if no camera of the training views sees the box."""
-    origins, directions = dataset.train.some_rays()
-    if Box((options.bound, options.bound, options.bound)).crossing(origins, directions).isfinite().any():
+    origins, directions = dataset.train.sample_rays()
+    if Box((options.bound, options.bound, options.bound)).intersect(origins, directions).isfinite().any():
         return
     places = dataset.train.poses[:, :3, 3]
     low, high = places.amin(0).tolist(), places.amax(0).tolist()

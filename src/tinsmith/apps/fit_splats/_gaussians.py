@@ -44,7 +44,7 @@ class Gaussians:
     """The parameters of Gaussians, their optimizers, and a strategy with its counts.
 
     Args:
-        values: initial parameters by name, from `first_gaussians`.
+        values: initial parameters by name, from `initialize_gaussians`.
         scale: the scale of the scene.
         options: the options of the run.
     """
@@ -146,7 +146,7 @@ def _strategy(options: SplatOptions, draw: torch.Generator) -> DefaultStrategy |
     return DefaultStrategy(**when)
 
 
-def first_gaussians(dataset: Dataset, count: int, degree: int, draw: torch.Generator) -> dict[str, Tensor]:
+def initialize_gaussians(dataset: Dataset, count: int, degree: int, draw: torch.Generator) -> dict[str, Tensor]:
     """Return the initial parameters of at most `count` Gaussians by name: float32, on the CPU."""
     means, colors = _places(dataset, count, draw)
     n = len(means)
@@ -169,7 +169,7 @@ def _places(dataset: Dataset, count: int, draw: torch.Generator) -> tuple[Tensor
     if len(points.positions):
         chosen = torch.randperm(len(points.positions), generator=draw)[:count]
         return points.positions[chosen], points.colors[chosen].double() / 255
-    orbit = Orbit.of(dataset.train)
+    orbit = Orbit.from_views(dataset.train)
     candidates = torch.rand(min(_CANDIDATES * count, _MOST_CANDIDATES), 3, generator=draw, dtype=torch.float64)
     candidates = (2 * candidates - 1) * _BOX * orbit.distance + orbit.middle
     colors, is_hidden = _carve_hull(dataset, candidates)

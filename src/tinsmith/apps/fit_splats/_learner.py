@@ -25,7 +25,7 @@ from ..scenes import (
     picture_writers,
     turntable,
 )
-from ._gaussians import Gaussians, first_gaussians
+from ._gaussians import Gaussians, initialize_gaussians
 from ._options import SplatOptions
 
 FILES = (*PICTURE_FILES, "depth.gif", "splats.ply")
@@ -50,8 +50,8 @@ class SplatLearner(SceneLearner):
     def __init__(self, dataset: Dataset, options: SplatOptions) -> None:
         super().__init__(dataset, options)
         self.options = options
-        values = first_gaussians(dataset, options.gaussians, options.degree, self.draw)
-        self.trainer: Gaussians = Gaussians(values, _WIDER * Orbit.of(dataset.train).distance, options)
+        values = initialize_gaussians(dataset, options.gaussians, options.degree, self.draw)
+        self.trainer: Gaussians = Gaussians(values, _WIDER * Orbit.from_views(dataset.train).distance, options)
         train = dataset.train
         self._pictures = train.pictures.to(options.device)
         self._viewmats = convert_to_viewmat(train.poses).to(options.device, torch.float32)

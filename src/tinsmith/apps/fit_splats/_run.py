@@ -44,7 +44,7 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
         return SplatLearner(dataset, options)
 
     checkpoints = Checkpoints(options.out, _FORMAT, identify_run(dataset, options, _SHARED))
-    with _same_bits(options.device):
+    with _use_ordered_sums(options.device):
         return run_scene(options, dataset, make_learner, checkpoints, FILES, watch, viewer)
 
 
@@ -58,7 +58,7 @@ def _estimate_cost(options: SplatOptions) -> Cost:
 
 
 @contextmanager
-def _same_bits(device: str) -> Iterator[None]:
+def _use_ordered_sums(device: str) -> Iterator[None]:
     """Enter a context in which torch's sums on the CPU have a fixed order. Does nothing on a GPU, whose threads add in
     any order.
     """

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from ...nn import NetworkArray, NetworkWithInputEncoding, Trainer, make_loss
-from .._film import as_pixels, decibels, psnr, psnr_of_pixels, shrink_to_film
+from .._film import as_pixels, format_decibels, psnr, psnr_of_pixels, shrink_to_film
 from .._photo import Photo
 from .._photo_learner import PhotoLearner
 from .._pictures import (
     BRIGHTEST_ERROR,
     Writer,
-    error_map,
-    picture,
-    side_by_side,
+    arrange_side_by_side,
+    draw_error_map,
+    make_image,
     write_curve,
     write_film,
     write_summary,
@@ -60,7 +60,7 @@ class NetworkLearner(PhotoLearner):
         self.blocks = Blocks(photo, grid, device)
         every = -(-max(photo.height, photo.width) // _LOOK_SIDE)
         self.looked_at = self.blocks if every == 1 else Blocks(photo, grid, device, every)
-        model = _model(recipe, seed, engine, device)
+        model = _build_model(recipe, seed, engine, device)
         processes.align(model)
         optimizer, loss = recipe.optimizer.config(), make_loss(recipe.loss)
         self.trainer: Trainer = Trainer(model, optimizer, loss, process_group=processes.group)
@@ -95,7 +95,7 @@ class NetworkLearner(PhotoLearner):
     def image(self) -> Tensor:
         return self._image(self.blocks)
 
-    def glance(self) -> Tensor:
+    def render_preview(self) -> Tensor:
         """Render the model's current picture; of a large photograph only the rows and columns of `looked_at`."""
         return self._image(self.looked_at)
 
@@ -107,22 +107,22 @@ class NetworkLearner(PhotoLearner):
         return blocks.assemble_image(torch.cat(parts, 1))
 
     def take_snapshot(self) -> Snapshot:
-        image = self.glance()
+        image = self.render_preview()
         frame = as_pixels(shrink_to_film(image))
         return Snapshot(psnr_of_pixels(as_pixels(image), self.looked_at.pixels), frame)
 
     def psnr_by_block(self, image: Tensor) -> list[float]:
-        """Return the PSNR in dB of each block of a picture from `glance`."""
+        """Return the PSNR in dB of each block of a picture from `render_preview`."""
         target = self.looked_at.colours.view_as(image)
         errors = (image.clamp(0, 1) - target).square().mean(-1)
         return [psnr(error) for error in self.looked_at.mean(errors).tolist()]
 
     def writers(self, training: Training[Any], evaluation: Tensor) -> Mapping[str, Writer]:
         history = training.history
-        map_of_errors = error_map(evaluation, self.photo.pixels)
+        map_of_errors = draw_error_map(evaluation, self.photo.pixels)
         panels = {
-            "the photograph": picture(self.photo.pixels),
-            f"learned, {decibels(self.psnr(evaluation))}": picture(evaluation),
+            "the photograph": make_image(self.photo.pixels),
+            f"learned, {format_decibels(self.psnr(evaluation))}": make_image(evaluation),
             f"error; bright: {BRIGHTEST_ERROR:.0%} and more": map_of_errors,
         }
         curves = {
@@ -130,9 +130,9 @@ class NetworkLearner(PhotoLearner):
             "PSNR, dB": ([*history.looked, training.step], [*history.psnrs, self.psnr(evaluation)]),
         }
         writers = (
-            picture(evaluation).save,
+            make_image(evaluation).save,
             map_of_errors.save,
-            side_by_side(panels).save,
+            arrange_side_by_side(panels).save,
             lambda path: write_film(path, history.frames, evaluation),
             lambda path: write_curve(path, curves, logarithmic="loss"),
             lambda path: write_summary(path, self.describe(training, evaluation)),
@@ -151,7 +151,7 @@ class NetworkLearner(PhotoLearner):
         }
 
 
-def _model(recipe: Recipe, seed: int, engine: str | None, device: str) -> torch.nn.Module:
+def _build_model(recipe: Recipe, seed: int, engine: str | None, device: str) -> torch.nn.Module:
     if recipe.grid_shape is not None:
         parts = (recipe.network, recipe.encoding)
         array = NetworkArray(recipe.grid_shape, 2, 3, *parts, seed=seed, dtype=torch.float32, engine=engine)

@@ -15,7 +15,7 @@ from .._film import as_pixels, psnr_of_pixels
 from .._live import Live, serve_live
 from .._outcome import Reached
 from .._page_server import Wish
-from .._pictures import BRIGHTEST_ERROR, error_map, picture
+from .._pictures import BRIGHTEST_ERROR, draw_error_map, make_image
 from ._learner import NetworkLearner
 
 BLOCK_STEPS = 200
@@ -35,7 +35,7 @@ class LiveImage(Live[NetworkLearner, Reached]):
     def describe_start(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         learner, history = self._training.learner, self._training.history
         grid = learner.recipe.grid_shape
-        return {"photo": _png(picture(learner.looked_at.pixels))}, {
+        return {"photo": _png(make_image(learner.looked_at.pixels))}, {
             "photograph": learner.photo.name,
             "configuration": learner.recipe.name,
             "size": _size(learner),
@@ -53,10 +53,13 @@ class LiveImage(Live[NetworkLearner, Reached]):
     def look(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """Return the learned picture and its error as PNG, and its PSNR and other facts."""
         training, learner = self._training, self._training.learner
-        image = learner.glance()
+        image = learner.render_preview()
         pixels = as_pixels(image)
         psnr = psnr_of_pixels(pixels, learner.looked_at.pixels)
-        pictures = {"learned": _png(picture(pixels)), "error": _png(error_map(pixels, learner.looked_at.pixels))}
+        pictures = {
+            "learned": _png(make_image(pixels)),
+            "error": _png(draw_error_map(pixels, learner.looked_at.pixels)),
+        }
         curve = [point for point in self._facts["curve"] if point[0] != training.step]
         return pictures, {
             "step": training.step,
@@ -96,13 +99,13 @@ class LiveImage(Live[NetworkLearner, Reached]):
     def _train_block(self, row: int, column: int) -> None:
         learner = self._training.learner
         place = row * learner.blocks.grid_shape[1] + column
-        before = learner.psnr_by_block(learner.glance())[place]
+        before = learner.psnr_by_block(learner.render_preview())[place]
         self._is_unwritten = True
         self.publish(status="training a block", block=[row, column], is_unwritten=True)
         for _ in range(BLOCK_STEPS // _CHUNK):
             if not self._stop.is_requested:
                 learner.train_block(row, column, _CHUNK)
-        after = learner.psnr_by_block(learner.glance())[place]
+        after = learner.psnr_by_block(learner.render_preview())[place]
         self.publish(retrained={"row": row, "column": column, "before": before, "after": after}, block=None)
 
 

@@ -50,7 +50,7 @@ def find_shipped_configs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.json"))}
 
 
-def recipe(options: LearnOptions) -> Recipe:
+def resolve_recipe(options: LearnOptions) -> Recipe:
     """Read the configuration of the options, and resolve it to a recipe.
 
     Raises:

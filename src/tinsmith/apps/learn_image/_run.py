@@ -15,7 +15,7 @@ from ._blocks import require_room
 from ._learner import FILES, NetworkLearner
 from ._live import LiveImage
 from ._options import LearnOptions
-from ._recipe import Recipe, recipe
+from ._recipe import Recipe, resolve_recipe
 
 _FORMAT = "tinsmith learn-image 1"
 
@@ -41,7 +41,7 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveIma
         EngineError: the engine is not available.
     """
     photo = load_photo(options.image, options.size)
-    settled = recipe(options)
+    settled = resolve_recipe(options)
     require_room(photo, settled.grid_shape or (1, 1))
     numbers = {"batch_size": settled.batch_size, "steps": settled.steps}
     require_runnable(options, _estimate_cost(settled), **numbers)

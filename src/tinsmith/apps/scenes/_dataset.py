@@ -15,7 +15,7 @@ from ..._errors import InputError, refusal
 from ...render.captures import Frame, contains_colmap, read_colmap, read_transforms
 from .._files import replace_when_whole, require_dataset, require_writable
 from .._photo import open_image
-from ._views import NO_POINTS, Dataset, Points, Views, dataset_of
+from ._views import NO_POINTS, Dataset, Points, Views, make_dataset
 
 _TRAIN, _TEST, _VAL, _ALL = (f"transforms{part}.json" for part in ("_train", "_test", "_val", ""))
 _LEAST_SIDE = 11  # pixels: the size of SSIM's window
@@ -36,7 +36,7 @@ def read_dataset(folder: Path, size: int) -> Dataset:
     learned, held_out, points = _list_frames(folder)
     sizes: dict[str, tuple[int, int]] = {}
     train, test = (_load_views(folder, listed, size, sizes) for listed in (learned, held_out))
-    return dataset_of(folder.resolve().name, train, test, points)
+    return make_dataset(folder.resolve().name, train, test, points)
 
 
 def _list_frames(folder: Path) -> tuple[list[Frame], list[Frame], Points]:

@@ -124,7 +124,7 @@ class SceneLearner(Learner[Evaluation, SceneReached]):
         """Evaluate some of the held-out views."""
         test = self.dataset.test
         numbers = list(range(0, len(test), -(-len(test) // _LOOKED_AT)))
-        targets = as_pixels(test.at(numbers).on(self.ground.cpu()))
+        targets = as_pixels(test.select(numbers).blend_with(self.ground.cpu()))
         psnrs = [
             psnr_of_pixels(as_pixels(self.view(test, number).colour), target)
             for number, target in zip(numbers, targets, strict=True)
@@ -135,7 +135,7 @@ class SceneLearner(Learner[Evaluation, SceneReached]):
         """Evaluate all held-out views. Pictures are compared as they are written, in 8 bits."""
         training.look()
         test = self.dataset.test
-        truth = as_pixels(test.on(self.ground.cpu()))
+        truth = as_pixels(test.blend_with(self.ground.cpu()))
         seen = [self.view(test, number) for number in range(len(test))]
         ours = torch.stack([as_pixels(view.colour) for view in seen])
         pairs = list(zip(ours, truth, strict=True))

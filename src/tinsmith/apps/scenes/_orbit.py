@@ -23,7 +23,7 @@ class Orbit:
     elevation: float
 
     @classmethod
-    def of(cls, views: Views) -> Orbit:
+    def from_views(cls, views: Views) -> Orbit:
         """Compute the orbit for views. The middle is the point nearest to all the lines along which the
         cameras look.
         """

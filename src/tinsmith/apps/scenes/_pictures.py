@@ -10,14 +10,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from .._film import as_pixels, decibels
+from .._film import as_pixels, format_decibels
 from .._pictures import (
     BRIGHTEST_ERROR,
     Writer,
     apply_colormap,
-    error_map,
-    picture,
-    side_by_side,
+    arrange_side_by_side,
+    draw_error_map,
+    make_image,
     stack_sheets,
     write_curve,
     write_loop,
@@ -68,11 +68,13 @@ def _comparison(evaluation: Evaluation) -> Image.Image:
     for number in _pick_evenly(len(evaluation.ours)):
         ours, truth = evaluation.ours[number], evaluation.truth[number]
         panels = {
-            f"held-out view {number}": picture(truth),
-            f"rendered, {decibels(evaluation.psnrs[number])}, SSIM {evaluation.ssims[number]:.3f}": picture(ours),
-            f"error; bright: {BRIGHTEST_ERROR:.0%} and more": error_map(ours, truth),
+            f"held-out view {number}": make_image(truth),
+            f"rendered, {format_decibels(evaluation.psnrs[number])}, SSIM {evaluation.ssims[number]:.3f}": make_image(
+                ours
+            ),
+            f"error; bright: {BRIGHTEST_ERROR:.0%} and more": draw_error_map(ours, truth),
         }
-        rows.append(side_by_side(panels))
+        rows.append(arrange_side_by_side(panels))
     return stack_sheets(rows)
 
 
@@ -85,7 +87,7 @@ def _depths(evaluation: Evaluation) -> Image.Image:
         )
         for number in _pick_evenly(len(evaluation.depth))
     }
-    return side_by_side(panels)
+    return arrange_side_by_side(panels)
 
 
 def depth_frames(frames: Sequence[Rendered]) -> list[Tensor]:
@@ -106,19 +108,21 @@ def _depth_range(depth: Tensor, opacity: Tensor) -> tuple[float, float]:
 def _shaded_depth(depth: Tensor, opacity: Tensor, near: float, far: float) -> Image.Image:
     mean = depth / opacity.clamp(min=1e-6)
     shown = apply_colormap(1 - (mean - near) / max(far - near, 1e-6), "viridis")
-    mask = picture(as_pixels((opacity > _SEEN_THROUGH).float()))
+    mask = make_image(as_pixels((opacity > _SEEN_THROUGH).float()))
     return Image.composite(shown, Image.new("RGB", shown.size, "white"), mask)
 
 
 def _opacities(evaluation: Evaluation) -> Image.Image:
     shown = _pick_evenly(len(evaluation.opacity))
-    return side_by_side({f"view {number}: opacity": picture(as_pixels(evaluation.opacity[number])) for number in shown})
+    return arrange_side_by_side(
+        {f"view {number}: opacity": make_image(as_pixels(evaluation.opacity[number])) for number in shown}
+    )
 
 
 def turntable(learner: SceneLearner) -> list[Rendered]:
     """Render pictures from an orbit around the scene."""
     dataset = learner.dataset
-    orbit, size = Orbit.of(dataset.train), (dataset.width, dataset.height)
+    orbit, size = Orbit.from_views(dataset.train), (dataset.width, dataset.height)
     zoom = min(_TURNTABLE_ZOOM, _TURNTABLE_SIDE / max(size))
     sides = (max(1, round(size[0] * zoom)), max(1, round(size[1] * zoom)))
     scale = torch.tensor([sides[0] / size[0], sides[1] / size[1], 1.0])

@@ -10,7 +10,7 @@ from .._processes import Processes
 from .._progress import Watch
 from .._run import require_runnable, run_training
 from .._threads import one_torch_thread
-from ._built_in_scene import estimate_own_scene_cost, own_scene
+from ._built_in_scene import estimate_own_scene_cost, render_own_scene
 from ._dataset import read_dataset, write_dataset
 from ._learner import SceneLearner, SceneReached, SceneRunOptions
 from ._viewer import Viewer
@@ -39,7 +39,9 @@ def load_scene(options: SceneRunOptions, cost: Cost, **numbers: object) -> Datas
     require_runnable(options, cost, **numbers)
     # With several threads, steps beside other busy processes take ten times as long.
     with one_torch_thread():
-        return own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
+        return (
+            render_own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
+        )
 
 
 def run_scene(

@@ -20,7 +20,7 @@ _POLISHES = 2  # steps of Newton's method
 class Solid(Protocol):
     """A solid around the origin."""
 
-    def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
+    def intersect(self, origins: Tensor, directions: Tensor) -> Tensor:
         """Return the smallest t > 0 at which o + t d is on the surface, (n); infinity for a miss."""
         ...
 
@@ -35,8 +35,8 @@ class Sphere:
 
     radius: float
 
-    def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
-        return _nearest(_quadratic(*_ball(origins, directions, self.radius)))
+    def intersect(self, origins: Tensor, directions: Tensor) -> Tensor:
+        return _select_nearest(_solve_quadratic(*_ball_equation(origins, directions, self.radius)))
 
     def normal(self, points: Tensor) -> Tensor:
         return points / self.radius
@@ -48,13 +48,13 @@ class Box:
 
     half: tuple[float, float, float]
 
-    def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
+    def intersect(self, origins: Tensor, directions: Tensor) -> Tensor:
         half = origins.new_tensor(self.half)
         walls = torch.stack([(-half - origins) / directions, (half - origins) / directions])
         # 0 / 0: the ray is in a wall's plane, and this pair of walls does not bound it.
         near = walls.amin(0).nan_to_num(-math.inf, math.inf, -math.inf).amax(-1)
         far = walls.amax(0).nan_to_num(math.inf, math.inf, -math.inf).amin(-1)
-        return _nearest(torch.where(near <= far, torch.stack([near, far]), math.inf))
+        return _select_nearest(torch.where(near <= far, torch.stack([near, far]), math.inf))
 
     def normal(self, points: Tensor) -> Tensor:
         depth = points / points.new_tensor(self.half)
@@ -69,13 +69,13 @@ class Cylinder:
     radius: float
     half: float
 
-    def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
-        side = _quadratic(*_ball(origins[:, :2], directions[:, :2], self.radius))
+    def intersect(self, origins: Tensor, directions: Tensor) -> Tensor:
+        side = _solve_quadratic(*_ball_equation(origins[:, :2], directions[:, :2], self.radius))
         z, dz = origins[:, 2], directions[:, 2]
         side = torch.where((z + side * dz).abs() <= self.half, side, math.inf)
         ends = torch.stack([(self.half - z) / dz, (-self.half - z) / dz])
         away = (origins[:, :2] + ends[..., None] * directions[:, :2]).norm(dim=-1)
-        return _nearest(torch.cat([side, torch.where(away <= self.radius, ends, math.inf)]))
+        return _select_nearest(torch.cat([side, torch.where(away <= self.radius, ends, math.inf)]))
 
     def normal(self, points: Tensor) -> Tensor:
         side = torch.cat([points[:, :2] / self.radius, torch.zeros_like(points[:, 2:])], -1)
@@ -92,16 +92,16 @@ class Torus:
     ring: float
     tube: float
 
-    def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
+    def intersect(self, origins: Tensor, directions: Tensor) -> Tensor:
         distances = torch.full_like(origins[:, 0], math.inf)
-        around = _quadratic(*_ball(origins, directions, self.ring + self.tube))
+        around = _solve_quadratic(*_ball_equation(origins, directions, self.ring + self.tube))
         # All other rays miss the bounding ball.
         near = torch.isfinite(around).all(0).nonzero()[:, 0]
         if len(near):
-            distances[near] = self._among(origins[near], directions[near], around[:, near].mean(0))
+            distances[near] = self._intersect_near(origins[near], directions[near], around[:, near].mean(0))
         return distances
 
-    def _among(self, origins: Tensor, directions: Tensor, middle: Tensor) -> Tensor:
+    def _intersect_near(self, origins: Tensor, directions: Tensor, middle: Tensor) -> Tensor:
         """Intersect rays with the torus; return t (n). `middle` is the t of each ray's point nearest to the origin.
 
         The equation (|p|^2 + ring^2 - tube^2)^2 = 4 ring^2 (x^2 + y^2) is a polynomial in t with the leading
@@ -116,8 +116,8 @@ class Torus:
         c2 = 4 * a**2 + 2 * k - four * dx.square().sum(-1)
         c1 = 4 * a * k - 2 * four * (ox * dx).sum(-1)
         c0 = k**2 - four * ox.square().sum(-1)
-        t = _quartic(torch.stack([c3, c2, c1, c0], -1)) / speed[:, None] + middle[:, None]
-        return _nearest(t.T)
+        t = _solve_quartic(torch.stack([c3, c2, c1, c0], -1)) / speed[:, None] + middle[:, None]
+        return _select_nearest(t.T)
 
     def normal(self, points: Tensor) -> Tensor:
         flat = points[:, :2]
@@ -125,7 +125,7 @@ class Torus:
         return (points - torch.cat([inward, torch.zeros_like(points[:, 2:])], -1)) / self.tube
 
 
-def _ball(origins: Tensor, directions: Tensor, radius: float) -> tuple[Tensor, Tensor, Tensor]:
+def _ball_equation(origins: Tensor, directions: Tensor, radius: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return a, b, c of the equation a t^2 + 2 b t + c = 0 for a ray's intersections with a sphere around the
     origin.
     """
@@ -133,7 +133,7 @@ def _ball(origins: Tensor, directions: Tensor, radius: float) -> tuple[Tensor, T
     return directions.square().sum(-1), dot, origins.square().sum(-1) - radius**2
 
 
-def _quadratic(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+def _solve_quadratic(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """Return the two roots of a t^2 + 2 b t + c, (2, n); infinity if there are none."""
     inside = b**2 - a * c
     root = inside.clamp(min=0).sqrt()
@@ -141,7 +141,7 @@ def _quadratic(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     return torch.where(there, torch.stack([-b - root, -b + root]) / a, math.inf)
 
 
-def _quartic(coefficients: Tensor) -> Tensor:
+def _solve_quartic(coefficients: Tensor) -> Tensor:
     """Return the real roots (n, 4) of t^4 + c3 t^3 + c2 t^2 + c1 t + c0, from the coefficients (n, 4); infinity for
     complex ones.
     """
@@ -157,6 +157,6 @@ def _quartic(coefficients: Tensor) -> Tensor:
     return torch.where(roots.imag.abs() < _REAL, t, math.inf)
 
 
-def _nearest(t: Tensor) -> Tensor:
+def _select_nearest(t: Tensor) -> Tensor:
     """Return the smallest positive t, (n), of (k, n); infinity if there is none."""
     return torch.where(t > 0, t, math.inf).amin(0)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._film import as_pixels, decibels
+from .._film import as_pixels, format_decibels
 from .._page import Page
 from .._pictures import apply_colormap
 from .._requests import HOST
@@ -106,7 +106,7 @@ class Viewer(Page[SceneLearner, SceneReached]):
     # The training's thread -----------------------------------------------------------------
     def open(self) -> None:
         dataset = self._training.learner.dataset
-        orbit = Orbit.of(dataset.train)
+        orbit = Orbit.from_views(dataset.train)
         self._server.scene.set_up_direction(orbit.up.numpy())
         start = self._server.initial_camera
         start.position, start.look_at = orbit.place(0.0).numpy(), orbit.middle.numpy()
@@ -117,7 +117,7 @@ class Viewer(Page[SceneLearner, SceneReached]):
     def _show_cameras(self, distance: float) -> None:
         learner = self._training.learner
         views, dataset = learner.dataset.train, learner.dataset
-        pictures = as_pixels(views.on(learner.ground.cpu())).numpy()
+        pictures = as_pixels(views.blend_with(learner.ground.cpu())).numpy()
         frames = [
             self._server.scene.add_camera_frustum(
                 f"/cameras/{number}",
@@ -167,7 +167,7 @@ class Viewer(Page[SceneLearner, SceneReached]):
         """Show the status, the step, the PSNR and the last remark, if they changed."""
         training, psnr = self._training, self._training.history.psnr
         text = f"**{status}**, step {training.step} of {training.steps}"
-        text += "" if math.isnan(psnr) else f", held out {decibels(psnr, 2)}"
+        text += "" if math.isnan(psnr) else f", held out {format_decibels(psnr, 2)}"
         text += f"; {self._more}." * bool(self._more)
         if text != self._shown_text:
             self._status.content = self._shown_text = text

@@ -35,12 +35,12 @@ class Views:
     def __len__(self) -> int:
         return len(self.names)
 
-    def at(self, numbers: list[int]) -> Views:
+    def select(self, numbers: list[int]) -> Views:
         """Return the views with these numbers."""
         names = tuple(self.names[number] for number in numbers)
         return Views(names, self.pictures[numbers], self.poses[numbers], self.intrinsics[numbers])
 
-    def some_rays(self) -> tuple[Tensor, Tensor]:
+    def sample_rays(self) -> tuple[Tensor, Tensor]:
         """Return origins and directions (n, 3) float64 of rays through 8 x 8 points of each picture."""
         shares = (torch.arange(8, dtype=torch.float64) + 0.5) / 8
         rows, columns = self.pictures.shape[1:3]
@@ -50,7 +50,7 @@ class Views:
         directions = inside @ self.poses[:, :3, :3].mT
         return self.poses[:, None, :3, 3].expand_as(directions).reshape(-1, 3), directions.reshape(-1, 3)
 
-    def on(self, background: Tensor) -> Tensor:
+    def blend_with(self, background: Tensor) -> Tensor:
         """Blend the pictures with a background of one color: (k, rows, columns, 3) float32 from 0 to 1."""
         values = self.pictures.float() / 255
         return torch.lerp(background.expand_as(values[..., :3]), values[..., :3], values[..., 3:])
@@ -91,7 +91,7 @@ class Dataset:
         return bool((self.train.pictures[..., 3] < 255).any())
 
 
-def dataset_of(name: str, train: Views, test: Views, points: Points = NO_POINTS) -> Dataset:
+def make_dataset(name: str, train: Views, test: Views, points: Points = NO_POINTS) -> Dataset:
     """Build a dataset from views and points, with their digest."""
     digest = hashlib.sha256()
     for views in (train, test):

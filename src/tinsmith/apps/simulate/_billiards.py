@@ -92,17 +92,17 @@ class Billiards(Simulation):
         v = torch.cat([self.cue[:, 1:], torch.zeros_like(self.rack)], 1)
         return scan(self.roll, (x, v), length=self.steps, keep="all")[0][0]
 
-    def misses(self, x: Tensor) -> Tensor:
+    def measure_misses(self, x: Tensor) -> Tensor:
         """Return the smallest squared distance of the ball from the pocket, for each shot."""
         return (x[:, :, SUNK] - self.pocket).square().sum(-1).amin(0)
 
     def loss(self) -> Tensor:
         """Return the mean of the shots' smallest squared distances from the pocket."""
-        return self.misses(self.run()).mean()
+        return self.measure_misses(self.run()).mean()
 
     def look(self) -> Look:
         x = self.run()
-        misses = self.misses(x)
+        misses = self.measure_misses(x)
         best = x[:, misses.argmin()]
         frames = [self.draw(best[: step + 1]) for step in range(0, self.steps, self.every)]
         return Look(frames, misses.min().sqrt().item())

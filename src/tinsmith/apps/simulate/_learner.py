@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ...nn import write_checkpoint
-from .._pictures import Writer, picture, stack_sheets, write_curve, write_loop, write_summary
+from .._pictures import Writer, make_image, stack_sheets, write_curve, write_loop, write_summary
 from .._training import History, Learner, Training
 from ._simulation import Look, Simulation, SimulationOutcome
 
@@ -83,7 +83,7 @@ class SimulationLearner(Learner[Look, SimulationOutcome]):
 
     def writers(self, training: Training[Any], evaluation: Look) -> Mapping[str, Writer]:
         def draw(path: Path) -> None:
-            stack_sheets([picture(_choose(look)) for look in (self.before, evaluation)]).save(path)
+            stack_sheets([make_image(_choose(look)) for look in (self.before, evaluation)]).save(path)
 
         losses = training.history.losses
         facts = {

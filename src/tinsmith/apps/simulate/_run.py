@@ -73,7 +73,7 @@ def simulate(
     require_runnable(options, cost, steps=steps, iterations=iterations)
 
     def make_learner(_: Processes) -> SimulationLearner:
-        return SimulationLearner(options.name, _make(options), iterations)
+        return SimulationLearner(options.name, _build_simulation(options), iterations)
 
     run = {"simulation": options.name, "steps": str(options.steps), "seed": options.seed}
     checkpoints = Checkpoints(options.out, _FORMAT, run)
@@ -86,7 +86,7 @@ def _find_simulation(name: str) -> Any:
     return getattr(importlib.import_module(f".{file}", __package__), own_name)
 
 
-def _make(options: SimulateOptions) -> Simulation:
+def _build_simulation(options: SimulateOptions) -> Simulation:
     """Build a simulation from the options; start its engine unless it already runs on that device."""
     if options.engine not in list_running() or get(options.engine).device_type() != options.device:
         init_quietly(options.device, options.engine)
