@@ -17,8 +17,8 @@ import torch
 from PIL import Image
 
 from tinsmith.doctor import Finding, Report
-from tinsmith.doctor._excerpt import excerpts
-from tinsmith.doctor._heat import _sheet, heat_map, relative_errors
+from tinsmith.doctor._excerpt import choose_excerpts
+from tinsmith.doctor._heat import _sheet, compute_relative_errors, draw_heat_map
 
 SOURCE = '''\
 """Far above: "<not> shown"."""
@@ -224,11 +224,11 @@ ERRORS = [
 
 @pytest.mark.parametrize(("mine", "true", "errors"), ERRORS)
 def test_relative_errors(mine, true, errors):
-    assert relative_errors(torch.tensor(mine), torch.tensor(true)).tolist() == errors
+    assert compute_relative_errors(torch.tensor(mine), torch.tensor(true)).tolist() == errors
 
 
 def pixels(errors):
-    head, _, data = heat_map(errors).partition(",")
+    head, _, data = draw_heat_map(errors).partition(",")
     assert head == "data:image/png;base64"
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")).astype(int)
 
@@ -281,14 +281,14 @@ EXCERPTS = [
 
 @pytest.mark.parametrize(("marked", "shown"), EXCERPTS)
 def test_excerpts(marked, shown):
-    assert excerpts(SOURCE.splitlines(), marked) == shown
+    assert choose_excerpts(SOURCE.splitlines(), marked) == shown
 
 
 def test_of_functions_in_functions_the_inner_one_is_shown():
     lines = ["def test():", "    a = 1", "    def kernel():", "        b = 2", "    c = 3"]
-    assert excerpts(lines, {4}) == [range(3, 5)]
-    assert excerpts(lines, {5}) == [range(1, 6)]
+    assert choose_excerpts(lines, {4}) == [range(3, 5)]
+    assert choose_excerpts(lines, {5}) == [range(1, 6)]
 
 
 def test_a_file_that_does_not_parse_is_shown_around_the_line():
-    assert excerpts(["def f(:", "    pass", "", "", "x = 1"], {1}) == [range(1, 4)]
+    assert choose_excerpts(["def f(:", "    pass", "", "", "x = 1"], {1}) == [range(1, 4)]

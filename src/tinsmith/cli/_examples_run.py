@@ -6,7 +6,7 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from ..doctor import Report, check_example, join_reports, ops_in
+from ..doctor import Report, check_example, find_ops_in, join_reports
 from ..linter import not_run
 from ._import_file import import_file
 
@@ -21,8 +21,8 @@ def run_examples(path: Path, seen: set[int]) -> Report:
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the file is somebody's own code
         return Report(str(path), [not_run("the file", error, str(path.resolve()), _line(error, path))])
     reports: list[Report] = []
-    without = dict.fromkeys(op.name for op in ops_in(vars(module)) if not op.examples and id(op) not in seen)
-    for op in ops_in(vars(module)):
+    without = dict.fromkeys(op.name for op in find_ops_in(vars(module)) if not op.examples and id(op) not in seen)
+    for op in find_ops_in(vars(module)):
         if id(op) not in seen:
             seen.add(id(op))
             reports += [check_example(op, example) for example in op.examples]

@@ -4,7 +4,7 @@ from .. import _offers
 from ..linter import RULES, Finding, lint_file
 from ._baseline import apply_baseline, write_baseline
 from ._check import check, check_example, check_file
-from ._examples import ops_in, ops_of, ops_with_examples
+from ._examples import find_ops_in, find_ops_of, find_ops_with_examples
 from ._gradcheck import gradcheck
 from ._gradcheck_result import Gradcheck
 from ._lint import lint
@@ -28,13 +28,13 @@ __all__ = [
     "check_file",
     "check_scan",
     "describe_origin",
+    "find_ops_in",
+    "find_ops_of",
+    "find_ops_with_examples",
     "gradcheck",
     "join_reports",
     "lint",
     "lint_file",
-    "ops_in",
-    "ops_of",
-    "ops_with_examples",
     "plain",
     "render_report",
     "sanitize",

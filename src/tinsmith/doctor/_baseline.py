@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from .._errors import InputError, refusal
 from .._version import __version__
 from ..linter import Finding
-from ._excerpt import lines_of
+from ._excerpt import read_lines
 from ._report_contents import NOT_LOOKED_AT, ReportContents
 
 _Report = TypeVar("_Report", bound=ReportContents)
@@ -80,7 +80,7 @@ def _find_entries(findings: Iterable[Finding], file: Path) -> Iterator[tuple[Fin
         if one.path not in known:
             # Bytes of a path that are not valid text are escaped, here and in the baseline.
             path = _relative(one.path, file).encode("utf-8", "backslashreplace").decode()
-            known[one.path] = path, lines_of(one.path)
+            known[one.path] = path, read_lines(one.path)
         path, lines = known[one.path]
         code = " ".join(lines[one.line - 1].split()) if 1 <= one.line <= len(lines) else ""
         yield one, _Entry(path, one.rule, code)

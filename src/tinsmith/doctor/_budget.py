@@ -27,7 +27,7 @@ class Budget:
             raise TooLong
 
 
-def too_long(who: str, title: str, operations: int, *, line: int) -> ShapeError:
+def build_too_long_error(who: str, title: str, operations: int, *, line: int) -> ShapeError:
     """Build the error for a run that exceeded its budget: `who` ran `title`, and stopped at `line`."""
     words = f"{who} of {title} was stopped after {operations:,} operations: it runs kernels number by number"
     remedy = (

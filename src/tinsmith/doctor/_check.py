@@ -74,7 +74,7 @@ def check_example(op: Op, example: str) -> Report:
         inputs, named = example_inputs(op.examples[example]())
         return _report(op, label, inputs, named)
     except Exception as error:  # noqa: BLE001  # the example is the user's code
-        place = _place(op.examples[example])
+        place = _locate_function(op.examples[example])
         return Report(f"op `{label}`", [not_run(f"example `{example}` of op `{op.name}`", error, *place)])
 
 
@@ -123,7 +123,7 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
     def compare_gradients() -> list[Finding]:
         harmful = next(filter(is_hazard, findings_by_part.get("sanitizer", [])), None)
         if harmful:
-            return [_left_out(title, harmful)]
+            return [_build_left_out_hint(title, harmful)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TruncationWarning)  # the sanitizer reports it, with the numbers
             gradients[label] = gradcheck(op, *inputs, **named)
@@ -141,7 +141,7 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
             findings_by_part[part] = run()
         except Exception as error:  # noqa: BLE001  # engines raise any type; go on with the other parts
             lost.append(not_run(f"{part} of {title}", error, *call.starts[0]))
-    linted = _worse(findings_by_part.get("lint", []), findings_by_part.get("sanitizer", []))
+    linted = _merge_findings(findings_by_part.get("lint", []), findings_by_part.get("sanitizer", []))
     findings = in_order([*lost, *linted, *findings_by_part.get("gradient check", [])])
     aside = () if _uses_engine(call) else tuple(one for one in findings if one.engines)
     shown = [one for one in findings if one not in aside]
@@ -164,7 +164,7 @@ def _kernels(op: Op) -> tuple[Any, ...]:
     return op.kernel if isinstance(op.kernel, tuple) else (op.kernel,)
 
 
-def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
+def _merge_findings(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
     """Remove duplicates of lint and the run: keep lint's finding of the two, unless the run's is more severe."""
 
     def drop_repeated(findings: list[Finding], others: list[Finding], *, is_first: bool) -> list[Finding]:
@@ -181,12 +181,12 @@ def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
     return drop_repeated(linted, seen, is_first=True) + drop_repeated(seen, linted, is_first=False)
 
 
-def _left_out(title: str, harmful: Finding) -> Finding:
+def _build_left_out_hint(title: str, harmful: Finding) -> Finding:
     """Build the hint that the gradient check was left out because of a harmful finding, which is itself an error."""
     words = f"gradient check of {title} was left out: {HAZARDS[harmful.rule]}"
     return Finding("TS002", "info", harmful.path, harmful.line, harmful.column, words)
 
 
-def _place(make: Any) -> tuple[str, int]:
+def _locate_function(make: Any) -> tuple[str, int]:
     code = getattr(make, "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else ("<example>", 1)

@@ -9,19 +9,19 @@ from typing import Any
 from ..operation import Op
 
 
-def ops_with_examples(namespace: Mapping[str, Any]) -> list[Op]:
-    """Return the ops of a module (`ops_in`) that have examples."""
-    return [op for op in ops_in(namespace) if op.examples]
+def find_ops_with_examples(namespace: Mapping[str, Any]) -> list[Op]:
+    """Return the ops of a module (`find_ops_in`) that have examples."""
+    return [op for op in find_ops_in(namespace) if op.examples]
 
 
-def ops_in(namespace: Mapping[str, Any]) -> list[Op]:
+def find_ops_in(namespace: Mapping[str, Any]) -> list[Op]:
     """Return the ops in a module's namespace and those of the objects in it, each once.
 
     If the module defines a class and has no object of it, the ops of the class are included. They are not bound to an
     object, and cannot run.
     """
     values = list(namespace.values())
-    ops = [op for value in values for op in ops_of(value)]
+    ops = [op for value in values for op in find_ops_of(value)]
     for value in values:
         is_own = inspect.isclass(value) and value.__module__ == namespace.get("__name__")
         if is_own and not any(issubclass(type(one), value) for one in values):
@@ -29,7 +29,7 @@ def ops_in(namespace: Mapping[str, Any]) -> list[Op]:
     return [op for place, op in enumerate(ops) if not any(op is one for one in ops[:place])]
 
 
-def ops_of(value: Any) -> Iterator[Op]:
+def find_ops_of(value: Any) -> Iterator[Op]:
     """Yield an op itself, or the ops of a data-oriented object.
 
     Members are looked up in the type, since an object may answer to any attribute.

@@ -14,13 +14,13 @@ from ..frontend import find_function_spans
 _AROUND = 2  # lines above and below a line outside of functions
 
 
-def lines_of(path: str) -> list[str]:
+def read_lines(path: str) -> list[str]:
     """Return the lines of a file or of a notebook's cell, without line ends; empty if there is no such file."""
     linecache.checkcache(path)
     return [line.rstrip("\r\n") for line in file_lines(path)]
 
 
-def excerpts(lines: list[str], marked: Collection[int]) -> list[range]:
+def choose_excerpts(lines: list[str], marked: Collection[int]) -> list[range]:
     """Return ranges of line numbers, from 1, to show around the marked lines.
 
     A line inside a function is shown with the whole function, another one with two lines above and below.
@@ -28,7 +28,7 @@ def excerpts(lines: list[str], marked: Collection[int]) -> list[range]:
     with ignore_syntax_warnings():
         # Empty if the text is not valid Python.
         functions = find_function_spans("\n".join(lines))
-    spans = sorted(_around(line, functions, len(lines)) for line in marked if 1 <= line <= len(lines))
+    spans = sorted(_expand_line(line, functions, len(lines)) for line in marked if 1 <= line <= len(lines))
     joined: list[range] = []
     for first, last in spans:
         if joined and first <= joined[-1].stop:
@@ -56,7 +56,7 @@ def shorten_path(path: str) -> str:
     return path if short.startswith("..") else short
 
 
-def _around(line: int, functions: Iterable[tuple[int, int]], count: int) -> tuple[int, int]:
+def _expand_line(line: int, functions: Iterable[tuple[int, int]], count: int) -> tuple[int, int]:
     inside = [span for span in functions if span[0] <= line <= span[1]]
     if inside:
         return max(inside)  # the innermost one starts last

@@ -29,19 +29,19 @@ from .gradients import (
     Steps,
     Tensors,
     Tolerance,
+    convert_to_double,
     describe_gradient,
     describe_modes,
     describe_zeros,
-    in_double,
-    of_interpreter,
-    of_op,
+    draw_same_numbers,
+    find_differing_values,
+    make_interpreted_function,
+    make_op_function,
     propose,
     pull_back,
     pull_back_in_child,
     random_cotangents,
-    same_numbers,
     skip_modes,
-    values_that_differ,
 )
 from .sanitize import DryRun, describe_lines, dry_run
 
@@ -117,12 +117,12 @@ def gradcheck(
           jvp                 right
           second derivatives  right
     """
-    with same_numbers():
+    with draw_same_numbers():
         plain = examine_call(op, inputs, named, "ts.gradcheck")  # raises the errors of a call
-    with same_numbers():
+    with draw_same_numbers():
         call = plain.with_adjoint(adjoint)
-    with same_numbers():
-        wide = in_double(call)
+    with draw_same_numbers():
+        wide = convert_to_double(call)
     options: dict[str, Any] = {"eps": eps, "rtol": rtol, "atol": atol, "projections": projections, "modes": modes}
     with call.preserve_memory():
         return _Check(wide or call, call, is_double=wide is not None, **options).result(cotangents)
@@ -151,7 +151,7 @@ class _Check:
         self.with_modes = modes
         self.exact = _tolerance(rtol, atol, (1e-6, 1e-8) if is_double else (1e-2, 1e-3))
         self.rough = _tolerance(rtol, atol, (1e-4, 1e-6) if is_double else (1e-2, 1e-3))
-        self.function = of_op(call)
+        self.function = make_op_function(call)
         precision = "in float64" if is_double else f"in the {call.kind}'s own precision, which is less than float64"
         self.notes: list[str] = [precision, *call.notes]
         self.findings: list[Finding] = []
@@ -162,9 +162,9 @@ class _Check:
         values = {name: one.detach() for name, one in self.call.differentiable.items()}
         self.dry_run = dry_run(self.call)
         if not self.dry_run.obstacle and (self.dry_run.unknown or self.call.gradient == "backward"):
-            self.dry_run = replace(self.dry_run, hazards=self._guarded_hazards(values))
+            self.dry_run = replace(self.dry_run, hazards=self._find_guarded_hazards(values))
         if self.dry_run.obstacle:
-            return self._not_compared(self.dry_run)
+            return self._report_obstacle(self.dry_run)
         with torch.no_grad():
             self.function(values)  # compiles
             (here, taken), (again, taken_again) = (_run_timed(self.function, values) for _ in range(2))
@@ -176,18 +176,18 @@ class _Check:
             if self.call.origin(frozenset(values)) == "engine":
                 mine = pull_back_in_child(self.call, values, cotangents)
             else:
-                with _memory_that_shows():
+                with _fill_new_memory_with_nan():
                     mine = pull_back(self.function, values, cotangents)
         except GradientError as reason:
             return self._report_refusal(reason)
-        oracle, interpreted = self._oracle(values, cotangents)
+        oracle, interpreted = self._compute_oracle(values, cotangents)
         if interpreted is not None and not self.findings:
             self._compare_values(here, interpreted[1], (1e-6, 1e-2), "{}, its interpreted kernels {}")
         if not values or not here:
             what = "output" if values else "input"
             self.notes = [f"no {what} is a tensor of floats, so no gradient was compared"]
             return self._build_result()
-        steps, seconds = self._steps(values, cotangents, here, interpreted, taken)
+        steps, seconds = self._choose_steps(values, cotangents, here, interpreted, taken)
         count = sum(one.numel() for one in values.values())
         directions = self.projections if count > LARGE or 2 * count * seconds > SECONDS else 0
         self._note_differences(steps, count, directions)
@@ -201,11 +201,13 @@ class _Check:
         for one in compared:
             self.findings += describe_gradient(self.call, one)
         self._describe_untested(compared, values, cotangents)
-        modes = self._modes(compared, values, cotangents) if self.with_modes else ()
+        modes = self._compare_modes(compared, values, cotangents) if self.with_modes else ()
         self.findings += describe_modes(self.call, modes)
         return replace(self._build_result(tuple(compared)), modes=modes)
 
-    def _modes(self, compared: list[InputDerivatives], values: Tensors, cotangents: Tensors) -> tuple[Mode, ...]:
+    def _compare_modes(
+        self, compared: list[InputDerivatives], values: Tensors, cotangents: Tensors
+    ) -> tuple[Mode, ...]:
         """Compare other ways to differentiate with the backward pass, if the backward pass is right."""
         reasons = {
             "the gradient is wrong already": any(one.severity == "error" for one in self.findings),
@@ -246,12 +248,12 @@ class _Check:
         self.notes.append("the gradient was refused, so there is nothing to compare")
         return self._build_result(was_refused=True)
 
-    def _guarded_hazards(self, values: Tensors) -> list[Finding]:
+    def _find_guarded_hazards(self, values: Tensors) -> list[Finding]:
         """Find indices out of bounds in a compiled run with bounds checks, for kernels that the interpreter did not run
         to the end.
         """
         try:
-            function = of_op(self.call.with_bounds_checked())
+            function = make_op_function(self.call.with_bounds_checked())
             with torch.no_grad():
                 outputs = function(values)
             if self.call.origin(frozenset(values)) != "engine":
@@ -263,7 +265,7 @@ class _Check:
             return []
         return []
 
-    def _not_compared(self, seen: DryRun) -> Gradcheck:
+    def _report_obstacle(self, seen: DryRun) -> Gradcheck:
         """Build the result of a check that launched nothing, with the reason as an error."""
         path, line = self.call.starts[0]
         endless = Finding("TS002", "error", path, line, 0, f"the gradient check was left out: {seen.obstacle}")
@@ -271,7 +273,9 @@ class _Check:
         self.notes = []
         return replace(self._build_result(), obstacle=seen.obstacle)
 
-    def _oracle(self, values: Tensors, cotangents: Tensors) -> tuple[Tensors, tuple[Function, Tensors, float] | None]:
+    def _compute_oracle(
+        self, values: Tensors, cotangents: Tensors
+    ) -> tuple[Tensors, tuple[Function, Tensors, float] | None]:
         """Return the oracle's gradient, and the interpreted op with its outputs and its time in seconds. Return ({},
         None) without an oracle.
         """
@@ -280,8 +284,8 @@ class _Check:
             return {}, None
         wide = {name: one.double() for name, one in values.items()}
         try:
-            gradient = pull_back(of_interpreter(self.call, Budget(OPERATIONS)), wide, cotangents)
-            plain = of_interpreter(self.call)
+            gradient = pull_back(make_interpreted_function(self.call, Budget(OPERATIONS)), wide, cotangents)
+            plain = make_interpreted_function(self.call)
             begin = time.perf_counter()
             with torch.no_grad():
                 outputs = plain(wide)
@@ -294,7 +298,7 @@ class _Check:
 
     def _compare_values(self, mine: Tensors, theirs: Tensors, tolerances: tuple[float, float], form: str) -> None:
         """Report the first output element on which two runs of the op differ."""
-        place = values_that_differ(mine, theirs, tolerances[not self.is_double])
+        place = find_differing_values(mine, theirs, tolerances[not self.is_double])
         if place is None:
             return
         name, index, one, other = place
@@ -303,7 +307,7 @@ class _Check:
         words += "it depends on the order of its iterations, or on rounding"
         self.findings.append(Finding("TS704", "warning", path, line, 0, words))
 
-    def _steps(
+    def _choose_steps(
         self,
         values: Tensors,
         cotangents: Tensors,
@@ -345,7 +349,7 @@ def _tolerance(rtol: float | None, atol: float | None, default: tuple[float, flo
 
 
 @contextlib.contextmanager
-def _memory_that_shows() -> Iterator[None]:
+def _fill_new_memory_with_nan() -> Iterator[None]:
     """Enter a context in which torch fills new memory with NaN, so that elements that a kernel leaves out are
     noticed.
     """

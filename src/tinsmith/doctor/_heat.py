@@ -18,7 +18,7 @@ _INCHES = 3.4
 _LEAST, _GREATEST = 1e-10, 1.0
 
 
-def relative_errors(mine: torch.Tensor, true: torch.Tensor) -> np.ndarray:
+def compute_relative_errors(mine: torch.Tensor, true: torch.Tensor) -> np.ndarray:
     """Return the error of each derivative, relative to the largest absolute derivative of both gradients."""
     both = torch.cat([mine.flatten(), true.flatten()]).abs()
     finite = both[both.isfinite()]
@@ -26,7 +26,7 @@ def relative_errors(mine: torch.Tensor, true: torch.Tensor) -> np.ndarray:
     return ((mine - true).abs() / (scale or 1.0)).cpu().double().numpy()
 
 
-def heat_map(errors: np.ndarray) -> str:
+def draw_heat_map(errors: np.ndarray) -> str:
     """Draw relative errors as a picture, `data:image/png;base64,...`: a strip for one dim, rows for three.
 
     Elements that are not finite are gray.

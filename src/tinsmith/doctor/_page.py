@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from .._errors import sentence
 from .._version import __version__
 from ..linter import RULES, SEVERITIES, Finding
-from ._excerpt import excerpts, lines_of, shorten_path
-from ._heat import heat_map, relative_errors
+from ._excerpt import choose_excerpts, read_lines, shorten_path
+from ._heat import compute_relative_errors, draw_heat_map
 from ._style import STYLE
 from ._terminal import causes, describe_engine_findings, describe_followers
 
@@ -88,7 +88,7 @@ def _source(path: str, cards: list[_Card], followers: list[Finding], starts: lis
     """Yield the source lines around findings, with a card below each line. Findings that follow from others only mark
     their lines.
     """
-    lines = lines_of(path)
+    lines = read_lines(path)
     coloured = _highlight_tokens(lines)
     at = {line: list(own) for line, own in groupby(cards, key=lambda card: card.finding.line)}
     marks: dict[int, list[Finding]] = {}
@@ -97,7 +97,7 @@ def _source(path: str, cards: list[_Card], followers: list[Finding], starts: lis
     yield '<div class="source">'
     for line in [line for line in at if not 1 <= line <= len(lines)]:  # the file was removed or shortened
         yield from map(_card_below, at[line])
-    spans = excerpts(lines, [*marks, *starts])
+    spans = choose_excerpts(lines, [*marks, *starts])
     for span in spans:
         if span.start > 1:
             yield '<div class="gap">⋯</div>'
@@ -145,9 +145,9 @@ def _gradient(label: str, gradient: Gradcheck) -> Iterator[str]:
 def _picture(one: InputDerivatives) -> str:
     """Return the HTML of a heat map of the errors by one input; without a picture if the input is empty."""
     name, shape = escape(one.name), ", ".join(map(str, one.op.shape))
-    errors = relative_errors(one.op, one.op if one.reference is None else one.reference)
+    errors = compute_relative_errors(one.op, one.op if one.reference is None else one.reference)
     words = f'<span class="faint">({shape}) error relative to the greatest derivative</span>'
-    picture = f'<img src="{heat_map(errors)}" alt="errors of the gradient of {name}">' if errors.size else ""
+    picture = f'<img src="{draw_heat_map(errors)}" alt="errors of the gradient of {name}">' if errors.size else ""
     return f"<figure><figcaption><code>{name}</code> {words}</figcaption>{picture}</figure>"
 
 

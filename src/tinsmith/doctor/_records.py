@@ -15,7 +15,7 @@ from urllib.parse import quote
 from .._errors import sentence
 from .._version import __version__
 from ..linter import RULES, Finding, Rule
-from ._excerpt import lines_of
+from ._excerpt import read_lines
 
 if TYPE_CHECKING:
     from ._report_contents import ReportContents
@@ -135,7 +135,7 @@ def _relative(path: str, root: Path) -> str:
 
 def _fingerprint(finding: Finding, root: Path) -> str:
     """Return a digest of a finding's rule, file and line text, which stays the same when lines are added above."""
-    lines = lines_of(finding.path)
+    lines = read_lines(finding.path)
     text = lines[finding.line - 1].strip() if 1 <= finding.line <= len(lines) else ""
     words = "\0".join([finding.rule, _relative(finding.path, root), text])
     return hashlib.sha256(words.encode(errors="surrogateescape")).hexdigest()[:32]

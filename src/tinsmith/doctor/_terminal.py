@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..linter import RULES, Finding
-from ._excerpt import lines_of, shorten_path
+from ._excerpt import read_lines, shorten_path
 from ._summary import summarize
 from .sanitize import describe_lines
 
@@ -46,7 +46,7 @@ def render_report(report: ReportContents, width: int, *, is_summary: bool = Fals
     shown = causes(report.of("error") if is_summary else report.findings)
     for path, findings in groupby(shown, key=lambda one: one.path):
         yield Text(f"\n{shorten_path(path)}", style="bold", overflow="fold")
-        lines = lines_of(path)
+        lines = read_lines(path)
         for finding in findings:
             yield from _finding(finding, lines, width)
             if shown[finding]:

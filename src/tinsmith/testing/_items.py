@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ..doctor import Report, check_example, check_file, ops_of
+from ..doctor import Report, check_example, check_file, find_ops_of
 from ..operation import Op
 
 _KERNEL = re.compile(rb"^[ \t]*@.*\bkernel\b|\.kernel\(", re.MULTILINE)
@@ -33,7 +33,7 @@ class Checks:
 
     def pytest_pycollect_makeitem(self, collector: Any, name: str, obj: object) -> list[pytest.Item] | None:
         """Collect the examples of an op once, even if it has several names or is in several modules."""
-        new = [op for op in ops_of(obj) if op.examples and not any(op is one for one in self._seen)]
+        new = [op for op in find_ops_of(obj) if op.examples and not any(op is one for one in self._seen)]
         self._seen += new
         items: list[pytest.Item] = [
             ExampleItem.from_parent(

@@ -5,16 +5,16 @@ precision.
 from ._child_process import pull_back_in_child
 from ._comparison import Comparison, InputDerivatives
 from ._differences import Steps
-from ._findings import describe_gradient, describe_zeros, values_that_differ
+from ._findings import describe_gradient, describe_zeros, find_differing_values
 from ._function import (
     Function,
     Tensors,
-    in_double,
-    of_interpreter,
-    of_op,
+    convert_to_double,
+    draw_same_numbers,
+    make_interpreted_function,
+    make_op_function,
     pull_back,
     random_cotangents,
-    same_numbers,
 )
 from ._modes import Mode, Modes, describe_modes, skip_modes
 from ._proposal import Proposal, propose
@@ -30,17 +30,17 @@ __all__ = [
     "Steps",
     "Tensors",
     "Tolerance",
+    "convert_to_double",
     "describe_gradient",
     "describe_modes",
     "describe_zeros",
-    "in_double",
-    "of_interpreter",
-    "of_op",
+    "draw_same_numbers",
+    "find_differing_values",
+    "make_interpreted_function",
+    "make_op_function",
     "propose",
     "pull_back",
     "pull_back_in_child",
     "random_cotangents",
-    "same_numbers",
     "skip_modes",
-    "values_that_differ",
 ]

@@ -20,7 +20,7 @@ import torch
 
 from ..._errors import GradientError, refusal
 from ...operation.examination import Examination
-from ._function import Tensors, of_op, pull_back
+from ._function import Tensors, make_op_function, pull_back
 
 SECONDS = 120.0
 """The time limit of a child; one that takes longer counts as hanging."""
@@ -38,7 +38,7 @@ def pull_back_in_child(
     """
     engine = call.forkable_engine if sys.platform == "linux" else None
     if engine is None or any(one.device.type != "cpu" for one in values.values()):
-        return pull_back(of_op(call), values, cotangents)
+        return pull_back(make_op_function(call), values, cotangents)
     with tempfile.TemporaryDirectory() as folder:
         answer, words = Path(folder, "answer"), Path(folder, "words")
         child = _fork_quietly()
@@ -78,7 +78,7 @@ def _work(
         for one in _DEADLY:
             signal.signal(one, signal.SIG_DFL)
         try:
-            torch.save({"gradient": pull_back(of_op(call), values, cotangents)}, answer)
+            torch.save({"gradient": pull_back(make_op_function(call), values, cotangents)}, answer)
         except GradientError as reason:
             torch.save({"refusal": str(reason)}, answer)
         except Exception as reason:  # noqa: BLE001  # engines raise their own

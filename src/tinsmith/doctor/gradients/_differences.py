@@ -92,7 +92,7 @@ class Steps:
         return Slope(central, least, greatest, noise, kind)
 
 
-def slope_along(steps: Steps, name: str, direction: torch.Tensor, size: float, tolerance: float) -> Slope:
+def measure_slope(steps: Steps, name: str, direction: torch.Tensor, size: float, tolerance: float) -> Slope:
     """Compute the slope along a direction; if the one-sided slopes differ, try several step sizes.
 
     Args:
@@ -106,10 +106,10 @@ def slope_along(steps: Steps, name: str, direction: torch.Tensor, size: float, t
     slope = steps.slope(name, direction, step)
     if slope.kind == "smooth" and slope.gap <= tolerance + 4 * slope.noise:
         return slope
-    return closer(steps, name, direction, step, slope)
+    return refine_slope(steps, name, direction, step, slope)
 
 
-def closer(steps: Steps, name: str, direction: torch.Tensor, step: float, first: Slope) -> Slope:
+def refine_slope(steps: Steps, name: str, direction: torch.Tensor, step: float, first: Slope) -> Slope:
     """Compute the slope with several step sizes; return the most accurate one, classified as smooth, kink, jump or
     undefined.
     """

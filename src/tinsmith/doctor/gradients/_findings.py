@@ -140,7 +140,7 @@ def _reads(stmt: nodes.Stmt, name: str) -> bool:
     return any(isinstance(part, nodes.Load) and part.array == name for part in parts)
 
 
-def values_that_differ(
+def find_differing_values(
     mine: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor], tolerance: float
 ) -> tuple[str, str, float, float] | None:
     """Return the first element on which two runs differ: its output, its index, and both values; None if

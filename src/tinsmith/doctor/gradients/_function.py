@@ -19,7 +19,7 @@ Tensors: TypeAlias = dict[str, torch.Tensor]
 Function: TypeAlias = Callable[[Mapping[str, torch.Tensor]], Tensors]
 
 
-def in_double(call: Examination) -> Examination | None:
+def convert_to_double(call: Examination) -> Examination | None:
     """Convert a call to float64; return None if it computes with narrower floats anyway."""
     wide = call.to_double()
     return wide if wide is not None and _is_double(wide) else None
@@ -44,11 +44,11 @@ def _works_in_double(kernel: nodes.Kernel) -> bool:
     return not any(types.is_float(kind) and kind != "f64" for kind in [*held, *made])
 
 
-def of_op(call: Examination) -> Function:
+def make_op_function(call: Examination) -> Function:
     """Return the op or the layer of a call as a function. If it draws random numbers, each call draws the same ones."""
 
     def run(values: Mapping[str, torch.Tensor]) -> Tensors:
-        with _same_numbers(is_wanted=call.draws):
+        with _draw_same_numbers(is_wanted=call.draws):
             outputs = call.compute(values)
         return {name: one for name, one in outputs.items() if one.is_floating_point()}
 
@@ -56,7 +56,7 @@ def of_op(call: Examination) -> Function:
 
 
 @contextmanager
-def _same_numbers(*, is_wanted: bool) -> Iterator[None]:
+def _draw_same_numbers(*, is_wanted: bool) -> Iterator[None]:
     if not is_wanted:
         yield
         return
@@ -65,16 +65,16 @@ def _same_numbers(*, is_wanted: bool) -> Iterator[None]:
         yield
 
 
-def same_numbers() -> Any:
-    """Enter a context in which an op draws the same random numbers as the function from `of_op`."""
-    return _same_numbers(is_wanted=True)
+def draw_same_numbers() -> Any:
+    """Enter a context in which an op draws the same random numbers as the function from `make_op_function`."""
+    return _draw_same_numbers(is_wanted=True)
 
 
 class Dangerous(Exception):
     """Raised when an interpreted run uses an index out of bounds, or divides an integer by zero."""
 
 
-def of_interpreter(call: Examination, budget: Budget | None = None, *, is_strict: bool = False) -> Function:
+def make_interpreted_function(call: Examination, budget: Budget | None = None, *, is_strict: bool = False) -> Function:
     """Return a call's kernels, interpreted in float64, as a function. It raises TooLong beyond the budget and, if
     strict, Dangerous.
     """

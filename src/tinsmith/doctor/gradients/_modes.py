@@ -25,7 +25,7 @@ from ...ir import NotCovered
 from ...linter import Finding
 from ...operation.examination import Examination
 from .._budget import Budget, TooLong
-from ._function import Dangerous, Function, Tensors, of_interpreter, of_op, pull_back
+from ._function import Dangerous, Function, Tensors, make_interpreted_function, make_op_function, pull_back
 from ._verdict import Tolerance
 
 NAMES = ("vmap(grad)", "*b", "jacrev", "jvp", "second derivatives")
@@ -179,7 +179,7 @@ class Modes:
 
     @property
     def _function(self) -> Function:
-        return of_op(self.call)
+        return make_op_function(self.call)
 
     def _loss(self, values: Mapping[str, torch.Tensor], seeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
         outputs = self._function(values)
@@ -206,7 +206,7 @@ class Modes:
         same values.
         """
         other = {name: one * 0.9 for name, one in self.values.items()}
-        look = of_interpreter(self.call, Budget(OPERATIONS), is_strict=True)
+        look = make_interpreted_function(self.call, Budget(OPERATIONS), is_strict=True)
         try:
             with torch.no_grad():
                 look(other)

@@ -17,7 +17,7 @@ from ..._errors import KernelError
 from ...ir import NotCovered
 from ...operation.examination import Examination
 from .._budget import Budget, TooLong
-from ._function import Dangerous, Tensors, of_interpreter, pull_back
+from ._function import Dangerous, Tensors, make_interpreted_function, pull_back
 
 OPERATIONS = 100_000
 """The maximum number of interpreted operations in all trials together, which take a few seconds."""
@@ -74,9 +74,9 @@ def propose(
     """
     if sum(one.numel() for one in values.values()) > _ELEMENTS:
         return None
-    function = of_interpreter(call, Budget(OPERATIONS), is_strict=True)
+    function = make_interpreted_function(call, Budget(OPERATIONS), is_strict=True)
     best: Proposal | None = None
-    for recipes in _trials(values, zeros, _scales(values, cotangents)):
+    for recipes in _list_trials(values, zeros, _list_scales(values, cotangents)):
         drawn = _draw_values(recipes, values)
         try:
             gradient = pull_back(function, {**values, **drawn}, cotangents)
@@ -86,7 +86,7 @@ def propose(
             break
         moved = tuple(name for name in zeros if _moves(gradient[name]))
         if len(moved) > len(best.moved if best else ()):
-            best = Proposal(_code(recipes, values, dtypes), moved)
+            best = Proposal(_format_code(recipes, values, dtypes), moved)
         if len(moved) == len(zeros):
             break
     return best
@@ -96,13 +96,13 @@ def _moves(gradient: torch.Tensor) -> bool:
     return bool(gradient.any() and gradient.isfinite().all())
 
 
-def _scales(values: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> list[float]:
+def _list_scales(values: Mapping[str, torch.Tensor], outputs: Mapping[str, torch.Tensor]) -> list[float]:
     """Return the factors to try: 1, the three largest sizes of dims (for inputs that are positions), 0.1 and 10."""
     sizes = sorted({size for one in (*values.values(), *outputs.values()) for size in one.shape if size > 1})
     return list(dict.fromkeys([1.0, *map(float, reversed(sizes[-3:])), 0.1, 10.0]))
 
 
-def _trials(
+def _list_trials(
     values: Mapping[str, torch.Tensor], zeros: Sequence[str], scales: Sequence[float]
 ) -> Iterator[dict[str, _Recipe]]:
     """Yield recipes by input: one recipe for all inputs in `zeros`, then for all inputs, then for each input alone."""
@@ -119,11 +119,13 @@ def _trials(
 
 
 def _draw_values(recipes: Mapping[str, _Recipe], values: Mapping[str, torch.Tensor]) -> Tensors:
-    """Draw the values that the statements of `_code` create."""
+    """Draw the values that the statements of `_format_code` create."""
     generator = torch.Generator().manual_seed(0)
     return {name: recipe.draw(values[name], generator) for name, recipe in recipes.items()}
 
 
-def _code(recipes: Mapping[str, _Recipe], values: Mapping[str, torch.Tensor], dtypes: Mapping[str, torch.dtype]) -> str:
+def _format_code(
+    recipes: Mapping[str, _Recipe], values: Mapping[str, torch.Tensor], dtypes: Mapping[str, torch.dtype]
+) -> str:
     lines = [f"{name} = {recipe.code(values[name], dtypes[name])}" for name, recipe in recipes.items()]
     return "\n".join(["torch.manual_seed(0)", *lines])

@@ -60,7 +60,7 @@ def judge_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) 
     if slope is None:
         return Kind.RIGHT if agrees and math.isfinite(point.op) else Kind.WRONG if not agrees else Kind.CONVENTION
     if slope.kind != "smooth":
-        return _at_an_edge(point, slope, rough, scale, agrees=agrees)
+        return _judge_at_edge(point, slope, rough, scale, agrees=agrees)
     near = rough.close(point.op, slope.central, scale, 2 * slope.noise)
     if agrees and point.oracle is not None:
         return Kind.RIGHT if near else Kind.DIFFERENCES
@@ -72,7 +72,7 @@ def judge_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) 
     return Kind.ORACLE if near else Kind.WRONG if is_oracle_near else Kind.ALL_DIFFER
 
 
-def _at_an_edge(point: Point, slope: Slope, rough: Tolerance, scale: float, *, agrees: bool) -> Kind:
+def _judge_at_edge(point: Point, slope: Slope, rough: Tolerance, scale: float, *, agrees: bool) -> Kind:
     """Classify a point at which the function has no derivative: any number between the one-sided slopes is accepted."""
     if agrees and point.oracle is not None:
         return Kind.AT_KINK

@@ -79,7 +79,7 @@ def format_operation(name: str, operands: tuple[Number, ...]) -> str:
     return form.format(*numbers)
 
 
-def hashing_lines(kernel: nodes.Kernel) -> frozenset[int]:
+def find_hashing_lines(kernel: nodes.Kernel) -> frozenset[int]:
     """Return the lines of a kernel that are part of a hash."""
     statements = list(walk.statements(kernel.body))
     mixed = {name for stmt in statements for name in _find_mixed_locals(stmt)}

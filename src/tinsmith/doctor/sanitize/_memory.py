@@ -69,10 +69,10 @@ class Memory:
             written = {position for array, position in self._written if array == name}
             missing = [position for position in range(math.prod(shape)) if position not in written]
             if missing:
-                self._never_written(name, shape, missing)
+                self._report_never_written(name, shape, missing)
         self._shapes.clear()
 
-    def _never_written(self, name: str, shape: tuple[int, ...], missing: list[int]) -> None:
+    def _report_never_written(self, name: str, shape: tuple[int, ...], missing: list[int]) -> None:
         path, line = self._stores.get(name, (self._here.kernel.path, 1))
 
         def words() -> Finding:
@@ -139,7 +139,7 @@ class Memory:
         here = self._here
 
         def words() -> Finding:
-            element, before = here.element(array, position), _elsewhere(here, read)
+            element, before = here.element(array, position), _describe_read(here, read)
             what = f"{element} is overwritten{here.inside(line)}, after its value was read on {before}: tinsmith's "
             what += "gradient keeps that value, an engine's own reverse pass takes the new one in its place"
             place = self._columns.element(here.kernel.path, line, here.find_label(array), is_read=False)
@@ -148,7 +148,7 @@ class Memory:
         self._log.note("TS603", "warning", here.kernel.path, line, array, words)
 
 
-def _elsewhere(here: ExecutionPosition, read: Spot) -> str:
+def _describe_read(here: ExecutionPosition, read: Spot) -> str:
     """Return line and iteration of an earlier read, in words for a finding about the current access."""
     if read.place.kernel != here.place.kernel:
         return f"line {read.line}, by an earlier kernel"

@@ -18,7 +18,7 @@ _VECTORS = tuple(f"{kind}{size}" for kind in ("vec", "mat") for size in (2, 3, 4
 _SAID = re.compile(r"\s*\w+\s*:[^=]*=|.*\b(?:cast|f32)\(")
 
 
-def narrow_values(kernel: nodes.Kernel, columns: Columns, module: str) -> Iterator[Finding]:
+def find_narrow_values(kernel: nodes.Kernel, columns: Columns, module: str) -> Iterator[Finding]:
     """Yield findings (TS609) for literals and vectors of the default type that hold float64 values.
 
     Explicit types are intended, so they are not reported. `module` is the engine's name in the kernel's file.

@@ -12,7 +12,7 @@ from ...frontend import Columns
 from ...ir import Type, nodes, types
 from ...linter import Cuts, Finding, Severity
 from .._budget import Budget
-from ._integers import format_operation, hashing_lines, is_unsigned, limits, loses_bits, overflow
+from ._integers import find_hashing_lines, format_operation, is_unsigned, limits, loses_bits, overflow
 from ._log import Log
 from ._non_finite import NonFiniteOrigins
 from ._position import ExecutionPosition, Place
@@ -54,7 +54,7 @@ class Numbers(Watch):
 
     def begin(self, kernel: nodes.Kernel) -> None:
         """Begin a kernel."""
-        self._hashing = hashing_lines(kernel)
+        self._hashing = find_hashing_lines(kernel)
         self._lines = self.reached.setdefault(kernel.path, set())
 
     def on_statement(self, operations: int, line: int) -> None:
@@ -94,7 +94,7 @@ class Numbers(Watch):
             else:
                 what += f"the last index is {shape[axis] - 1}" if shape[axis] else "it has no element"
             what += "; other memory is " + ("read" if is_read else "overwritten")
-            known = here.known_values(line)
+            known = here.list_known_values(line)
             place = self._columns.element(here.kernel.path, line, name, is_read=is_read, index=index, known=known)
             bound = f"{name}.shape[{axis}]"
             remedy = f"guard it: `if 0 <= k < {bound}:`, k being that index; or loop over fewer elements"
@@ -119,15 +119,15 @@ class Numbers(Watch):
             self._origins.on_result(operator, operands, result, line)
         elif operator == "cast":
             if loses_bits(kind, operands[0]):
-                self._cut(kind, operands, result, line)
+                self._report_cast(kind, operands, result, line)
             elif kind != "u1" and isinstance(operands[0], torch.Tensor) and operands[0].item() % 1:
                 self._report_truncation(kind, operands[0].item(), result, line)
         else:
             exact = overflow(operator, kind, operands)
             if exact is not None:
-                self._overflown(operator, kind, operands, exact, result, line)
+                self._report_overflow(operator, kind, operands, exact, result, line)
 
-    def _cut(self, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+    def _report_cast(self, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
         value = operands[0]
         least, greatest = limits(kind)
         if isinstance(value, int):
@@ -151,7 +151,7 @@ class Numbers(Watch):
             finding = Finding("TS301", "error", path, cut.line, cut.column, words, remedy)
             self._log.note("TS301", "error", path, line, cut.target, lambda: finding)
 
-    def _overflown(
+    def _report_overflow(
         self, operator: str, kind: str, operands: tuple[Number, ...], exact: int, result: Number, line: int
     ) -> None:
         severity = self._severity(kind, line)

@@ -116,7 +116,7 @@ class ExecutionPosition:
             del turn[: len(loop.names)]
         return f" in iteration {', '.join(named)}" if named else ""
 
-    def known_values(self, line: int) -> dict[str, int]:
+    def list_known_values(self, line: int) -> dict[str, int]:
         """Return the current values of sizes and of the loop variables around a line, by their expressions in the
         source.
         """

@@ -35,7 +35,7 @@ def find_broken_promises(call: Examination) -> list[Finding]:
 
 def _find_mistakes(name: str, promise: str, numbers: torch.Tensor, sample: int) -> Iterator[str]:
     find_mistakes = {"unique": _find_duplicates, "offsets": _find_falls}.get(promise)
-    mistakes = find_mistakes(name, numbers) if find_mistakes else _overlapping(name, promise, numbers)
+    mistakes = find_mistakes(name, numbers) if find_mistakes else _find_overlaps(name, promise, numbers)
     for one in mistakes:
         yield f"{one} in sample {sample}"
 
@@ -61,7 +61,7 @@ def _find_falls(name: str, numbers: torch.Tensor) -> Iterator[str]:
         yield f"`{name}[{at}]` = {int(numbers[at])} is below {least}"
 
 
-def _overlapping(name: str, promise: str, numbers: torch.Tensor) -> Iterator[str]:
+def _find_overlaps(name: str, promise: str, numbers: torch.Tensor) -> Iterator[str]:
     """Yield words about the first row that is not a valid segment or range, or else about the first two rows that
     overlap, if any.
     """

@@ -59,7 +59,7 @@ class Races:
             self._last_writers[array, position] = touch.spot.place
         elif kind == "read" and self._last_writers.get((array, position)) == touch.spot.place:
             return  # a conflict with this read is also one with this iteration's own write
-        other = _conflicting(touch, kinds)
+        other = _find_conflict(touch, kinds)
         if other is not None:
             self._report_race(touch, other, array, position)
         same = kinds.setdefault(kind, [])
@@ -105,7 +105,7 @@ _REMEDIES = {
 }
 
 
-def _conflicting(touch: _Touch, kinds: dict[str, list[_Touch]]) -> _Touch | None:
+def _find_conflict(touch: _Touch, kinds: dict[str, list[_Touch]]) -> _Touch | None:
     """Return a conflicting access of another iteration, preferably a plain one; None if there is none."""
     for kind in sorted(kinds, key=["read", "write"].__contains__, reverse=True):
         if kind == touch.kind and kind != "write":

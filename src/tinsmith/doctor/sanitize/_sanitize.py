@@ -18,10 +18,10 @@ from ...ir import NotCovered, nodes
 from ...linter import Finding, drop_suppressed, in_order
 from ...operation import Op
 from ...operation.examination import Examinable, Examination, examine_call
-from .._budget import OPERATIONS, Budget, TooLong, too_long
+from .._budget import OPERATIONS, Budget, TooLong, build_too_long_error
 from ._log import Log
 from ._memory import Memory
-from ._narrow import narrow_values
+from ._narrow import find_narrow_values
 from ._non_finite import NonFiniteOrigins
 from ._numbers import Numbers
 from ._position import ExecutionPosition
@@ -88,12 +88,12 @@ def _run_and_watch(call: Examination) -> list[Finding]:
     try:
         run.go()
     except TooLong:
-        raise too_long("ts.sanitize", call.title, OPERATIONS, line=run.numbers.line) from None
+        raise build_too_long_error("ts.sanitize", call.title, OPERATIONS, line=run.numbers.line) from None
     except NoRule as reason:
         path = run.here.kernel.path or kernels[0].path
         finding = Finding("TS608", "warning", path, reason.line, 0, _unknown(reason.construct))
         return in_order([*run.log.findings(), finding])
-    narrow = [finding for kernel in kernels for finding in narrow_values(kernel, run.columns, call.module_name)]
+    narrow = [finding for kernel in kernels for finding in find_narrow_values(kernel, run.columns, call.module_name)]
     return in_order([*run.log.findings(), *narrow])
 
 
@@ -130,7 +130,7 @@ class Run:
         gradient = _pull_back(floats, leaves)
         self.origins.log_origins(self.log, self.columns, [one.detach() for one in floats], list(gradient.values()))
         if not self.origins.has_values and not self.origins.has_gradients:
-            self._unborn(gradient)
+            self._log_unexplained(gradient)
 
     def _observe(self, kernel: nodes.Kernel, number: int, arrays: Mapping[str, torch.Tensor]) -> tuple[Memory, Numbers]:
         self.here.begin(kernel, number, arrays)
@@ -138,7 +138,7 @@ class Run:
         self.numbers.begin(kernel)
         return self.memory, self.numbers
 
-    def _unborn(self, gradient: Mapping[str, torch.Tensor]) -> None:
+    def _log_unexplained(self, gradient: Mapping[str, torch.Tensor]) -> None:
         """Log inputs whose gradient is not finite, if no single operation made it so."""
         for name, one in gradient.items():
             wrong = ~one.isfinite()

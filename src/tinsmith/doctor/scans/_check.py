@@ -15,7 +15,7 @@ from ..._errors import ArgumentError, CheckError, refusal
 from ..._suggestions import unknown_option
 from ...operation.examination import examine_call
 from ...time import Given, make_step, scan, take_apart
-from ..gradients import in_double, same_numbers
+from ..gradients import convert_to_double, draw_same_numbers
 from ._non_finite import describe_origin
 from ._result import Horizon, ScanCheck, Verdict
 
@@ -72,12 +72,12 @@ def check_scan(
     rows = given[1].tensors
     count = length if length is not None else len(rows[0]) if rows and rows[0].dim() else 0
     subject = _Subject(step, given, loss, options)
-    with same_numbers():
+    with draw_same_numbers():
         _run_once(subject, count)
         subject, notes = _widen(subject, made)
         wanted = _horizons(horizons, count)
         compared = [_compare_beside_kinks(subject, steps) for steps in wanted]
-        sizes, origin = _growth(subject, count)
+        sizes, origin = _measure_growth(subject, count)
     return ScanCheck(made.name, tuple(compared), sizes, tuple(notes), origin)
 
 
@@ -119,7 +119,7 @@ class _Subject:
             for place, one in enumerate(self.given)
         )
         options = {**self.options, "parameters": parameters}
-        with same_numbers():
+        with draw_same_numbers():
             return self.loss_of(*scan(self.step, state, inputs, length=steps, **options))
 
     def loss_of(self, state: Any, outputs: Any) -> Tensor:
@@ -149,13 +149,13 @@ def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
     wide = subject.replace([one.detach().double() for one in subject.point])
     own = subject.replace([one.detach() for one in subject.point])
     if made.op is not None:
-        arguments, named = made.arrange(*_first(wide.given))
-        if in_double(examine_call(made.op, tuple(arguments), named, "ts.scan.check")) is not None:
+        arguments, named = made.arrange(*_list_first_arguments(wide.given))
+        if convert_to_double(examine_call(made.op, tuple(arguments), named, "ts.scan.check")) is not None:
             return wide, ["in float64"]
     else:
         try:
             with torch.no_grad():
-                states, _ = made(*_first(wide.given))
+                states, _ = made(*_list_first_arguments(wide.given))
             if all(one.dtype == torch.float64 for one in states if one.is_floating_point()):
                 return wide, ["in float64"]
         except Exception as error:  # noqa: BLE001  # the step is the user's code; the note has the reason
@@ -165,7 +165,7 @@ def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
     return own, ["in the step's own precision, which is less than float64"]
 
 
-def _first(given: Sequence[Given]) -> tuple[list[Any], list[Any], list[Tensor]]:
+def _list_first_arguments(given: Sequence[Given]) -> tuple[list[Any], list[Any], list[Tensor]]:
     """Return the arguments of the first step: state, one row of the inputs, and parameters."""
     state, inputs, parameters = given
     return [one.clone() for one in state.leaves], [one[0] for one in inputs.leaves], parameters.tensors
@@ -227,12 +227,12 @@ def _compare(subject: _Subject, steps: int) -> Horizon:
 
     is_double = all(one.dtype == torch.float64 for one in point)
     with torch.no_grad():
-        difference, noise = _difference(value, here.item(), is_double=is_double)
+        difference, noise = _measure_difference(value, here.item(), is_double=is_double)
     verdict = _verdict(derivative, scale, difference, noise, 1e-5 if is_double else 2e-2)
     return Horizon(steps, derivative, difference, noise, scale, verdict)
 
 
-def _difference(value: Callable[[float], float], here: float, *, is_double: bool) -> tuple[float, float]:
+def _measure_difference(value: Callable[[float], float], here: float, *, is_double: bool) -> tuple[float, float]:
     """Return the central difference of a function along a line, and its estimated error.
 
     Steps decrease by factors of ten; of three consecutive ones, those whose differences agree best are used. Small
@@ -261,7 +261,7 @@ def _verdict(derivative: float, scale: float, difference: float, noise: float, t
     return "unclear" if noise > 0.1 * abs(difference) else "wrong"
 
 
-def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
+def _measure_growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
     """Return the norms of the gradient by the state before each step and after the last, and what made the gradient
     non-finite, or "".
     """
@@ -277,7 +277,7 @@ def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
 
     rows = torch.arange(count), *inputs.leaves
     options = {**subject.options, "parameters": tuple(parameters.tensors)}
-    with torch.enable_grad(), same_numbers():
+    with torch.enable_grad(), draw_same_numbers():
         leaves = [one.detach().requires_grad_(one.is_floating_point()) for one in state.leaves]
         last, outputs = scan(step_with_hooks, tuple(leaves), rows, length=count, **options)
         last = [_add_hook(one, squares, torch.tensor(count)) for one in last]
@@ -287,7 +287,7 @@ def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
     sizes = squares.sqrt()
     odd = (~sizes.isfinite()).nonzero()
     is_of_step = len(odd) and int(odd[-1]) < count
-    return sizes, _origin_before(subject, made, int(odd[-1])) if is_of_step else ""
+    return sizes, _describe_origin_in(subject, made, int(odd[-1])) if is_of_step else ""
 
 
 def _add_hook(tensor: Tensor, squares: Tensor, number: Tensor) -> Tensor:
@@ -304,14 +304,14 @@ def _add_hook(tensor: Tensor, squares: Tensor, number: Tensor) -> Tensor:
     return alias
 
 
-def _origin_before(subject: _Subject, made: Any, number: int) -> str:
+def _describe_origin_in(subject: _Subject, made: Any, number: int) -> str:
     """Describe the operation that made the gradient infinite or NaN in step `number`."""
     state, inputs, parameters = subject.given
     now = state.leaves
     if number:
         begin = state.tree.put_together(state.leaves), inputs.tree.put_together([one[:number] for one in inputs.leaves])
         options = {**subject.options, "parameters": parameters.tree.put_together(parameters.leaves)}
-        with torch.no_grad(), same_numbers():
+        with torch.no_grad(), draw_same_numbers():
             now = take_apart(scan(subject.step, *begin, length=number, **options)[0])[0]
     rows = describe_origin(made, now, [one[number] for one in inputs.leaves], parameters.tensors, in_gradient=True)
     return ", ".join(" ".join(row) for row in rows)
