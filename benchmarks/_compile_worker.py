@@ -30,7 +30,7 @@ from tinsmith.operation.reports._adjoint_source import _active, _case
 
 
 class Clock:
-    """Seconds of the processor by the part that took them, which others on a shared machine change little."""
+    """Measures processor seconds by part, which other programs on the machine hardly affect."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -88,7 +88,7 @@ def compile_nothing(
     options: CompileOptions = CompileOptions(),  # noqa: B008  # a tuple, which nothing changes
     content: object = None,
 ) -> Compiled:
-    """Take the place of `CompiledEngine.compile`."""
+    """Return a compiled kernel that does nothing. Replaces `CompiledEngine.compile`."""
     del templates, options, content
     return Compiled(lambda *_: None, {name: name for name in function.__annotations__}, engine.runtime())
 

@@ -74,7 +74,9 @@ def build_ops(engine: str, *, fp: str, order: Order, channels: int = 3, tile_siz
 
 @contextmanager
 def replace_ops(ops: Ops, engine: str, like: Tensor) -> Iterator[None]:
-    """Render with these ops: what is rendered inside keeps them for its backward pass."""
+    """Enter a context in which the renderer uses these ops. What is rendered inside also uses them in its backward
+    pass.
+    """
     places = {_ops._build_op(name, engine, like.device, like.dtype, *static): op for (name, *static), op in ops.items()}
     before = {place: getattr(_ops._SHELF, place) for place in places}
     for place, op in places.items():

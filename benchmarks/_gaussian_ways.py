@@ -148,7 +148,7 @@ def _projected(
 
 
 def step(way: Way, given: Sequence[Tensor], side: int) -> Callable[[], Sequence[Tensor]]:
-    """Forward and backward in all that Gaussians have."""
+    """Return a call of a way, forward and backward, with the gradients by all parameters of the Gaussians."""
     leaves = [tensor.clone().requires_grad_() for tensor in given[:5]]
     draw = torch.Generator().manual_seed(1)
     cotangents = [torch.rand(side, side, size, generator=draw, dtype=given[0].dtype) for size in (3, 1)]
@@ -164,7 +164,13 @@ def way_of(name: str) -> Way:
 
 
 class Memory(NamedTuple):
-    """Bytes: of the inputs; of inputs, gradients, tile lists and image; and of the inputs and what a step takes."""
+    """Memory in bytes.
+
+    Attributes:
+        inputs: the inputs.
+        needed: inputs, gradients, tile lists and image.
+        taken: the inputs and the peak of a step.
+    """
 
     inputs: int
     needed: int

@@ -37,7 +37,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Figure:
-    """A number and the middle half of what was seen: lower and upper quartile."""
+    """A number with the lower and the upper quartile of its measurements."""
 
     middle: float
     low: float
@@ -52,7 +52,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call, by round."""
+    """The seconds of a call, by round."""
 
     rounds: Mapping[int, float]
 
@@ -97,7 +97,9 @@ def _round(call: Call, calls: int, finish: Call) -> float:
 
 
 def ratio(above: Timing, below: Timing) -> Figure:
-    """Return the ratio of two timings: of their medians, with the ratios of their rounds."""
+    """Return how many times as long `above` takes as `below`: the ratio of medians, with the quartiles of the ratios by
+    round.
+    """
     both = [above.rounds[i] / below.rounds[i] for i in above.rounds if i in below.rounds]
     return Figure.of(both, above.median / below.median)
 

@@ -24,7 +24,7 @@ Step = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Networks:
-    """Sizes: how many networks, how wide, how many hidden layers; and where they are."""
+    """The sizes of an array of networks: how many, their width and number of hidden layers; and their device."""
 
     cells: int
     width: int
@@ -36,27 +36,29 @@ class Networks:
 
     @property
     def samples(self) -> int:
-        """Of all networks."""
+        """The number of samples of all networks in a step."""
         return self.cells * BATCH
 
     @property
     def weights(self) -> int:
-        """Of one network."""
+        """The number of weights of one network."""
         return self.width * (N_IN + (self.hidden - 1) * self.width + N_OUT)
 
     @property
     def parameters(self) -> int:
-        """Weights and biases, of all networks."""
+        """The number of weights and biases of all networks."""
         return self.cells * (self.weights + self.hidden * self.width + N_OUT)
 
     @property
     def activations(self) -> int:
-        """Numbers that a step's layers give, of all networks."""
+        """The number of outputs of all layers of all networks in a step."""
         return self.samples * (self.hidden * self.width + N_OUT)
 
     @property
     def operations(self) -> float:
-        """Of a step: the matrix products forward, and backward to weights and to what feeds them, but not to x."""
+        """The operations of a step: the matrix products of the forward pass, and of the backward pass to weights and
+        hidden layers, but not to x.
+        """
         return 2.0 * self.samples * (3 * self.weights - N_IN * self.width)
 
     def array(self, engine: str | None = None, way: str = "auto") -> NetworkArray:
@@ -96,7 +98,9 @@ def eager(networks: Networks, x: Tensor, target: Tensor) -> Step:
 
 
 def compiled(networks: Networks, x: Tensor, target: Tensor) -> Step:
-    """Forward, loss and their gradient by inductor; the fused optimizer is one call as it is."""
+    """Build a training step with forward, loss and gradient compiled by inductor. The fused optimizer is one call
+    already.
+    """
     weights, biases = pieces(networks)
     torch.compiler.reset()
 

@@ -55,7 +55,7 @@ class Given:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Sizes of outputs, and other whole numbers, that no input has."""
+        """The sizes of outputs and other integers that follow from no input."""
         match self.name:
             case "splat":
                 return {"reach": REACH, "h": H, "w": W}

@@ -63,7 +63,7 @@ def ragged(lang: Any) -> ts.Op:
 
 
 def splat(lang: Any) -> ts.Op:
-    """Round Gaussians added to an image, each within a square of `2 reach`."""
+    """Build the kernel that adds round Gaussians to an image, each within a square of `2 reach`."""
     array = lang.types.ndarray()
 
     @lang.kernel

@@ -34,9 +34,9 @@ def torch_dense(densities: Tensor, colours: Tensor, t: Tensor, steps: Tensor):
 
 
 class TorchRagged:
-    """All rays' samples one after the other: a running sum minus what it was where the ray starts, and index_add.
+    """Composites packed samples in torch: a running sum minus its value at the ray's start, and `index_add`.
 
-    `index_select`, since the gradient of `before[index]` takes longer.
+    Uses `index_select`, since the gradient of `before[index]` takes longer.
     """
 
     def __init__(self, rays: Tensor) -> None:

@@ -21,11 +21,11 @@ _COLOURS = {"ts.op": "#d1495b", "by hand": "#4f6d8f", "Warp": "#6a994e", "torch"
 
 @dataclass(frozen=True)
 class Row:
-    """A figure beside its bar.
+    """A figure with its target.
 
     Attributes:
-        unit: "x" for a ratio, else a unit of time; `scale` turns the figure into it.
-        bar: the number to hold; None where the row is only there to be seen.
+        unit: "x" for a ratio, or a unit of time; `scale` converts the figure to it.
+        bar: the target; None for a row without one.
     """
 
     what: str
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Absent:
-    """A line of the table for what could not be measured."""
+    """A row of the table for something that could not be measured, with the reason."""
 
     what: str
     reason: str

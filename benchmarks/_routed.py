@@ -21,7 +21,7 @@ def scattered(points: int, how: str) -> Tensor:
 
 
 def ways(networks: Networks, points: int, how: str) -> dict[str, Callable[[], Tensor]]:
-    """Forward, and backward to the parameters, by each way. They return the outputs."""
+    """Return each way's forward pass, and backward pass to the parameters, as calls that return the outputs."""
     x, cells = torch.rand(points, N_IN), scattered(points, how)
     weight = torch.randn(points, N_OUT)
     arrays = {f"tinsmith on {engine}": networks.array(engine) for engine in ENGINES}

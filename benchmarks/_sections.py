@@ -27,7 +27,7 @@ BUFFER, NEW = "torch.mul(x, 3, out=y)", "torch.mul(x, 3)"
 
 @dataclass
 class Bench:
-    """Where and how to measure, and what there is to measure. Grids are filled in as it goes.
+    """The setup of the benchmark: device, effort, sizes and libraries; and the grids, which are filled by the sections.
 
     Attributes:
         batch: size of the batch that Tube is given; 0 for none.
@@ -81,7 +81,9 @@ def forward(way: Way, inputs: Sequence[Tensor]) -> Call:
 
 
 def both(way: Way, inputs: Sequence[Tensor], cotangent: Tensor, leaves: int | None = None) -> Call:
-    """Forward and backward, from a gradient that the caller has. The first `leaves` inputs get one, else all."""
+    """Return a call of a way forward and backward, from a given cotangent. The first `leaves` inputs get gradients; all
+    by default.
+    """
     mine = [tensor.clone().requires_grad_(leaves is None or i < leaves) for i, tensor in enumerate(inputs)]
     given = cotangent.clone()  # not everybody leaves it as it was
 
@@ -94,7 +96,7 @@ def both(way: Way, inputs: Sequence[Tensor], cotangent: Tensor, leaves: int | No
 
 
 def both_of_sum(way: Way, inputs: Sequence[Tensor]) -> Call:
-    """Forward and backward, from a sum: the gradient that comes back is one number, expanded."""
+    """Return a call of a way forward and backward, from the sum of its output: the cotangent is one expanded number."""
     leaves = [tensor.clone().requires_grad_() for tensor in inputs]
 
     def call() -> None:
@@ -261,7 +263,7 @@ def _processor_seconds(code: str) -> float:
 def times_faster(
     what: str, mine: str, other: str, timings: Mapping[str, Timing], *, bar: float, aim: float | None = None
 ) -> Row:
-    """Build a row for the other way's time as a multiple of mine."""
+    """Build a row that says how many times as fast `mine` is as `other`."""
     figure = ratio(timings[other], timings[mine])
     return Row(what, _said(mine, timings), _said(other, timings), figure, ">=", bar, aim, "x faster")
 

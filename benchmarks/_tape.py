@@ -12,7 +12,7 @@ from tinsmith.calls._executor import TapeRoom
 
 @contextmanager
 def tape_of() -> Iterator[list[int]]:
-    """Watch the place where tapes are made: the sizes in bytes of those made inside, in order."""
+    """Enter a context that yields a list of the tapes allocated inside: their sizes in bytes, in order."""
     sizes: list[int] = []
     make = TapeRoom.__call__
 

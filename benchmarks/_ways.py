@@ -26,7 +26,7 @@ Way = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class Missing:
-    """A library that is not here, and what to do about it."""
+    """A library that is not installed, and how to install it."""
 
     name: str
     reason: str
@@ -104,7 +104,7 @@ def total_by_hand(kernel: Any) -> Way:
 
 # Torch itself -----------------------------------------------------------------------------
 class Triple(torch.autograd.Function):
-    """No engine at all: what a Function costs by itself."""
+    """An autograd Function y = 3 x without any engine, which shows what a Function costs by itself."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ class Triple(torch.autograd.Function):
 
 
 class Total(torch.autograd.Function):
-    """The same for several inputs."""
+    """An autograd Function that sums several inputs without any engine."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Tensor:

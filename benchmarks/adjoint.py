@@ -46,7 +46,7 @@ COLD = 2.0
 
 @dataclass
 class Findings:
-    """What was found, in the order of the page."""
+    """The results of the benchmark, in the order of the page."""
 
     rows: list[Row | Absent] = field(default_factory=list)
     times: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Setting:
-    """A case on an engine, and what to call it with."""
+    """A case on an engine, with the inputs of its calls."""
 
     case: Case
     engine: str

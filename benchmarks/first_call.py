@@ -72,7 +72,7 @@ print(json.dumps({
 
 
 def main() -> None:
-    """Measure, and print a table."""
+    """Measure all cases, and print a table."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--rounds", type=int, default=5, help="processes whose least time counts")
     rounds = asked.parse_args().rounds
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def measure(engine: str, what: str, folder: Path) -> dict:
-    """Return what a process of its own took; Python keeps compiled files in `folder`."""
+    """Measure in a new process; return its results. Python keeps compiled files in `folder`."""
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     path = folder / "first_op.py"

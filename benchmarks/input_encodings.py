@@ -44,7 +44,7 @@ Way = Callable[[Tensor, Tensor], Tensor]
 
 
 class PlainTorch:
-    """A grid in plain torch, all levels at once: as fast as we could write it.
+    """A grid encoding in plain torch, all levels at once, as fast as we could write it.
 
     What helps: levels that hash apart from those that count, so that each is computed once; indices and weights of a
     side of the cell computed once for all corners; `index_select`.
@@ -85,7 +85,7 @@ class PlainTorch:
 
 @dataclass
 class Case:
-    """One encoding: who computes it, on what, and how long each took, by what was asked."""
+    """One encoding: the ways to compute it, its inputs, and the timings by pass and way."""
 
     name: str
     ways: dict[str, Way]

@@ -165,7 +165,7 @@ def _beside(
     aim: float | None = None,
     more: str = "",
 ) -> list[Row | Absent]:
-    """Forward and backward, ours on each engine beside Stannum's."""
+    """Time forward and backward passes; compare tinsmith's layer on each engine with Stannum's."""
     made = {label.replace("#", kind): make(*where, bench.device) for label, where in libraries(bench).items()}
     timings = bench.timed({name: passes(way, shape, bench.device) for name, way in made.items()})
     other = f"Stannum {kind}"

@@ -42,7 +42,7 @@ def seconds(path: Path) -> float:
 
 
 def main() -> None:
-    """Print a line a file, and whether the bar is held."""
+    """Print the time of each file, and whether the target is met."""
     seconds_by_path = {path: seconds(path) for path in files()}
     for path, time_taken in sorted(seconds_by_path.items(), key=lambda item: item[1]):
         print(f"{1e3 * time_taken:6.1f} ms  {_lines(path)} lines  {path.name}")

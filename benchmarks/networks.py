@@ -102,7 +102,7 @@ class Plan:
 
 @dataclass
 class Case:
-    """What was found of networks of one size: timings of each way, and seconds of each way's first step."""
+    """The results for networks of one size: timings of each way, and the seconds of each way's first step."""
 
     networks: Networks
     timings: dict[str, Timing] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Case:
 
     @property
     def ours(self) -> str:
-        """The slower of ours: bars are held by both."""
+        """The slower of tinsmith's ways: both must meet the targets."""
         return max((on(engine) for engine in ENGINES), key=lambda name: self.timings[name].median)
 
     def ratio(self, against: str) -> Figure:
@@ -118,7 +118,7 @@ class Case:
 
     @property
     def share(self) -> float:
-        """Of the large product's rate."""
+        """The rate as a fraction of that of one large matrix product."""
         return self.networks.operations / self.timings[self.ours].median * self.timings[GEMM].median / (2.0 * SIDE**3)
 
 
@@ -153,7 +153,7 @@ def on(engine: str) -> str:
 
 
 def measured(networks: Networks, plan: Plan) -> Case:
-    """Time every way that is asked for, once all were seen to begin with the same loss."""
+    """Time every selected way, after checking that all begin with the same loss."""
     x, target = networks.batches()
     steps = {on(engine): ways.ours(networks, engine, x, target) for engine in ENGINES}
     steps[BY_FORWARD] = ways.ours_by_forward(networks, ENGINES[0], x, target)

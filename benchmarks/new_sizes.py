@@ -94,7 +94,7 @@ def rows(calls: int) -> Iterator[tuple[str, str, str, float, float]]:
 
 
 def main() -> None:
-    """Print a table, and whether the bar is held."""
+    """Print a table, and whether the target is met."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--calls", type=int, default=400, help="how many sizes")
     table = Table("engine", "op", "timed", "new size", "again", f"more (bar: {BAR:g})")

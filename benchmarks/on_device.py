@@ -42,7 +42,7 @@ CLOSE = 2e-3
 
 @dataclass(frozen=True)
 class Bench:
-    """Where to measure, how long, and where rows go."""
+    """The device, the effort of measurements, and the file that rows are appended to."""
 
     device: str
     is_quick: bool
@@ -60,7 +60,7 @@ class Bench:
             torch.cuda.synchronize()
 
     def row(self, what: str, who: str, found: str, beside: str = "", *, ok: bool = True) -> None:
-        """Say what was found."""
+        """Print a row of results, and append it to the file."""
         line = json.dumps({"what": what, "who": who, "found": found, "beside": beside, "ok": ok})
         print(f"{what} | {who} | {found} | {beside}", flush=True)
         if self.out is not None:
@@ -81,7 +81,9 @@ class Bench:
         return started
 
     def race(self, what: str, ways: Mapping[str, Call], unit: Callable[[float], str] = in_words) -> None:
-        """Time all ways that work, in turns, and tell of ours how many times as fast as each other way they are."""
+        """Time all ways that work, in turns; add a row for each, and for tinsmith's, its speed relative to
+        the others.
+        """
         working = {name: call for name, call in ways.items() if self.works(what, name, call)}
         timings = timed(working, self.effort, self.finish) if working else {}
         others = {name: timing for name, timing in timings.items() if not name.startswith("tinsmith")}
@@ -103,7 +105,7 @@ class Bench:
 
 
 def beside_others(mine: Timing, others: Mapping[str, Timing]) -> str:
-    """Format how many times as long the other ways take."""
+    """Format how many times as fast `mine` is as each of the others."""
     return ", ".join(f"{ratio(other, mine).middle:.3g} x as fast as {name}" for name, other in others.items())
 
 
@@ -114,7 +116,7 @@ def last_line(error: BaseException) -> str:
 
 
 def gradients(way: Callable[..., Sequence[Tensor]], given: Sequence[Tensor], leaves: int) -> Call:
-    """Forward and backward of a way, to the first `leaves` of what it is given."""
+    """Return a call of a way, forward and backward, with the gradients by the first `leaves` inputs."""
     mine = [one.detach().clone().requires_grad_(place < leaves) for place, one in enumerate(given)]
 
     def call() -> Sequence[Tensor]:
@@ -275,7 +277,7 @@ def of_app(name: str, steps: int) -> Callable[[Bench], None]:
 
 
 def train(name: str, out: Path, engine: str, bench: Bench, steps: int):
-    """Run an app as its command does."""
+    """Train an app with the options of its command; return the outcome."""
     options = {"out": out, "engine": engine, "device": bench.device, "steps": steps}
     if name == "fit-scene":
         from tinsmith.apps.fit_scene import SceneOptions, fit_scene

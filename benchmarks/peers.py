@@ -48,7 +48,9 @@ Makes = Callable[[Given], Way]
 
 @dataclass
 class Page:
-    """What was found: a table for each kernel, what each way takes of ours, and what was not timed, and why."""
+    """The results: a table for each kernel, the times relative to tinsmith's, and what was not timed, with
+    the reason.
+    """
 
     tables: list[str] = field(default_factory=list)
     shares: dict[str, dict[str, list[str]]] = field(default_factory=dict)

@@ -61,7 +61,7 @@ def write_table(measured: Mapping[str, Seconds]) -> list[str]:
 
 
 def draw_chart(measured: Mapping[str, Seconds], file: Path) -> None:
-    """Draw the seconds of all shapes by their size, and a linear growth beside them."""
+    """Draw the seconds of all shapes by their size, with a line of linear growth."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -30,7 +30,7 @@ def polynomial(x: ti.types.ndarray(), y: ti.types.ndarray()):
 
 
 def make_small():
-    """Build the README's op, new each time."""
+    """Build the README's op. Each call builds a new one."""
 
     @ts.op("x[n], k[m] -> y[n - m + 1]", engine="python")
     @ti.kernel
@@ -50,7 +50,7 @@ def time_once(run):
 
 
 def main():
-    """Print both."""
+    """Print both times."""
     ts.init("cpu")
     x = torch.rand(LENGTH)
     polynomial(x)

@@ -48,7 +48,7 @@ Way = Callable[..., Sequence[Tensor]]
 
 @dataclass
 class Compositing:
-    """One form of samples: who composites them, and how long each took."""
+    """One form of samples: the ways to composite them, and their timings."""
 
     name: str
     ways: dict[str, Way]

@@ -39,7 +39,7 @@ Field = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Ball:
-    """The field, and how often it is asked."""
+    """A field with the density of a ball, which counts the samples that it is evaluated at."""
 
     def __init__(self, density: float, engine: str) -> None:
         encoding = {"otype": "HashGrid", "n_levels": 8, "log2_hashmap_size": 14, "base_resolution": 8}

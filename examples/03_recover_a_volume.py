@@ -95,7 +95,7 @@ if __name__ == "__main__":
 
 # %% A guess
 class Guess(torch.nn.Module):
-    """A volume and a table, made of numbers without bounds.
+    """A volume and a table, computed from parameters without bounds.
 
     The volume is a sum of grids, coarse to fine, so that what no picture tells follows what they tell around it.
     """

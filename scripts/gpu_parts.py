@@ -33,11 +33,11 @@ HEADINGS = "| part | what | who | found | beside | |\n|---|---|---|---|---|---|\
 
 @dataclass(frozen=True)
 class Part:
-    """What is run, and how long it may take.
+    """A part of the check: a command with a time limit.
 
     Attributes:
-        command: arguments of Python. DEVICE and OUT in it stand for the device and the folder of results; what is
-            QUICK is there only in a rehearsal.
+        command: arguments of Python. DEVICE and OUT are replaced by the device and the folder of results; QUICK becomes
+            `--quick` in a rehearsal.
         limit: seconds.
         rows: whether it writes rows of its own.
     """
@@ -87,7 +87,7 @@ PARTS = (
 
 @dataclass
 class Result:
-    """What a part came to: whether it went well, in words, how long it took, and rows.
+    """The result of a part: whether it succeeded, a short description, its time, and its rows.
 
     A row has `what`, `who`, `found`, `beside` and `ok`.
     """
@@ -113,7 +113,7 @@ class Result:
 
 
 class Run:
-    """A run of some parts, and the folder that it writes."""
+    """Runs some parts, and writes their results to a folder."""
 
     def __init__(self, out: Path, device: str, budget: float, *, is_rehearsal: bool) -> None:
         self.out, self.device, self.is_rehearsal = out, device, is_rehearsal
@@ -126,7 +126,7 @@ class Run:
         print(self.head, flush=True)
 
     def run(self, part: Part) -> None:
-        """Run a part, say what it came to, and write the report again."""
+        """Run a part, print its result, and update the report."""
         limit = min(part.limit * self.patience, self.end - time.monotonic())
         if limit < 1:
             result = Result(part, False, "not run: no time is left", 0.0)
@@ -137,7 +137,7 @@ class Run:
         print(result.lines(), end="", flush=True)
 
     def result_of(self, part: Part, limit: float) -> Result:
-        """Run a part in a session of its own, so that what it has started ends with it."""
+        """Run a part in a session of its own, so that all processes that it starts end with it. Return the result."""
         stem = re.sub(r"[^a-z]+", "-", part.name.lower())
         log, rows = self.out / f"{stem}.log", self.out / f"{stem}.jsonl"
         rows.unlink(missing_ok=True)

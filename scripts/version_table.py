@@ -25,7 +25,9 @@ BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 
 @dataclass(frozen=True)
 class Row:
-    """One environment: its versions, how many probes hold of how many, and how many tests did what."""
+    """One environment: its versions, the number of probes and of those that failed, and the numbers of tests by
+    outcome.
+    """
 
     name: str
     versions: dict[str, str]

@@ -62,7 +62,7 @@ PHRASES = {
 
 
 class Breach(NamedTuple):
-    """A place where a rule is broken, and what to do."""
+    """A place where a rule is broken, with a suggestion."""
 
     path: str
     line: int
@@ -139,7 +139,7 @@ def check_all(root: Path = ROOT) -> list[Breach]:
 
 
 def main() -> int:
-    """Print what breaks a rule; 1 if something does."""
+    """Print all breaches of the rules. Return 1 if there are any."""
     breaches = check_all()
     for one in breaches:
         print(f"{one.path}:{one.line}: {one.rule}: {one.words}")

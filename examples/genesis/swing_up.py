@@ -137,7 +137,7 @@ def run(policy, function):
 
 # %% The gradient against central differences of Genesis alone
 def check_period(generator, steps=1e-6):
-    """Compare the whole Jacobian of a period, and say how far it is off."""
+    """Compare the whole Jacobian of a period with differences, and print the error."""
     sizes = (3.0, 1.0, 1.0)
     inputs = [size * torch.randn(options.joints, 1, generator=generator, dtype=torch.float64) for size in sizes]
     analytic = torch.autograd.functional.jacobian(lambda *tensors: torch.cat(period(*tensors)), tuple(inputs))
@@ -158,7 +158,7 @@ def check_period(generator, steps=1e-6):
 
 
 def check_run(policy, steps=1e-5):
-    """Compare the derivative of a whole run, along the gradient of the policy's weights."""
+    """Compare the derivative of a whole run with differences, along the gradient of the policy's weights."""
     _, loss = run(policy, period)
     gradient = torch.autograd.grad(loss, list(policy.parameters()))
     size = torch.cat([part.flatten() for part in gradient]).norm()

@@ -39,7 +39,15 @@ _FLOAT = re.compile(r"\d+(?:\.\d*)?e[+-]?\d+|\d+\.\d+")
 
 
 class Block(NamedTuple):
-    """One block: its language, the name of its file, its text; if its output is shown; the error or code of its end."""
+    """A block of a page.
+
+    Attributes:
+        language: "python" or "sh".
+        name: the name of its file.
+        text: its content.
+        is_shown: whether the page shows its output.
+        error: the exception or exit code with which it must end, "" for none.
+    """
 
     language: str
     name: str
@@ -64,7 +72,9 @@ def commands_of(page: str) -> list[str]:
 
 
 class Output(NamedTuple):
-    """What a page shows below a block: its text, and what may differ in a run: "", "varies" (numbers) or "any"."""
+    """The output that a page shows below a block, and what may vary between runs: "" nothing, "varies" numbers, "any"
+    everything.
+    """
 
     text: str
     varies: str
@@ -126,7 +136,7 @@ def as_the_site_has_it(page: str) -> str:
 
 
 class Cell(NamedTuple):
-    """A piece of a page as a notebook has it: prose, or a program with what it printed."""
+    """A cell of a notebook: prose, or a program with its output."""
 
     is_program: bool
     text: str

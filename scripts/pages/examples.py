@@ -13,7 +13,7 @@ _SHARED = re.compile(r"^ {4}(?P<names>\w+(?:, \w+)+):(?P<words> \S.*(?:\n {8}.*)
 
 
 class Examples(griffe.Extension):
-    """Reads every docstring before it is shown."""
+    """Converts every docstring before griffe parses it."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Convert the docstring of a module, class, function or attribute. Called by griffe."""

@@ -28,7 +28,7 @@ def notebook() -> str:
 
 
 def write() -> None:
-    """Write it beside the page."""
+    """Write the notebook next to the page."""
     NOTEBOOK.write_text(notebook(), encoding="utf-8")
 
 

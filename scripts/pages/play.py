@@ -43,7 +43,7 @@ _ROOMS = (
 
 
 def main(folders: list[str]) -> None:
-    """Run all, as many at once as there are cores."""
+    """Run all pages, as many at a time as there are cores."""
     for room in _ROOMS:
         importlib.import_module(room)
     gc.freeze()  # else each page looks through all modules whenever it collects, and copies them to mark them

@@ -87,7 +87,7 @@ PLOTS: dict[str, tuple[str, Callable[[Any, str], None]]] = {
 
 
 def write() -> None:
-    """Draw all."""
+    """Draw all plots, and write them to files."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, (source, draw) in PLOTS.items():
         (FOLDER / name).write_text(drawn(text_of(source), draw), encoding="utf-8")

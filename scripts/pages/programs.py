@@ -26,7 +26,7 @@ _PLAY = Path(__file__).with_name("play.py")
 
 
 class PageError(Exception):
-    """A block of a page failed, or did not fail as it says."""
+    """Raised if a block of a page fails, or does not fail as the page says."""
 
 
 def outputs_of(page: Path) -> list[str]:
@@ -39,7 +39,7 @@ def outputs_of(page: Path) -> list[str]:
 
 
 def run(pages: Sequence[Path]) -> dict[Path, str]:
-    """Run those pages whose outputs are not kept, and say of which failed what they said."""
+    """Run the pages whose outputs are not cached; return the error messages of those that fail."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the build waits for the tests that run the same pages
@@ -67,7 +67,7 @@ def pages_with_programs() -> list[Path]:
 
 
 def write_outputs() -> None:
-    """Write below each marked block what it printed; PageError when one does not run."""
+    """Write the output of each marked block below it in the pages. Raise PageError if a block fails."""
     pages = pages_with_programs()
     troubles = run(pages)
     for page in (page for page in pages if page not in troubles):
@@ -80,7 +80,7 @@ def write_outputs() -> None:
 
 
 def _trouble(folder: Path, blocks: list[Block]) -> str:
-    """Keep what a page printed, or say what it said."""
+    """Move a page's outputs to the cache and return "", or return the error message if it failed."""
     outputs = folder / "outputs.json"
     if not outputs.exists():
         return (folder / "trouble.txt").read_text(encoding="utf-8") or "it ended before its last block"

@@ -11,7 +11,7 @@ FOLDER = ROOT / "benchmarks" / "results"
 
 
 class Bar(NamedTuple):
-    """A row with something to hold: what was measured, of which two, how it came out."""
+    """A row of a results table that has a target: what was measured, between which two, and the result."""
 
     what: str
     ours: str

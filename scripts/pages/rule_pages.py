@@ -60,7 +60,7 @@ def page(rule: Rule, row: Row) -> str:
 
 
 class Said(NamedTuple):
-    """What a finding says of a file, in words, while the file is there."""
+    """The severity and the text of a finding, formatted while its file exists."""
 
     severity: str
     words: str

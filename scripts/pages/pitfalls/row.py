@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
     @property
     def number(self) -> str:
-        """Its number, which those of one kind share."""
+        """The number of the pitfall. Pitfalls of one kind share it."""
         return self.name.partition("_")[0]
 
 

@@ -115,7 +115,7 @@ class Learner(ABC, Generic[AnyEvaluation, AnyOutcome]):
         """Return the outcome of a run. `run` has the fields that all outcomes share."""
 
     def take_snapshot(self) -> Snapshot:
-        """Measure the model quickly during the training."""
+        """Measure the model quickly during the training; return its PSNR and a frame of the film, if it has them."""
         return Snapshot()
 
     def quality(self, history: History) -> float:

@@ -119,7 +119,7 @@ def _list_trials(
 
 
 def _draw_values(recipes: Mapping[str, _Recipe], values: Mapping[str, torch.Tensor]) -> Tensors:
-    """Draw the values that the statements of `_format_code` create."""
+    """Draw inputs by their recipes: the same random numbers that the proposed code draws."""
     generator = torch.Generator().manual_seed(0)
     return {name: recipe.draw(values[name], generator) for name, recipe in recipes.items()}
 
