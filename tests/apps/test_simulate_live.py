@@ -53,7 +53,7 @@ def test_the_page_gets_films_and_losses_and_stops_the_run(options):
 def test_it_can_be_paused_and_knows_no_blocks(options):
     def visit(live):
         wait_for(live.url, lambda state: state.get("step", 0) > 0)
-        assert wish(live.url, "retrain", row=0, column=0) == (409, "this run knows no wish 'retrain'")
+        assert wish(live.url, "retrain", row=0, column=0) == (409, "this page has no request 'retrain'")
         assert wish(live.url, "pause") == (200, "")
         paused = wait_for(live.url, lambda state: state["status"] == "paused")
         threading.Event().wait(0.3)

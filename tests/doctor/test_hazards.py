@@ -90,13 +90,13 @@ def wrong_values(lang):
     return {
         "division": (divided, (X, INTEGERS), "TS607", BY_ZERO),
         "modulo": (remainder, (X, INTEGERS), "TS607", BY_ZERO),
-        "uninitialised": (garbage, (X,), "TS602", "read before it is written may be anything"),
+        "uninitialized": (garbage, (X,), "TS602", "read before it is written may be anything"),
         "never written": (gaps, (X,), "TS610", "never written may hold anything"),
     }
 
 
 NAMES = ["neighbours", "behind", "an index from data", "an index from a float"]
-NAMES += ["division", "modulo", "uninitialised", "never written"]
+NAMES += ["division", "modulo", "uninitialized", "never written"]
 
 
 @pytest.mark.usefixtures("nothing_is_launched")

@@ -225,7 +225,7 @@ def test_an_element_is_read_that_nothing_wrote(lang):
 def test_memory_that_starts_as_anything(lang):
     finding = seen(recurrence(lang, init={"y": "empty"}), X).one("TS602", "here")
     assert finding.severity == "error"
-    assert '`y` starts uninitialised, since its `init` is "empty"' in finding.message
+    assert '`y` starts uninitialized, since its `init` is "empty"' in finding.message
     assert '"y" out of `init`' in finding.remedy
 
 
@@ -437,7 +437,7 @@ def test_an_output_that_starts_as_anything_is_written_in_part(lang):
     left = seen(ts.op("x[n] -> y[n]", init={"y": "empty"})(inner), X).one("TS610", "here")
     assert left.severity == "error" and pointed(left).startswith("y[i] = ")
     assert left.message == (
-        '2 elements of `y`, as `y[0]`, are never written, and `y` starts uninitialised, since its `init` is "empty"'
+        '2 elements of `y`, as `y[0]`, are never written, and `y` starts uninitialized, since its `init` is "empty"'
     )
     assert 'leave "y" out of `init`' in left.remedy
     assert seen(ts.op("x[n] -> y[n]")(inner), X) == []

@@ -211,7 +211,7 @@ ROWS = (
     Row(
         "TS610",
         """
-        `init={"y": "empty"}` uses uninitialised memory. If the kernel does not write an element, the caller gets
+        `init={"y": "empty"}` uses uninitialized memory. If the kernel does not write an element, the caller gets
         whatever was there: often zeros, which is why tests miss it.
         """,
         """

@@ -64,7 +64,7 @@ class Live(Page[AnyLearner, AnyOutcome]):
         elif wish.name in ("pause", "resume"):
             self._is_paused = wish.name == "pause"
         else:
-            return f"this run knows no wish {wish.name!r}"
+            return f"this page has no request {wish.name!r}"
         return ""
 
     # The training's thread -----------------------------------------------------------------

@@ -212,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         name = self.path.removeprefix("/")
         if name not in _WISHES:
-            raise _Refusal(404, f"there is no wish {name!r}")
+            raise _Refusal(404, f"there is no request {name!r}")
         body = self._read_body()
         trouble = self.server.shown.wish(_block(body) if name == "retrain" else Wish(name))
         self._tell(409 if trouble else 200, {"trouble": trouble})

@@ -39,7 +39,7 @@ from ._linked_kernel import NO_NAMES, Links, link_kernel
 from ._variant import ArrayType, Variant
 
 NO_DIMS: Mapping[str, DimSizes] = {}
-"""Dims of a spec that knows no sizes of arrays."""
+"""The dims of arrays if no sizes are known."""
 NO_PROMISES: Mapping[str, adjoint.Promise] = {}
 """Promises of a spec that has none."""
 

@@ -74,7 +74,7 @@ _ALL = (
     Rule("TS607", "division-by-zero", "an integer is divided by zero"),
     Rule("TS608", "not-interpreted", "something that the interpreter cannot run"),
     Rule("TS609", "narrow-local", "a local that begins as a literal, or a `vec3`, rounds float64 values to float32"),
-    Rule("TS610", "never-written", "an element of an uninitialised output is never written"),
+    Rule("TS610", "never-written", "an element of an uninitialized output is never written"),
     Rule("TS611", "broken-promise", "an input breaks a promise of the spec: equal numbers, or segments that overlap"),
     # The gradient check
     Rule("TS701", "wrong-gradient", "the op's gradient is wrong"),

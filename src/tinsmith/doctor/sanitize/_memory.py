@@ -81,7 +81,7 @@ class Memory:
             first = (
                 f"{element} is" if len(missing) == 1 else f"{len(missing):,} elements of `{name}`, as {element}, are"
             )
-            what = f'{first} never written, and `{name}` starts uninitialised, since its `init` is "empty"'
+            what = f'{first} never written, and `{name}` starts uninitialized, since its `init` is "empty"'
             remedy = f'leave "{name}" out of `init`, so that it starts at zero; or write all of it'
             return Finding(
                 "TS610", "error", path, *self._columns.element(path, line, name, is_read=False), what, remedy
@@ -124,7 +124,7 @@ class Memory:
         def words() -> Finding:
             element, name = here.element(array, position), here.find_label(array)
             if is_empty:
-                what = f"{element} is read{here.inside(line)} before it is written, and `{name}` starts uninitialised"
+                what = f"{element} is read{here.inside(line)} before it is written, and `{name}` starts uninitialized"
                 what += ', since its `init` is "empty"'
                 remedy = f'leave "{name}" out of `init`, so that it starts at zero; or write the element first'
             else:

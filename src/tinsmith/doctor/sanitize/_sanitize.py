@@ -105,7 +105,7 @@ class Run:
         self.here, self.log, self.columns = ExecutionPosition(), Log(), Columns()
         self.origins = NonFiniteOrigins(self.here)
         self.memory = Memory(
-            self.here, self.log, self.columns, call.allocated_dtypes, call.uninitialised_arrays, call.outputs
+            self.here, self.log, self.columns, call.allocated_dtypes, call.uninitialized_arrays, call.outputs
         )
         self.numbers = Numbers(self.here, self.log, self.columns, Budget(OPERATIONS), self.origins)
 

@@ -194,8 +194,8 @@ class FieldsExamination(Examination):
         return Language(self._launches[0].launcher.engine).default_types[0]
 
     @property
-    def uninitialised_arrays(self) -> frozenset[str]:
-        return self._covered_op.uninitialised_arrays
+    def uninitialized_arrays(self) -> frozenset[str]:
+        return self._covered_op.uninitialized_arrays
 
     def find_hand_written_store(self, name: str) -> tuple[str, int] | None:
         return None

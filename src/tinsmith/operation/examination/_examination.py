@@ -98,7 +98,7 @@ class Examination(ABC):
 
     @property
     @abstractmethod
-    def uninitialised_arrays(self) -> frozenset[str]:
+    def uninitialized_arrays(self) -> frozenset[str]:
         """The outputs and scratch that start uninitialized."""
 
     @property

@@ -104,7 +104,7 @@ class OpExamination(Examination):
         return self.call.core.signature.outputs
 
     @property
-    def uninitialised_arrays(self) -> frozenset[str]:
+    def uninitialized_arrays(self) -> frozenset[str]:
         signature = self.call.core.signature
         return frozenset(name for name in self.allocated_dtypes if not signature.starts_at_zero(name))
 
