@@ -120,3 +120,25 @@ def test_a_first_op_and_call_load_what_they_need(engine, tmp_path):
 @pytest.mark.parametrize("name", UNUSED)
 def test_what_a_first_call_leaves_out_exists(name):
     assert importlib.util.find_spec(name) is not None
+
+
+CHECK = """
+import sys
+from tinsmith.cli import app
+
+try:
+    app(["check", {file!r}])
+except SystemExit as end:
+    print(end.code, "torch" in sys.modules)
+"""
+
+
+def test_a_check_of_files_loads_no_torch(tmp_path):
+    file = tmp_path / "racy.py"
+    kernel = (
+        "@ti.kernel\ndef racy(x: ti.types.ndarray(), y: ti.types.ndarray()):\n    for i in x:\n        y[0] = x[i]\n"
+    )
+    file.write_text(f"import taichi as ti\n{kernel}", encoding="utf-8")
+    said = CHECK.format(file=str(file))
+    done = subprocess.run([sys.executable, "-c", said], check=True, capture_output=True, text=True, timeout=120)
+    assert "TS105" in done.stdout and done.stdout.splitlines()[-1] == "1 False"

@@ -21,7 +21,7 @@ from ._errors import (
 from ._user_warnings import RaceWarning, SlowEngineWarning, TruncationWarning
 from ._version import __version__
 from .calls import clear_caches
-from .doctor import Finding, Gradcheck, Report, ScanCheck, check, gradcheck, lint, sanitize
+from .doctor import Gradcheck, Report, ScanCheck, check, gradcheck, lint, sanitize
 from .engines import init
 from .layers import (
     AnyDim,
@@ -40,6 +40,7 @@ from .layers import (
     rollout,
     weight,
 )
+from .linter import Finding
 from .operation import Op, chain, op
 from .operation.examination import Answer, oracle
 from .time import scan

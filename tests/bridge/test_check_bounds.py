@@ -7,7 +7,7 @@ import torch
 from torch.func import grad, jvp, vmap
 
 import tinsmith as ts
-from tinsmith.doctor.sanitize import _dry_run, _sanitize
+from tinsmith.doctor.sanitizer import _dry_run, _sanitize
 
 pytestmark = pytest.mark.compiled_engine
 

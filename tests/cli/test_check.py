@@ -16,7 +16,8 @@ from tinsmith._errors import InputError
 from tinsmith.cli import _examples_run, app
 from tinsmith.cli._import_file import import_file, keep_import_path
 from tinsmith.cli._walk import python_files
-from tinsmith.doctor import check_example, lint_file
+from tinsmith.doctor import check_example
+from tinsmith.linter import lint_file
 
 HEAD = """
 import {engine} as lang
@@ -275,7 +276,7 @@ def test_one_file_that_the_linter_fails_on_does_not_silence_the_others(write, mo
             raise RecursionError("too deep")
         return lint_file(path, *rest)
 
-    monkeypatch.setattr("tinsmith.doctor._check.lint_file", fail)
+    monkeypatch.setattr("tinsmith.doctor._files.lint_file", fail)
     write("odd.py", TRUNCATES)
     write("counts.py", TRUNCATES)
     result = check(".", "--format", "json")

@@ -7,7 +7,7 @@ import torch
 
 import tinsmith as ts
 from tinsmith.doctor import check
-from tinsmith.doctor.sanitize import _dry_run, _sanitize
+from tinsmith.doctor.sanitizer import _dry_run, _sanitize
 from tinsmith.engines import of_kernel
 from tinsmith.testing import assert_differentiable
 

@@ -11,9 +11,10 @@ from rich.console import Console
 
 import tinsmith as ts
 from tinsmith._errors import DEBUGGING, CheckError
-from tinsmith.doctor import Finding, Report, join_reports
+from tinsmith.doctor import Report, join_reports
 from tinsmith.doctor._terminal import clip_line, plain
 from tinsmith.doctor.gradients import Mode
+from tinsmith.linter import Finding
 
 SOURCE = """\
 import taichi as ti

@@ -8,7 +8,8 @@ import torch
 import tinsmith as ts
 from support.written import written
 from tinsmith._errors import CheckError
-from tinsmith.doctor import Finding, _check, check, check_example
+from tinsmith.doctor import _check, check, check_example
+from tinsmith.linter import Finding
 from tinsmith.testing import assert_differentiable
 
 X = torch.linspace(0.2, 1.7, 6, dtype=torch.float64)

@@ -16,9 +16,10 @@ import pytest
 import torch
 from PIL import Image
 
-from tinsmith.doctor import Finding, Report
+from tinsmith.doctor import Report
 from tinsmith.doctor._excerpt import choose_excerpts
-from tinsmith.doctor._heat import _sheet, compute_relative_errors, draw_heat_map
+from tinsmith.doctor._heat import _sheet, draw_heat_map, compute_relative_errors
+from tinsmith.linter import Finding
 
 SOURCE = '''\
 """Far above: "<not> shown"."""

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import tinsmith as ts
-from tinsmith.doctor import RULES, Finding, Report, as_json, as_sarif
+from tinsmith.doctor import Report, as_json, as_sarif
+from tinsmith.linter import RULES, Finding
 
 
 @pytest.fixture

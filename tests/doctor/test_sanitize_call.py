@@ -8,7 +8,7 @@ from torch.func import vmap
 
 import tinsmith as ts
 from support.findings import seen
-from tinsmith.doctor.sanitize import sanitize
+from tinsmith.doctor.sanitizer import sanitize
 
 
 def square(lang, **options):

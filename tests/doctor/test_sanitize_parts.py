@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tinsmith.doctor._budget import Budget, TooLong
-from tinsmith.doctor.sanitize._integers import format_operation, loses_bits, overflow
-from tinsmith.doctor.sanitize._log import Log
+from tinsmith.doctor.sanitizer._integers import format_operation, loses_bits, overflow
+from tinsmith.doctor.sanitizer._log import Log
 from tinsmith.frontend import Columns
 from tinsmith.linter import Finding
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 from typing import Any
 
-from tinsmith.doctor.sanitize import sanitize
+from tinsmith.doctor.sanitizer import sanitize
 from tinsmith.linter import Finding
 
 

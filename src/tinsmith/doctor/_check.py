@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import tokenize
 import warnings
-from pathlib import Path
 from types import FunctionType
 from typing import Any, overload
 
+from .. import _offers
 from .._errors import KernelError, refusal
 from .._user_warnings import TruncationWarning
 from ..engines import init, list_running, of_kernel
-from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file, not_run, scan_kernels
+from ..linter import SEVERITIES, Finding, in_order, not_run
 from ..operation import Op, example_inputs
 from ..operation.examination import Examinable, Examination, examine_call
 from ..time import scan
-from ._excerpt import ignore_syntax_warnings, shorten_path
 from ._gradcheck import gradcheck
 from ._gradcheck_result import Gradcheck
 from ._lint import lint
 from ._report import Report
-from .sanitize import HAZARDS, is_hazard, sanitize
+from .sanitizer import HAZARDS, is_hazard, sanitize
 from .scans import ScanCheck, check_scan
 
 
@@ -76,41 +73,6 @@ def check_example(op: Op, example: str) -> Report:
     except Exception as error:  # noqa: BLE001  # the example is the user's code
         place = _locate_function(op.examples[example])
         return Report(f"op `{label}`", [not_run(f"example `{example}` of op `{op.name}`", error, *place)])
-
-
-def check_file(path: Path) -> Report:
-    """Lint every kernel in a Python file without running it. A file that cannot be read or parsed is a finding."""
-    # Like the paths of imported kernels. `Path.resolve` would raise an error for a loop of links.
-    path = Path(os.path.realpath(path))
-    contents = FileContents(0, ())
-    try:
-        _require_python_file(path)
-        # Use the encoding that Python would: UTF-8, or the one that the first lines declare.
-        with tokenize.open(path) as file, ignore_syntax_warnings():
-            text = file.read()
-            subjects = scan_kernels(str(path), text)
-            findings = lint_file(path, text, subjects)
-            contents = describe_file(str(path), text, subjects)
-    except SyntaxError as error:
-        words = f"the file does not parse: {error.msg}"
-        findings = [Finding("TS001", "error", str(path), error.lineno or 1, max(error.offset or 0, 0), words)]
-    except (OSError, ValueError, LookupError) as error:  # not text, or not readable
-        findings = [Finding("TS001", "error", str(path), 1, 0, f"the file cannot be read: {error}")]
-    except Exception as error:  # noqa: BLE001  # report the file, and go on with the others
-        findings = [not_run("lint of the file", error, str(path), 1)]
-    counts = {"kernels": contents.kernels, "without_examples": contents.ops_without_examples}
-    return Report(shorten_path(str(path)), in_order(findings), looked=("lint",), **counts)
-
-
-def _require_python_file(path: Path) -> None:
-    """Raise ValueError for a file that must not be read as Python: a notebook, which would parse as a dict, or no
-    regular file.
-    """
-    if path.suffix == ".ipynb":
-        raise ValueError("notebooks are not read; write its code to a Python file: `jupyter nbconvert --to script`")
-    if path.exists() and not path.is_file():
-        # Opening a named pipe would wait forever.
-        raise ValueError("it is not a regular file")
 
 
 def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:
@@ -190,3 +152,6 @@ def _build_left_out_hint(title: str, harmful: Finding) -> Finding:
 def _locate_function(make: Any) -> tuple[str, int]:
     code = getattr(make, "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else ("<example>", 1)
+
+
+_offers.checking.register(check)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import warnings
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 from ..engines import file_lines
@@ -36,6 +36,23 @@ def choose_excerpts(lines: list[str], marked: Collection[int]) -> list[range]:
         else:
             joined.append(range(first, last + 1))
     return joined
+
+
+def describe_lines(lines: Sequence[int]) -> str:
+    """Format line numbers, with consecutive ones as a range.
+
+    Example:
+        >>> describe_lines([3, 4, 5, 9])
+        'lines 3-5, 9'
+    """
+    spans: list[list[int]] = []
+    for line in lines:
+        if spans and line == spans[-1][1] + 1:
+            spans[-1][1] = line
+        else:
+            spans.append([line, line])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+    return f"line{'s' if len(lines) > 1 else ''} {', '.join(texts)}"
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from ..linter import Finding, drop_suppressed, in_order
 from ..operation import Op
 from ..operation.examination import Cotangents, Examinable, Examination, examine_call
 from ._budget import OPERATIONS, Budget, TooLong
+from ._excerpt import describe_lines
 from ._gradcheck_result import Gradcheck
 from .gradients import (
     Comparison,
@@ -43,7 +44,7 @@ from .gradients import (
     random_cotangents,
     skip_modes,
 )
-from .sanitize import DryRun, describe_lines, dry_run
+from .sanitizer import DryRun, dry_run
 
 LARGE = 4096
 """If the inputs have more elements in all, the gradient is checked along random directions."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import Self
 
 from .._errors import DEBUGGING, CheckError
 from ..linter import SEVERITIES, Finding, Severity
-from ._gradcheck_result import Gradcheck
+
+if TYPE_CHECKING:
+    from ._gradcheck_result import Gradcheck
 
 NOT_LOOKED_AT = frozenset({"TS001", "TS002"})
 """The rules for files and parts that could not be checked."""

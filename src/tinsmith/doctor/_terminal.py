@@ -17,9 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..linter import RULES, Finding
-from ._excerpt import read_lines, shorten_path
+from ._excerpt import describe_lines, read_lines, shorten_path
 from ._summary import summarize
-from .sanitize import describe_lines
 
 if TYPE_CHECKING:
     from ._report_contents import ReportContents

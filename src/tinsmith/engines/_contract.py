@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .. import engines
+
+if TYPE_CHECKING:
+    import torch
 
 ArrayArgument = tuple[Any, int, int, Sequence[int], int]
 """(slot, address, size in bytes, shape without element dims, address of the gradient or 0)."""

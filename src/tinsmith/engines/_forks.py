@@ -16,8 +16,6 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
-
 from .._errors import EngineError, refusal
 from .._offers import leaving_programs
 from ._compiling import COMPILING
@@ -117,6 +115,8 @@ def restart_after_fork(engine: Engine) -> Any:
             raise EngineError(refusal(words, remedy=FORK_REMEDY))
         del _waiting[engine.name]
         # Torch's own threads are not forked either, and its next parallel operation would wait for them.
+        import torch  # late, since a check of files needs none
+
         torch.set_num_threads(1)
         try:
             with contextlib.redirect_stdout(io.StringIO()):

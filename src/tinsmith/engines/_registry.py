@@ -9,8 +9,6 @@ import threading
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from .. import engines
 from .._config import config
 from .._errors import ArgumentError, EngineError, nearest, refusal
@@ -204,6 +202,8 @@ def of_kernel(kernel: object) -> Engine:
 
 def _explain_no_kernel(value: object) -> str:
     holder = getattr(value, "__self__", value)  # `Function.apply` is a method of the class
+    import torch  # late, since a check of files needs none
+
     if isinstance(holder, type) and issubclass(holder, torch.autograd.Function):
         words = f"Pass the kernel that `{holder.__name__}.forward` launches: the op replaces the class"
         return f"{words}, and `tinsmith check` prints the line."

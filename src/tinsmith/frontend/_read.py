@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any, NamedTuple, cast
 
-from .. import frontend
+from .. import engines, frontend
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import copy_node, parse_indented, public_name, read_annotations, source_lines, unwrap, walk
+from ..engines import copy_node, parse_indented, public_name, source_lines, unwrap, walk
 from ._definitions import definitions
 from ._fingerprints import MISSING
 from ._nodes import note_name, resolve_callee, root
@@ -115,7 +115,7 @@ class Source:
 
     def is_template(self, parameter: str) -> bool:
         """Return True if a parameter of an engine function is annotated as a template: it is passed by reference."""
-        value = read_annotations(self.function).get(parameter)
+        value = engines.read_annotations(self.function).get(parameter)
         # One that has no value yet is a text, and so the tree decides.
         if value is not None and not isinstance(value, str):
             return not {"Template", "RefType"}.isdisjoint([public_name(value), public_name(type(value))])

@@ -8,10 +8,10 @@ from ._finding import Severity as Severity
 from ._finding import drop_suppressed as drop_suppressed
 from ._finding import in_order as in_order
 from ._finding import not_run as not_run
-from ._lint import find_certain_mistakes as find_certain_mistakes
 from ._lint import lint_file as lint_file
-from ._lint import lint_kernels as lint_kernels
 from ._lint import scan_kernels as scan_kernels
+from ._lint_kernels import find_certain_mistakes as find_certain_mistakes
+from ._lint_kernels import lint_kernels as lint_kernels
 from ._rules import RULES as RULES
 from ._rules import Rule as Rule
 from ._source_form import Cuts as Cuts

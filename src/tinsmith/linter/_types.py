@@ -11,8 +11,9 @@ from collections import ChainMap
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from .. import engines
 from .._lazy import lazy
-from ..engines import Engine, Language, walk
+from ..engines import Engine, walk
 from ..frontend import assignments, find_called_function, is_size, resolve_callee, root
 from ._names import MATH_TYPES
 from ._subject import ParameterFacts, Subject, keep_with_subject
@@ -180,7 +181,11 @@ class Scope:
             return matrix
         named = getattr(value, "__name__", None) if isinstance(value, type) else None
         named = value.last if isinstance(value, EngineName) else named
-        live = Language(self.subject.engine).scalar_type(value) if isinstance(self.subject.engine, Engine) else None
+        live = (
+            engines.Language(self.subject.engine).scalar_type(value)
+            if isinstance(self.subject.engine, Engine)
+            else None
+        )
         spelled = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
         return _of_dtype(live or named or spelled)
 
@@ -193,11 +198,11 @@ class Scope:
             return Kind(_of_dtype(MATH_TYPES[value.last][0]).element, True) if value.last in MATH_TYPES else None
         if not isinstance(engine, Engine):
             return None
-        facts = Language(engine).matrix_type(value)
+        facts = engines.Language(engine).matrix_type(value)
         if facts is None:
             return None
         default: dict[str | None, Kind] = {"fp": FLOAT, "ip": INT}
-        kind = default.get(Language(engine).default_of(value), UNKNOWN)
+        kind = default.get(engines.Language(engine).default_of(value), UNKNOWN)
         return (_of_dtype(facts[1] or "") if facts[1] else kind)._replace(is_vector=True)
 
     def _name(self, name: str) -> Kind:

@@ -6,11 +6,13 @@ answers for them what the analyses of a kernel's tree ask of an engine. Of every
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import CellType
 from typing import Any, Literal
 
+from .._lazy import lazy
 from ..frontend import Source, Unrun, find_called_function
 
 INTEGER_TYPES = frozenset({"int", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "bool"})
@@ -33,7 +35,9 @@ class EngineName:
     def __getattr__(self, name: str) -> EngineName:
         if name.startswith("__"):
             raise AttributeError(name)
-        return EngineName(self.engine, f"{self.path}.{name}" if self.path else name)
+        # Kept at this one, where Python looks first the next time.
+        below = vars(self)[name] = EngineName(self.engine, f"{self.path}.{name}" if self.path else name)
+        return below
 
     @property
     def last(self) -> str:
@@ -74,7 +78,18 @@ class UnrunSource(Source):
         value = self.names[name]
         return value.cell_contents if isinstance(value, CellType) else value  # of a function that calls itself
 
+    def value(self, node: ast.AST) -> Any:
+        return self._find_value(node)  # nothing here is a `qd.Tensor`, whose memory is inside it
+
     def is_template(self, parameter: str) -> bool:
-        note = self.annotation(parameter)
-        meant = find_called_function(self, getattr(note, "func", note)) if note else None
-        return (isinstance(meant, EngineName) and meant.last == "template") or super().is_template(parameter)
+        return parameter in self._templates
+
+    @lazy
+    def _templates(self) -> frozenset[str]:
+        """Return the parameters that are annotated as templates."""
+        notes = ((one.arg, one.annotation) for one in self.tree.args.args if one.annotation is not None)
+        return frozenset(name for name, note in notes if self._is_template_note(note))
+
+    def _is_template_note(self, note: ast.expr) -> bool:
+        meant = find_called_function(self, getattr(note, "func", note))
+        return (isinstance(meant, EngineName) and meant.last == "template") or "template" in ast.unparse(note)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ... import _offers
 from ..._errors import ArgumentError, CheckError, refusal
 from ..._suggestions import unknown_option
 from ...operation.examination import examine_call
@@ -315,3 +316,7 @@ def _describe_origin_in(subject: _Subject, made: Any, number: int) -> str:
             now = take_apart(scan(subject.step, *begin, length=number, **options)[0])[0]
     rows = describe_origin(made, now, [one[number] for one in inputs.leaves], parameters.tensors, in_gradient=True)
     return ", ".join(" ".join(row) for row in rows)
+
+
+_offers.checking_scan.register(check_scan)
+_offers.describing_origin.register(describe_origin)

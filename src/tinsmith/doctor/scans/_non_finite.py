@@ -19,7 +19,7 @@ from ...calls import watch_calls
 from ...operation import Op
 from ...time import Step
 from .._excerpt import shorten_path
-from ..sanitize import sanitize
+from ..sanitizer import sanitize
 
 Row = tuple[str, str]
 

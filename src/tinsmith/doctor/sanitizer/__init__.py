@@ -1,12 +1,11 @@
 """The sanitizer: interprets kernels at small sizes, and reports what goes wrong in the run."""
 
-from ._dry_run import HAZARDS, DryRun, describe_lines, dry_run, is_hazard
+from ._dry_run import HAZARDS, DryRun, dry_run, is_hazard
 from ._sanitize import sanitize
 
 __all__ = [
     "DryRun",
     "HAZARDS",
-    "describe_lines",
     "dry_run",
     "is_hazard",
     "sanitize",

@@ -7,7 +7,7 @@ one that never ends blocks it. The interpreter survives all three and reports wh
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -116,20 +116,3 @@ def _makes_float(kernel: nodes.Kernel, stmt: nodes.Stmt) -> bool:
         case nodes.Store() | nodes.Atomic():
             return types.is_float(kernel.arrays[stmt.array].type)
     return False
-
-
-def describe_lines(lines: Sequence[int]) -> str:
-    """Format line numbers, with consecutive ones as a range.
-
-    Example:
-        >>> describe_lines([3, 4, 5, 9])
-        'lines 3-5, 9'
-    """
-    spans: list[list[int]] = []
-    for line in lines:
-        if spans and line == spans[-1][1] + 1:
-            spans[-1][1] = line
-        else:
-            spans.append([line, line])
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
-    return f"line{'s' if len(lines) > 1 else ''} {', '.join(texts)}"
