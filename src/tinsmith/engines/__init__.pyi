@@ -59,6 +59,7 @@ from ._registry import unwrap as unwrap
 from ._start import init as init
 from ._start import init_quietly as init_quietly
 from ._taichi import Taichi as Taichi
+from ._trees import change_children as change_children
 from ._trees import complete_places as complete_places
 from ._trees import copy_node as copy_node
 from ._trees import list_children as list_children

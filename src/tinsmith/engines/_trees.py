@@ -5,6 +5,7 @@ so.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import TypeVar
 
 N = TypeVar("N", bound=ast.AST)
@@ -73,6 +74,17 @@ def list_children(node: ast.AST) -> list[ast.AST]:
         elif isinstance(part, list):
             children += [item for item in part if isinstance(item, ast.AST)]
     return children
+
+
+def change_children(node: ast.AST, change: Callable[[ast.AST], ast.AST]) -> None:
+    """Replace the child nodes of a syntax tree's node, in place; operators and contexts such as `ast.Load` stay."""
+    parts = vars(node)
+    for name in _PARTS[type(node)]:
+        part = parts.get(name)
+        if isinstance(part, list):
+            part[:] = [change(item) if isinstance(item, ast.AST) else item for item in part]
+        elif isinstance(part, ast.AST):
+            parts[name] = change(part)
 
 
 def complete_places(node: ast.AST, line: int = 1, column: int = 0, end: int = 1, end_column: int = 0) -> None:

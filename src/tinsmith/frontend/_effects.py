@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from ..engines import walk
 from ._nodes import is_size, resolve_callee, root
@@ -88,7 +88,7 @@ def addend_of(node: ast.Assign) -> ast.expr | None:
 
     As for `x[i] -= e`, the sign is not kept.
     """
-    if len(node.targets) != 1 or not isinstance(node.targets[0], ast.Subscript):
+    if len(node.targets) != 1 or not isinstance(node.targets[0], ast.Subscript) or not _is_sum(node.value):
         return None
     target = ast.unparse(node.targets[0])
     rest = _without_term(node.value, target)
@@ -98,7 +98,7 @@ def addend_of(node: ast.Assign) -> ast.expr | None:
 
 def _without_term(total: ast.expr, term: str) -> ast.expr | None:
     """Return a sum without a term; None if the term is not added in it."""
-    if not (isinstance(total, ast.BinOp) and isinstance(total.op, ast.Add | ast.Sub)):
+    if not _is_sum(total):
         return None
     if ast.unparse(total.left) == term:
         return total.right
@@ -107,6 +107,10 @@ def _without_term(total: ast.expr, term: str) -> ast.expr | None:
         return total.left
     inner = _without_term(total.left, term)
     return None if inner is None else ast.copy_location(ast.BinOp(inner, total.op, total.right), total)
+
+
+def _is_sum(node: ast.expr) -> TypeGuard[ast.BinOp]:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
 
 
 def indices_of(node: ast.AST) -> Iterator[ast.expr]:

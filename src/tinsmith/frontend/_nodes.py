@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any, TypeGuard, TypeVar
+from typing import TypeGuard, TypeVar, cast
 
-from ..engines import list_children, walk
+from ..engines import change_children, list_children, walk
 
 N = TypeVar("N", bound=ast.AST)
 
@@ -72,16 +72,14 @@ def names_in(node: ast.AST) -> frozenset[str]:
     return frozenset([one.id for one in walk(node) if isinstance(one, ast.Name)])
 
 
-class _Replacer(ast.NodeTransformer):
-    def __init__(self, change: Callable[[ast.AST], ast.AST | None]) -> None:
-        self.change = change
-
-    def visit(self, node: ast.AST) -> Any:
-        new = self.change(node)
-        return self.generic_visit(node) if new is None else ast.copy_location(new, node)
-
-
 def replace_nodes(node: N, change: Callable[[ast.AST], ast.AST | None]) -> N:
     """Replace nodes of a tree, in place, by what `change` returns; where that is None, go on with the node's parts."""
-    replaced: N = _Replacer(change).visit(node)
-    return replaced
+
+    def replace(one: ast.AST) -> ast.AST:
+        new = change(one)
+        if new is not None:
+            return ast.copy_location(new, one)
+        change_children(one, replace)
+        return one
+
+    return cast("N", replace(node))

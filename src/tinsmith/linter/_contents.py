@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeGuard
 
-from ..engines import walk
 from ..frontend import resolve_callee
 from ..spec import Spec
-from ._names import parse_file, statements_in_blocks
+from ._names import parse_file, statements_in_blocks, walk_file
 from ._scan import read_spec, scan_file
 from ._subject import Subject
 
-_OP = re.compile(r"\bop\b")
+_OP = re.compile(r"op(?<!\wop)[\s\\]*\(")
 """What stands in every file that makes an op."""
 
 
@@ -56,7 +55,7 @@ def describe_file(path: str, text: str, subjects: Iterable[Subject]) -> FileCont
         return FileContents(kernels, ())
     with_examples = {
         node.value.id
-        for node in walk(module)
+        for node in walk_file(module)
         if isinstance(node, ast.Attribute) and node.attr == "example" and isinstance(node.value, ast.Name)
     }
     ops = (name for name, node in _definitions(module.body) if _is_op(node) and "." not in name)

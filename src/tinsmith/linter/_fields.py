@@ -21,20 +21,21 @@ from ..frontend import (
     rebuild_function,
     replace_nodes,
 )
+from ._members import chain_text
 from ._names import ModuleName
-from ._source_form import find_chain, find_list_names, find_stored_names, get_start
+from ._source_form import find_list_names, find_stored_names, get_start
 from ._subject import Subject
 from ._unrun import UnrunSource
 
 
 def with_one_name_a_field(subject: Subject) -> Subject:
     """A subject in whose tree a field that an object holds, `self.x`, is one name, as analyses of arrays want it."""
-    names = {text: text.replace(".", "__") for text in map(find_chain, _find_chains(subject.tree))}
+    names = {text: text.replace(".", "__") for text in map(chain_text, _find_chains(subject.tree))}
     if not names:
         return subject
 
     def rename(node: ast.AST) -> ast.AST | None:
-        name = names.get(find_chain(node)) if isinstance(node, ast.Attribute) else None
+        name = names.get(chain_text(node)) if isinstance(node, ast.Attribute) else None
         return ast.Name(name, node.ctx) if isinstance(node, ast.Attribute) and name is not None else None
 
     tree = replace_nodes(copy_node(subject.tree), rename)
@@ -86,7 +87,7 @@ class _Names(FieldPasser):
             return ""
         if source not in self._subscripted:
             self._subscripted[source] = _find_subscripted(source.tree)
-        text = find_chain(node)
+        text = chain_text(node)
         return self.field(source, node, text) if text and text in self._subscripted[source] else ""
 
     @abstractmethod
@@ -176,5 +177,5 @@ def _is_known(source: Source, name: str) -> bool:
 def _find_subscripted(tree: ast.FunctionDef) -> frozenset[str]:
     """What stands before brackets: `x`, `self.x`."""
     nodes = walk(tree)
-    texts = frozenset(find_chain(node.value) for node in nodes if isinstance(node, ast.Subscript)) - {""}
+    texts = frozenset(chain_text(node.value) for node in nodes if isinstance(node, ast.Subscript)) - {""}
     return texts - find_list_names(nodes)

@@ -6,7 +6,7 @@ In that form each member is an array of its own for every analysis, as it is in 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..engines import copy_node, walk
 from ..frontend import replace_nodes
@@ -17,9 +17,18 @@ _OF_VECTORS = frozenset({"n", "m", "shape", "dtype", "entries", "grad", "dual"})
 """Attributes of vectors, matrices and arrays, which are no members of structs."""
 
 
-def find_struct_fields(body: ast.AST) -> frozenset[str]:
-    """Return the texts of fields, `self.particles`, whose elements have members by the names that are used of them."""
-    return frozenset(text for text, names in _find_members(body) if not _is_swizzle(names[0]))
+def chain_text(node: ast.AST) -> str:
+    """Return the text of a name or a chain of attributes, `self.x.y`; "" for other expressions."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
+
+
+def find_struct_fields(nodes: Sequence[ast.AST]) -> frozenset[str]:
+    """Return the texts of fields, `self.particles`, whose elements have members, judging by the names of these."""
+    return frozenset(text for text, names in _find_members(nodes) if not _is_swizzle(names[0]))
 
 
 def put_members_first(definition: ast.FunctionDef, structs: frozenset[str]) -> None:
@@ -47,16 +56,15 @@ def is_member_element(node: ast.AST) -> bool:
     return hasattr(node, _WRITTEN)
 
 
-def _find_members(body: ast.AST) -> Iterator[tuple[str, list[str]]]:
-    """Yield the field's text `p` and the members [`a`, `b`] for each `p[i].a.b` in a function."""
-    nodes = walk(body)
+def _find_members(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the field's text `p` and the members [`a`, `b`] for each `p[i].a.b` among the nodes of a file."""
     inner = {node.value for node in nodes if isinstance(node, ast.Attribute)}
     called = {node.func for node in nodes if isinstance(node, ast.Call)}
     for node in nodes:
         if isinstance(node, ast.Attribute) and node not in inner:
             chain, names = _split(node, is_called=node in called)
             if chain is not None and names:
-                yield ast.unparse(chain.value), names
+                yield chain_text(chain.value), names
 
 
 def _split(node: ast.Attribute, *, is_called: bool) -> tuple[ast.Subscript | None, list[str]]:
@@ -99,7 +107,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _attribute(self, node: ast.Attribute, *, is_called: bool) -> ast.expr:
         element, names = _split(node, is_called=is_called)
-        if element is None or not names or ast.unparse(element.value) not in self._structs:
+        if element is None or not names or chain_text(element.value) not in self._structs:
             self.generic_visit(node)
             return node
         element.slice = self.visit(element.slice)  # type: ignore[assignment]  # an expression

@@ -93,7 +93,7 @@ def statements_in_blocks(nodes: Iterable[ast.AST]) -> Iterator[ast.stmt]:
 def find_imports(body: ast.AST, path: str) -> dict[str, Any]:
     """Return what imports give names: engines and what lies in them, and modules in files near `path`; None else."""
     meanings: dict[str, Any] = {}
-    for node in walk(body) if isinstance(body, ast.Module) else statements_in_blocks(list_children(body)):
+    for node in walk_file(body) if isinstance(body, ast.Module) else statements_in_blocks(list_children(body)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 root, _, below = alias.name.partition(".")
@@ -239,10 +239,16 @@ def _find_elements_of_type(
 # Files --------------------------------------------------------------------------------------------
 
 
-@cache_results("trees of checked files", 64)
+@cache_results("trees of checked files", 512)
 def parse_file(path: str, text: str) -> ast.Module:
     """Return the tree of a file, which all that reads the file shares. Raises SyntaxError."""
     return parse_module(text, path)
+
+
+@cache_results("nodes of checked files", 4)
+def walk_file(module: ast.AST) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file's tree."""
+    return tuple(walk(module))
 
 
 # Other files --------------------------------------------------------------------------------------
@@ -352,8 +358,7 @@ class ModuleName:
 
     @lazy
     def _imports(self) -> dict[str, Any]:
-        imports = [one for one in statements_in_blocks(self._tree.body) if isinstance(one, ast.Import | ast.ImportFrom)]
-        return find_imports(ast.Module([*imports], []), self._path)
+        return find_imports(ast.Interactive(self._tree.body), self._path)  # not those in functions
 
 
 def _targets(one: ast.Assign) -> set[str]:
@@ -373,7 +378,7 @@ def _join_meanings(values: list[EngineName | None]) -> EngineName | None:
 
 def find_module(path: str, name: str, level: int = 0) -> ModuleName | None:
     """Return the module that an import in the file `path` means, if it stands in a file of the same package."""
-    folder = os.path.dirname(os.path.abspath(path))
+    folder = _find_folder(path)
     if level:
         for _ in range(level - 1):
             folder = os.path.dirname(folder)
@@ -382,6 +387,11 @@ def find_module(path: str, name: str, level: int = 0) -> ModuleName | None:
     parts = name.split(".")
     # Other packages beside it are not read: there may be thousands.
     return _read_module(_find_file([root], parts)) if package in ("", parts[0]) else None
+
+
+@cache_results("folders of checked files", 4)
+def _find_folder(path: str) -> str:
+    return os.path.dirname(os.path.abspath(path))
 
 
 @cache_results("folders of packages", 256)
@@ -414,7 +424,7 @@ def _read_module(path: str) -> ModuleName | None:
         return None
 
 
-@cache_results("modules beside checked files", 128)
+@cache_results("modules beside checked files", 512)
 def _read_version_of_module(path: str, version: tuple[int, int]) -> ModuleName | None:  # noqa: ARG001  # a key
     try:
         with tokenize.open(path) as file:

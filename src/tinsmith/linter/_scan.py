@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from .._errors import SpecError
-from ..engines import walk
 from ..frontend import Unrun, resolve_callee, resolve_calls
 from ..spec import Spec, parse
 from ._flow import find_doubtful_arrays
@@ -29,6 +28,7 @@ from ._names import (
     resolve,
     resolve_engine_value,
     statements_in_blocks,
+    walk_file,
 )
 from ._subject import ParameterFacts, Subject
 from ._unrun import Element, EngineName, UnrunEngine, UnrunSource
@@ -37,11 +37,9 @@ _SHORT = {"ti": "taichi", "qd": "quadrants"}
 """What everybody calls them."""
 _KERNELS, _FUNCTIONS = ("kernel",), ("func", "real_func", "pyfunc")
 _ARRAYS = ("ndarray", "any_arr", "NDArray", "Ndarray")
-_MENTION = re.compile(r"\b(?:taichi|quadrants)\b|\.(?:kernel|func|real_func|pyfunc)\b")
-"""What stands in every file that has a kernel or an engine function."""
-
-
-_OPS = re.compile(r"\b(?:op|chain)\b")
+_MENTIONS = ("taichi", "quadrants", ".kernel", ".func", ".real_func", ".pyfunc")
+"""One of these stands in every file that has a kernel or an engine function."""
+_OPS = re.compile(r"(?:op(?<!\wop)|chain(?<!\wchain))[\s\\]*\(")
 """What stands in every file that makes an op."""
 
 
@@ -67,13 +65,13 @@ class _Place:
 def scan_file(path: str, text: str) -> Iterator[Subject]:
     """Every kernel and engine function of a file. Raises SyntaxError."""
     module = parse_file(path, text)
-    if _MENTION.search(text) is None:  # most files of a package
+    if not any(word in text for word in _MENTIONS):  # most files of a package
         return
     # As Python counts lines: `splitlines` also ends one at a form feed.
     lines = tuple(io.StringIO(text, newline=None))
     default_fp = _default_fp(module) if "default_fp" in text else "f32"
     specs = _specs_given_later(module) if _OPS.search(text) else {}
-    outermost = _Place(path, find_struct_fields(module), vars(builtins))
+    outermost = _Place(path, find_struct_fields(walk_file(module)), vars(builtins))
     for definition, place in _definitions(module, outermost):
         kind, engine = _kind(definition, place.names)
         if not kind:
@@ -152,7 +150,7 @@ def _find_attributes(methods: list[ast.FunctionDef], names: Mapping[str, Any]) -
 
 def _default_fp(module: ast.Module) -> str:
     """What `ti.init(default_fp=ti.f64)` says, float32 without one."""
-    words = (word for node in walk(module) if isinstance(node, ast.Call) for word in node.keywords)
+    words = (word for node in walk_file(module) if isinstance(node, ast.Call) for word in node.keywords)
     return next((get_last_name(word.value) for word in words if word.arg == "default_fp"), "") or "f32"
 
 
@@ -193,7 +191,7 @@ def _aliases(statements: list[ast.stmt], names: Mapping[str, Any]) -> dict[str, 
 
 def _other_engines(body: ast.AST, names: Mapping[str, Any]) -> dict[str, EngineName]:
     """Names that kernels are decorated by and that no import tells of: `def build(lang): @lang.kernel`."""
-    decorators = (one for node in walk(body) if isinstance(node, ast.FunctionDef) for one in node.decorator_list)
+    decorators = (one for node in walk_file(body) if isinstance(node, ast.FunctionDef) for one in node.decorator_list)
     roots = (
         one.value.id
         for one in decorators
@@ -270,7 +268,7 @@ def read_spec(call: ast.Call) -> Spec | None:
 def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
     """Specs by the kernel's name, of ops that are made by a call: `conv = ts.op("x[n] -> y[n]")(conv_kernel)`."""
     specs: dict[str, Spec] = {}
-    for node in walk(module):
+    for node in walk_file(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Call) and len(node.args) == 1:
             spec = read_spec(node.func)
             if spec is not None and isinstance(node.args[0], ast.Name):

@@ -33,6 +33,7 @@ from ..frontend import (
 )
 from ..ir import AtomicOperator, Operator, Type, nodes, operators
 from ..ir import walk as ir_walk
+from ._members import chain_text
 from ._subject import Subject
 
 _ATOMICS = {f"atomic_{name}": name for name in operators.ATOMIC}
@@ -97,7 +98,7 @@ class SketchWriter:
         escaped: arrays that something uses in a way that is not followed.
         places: the nodes of stores and atomics, by number.
         elements: the subscripts of the kernel's own text.
-        noted: the expressions of the kernel's own text.
+        noted: the expressions of the kernel's own text, with what stands there.
         source_names: what the source calls locals.
         returns_early: whether a `return` of the kernel's own may skip what stands behind it.
     """
@@ -113,7 +114,8 @@ class SketchWriter:
         self.returns_early = False
         self._members: dict[str, int] = {}
         self._numbers = count(1)
-        self._frames = [_Frame(subject.source, {name: name for name in subject.arrays})]
+        self._frame = _Frame(subject.source, {name: name for name in subject.arrays})
+        self._depth = 0
         self._written: list[nodes.Stmt] = []
         self._line = 0
 
@@ -121,14 +123,6 @@ class SketchWriter:
         """Write all statements."""
         (self._top if self.subject.is_kernel else self._statements)(self.subject.tree.body)
         return tuple(self._written)
-
-    @property
-    def _frame(self) -> _Frame:
-        return self._frames[-1]
-
-    @property
-    def _is_inside_call(self) -> bool:
-        return len(self._frames) > 1
 
     # Statements -------------------------------------------------------------------------------
 
@@ -182,7 +176,7 @@ class SketchWriter:
             case ast.Expr(value=value):
                 self._value(value)
             case ast.Return(value=value):
-                self.returns_early |= not self._is_inside_call and one is not self.subject.tree.body[-1]
+                self.returns_early |= self._depth == 0 and one is not self.subject.tree.body[-1]
                 if value is not None:
                     self._value(value)
 
@@ -207,7 +201,8 @@ class SketchWriter:
             return
         old = self._value(one.target)
         new = nodes.Binary(BINARY.get(type(one.op), Operator.ADD), old, number, old.type)
-        self._note(new, next(value for _, value in assignments(one)))
+        if not self._depth:
+            self.noted.append(Noted(new, next(value for _, value in assignments(one))))
         self._assign(one.target, new)
 
     def _loop(self, one: ast.For, *, is_parallel: bool = False) -> None:
@@ -279,7 +274,7 @@ class SketchWriter:
 
     def _find_stored_element(self, name: str) -> nodes.Load | None:
         """Return the element that a name stands for: of a cell, or one that a function was given."""
-        if name in self.cells and not self._is_inside_call:
+        if name in self.cells and not self._depth:
             return nodes.Load(name, (), (), Type.F32)
         return self._frame.lent.get(name)
 
@@ -288,13 +283,9 @@ class SketchWriter:
     def _value(self, one: ast.expr) -> nodes.Expr:
         """Return the value of an expression, and write what its calls do."""
         expr = self._translate(one)
-        self._note(expr, one)
+        if not self._depth:
+            self.noted.append(Noted(expr, one))
         return expr
-
-    def _note(self, expr: nodes.Expr, node: ast.expr) -> None:
-        """Remember what stands in the kernel's own text for an expression."""
-        if not self._is_inside_call:
-            self.noted.append(Noted(expr, node))
 
     def _translate(self, one: ast.expr) -> nodes.Expr:
         match one:
@@ -341,7 +332,8 @@ class SketchWriter:
                 return nodes.Size(array, axis) if isinstance(array, str) else self._opaque(Origin.UNKNOWN, Type.I32)
         element, name = self._element(one), root(one)
         if element is None and isinstance(one, ast.Attribute) and name and name not in self._frame.names:
-            return nodes.Argument(ast.unparse(one), Type.I32)  # a number of an object: the same in all iterations
+            text = chain_text(one) or ast.unparse(one)
+            return nodes.Argument(text, Type.I32)  # a number of an object: the same in all iterations
         return element or self._unknown(one)
 
     def _call(self, one: ast.Call) -> nodes.Expr:
@@ -364,7 +356,7 @@ class SketchWriter:
         if word == "random":
             return self._opaque(Origin.DATA, Type.F32)
         callee = callee_of(self._frame.source, one, self.subject.engine)
-        if callee is not None and len(self._frames) < MOST_DEPTH:
+        if callee is not None and self._depth < MOST_DEPTH - 1:
             return self._follow(one, callee)
         if one.args and all(_is_constant(part) for part in (*one.args, *(word.value for word in one.keywords))):
             return nodes.Argument(ast.unparse(one), Type.F32)  # a vector of constants: the same in all iterations
@@ -385,10 +377,11 @@ class SketchWriter:
                 frame.names[name] = element or self._unknown(argument)
             else:
                 frame.names[name] = self._value(argument)
-        self._frames.append(frame)
+        outer, self._frame = self._frame, frame
+        self._depth += 1
         self._statements(callee.source.tree.body)
-        self._frames.pop()
-        self._line = line
+        self._depth -= 1
+        self._frame, self._line = outer, line
         given = [value for value in frame.names.values() if not isinstance(value, str)]
         if len(given) == len(frame.names) and not any(map(is_private, given)):
             return nodes.Argument(ast.unparse(one), Type.F32)  # the same in all iterations
@@ -402,11 +395,12 @@ class SketchWriter:
                 self.escaped.add(array)
             elif isinstance(part, ast.expr):
                 value = self._value(part)
-                self._written.append(nodes.Assign(self._fresh("part"), value, self._line))
+                if not isinstance(value, _WITHOUT_MEMORY):
+                    self._written.append(nodes.Assign(self._fresh("part"), value, self._line))
         return self._opaque(Origin.UNKNOWN, Type.F32)
 
     def _name(self, name: str) -> nodes.Expr:
-        if name in self.cells and not self._is_inside_call:
+        if name in self.cells and not self._depth:
             return nodes.Load(name, (), (), Type.F32)
         meaning = self._frame.names.get(name)
         if isinstance(meaning, str):
@@ -414,7 +408,7 @@ class SketchWriter:
             return self._opaque(Origin.DATA, Type.F32)
         if meaning is not None:
             return meaning
-        declared = None if self._is_inside_call else self.subject.declared.get(name)
+        declared = None if self._depth else self.subject.declared.get(name)
         if declared is not None and declared.kind == "scalar" and not declared.element:
             return nodes.Argument(name, Type.F32 if declared.dtype.startswith("f") else Type.I32)
         value = find_called_function(self._frame.source, ast.Name(name, ast.Load()))
@@ -438,7 +432,7 @@ class SketchWriter:
             array = self._frame.names.get(one.value.id) if isinstance(one.value, ast.Name) else None
             if isinstance(one, ast.Subscript) and isinstance(array, str):
                 index = tuple(self._value(part) for part in index_parts(one.slice) if not _is_none(part))
-                for line in {self._line, one.lineno} if not self._is_inside_call else ():
+                for line in {self._line, one.lineno} if not self._depth else ():
                     self.elements.setdefault(Place(line, array, index), one)
                 return self._entry(nodes.Load(array, index, (), guess_type(self.subject, array)), entries)
             entries.append(one.slice if isinstance(one, ast.Subscript) else ast.Constant(one.attr))
@@ -480,6 +474,8 @@ class SketchWriter:
         return (self._frame.call or node).lineno
 
 
+_WITHOUT_MEMORY = (nodes.Const, nodes.Argument, nodes.Local, nodes.Size)
+"""Values that read no array."""
 _JUMPS = {ast.Break: nodes.Break, ast.Continue: nodes.Continue}
 _TYPES = {bool: Type.U1, int: Type.I32, float: Type.F32}
 

@@ -86,15 +86,6 @@ def get_start(node: Expression) -> str:
     return get_name(node)
 
 
-def find_chain(node: Node) -> str:
-    """Return the text of a name or a chain of attributes; "" for other expressions."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
-
-
 def unparse(node: Node) -> str:
     """Return the text of a node, on one line for each statement."""
     return ast.unparse(node)
@@ -226,7 +217,7 @@ def find_operands(nodes: Iterable[Node]) -> Iterator[Expression]:
 
 # Statements ---------------------------------------------------------------------------------------
 
-_JUMPS: dict[type[ast.stmt], str] = {ast.Break: "break", ast.Continue: "continue"}
+_JUMPS: dict[type[ast.AST], str] = {ast.Break: "break", ast.Continue: "continue"}
 
 
 def is_loop(node: Node) -> TypeGuard[Loop]:
@@ -259,7 +250,7 @@ def is_empty(body: Sequence[Statement]) -> bool:
     return all(isinstance(one, ast.Pass) for one in body)
 
 
-def get_jump(statement: Statement) -> str:
+def get_jump(statement: Node) -> str:
     """Return "break" or "continue"; "" for other statements."""
     return _JUMPS.get(type(statement), "")
 

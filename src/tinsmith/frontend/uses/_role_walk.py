@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from ...engines import list_children
 from ...ir import EnclosingLoop
 from .._calls import Callee, EngineFacts, callee_of
 from .._definitions import definitions
@@ -75,6 +76,11 @@ class _Walker(ast.NodeVisitor):
         self._tasks = {} if caller else dict(tasks(source.tree.body))
         self._is_guarded: bool = caller._is_guarded if caller else False
         self._is_static = False
+
+    def generic_visit(self, node: ast.AST) -> None:
+        # `ast` would also visit operators, and the contexts of names.
+        for child in list_children(node):
+            self.visit(child)
 
     def run(self) -> None:
         for statement in self.source.tree.body:

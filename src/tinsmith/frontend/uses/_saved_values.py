@@ -12,6 +12,7 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ...engines import list_children
 from .._calls import EngineFacts
 from .._definitions import make_load
 from .._effects import Change, changes_of, indices_of, shaping_name
@@ -325,4 +326,4 @@ class _Walker:
                 name = root(node)
                 if name:
                     return name in self.active or name in self.active_locals
-        return any(self._is_active(child) for child in ast.iter_child_nodes(node))
+        return any(map(self._is_active, list_children(node)))

@@ -195,11 +195,9 @@ def _moving(loops: tuple[Loop, ...]) -> frozenset[str]:
 def lost_iterations(subject: Subject) -> Iterator[Finding]:
     """TS411."""
     lost = _LoopLocals(subject)
-    if not any(len(dynamic(spot.loops)) > lost.depth for spot in subject.spots):
-        return
     seen: set[tuple[str, int]] = set()
     for place, spot in enumerate(subject.spots):
-        for name in sorted(_flowing(spot, subject) & lost.candidates):
+        for name in sorted(_flowing(spot, subject) & lost.candidates) if lost.is_in_nest(spot) else ():
             loop = lost.loop_of(name, spot, place)
             engines = lost.engines_wrong_about(name, spot)
             if loop is not None and engines and (name, id(loop)) not in seen:
@@ -221,6 +219,11 @@ class _LoopLocals:
         for place, spot in enumerate(subject.spots):
             for target, value in spot.assignments:
                 self.given.setdefault(root(target), []).append((place, spot, value))
+
+    def is_in_nest(self, spot: Spot) -> bool:
+        """Return True if a statement stands in a nest of loops that engines differentiate, inside its outermost one."""
+        loops = dynamic(spot.loops)
+        return len(loops) > self.depth and not _ends_early(loops[0])
 
     @lazy
     def parameters(self) -> frozenset[str]:
@@ -283,7 +286,7 @@ class _LoopLocals:
             return None
         loop = loops[max(common, self.depth)]
         is_later = any(other > place and not _is_inside(loop, at) for other, at, _ in self.given.get(name, ()))
-        return None if is_later or runs_once(loop) or _ends_early(self.subject, loops[0]) else loop
+        return None if is_later or runs_once(loop) else loop
 
     @lazy
     def _carried_locals(self) -> frozenset[str]:
@@ -319,10 +322,10 @@ def _find_block(spot: Spot) -> tuple[tuple[Loop, ...], tuple[Expression, ...]]:
     return dynamic(spot.loops), spot.guards
 
 
-def _ends_early(subject: Subject, nest: Loop) -> bool:
+@cache_results("loops that end early", 64)
+def _ends_early(nest: Loop) -> bool:
     """Return True if a nest of loops has one that engines refuse to differentiate."""
-    inside = [spot.statement for spot in subject.spots if _is_inside(nest, spot)]
-    return any(is_while(one) or bool(get_jump(one)) for one in (nest, *inside))
+    return any(is_while(one) or bool(get_jump(one)) for one in walk(nest))
 
 
 def _flowing(spot: Spot, subject: Subject) -> frozenset[str]:

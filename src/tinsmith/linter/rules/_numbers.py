@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...analyses import affine, evaluate, expand
 from ...engines import walk
-from ...frontend import Spot, changes_of, dynamic, names_in, resolve_callee, root
+from ...frontend import Spot, changes_of, definitions, dynamic, names_in, resolve_callee, root
 from ...ir import Operator, nodes
 from ...ir import types as ir_types
 from ...ir import walk as ir_walk
@@ -173,6 +173,9 @@ def _joins_two_elements(subject: Subject, parts: Sequence[Expression], guards: S
     These are ends of a spring, whose numbers come from arrays, `x[a[s]] - x[b[s]]`; neighbours, `x[i] - x[i + 1]`; and
     what a branch keeps apart, `if i != j`. Of `x[i] - x[j]` in two loops nothing says that `i` is not `j`.
     """
+    named = frozenset().union(*map(names_in, parts))
+    if named.isdisjoint(subject.arrays | subject.source.assigned_names):
+        return False
     sketch = sketch_of(subject)
     ends = [sketch.resolve(sketch.expressions.get(one)) for one in parts]
     match ends:
@@ -309,7 +312,7 @@ def narrow_literals(subject: Subject) -> Iterator[Finding]:
 
 def known_divisions(subject: Subject) -> Iterator[Finding]:
     """TS306: of locals that are given a known number once, and never of what Python itself divides."""
-    if not find_divisions(subject.source.nodes):
+    if not any(_may_be_known(one, subject) for one in find_divisions(subject.source.nodes)):
         return
     sketch = sketch_of(subject)
     divisions = [one for one in sketch.noted if isinstance(one.expr, nodes.Binary) and one.expr.operator in _DIVISIONS]
@@ -323,6 +326,21 @@ def known_divisions(subject: Subject) -> Iterator[Finding]:
         value = next(other.node for other in sketch.noted if other.expr is sketch.definitions[local])
         remedy = f"{sketch.kernel.source_name(local)} = {subject.module_name}.static({subject.text(value)})"
         yield subject.finding("TS306", "warning", one.node, words, remedy)
+
+
+def _may_be_known(division: Node, subject: Subject) -> bool:
+    """Return True if a division is of locals that are computed from numbers alone, as far as the names in it tell."""
+    own, single = subject.source.assigned_names, definitions(subject.tree).single
+    waiting, seen = [*names_in(division)], set[str]()
+    if own.isdisjoint(waiting):
+        return False
+    while waiting:
+        name = waiting.pop()
+        if name in subject.declared or name in subject.arrays or (name in own and name not in single):
+            return False
+        waiting += names_in(single[name]) - seen if name in own else ()
+        seen.add(name)
+    return True
 
 
 def _is_rounded_up(one: nodes.Expr, known: Mapping[str, nodes.Expr]) -> bool:
