@@ -521,7 +521,7 @@ CASES = {
         @ti.kernel
         def k(x: A, y: A):
             for i in x:
-                y[i] = spread(x[i])
+                y[i] = spread(x[i] * 2.0)
         """,
         """
         @ti.func

@@ -27,6 +27,10 @@ ROWS = (
         iterations. An engine's reverse mode runs it again and gets another value. For floats no gradient can be right.
         Integers, such as an index from a counter, are saved by the forward pass of an op for its generated
         gradient: for arrays that are known to hold integers, the rule only concerns `adjoint="engine"`.
+
+        Nothing is reported for an element that belongs to one iteration of the parallel loop, such as a counter
+        for each environment, `ti.atomic_add(count[b], 1)` in a loop over `b`: its order is that of the
+        iteration's statements.
         """,
         """
         def k(x: A, y: A):
@@ -215,8 +219,30 @@ ROWS = (
     Row(
         "TS411",
         """
-        A local is computed outside an inner loop and used inside. Engines add only the gradient of the last iteration
-        to it, instead of that of each.
+        A value is computed before an inner loop, and the loop uses it. Its gradient is the sum over all
+        iterations, but an engine's reverse mode returns the gradient of one iteration. tinsmith's own gradient
+        is right.
+
+        An inner loop is any loop inside the parallel loop of a kernel, and any loop of a function, except loops
+        that `ti.static` unrolls and loops that run once. Which engines lose the gradient depends on how the
+        value is computed:
+
+        | the value that the loop uses | Taichi 1.7.4 | Quadrants 1.3.3 |
+        |---|---|---|
+        | a number or vector that is computed once: `r = x[i] * 2.0` | lost | lost |
+        | a parameter of a function, if a call passes a computed value | lost | lost |
+        | a local that several statements of one block assign: `r = x[i]`, then `r = r * 2.0` | lost | right |
+        | a local that branches or loops assign | right | right |
+        | such a local, stored as it is: `y[j] += r` | lost | lost |
+        | an element of an array, `r = x[i]`, or a call that passes one | right | right |
+
+        Nothing is reported for integers, for values that only decide a branch or an index, for locals that the
+        inner loop itself carries from one iteration to the next, or if one of the loops is a `while` or
+        contains a `break` or `continue`: engines refuse to differentiate such loops ([TS202](TS202.md),
+        [TS203](TS203.md)).
+
+        For a parameter the finding is a *hint* if no call in the file passes a computed value, since calls in
+        other files may.
         """,
         """
         def k(x: A, y: A):

@@ -207,8 +207,25 @@ def _have_own_elements(loop: nodes.For, accesses: Sequence[LoopAccess]) -> bool:
     known = [[form for form in index if form is not None] for index in indices]
     if [*map(len, known)] != [*map(len, indices)]:
         return False
-    variables = [forms.atom(nodes.Local(name, Type.I32)) for name in loop.names]
+    pinned = frozenset.intersection(*(_find_pinned(loop, one) for one in accesses))
+    variables = [forms.atom(nodes.Local(name, Type.I32)) for name in loop.names if name not in {n for n, _ in pinned}]
     return each_moves_an_axis(variables, known, lambda atom: not atom.is_private)
+
+
+def _find_pinned(loop: nodes.For, access: LoopAccess) -> frozenset[tuple[str, nodes.Expr]]:
+    """Return the variables of a loop that a condition computes from the other ones: `if group[i] == j`.
+
+    Of the iterations of `i` and `j` with one `i` only one gets to the access.
+    """
+    pinned: dict[str, nodes.Expr] = {}
+    for one in access.conditions:
+        match one.expr:
+            case nodes.Binary(Operator.EQ, left, right) if one.holds:
+                for variable, value in ((left, right), (right, left)):
+                    if isinstance(variable, nodes.Local) and variable.name in loop.names:
+                        pinned.setdefault(variable.name, value)
+    others = {*loop.names} - pinned.keys()
+    return frozenset((name, value) for name, value in pinned.items() if walk.locals_in([value]) <= others)
 
 
 def _is_order_visible(first: LoopAccess, second: LoopAccess) -> bool:

@@ -15,7 +15,17 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 from .._cache import cache_results
 from ..codegen import BINARY
 from ..engines import column_of, parse_lines, walk
-from ..frontend import Loop, changes_of, index_parts, is_size, names_in, resolve_callee, root, sub_expressions
+from ..frontend import (
+    Loop,
+    assignments,
+    changes_of,
+    index_parts,
+    is_size,
+    names_in,
+    resolve_callee,
+    root,
+    sub_expressions,
+)
 from ..ir import Operator
 from ._members import is_member_element
 
@@ -225,6 +235,11 @@ def is_loop(node: Node) -> TypeGuard[Loop]:
     return isinstance(node, ast.For | ast.While)
 
 
+def is_for(node: Node) -> TypeGuard[ast.For]:
+    """Return True for a `for`."""
+    return isinstance(node, ast.For)
+
+
 def is_while(node: Node) -> bool:
     """Return True for a `while`."""
     return isinstance(node, ast.While)
@@ -372,13 +387,34 @@ def find_global_line(lines: tuple[str, ...], name: str) -> int:
 
 def find_given_literals(lines: tuple[str, ...], function: str, name: str, place: int) -> list[object]:
     """Return the literals that the calls of a function in a file give a parameter; None where it is no literal."""
-    calls = [node for node in walk(_parse(lines)) if isinstance(node, ast.Call)]
-    given = []
-    for call in calls:
-        if function in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
+    return [get_literal(one) for one in _find_given(_parse(lines), function, name, place)]
+
+
+def _find_given(body: Node, function: str, name: str, place: int) -> Iterator[Expression | None]:
+    """Yield what the calls of a function give a parameter; None where they leave it out."""
+    for call in walk(body):
+        if isinstance(call, ast.Call) and function in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
             by_name = next((word.value for word in call.keywords if word.arg == name), None)
-            given.append(get_literal(call.args[place] if place < len(call.args) else by_name))
-    return given
+            yield call.args[place] if place < len(call.args) else by_name
+
+
+def is_given_computed(lines: tuple[str, ...], function: str, name: str, place: int) -> bool:
+    """Return True if a call of a function in a file gives a parameter what is computed, and not only loaded."""
+    for caller in walk(_parse(lines)):
+        if isinstance(caller, ast.FunctionDef):
+            given = _find_given(caller, function, name, place)
+            if any(one is not None and _is_computed(one, caller, ()) for one in given):
+                return True
+    return False
+
+
+def _is_computed(node: Expression, caller: Function, before: tuple[str, ...]) -> bool:
+    if isinstance(node, ast.IfExp):
+        return any(_is_computed(one, caller, before) for one in (node.body, node.orelse))
+    if not isinstance(node, ast.Name):
+        return not isinstance(node, ast.Constant | ast.Subscript | ast.Attribute)
+    values = [value for one in walk(caller) for target, value in assignments(one) if get_name(target) == node.id]
+    return node.id not in before and any(_is_computed(one, caller, (*before, node.id)) for one in values)
 
 
 # Cuts: statements that assign a float to an integer variable without a cast. The IR has one cast for what a person

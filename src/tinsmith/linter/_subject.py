@@ -136,8 +136,12 @@ class Subject:
         arrays = {name for name, one in self.declared.items() if one.kind == "array"} | self.handed
         objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object", "struct")}
         named = find_subscripted_names(self.source.nodes) | arrays
-        others = self.source.assigned_names | objects | self._captured_names | find_list_names(self.source.nodes)
-        return frozenset(named - others)
+        lists = {name for name in find_list_names(self.source.nodes) if not self._is_declared_array(name)}
+        return frozenset(named - (self.source.assigned_names | objects | self._captured_names | lists))
+
+    def _is_declared_array(self, name: str) -> bool:
+        facts = self.find_facts(self.label(name))
+        return facts is not None and facts.kind == "array"
 
     @lazy
     def _captured_names(self) -> set[str]:

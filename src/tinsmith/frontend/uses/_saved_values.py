@@ -34,6 +34,7 @@ class SavedValues:
         returns: arrays of which it reads what an atomic returned.
         active: locals that depend on an array with a gradient, whether or not the reverse pass reads them.
         reads: by the name of an array, the places of the reads whose values it needs.
+        own_reads: the same without those in the functions that get the array as a whole.
     """
 
     values: frozenset[str]
@@ -41,6 +42,7 @@ class SavedValues:
     returns: frozenset[str]
     active: frozenset[str]
     reads: Mapping[str, frozenset[str]]
+    own_reads: Mapping[str, frozenset[str]]
 
 
 def find_saved_values(
@@ -65,6 +67,7 @@ def find_saved_values(
         returns=frozenset(walker.needed_returns),
         active=frozenset(walker.active_locals),
         reads={name: walker.reads_of(name) for name in roles},
+        own_reads={name: frozenset(places) for name, places in walker.needed_places.items()},
     )
 
 

@@ -6,27 +6,33 @@ from collections.abc import Iterator, Sequence
 
 from ...engines import parse_expression, walk
 from ...frontend import (
+    Spot,
     assignments,
     carrying_nests,
     changed_loop_variables,
     changes_of,
     dynamic,
     find_carried,
+    index_parts,
+    names_in,
     root,
     sources,
 )
 from .._finding import Finding
 from .._source_form import (
+    Expression,
     Node,
     Statement,
     find_attributes,
     get_arguments,
     get_array,
+    get_index,
     get_jump,
     get_name,
     get_returned,
     get_static_branches,
     is_expression,
+    is_for,
     is_loop,
     is_while,
 )
@@ -159,12 +165,24 @@ def atomics(subject: Subject) -> Iterator[Finding]:
             elif name == "atomic_mul" and array not in without_gradient:
                 words = "`atomic_mul` on floats: both engines end the process when they compile it"
                 yield subject.finding("TS401", "error", node, words, "a product in a local, in a serial loop")
-            if not is_expression(spot.statement) and dynamic(spot.loops):
+            is_used = not is_expression(spot.statement) and dynamic(spot.loops)
+            if is_used and not _is_of_one_iteration(changes[0].target, spot):
                 # Integers of the forward pass are kept for a generated gradient; floats have none, and it says so.
                 engines = ENGINES if array in without_gradient else ()
                 words = f"uses what `{name}` returned, which in a parallel loop depends on the order of the iterations"
                 remedy = "slot[i] = ...  # in integers, used in a later loop"
                 yield subject.finding("TS402", "warning", node, words, remedy, engines)
+
+
+def _is_of_one_iteration(target: Expression, spot: Spot) -> bool:
+    """Return True if an element belongs to one iteration of the outermost loop, whose variables are all indices of it.
+
+    A counter of each environment, `atomic_add(count[i_b], 1)`, counts in the order of that iteration's statements.
+    """
+    loop, index = dynamic(spot.loops)[0], get_index(target)
+    variables = names_in(loop.target) if is_for(loop) else frozenset[str]()
+    parts = [get_name(one) for one in index_parts(index)] if index is not None else []
+    return bool(variables) and variables <= {*parts}
 
 
 def randoms(subject: Subject) -> Iterator[Finding]:

@@ -55,6 +55,7 @@ from .._source_form import (
     get_steering,
     is_branch,
     is_expression,
+    is_given_computed,
     is_loop,
     is_while,
 )
@@ -206,7 +207,9 @@ def lost_iterations(subject: Subject) -> Iterator[Finding]:
                 words = f"uses `{name}`, which is computed before the loop of line {loop.lineno}: {who} "
                 words += "count the gradient of only one of its iterations"
                 remedy = f"{name} = ...  # inside that loop"
-                yield subject.finding("TS411", "warning", spot.statement, words, remedy, engines)
+                severity = "warning" if lost.is_certainly_computed(name) else "info"
+                words += "" if severity == "warning" else ", if a call gives it a value that is computed"
+                yield subject.finding("TS411", severity, spot.statement, words, remedy, engines)
 
 
 class _LoopLocals:
@@ -237,6 +240,14 @@ class _LoopLocals:
         )
         arguments = () if is_at_top else self.subject.tree.args.args
         return frozenset(one.arg for one in arguments if _is_by_value(one, self.subject))
+
+    def is_certainly_computed(self, name: str) -> bool:
+        """Return True for a local, and for a parameter to which a call in the file gives a computed value."""
+        if name not in self.parameters or name in self.given:
+            return True
+        names = [one.arg for one in self.subject.tree.args.args]
+        place = names.index(name) - (names[0] in self.subject.objects)
+        return is_given_computed(self.subject.lines, self.subject.tree.name, name, place)
 
     @lazy
     def active(self) -> frozenset[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...frontend import Access, root
+from ...frontend import Access, find_reachable, find_saved_values, roles_of, root
 from ...ir import AtomicOperator, Operator, each_moves_an_axis, nodes, walk
 from .._finding import Finding
 from .._sketch import sketch_of
-from .._source_form import find_loaded_elements, find_steering_parts
-from .._subject import BOTH, ENGINES, Subject
+from .._source_form import find_loaded_elements, find_steering_parts, find_subscripted_names, get_index
+from .._subject import BOTH, ENGINES, Subject, keep_with_subject
 
 _BY_ORDER = "the result depends on the order of the iterations"
 _WAYS_OUT = "{0}[t + 1, ...] = ...  # from {0}[t, ...]: each value at a place of its own"
@@ -26,8 +26,32 @@ def find_overwritten_reads(subject: Subject) -> Iterator[Finding]:
     changed = {name for name, roles in subject.roles.items() if roles.of("read") and roles.of("write", "add")}
     for name in sorted((changed & subject.floats) - subject.inputs):
         overwritten = subject.roles[name].find_overwritten(subject.needs.reads[name])
+        if overwritten is not None:  # asked again, since what follows takes longer
+            overwritten = subject.roles[name].find_overwritten(subject.needs.reads[name] - _find_unneeded(subject))
         if overwritten is not None:
             yield _report_overwritten_read(subject, name, *overwritten)
+
+
+@keep_with_subject
+def _find_unneeded(subject: Subject) -> frozenset[str]:
+    """Return the places at which a kernel, or a function that it calls, only copies what it reads of an array.
+
+    An array that is passed on as a whole counts as needed at every place: each function is asked about its own.
+    """
+    unneeded, needed = set[str](), set[str]()
+    for source in find_reachable(subject.source, subject.engine):
+        is_kernel = source is subject.source
+        if not is_kernel and source.assigned_names.intersection(source.parameters):
+            continue  # it may change a variable of its caller, which nobody here knows
+        arrays = find_subscripted_names(source.nodes).intersection(source.parameters)
+        roles = {} if is_kernel else roles_of(source, sorted(arrays), subject.engine)
+        active = [*source.parameters]
+        saved = subject.needs if is_kernel else find_saved_values(source, roles, active, subject.engine)
+        needed.update(*saved.own_reads.values())
+        places = {access.place for one in (subject.roles if is_kernel else roles).values() for access in one.of("read")}
+        inside = {source.place(node) for node in source.nodes if get_index(node) is not None}
+        unneeded |= places & inside
+    return frozenset(unneeded - needed)
 
 
 def _report_overwritten_read(subject: Subject, name: str, read: Access, change: Access) -> Finding:
