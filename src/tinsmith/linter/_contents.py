@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeGuard
 
 from ..frontend import resolve_callee
 from ..spec import Spec
-from ._names import parse_file, statements_in_blocks, walk_file
+from ._modules import parse_file, walk_file
+from ._names import statements_in_blocks
 from ._scan import read_spec, scan_file
 from ._subject import Subject
 

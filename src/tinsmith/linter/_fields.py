@@ -22,7 +22,7 @@ from ..frontend import (
     replace_nodes,
 )
 from ._members import chain_text
-from ._names import ModuleName
+from ._modules import ModuleName
 from ._source_form import find_list_names, find_stored_names, get_start
 from ._subject import Subject
 from ._unrun import UnrunSource

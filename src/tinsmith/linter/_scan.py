@@ -18,17 +18,15 @@ from ..frontend import Unrun, resolve_callee, resolve_calls
 from ..spec import Spec, parse
 from ._flow import find_doubtful_arrays
 from ._members import find_struct_fields, put_members_first
+from ._modules import find_imports, parse_file, walk_file
 from ._names import (
     StructName,
-    find_imports,
     find_memory,
     get_last_name,
-    parse_file,
     read_annotation,
     resolve,
     resolve_engine_value,
     statements_in_blocks,
-    walk_file,
 )
 from ._subject import ParameterFacts, Subject
 from ._unrun import Element, EngineName, UnrunEngine, UnrunSource

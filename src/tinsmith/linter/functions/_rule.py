@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...engines import count_column
 from .._finding import Finding
-from .._names import parse_file
+from .._modules import parse_file
 from .._subject import Subject
 from ._failures import find_failures
 from ._reader import Class, Module
