@@ -85,7 +85,7 @@ def _select_passes(names: Sequence[str], known: Sequence[str]) -> Sequence[str]:
 
 
 def _refuse_options(file: str, options: Mapping[str, str | None]) -> None:
-    """Raises InputError where an option is given that is about one kernel."""
+    """Raise InputError if an option that applies to one kernel is given without naming one."""
     for option, value in options.items():
         if value is not None:
             remedy = f"Name one, as in `{file}:splat`; without {option}, the kernels of the file are listed."
@@ -112,7 +112,7 @@ def _require_kernel(target: Any, file: str, name: str) -> None:
 
 
 def _op(target: Any, spec: str | None) -> Op:
-    """A kernel as an op, by a spec that is given or follows from its annotations."""
+    """Make an op of a kernel, by the given spec or one that follows from its annotations."""
     from ..operation import Op, op
     from ..operation.reports import derive_spec
 

@@ -125,7 +125,7 @@ def _pause_collection() -> Generator[None]:
 
 
 def _run(files: list[Path]) -> list[Report]:
-    """Reports of examples. What files and engines print goes to standard error: standard output is the report's."""
+    """Run the examples of files and return their reports. What files and engines print goes to standard error."""
     from ..engines import list_installed
     from ._examples_run import run_examples
 

@@ -108,7 +108,7 @@ def _torch_probes() -> Iterable[Probe]:
 
 
 def _setuptools_loads() -> bool:
-    """Whether what torch's compiler imports can be, once the probes have loaded the engines: seen on Python 3.11."""
+    """Return True if setuptools, which torch's compiler needs, can be imported after the engines (Python 3.11)."""
     try:
         with warnings.catch_warnings():  # of distutils, which another package has loaded and setuptools replaces
             warnings.simplefilter("ignore")

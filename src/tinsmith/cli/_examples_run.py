@@ -30,7 +30,7 @@ def run_examples(path: Path, seen: set[int]) -> Report:
 
 
 def _line(error: BaseException, path: Path) -> int:
-    """The last line of the file itself on the way to where it failed."""
+    """Return the innermost line of the file in an error's traceback."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename) == path.resolve():
         return error.lineno or 1
     own = [

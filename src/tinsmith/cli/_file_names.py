@@ -20,7 +20,7 @@ _DECORATE = "Name what @ti.kernel, @qd.kernel or @ts.op decorates."
 
 
 def require_defined(file: str, name: str) -> None:
-    """Raises InputError where the text of a file shows that `name` is not there, or is not a kernel or an op."""
+    """Raise InputError if a file's text shows that `name` is missing, or is not a kernel or an op."""
     from ..frontend import ModuleNames
 
     text = _read(file)
@@ -42,7 +42,7 @@ def require_defined(file: str, name: str) -> None:
 
 
 def list_kernels(file: str) -> list[Showable]:
-    """The kernels and ops of a file whose gradients can be printed, found in its text: it does not run.
+    """Return the kernels and ops of a file whose gradients can be printed, without running it.
 
     Raises:
         InputError: the file cannot be read, is not valid Python, or has no such kernel.
@@ -59,14 +59,14 @@ def list_kernels(file: str) -> list[Showable]:
 
 
 def refuse_unknown(part: str, file: str, name: str, known: Iterable[str], remedy: str = "") -> NoReturn:
-    """Raises InputError: `part` of `name` does not exist in a file that has the names `known`."""
+    """Raise InputError: `part` of `name` does not exist in a file that has the names `known`."""
     close = nearest(part, [one for one in known if not one.startswith("_")])
     remedy = f"Did you mean `{close}`?" if close else remedy or "Name a kernel or an op at the level of the module."
     raise InputError(refusal(f"there is no `{part}` in the file", [("file", file), ("name", name)], remedy))
 
 
 def refuse_other(file: str, name: str, type_name: str) -> NoReturn:
-    """Raises InputError: `name` is of type `type_name`, and neither a kernel nor an op."""
+    """Raise InputError: `name` is of type `type_name`, and neither a kernel nor an op."""
     raise InputError(refusal(f"`{name}` is not a kernel or an op", [("file", file), ("got", type_name)], _DECORATE))
 
 

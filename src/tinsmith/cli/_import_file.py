@@ -15,7 +15,7 @@ from .._errors import InputError, refusal
 
 
 def import_file(path: Path) -> ModuleType:
-    """The module of a file: by its dotted name where it stands in a package, else by its own, from its folder.
+    """Import a file and return its module, by its dotted name if it is in a package, else by its own name.
 
     A file whose name is not a module's, or that of another one (`types.py`), gets a name of its own. Whatever the file
     raises is raised.
@@ -41,7 +41,7 @@ def import_file(path: Path) -> ModuleType:
 
 @contextmanager
 def keep_import_path() -> Generator[None]:
-    """Where modules are looked for is the same afterwards."""
+    """Restore `sys.path` afterwards."""
     kept = list(sys.path)
     try:
         yield
@@ -50,7 +50,7 @@ def keep_import_path() -> Generator[None]:
 
 
 def _place(path: Path) -> tuple[Path, str]:
-    """The folder that imports of the file start from, and its dotted name from there."""
+    """Return the folder from which the file's imports start, and the file's dotted name from there."""
     folder, name = path.parent, path.stem
     while (folder / "__init__.py").is_file():
         name = folder.name if name == "__init__" else f"{folder.name}.{name}"

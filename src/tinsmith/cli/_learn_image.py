@@ -116,7 +116,7 @@ def learn_image(
 
 
 def _refuse_configuration(image: Path) -> None:
-    """Raises InputError where the image is left out and a configuration stands in its place."""
+    """Raise InputError if the image is missing and a configuration file is in its place."""
     if image.exists() and image.suffix != ".json":
         return
     if str(image) in _NAMES.split(", ") or image.suffix == ".json":

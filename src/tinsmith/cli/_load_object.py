@@ -16,7 +16,7 @@ from ._file_names import refuse_unknown
 
 
 def load_object(file: str, name: str) -> Any:
-    """What a file has under a name, which may have dots. The file is imported: what `__main__` guards does not run.
+    """Import a file and return the object with this dotted name. What `if __name__ == "__main__"` guards is not run.
 
     Raises:
         InputError: there is no such name, or the file fails.
@@ -25,7 +25,7 @@ def load_object(file: str, name: str) -> Any:
 
 
 def file_and_name(place: str) -> tuple[str, str]:
-    """FILE and NAME of `FILE:NAME`, and "" for the name of a FILE alone.
+    """Split `FILE:NAME` into FILE and NAME, which is "" for a FILE alone.
 
     Raises:
         InputError: it is not written so, or there is no such file.
@@ -69,7 +69,7 @@ def _run(path: Path) -> ModuleType:
 
 @contextmanager
 def keep_stdout_clean() -> Generator[None]:
-    """What is written to standard output meanwhile, by engines too, goes to the errors: our own output is alone."""
+    """Send to standard error what is printed to standard output meanwhile, also by engines."""
     sys.stdout.flush()
     # The descriptor and not `sys.stdout`: the C++ of engines writes to it.
     kept = os.dup(1)

@@ -98,7 +98,7 @@ QuietPage = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing bu
 
 @contextmanager
 def leaving_on_interrupt() -> Generator[None]:
-    """Within, Ctrl-C ends the process at once: torch, interrupted while it is imported, tells where in its files."""
+    """End the process at once on Ctrl-C: torch, interrupted while it is imported, would print a long traceback."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -115,7 +115,7 @@ def leaving_on_interrupt() -> Generator[None]:
 
 @contextmanager
 def open_viewer(view: bool, title: str, port: int, console: Console) -> Generator[Viewer | None]:
-    """Within, a viewer if `view`, else None.
+    """Enter a context with a viewer if `view`, else None.
 
     Its URL is printed even where `console` is quiet: without it nobody finds the page.
 
@@ -137,7 +137,7 @@ def open_viewer(view: bool, title: str, port: int, console: Console) -> Generato
 def open_live_page(
     live: bool, serve: Callable[[int, Callable[..., object]], AbstractContextManager[Page]], port: int, console: Console
 ) -> Generator[Page | None]:
-    """Within, the live page that `serve` serves if `live`, else None.
+    """Enter a context with the live page that `serve` serves if `live`, else None.
 
     Its URL is printed even where `console` is quiet: without it nobody finds the page.
 

@@ -10,7 +10,7 @@ from .._errors import InputError, refusal
 
 
 def python_files(places: Iterable[Path]) -> list[Path]:
-    """Files as they are named, and those below folders that end in `.py`, each once.
+    """Return the given files and the `.py` files below the given folders, each once.
 
     Hidden folders, `__pycache__`, `node_modules` and virtual environments are not entered, but for a folder that is
     named itself.

@@ -86,7 +86,7 @@ def find_showable(path: str, text: str) -> list[Showable]:
 
 
 def _definitions(statements: list[ast.stmt], owner: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.Assign]]:
-    """Functions and assignments at the top level, and those of classes there, by the names that a caller uses."""
+    """Yield functions and assignments at the top level and in classes, each with the name that a caller uses."""
     for node in statements_in_blocks(statements):
         if isinstance(node, ast.FunctionDef):
             yield f"{owner}{node.name}", node
@@ -118,7 +118,7 @@ def _describe_op(name: str, kernel: Subject | None, spec: Spec | None = None) ->
 
 
 def _describe_assigned_op(name: str, node: ast.Assign, kernels: Mapping[str, Subject]) -> Showable | None:
-    """`conv = ts.op("x[n] -> y[n]")(kernel)`, or `both = ts.chain("x[n] -> y[n]", [first, second])`."""
+    """Describe an op that an assignment makes: `conv = ts.op("x[n] -> y[n]")(kernel)`, or one of `ts.chain`."""
     call = node.value
     if not isinstance(call, ast.Call):
         return None
@@ -130,7 +130,7 @@ def _describe_assigned_op(name: str, node: ast.Assign, kernels: Mapping[str, Sub
 
 
 def _is_op(node: ast.FunctionDef | ast.Assign) -> bool:
-    """`@ts.op(...) def conv`, and `conv = ts.op(...)(kernel)`."""
+    """Return True for a definition that makes an op: `@ts.op(...) def conv`, or `conv = ts.op(...)(kernel)`."""
     if isinstance(node, ast.FunctionDef):
         return any(map(_makes_op, node.decorator_list))
     return isinstance(node.value, ast.Call) and _makes_op(node.value.func)

@@ -29,7 +29,7 @@ from ._unrun import UnrunSource
 
 
 def with_one_name_a_field(subject: Subject) -> Subject:
-    """A subject in whose tree a field that an object holds, `self.x`, is one name, as analyses of arrays want it."""
+    """Return a subject whose tree has one name, `self__x`, for each field of an object, `self.x`."""
     names = {text: text.replace(".", "__") for text in map(chain_text, _find_chains(subject.tree))}
     if not names:
         return subject
@@ -44,7 +44,7 @@ def with_one_name_a_field(subject: Subject) -> Subject:
 
 
 def _find_chains(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
-    """`self.x` wherever `self.x[...]` stands; no `x.shape[0]`."""
+    """Yield the expression `self.x` of each element `self.x[...]`, but not of sizes such as `x.shape[0]`."""
     nodes = walk(tree)
     own = find_stored_names(nodes)  # what a local holds is no memory of others
     for chain in (node.value for node in nodes if isinstance(node, ast.Subscript)):
@@ -54,7 +54,7 @@ def _find_chains(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
 
 
 def with_fields_handed(subject: Subject) -> Subject:
-    """A kernel whose functions are given the fields that they use. Fields of objects have one name each already."""
+    """Return a subject whose kernel passes fields as arguments to the functions that use them."""
     if not subject.is_kernel:
         return subject
     live = subject.engine if isinstance(subject.engine, Engine) else None
@@ -92,11 +92,11 @@ class _Names(FieldPasser):
 
     @abstractmethod
     def field(self, source: Source, node: ast.expr, text: str) -> str:
-        """What a name of elements is called in the kernel; "" where it is not a field's."""
+        """Return the kernel's name for the field that an expression means; "" if it is no field."""
 
     @abstractmethod
     def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
-        """The kernel's source with another tree, which sees some more names."""
+        """Return the kernel's source with another tree and additional names that the tree uses."""
 
 
 class _Live(_Names, LiveFieldPasser):
@@ -167,7 +167,7 @@ class _InAFile(_Names):
 
 
 def _is_known(source: Source, name: str) -> bool:
-    """Whether a file tells what a name is: a number, a function, an engine's. A module may hold fields."""
+    """Return True if the file tells what a name is: a number, a function, an engine's. A module may hold fields."""
     try:
         return not isinstance(source.lookup(name), ModuleName | NoneType)
     except KeyError:
@@ -175,7 +175,7 @@ def _is_known(source: Source, name: str) -> bool:
 
 
 def _find_subscripted(tree: ast.FunctionDef) -> frozenset[str]:
-    """What stands before brackets: `x`, `self.x`."""
+    """Return the names and attribute chains that stand before brackets: `x`, `self.x`."""
     nodes = walk(tree)
     texts = frozenset(chain_text(node.value) for node in nodes if isinstance(node, ast.Subscript)) - {""}
     return texts - find_list_names(nodes)

@@ -67,12 +67,12 @@ class Finding:
 
 
 def in_order(findings: list[Finding]) -> list[Finding]:
-    """Findings as people read them: by file, line, column; each once."""
+    """Sort findings by file, line and column, and drop duplicates."""
     return sorted(dict.fromkeys(findings), key=lambda one: (one.path, one.line, one.column, one.rule))
 
 
 def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
-    """A finding for an exception: with the whole message of our own errors, and the first line of others."""
+    """Return a TS002 finding for an exception: tinsmith's errors in full, the first line of others."""
     text = str(error).strip() or "it gave no reason"
     words = "; ".join(
         map(_single_spaced, text.splitlines() if isinstance(error, TinsmithError) else [text.split("\n")[0]])
@@ -85,7 +85,7 @@ def _single_spaced(line: str) -> str:
 
 
 def drop_suppressed(findings: Iterable[Finding], known: Mapping[str, Sequence[str]] | None = None) -> list[Finding]:
-    """Findings that no comment turns off. `known` are lines of files that were read already, by path."""
+    """Drop findings that a `# tinsmith: ignore` comment turns off. `known` has the lines of files, by path."""
     return [one for one in findings if not _is_off(one, (known or {}).get(one.path))]
 
 
@@ -98,6 +98,6 @@ def _is_off(finding: Finding, known: Sequence[str] | None) -> bool:
 
 
 def _whole(lines: Sequence[str], line: int) -> str:
-    """A line with those that a backslash joins to it: it has no room for a comment itself."""
+    """Return the text of a line, or of the last line that backslashes join to it: only that one can have a comment."""
     text = lines[line - 1].rstrip()
     return _whole(lines, line + 1) if text.endswith("\\") and line < len(lines) else text

@@ -23,7 +23,7 @@ def scan_kernels(path: str, text: str) -> list[Subject]:
 
 @one_at_a_time
 def lint_file(path: str | Path, text: str | None = None, subjects: Sequence[Subject] | None = None) -> list[Finding]:
-    """What is wrong with the kernels and engine functions of a file, which is neither imported nor run.
+    """Return the findings about the kernels and engine functions of a file, without importing or running it.
 
     Args:
         path: the file.
@@ -49,7 +49,7 @@ def find_all(subjects: Iterable[Subject]) -> list[Finding]:
 
 
 def _hand_written(path: str, text: str, subjects: Sequence[Subject]) -> list[Finding]:
-    """Findings about autograd Functions of a file. One that cannot be read is a finding; kernels are linted anyway."""
+    """Return findings about a file's autograd Functions. If they cannot be read, return one finding that says so."""
     try:
         findings = list(find_hand_written(path, text, subjects))
     except Exception as error:  # noqa: BLE001

@@ -21,7 +21,7 @@ from .rules import Rule
 
 @one_at_a_time
 def lint_kernels(kernels: Sequence[Any], spec: Spec | None = None) -> list[Finding]:
-    """Findings of kernels that are there, and of the engine functions that they call; `spec` is that of their op."""
+    """Return the findings about kernels and the engine functions that they call. `spec` is the spec of their op."""
     return find_all(_subjects_of(kernels, spec))
 
 
@@ -61,7 +61,7 @@ def _subject(
 
 
 def _default_fp(engine: Engine) -> str:
-    """What a float literal is in the engine as it runs, or as it would by default."""
+    """Return the type of a float literal in the engine as it runs; "f32" if it is not running."""
     try:
         return Language(engine).default_types[0]
     except EngineError:

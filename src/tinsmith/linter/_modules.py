@@ -122,7 +122,7 @@ class ModuleName:
 
     @lazy
     def _statements(self) -> list[ast.stmt]:
-        """Statements that give names of the module values: its own, and those of functions that say `global`."""
+        """Return the statements that define names of the module, at its top level or by `global`."""
         statements = [*statements_in_blocks(self._tree.body)]
         functions = (one for one in statements if isinstance(one, ast.FunctionDef))
         for body in ([*statements_in_blocks(one.body)] for one in functions):

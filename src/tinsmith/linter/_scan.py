@@ -61,7 +61,7 @@ class _Place:
 
 
 def scan_file(path: str, text: str) -> Iterator[Subject]:
-    """Every kernel and engine function of a file. Raises SyntaxError."""
+    """Yield every kernel and engine function of a file. Raises SyntaxError."""
     module = parse_file(path, text)
     if not any(word in text for word in _MENTIONS):  # most files of a package
         return
@@ -94,7 +94,7 @@ def scan_file(path: str, text: str) -> Iterator[Subject]:
 
 
 def _definitions(body: ast.AST, outer: _Place) -> Iterator[tuple[ast.FunctionDef, _Place]]:
-    """All `def`s, each with what its names mean."""
+    """Yield every function definition of a scope, with what its names mean there."""
     names = dict(outer.names) | find_imports(body, outer.path)
     statements = [node for node in ast.iter_child_nodes(body) if isinstance(node, ast.stmt)]
     names |= _constant_values(statements)
@@ -113,7 +113,7 @@ def _definitions(body: ast.AST, outer: _Place) -> Iterator[tuple[ast.FunctionDef
 
 
 def _definitions_inside(node: ast.stmt, outer: _Place) -> Iterator[tuple[ast.FunctionDef, _Place]]:
-    """The `def`s in a function or a class of a scope; none of a kernel, or of another statement."""
+    """Yield the function definitions in a class or in a plain function; none for kernels and other statements."""
     match node:
         case ast.ClassDef():
             yield from _of_class(node, outer)
@@ -147,13 +147,13 @@ def _find_attributes(methods: list[ast.FunctionDef], names: Mapping[str, Any]) -
 
 
 def _default_fp(module: ast.Module) -> str:
-    """What `ti.init(default_fp=ti.f64)` says, float32 without one."""
+    """Return the float type that a file passes as `ti.init(default_fp=...)`; "f32" if it passes none."""
     words = (word for node in walk_file(module) if isinstance(node, ast.Call) for word in node.keywords)
     return next((get_last_name(word.value) for word in words if word.arg == "default_fp"), "") or "f32"
 
 
 def _assignments(statements: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
-    """`name = value` among statements."""
+    """Yield the name and value of each assignment `name = value` among statements."""
     for node in statements:
         match node:
             case ast.Assign(targets=[ast.Name(name)], value=value):
@@ -161,7 +161,7 @@ def _assignments(statements: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _constant_values(statements: list[ast.stmt]) -> dict[str, Any]:
-    """Names that are given a number, or the type of an array or of structs (the expression), once."""
+    """Return the names that are assigned once: a number, or the expression of an array type or struct type."""
     assigned = list(_assignments(statements))
     counts = Counter(name for name, _ in assigned)
     values: dict[str, Any] = {}
@@ -174,7 +174,7 @@ def _constant_values(statements: list[ast.stmt]) -> dict[str, Any]:
 
 
 def _aliases(statements: list[ast.stmt], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Names that are given what lies in an engine, and classes that hold such: `static = ti.static`."""
+    """Return names for an engine's functions or types, `static = ti.static`, and classes that hold such names."""
     aliases: dict[str, Any] = {}
     for node in statements:
         for name, value in _assignments([node]):
@@ -188,7 +188,7 @@ def _aliases(statements: list[ast.stmt], names: Mapping[str, Any]) -> dict[str, 
 
 
 def _other_engines(body: ast.AST, names: Mapping[str, Any]) -> dict[str, EngineName]:
-    """Names that kernels are decorated by and that no import tells of: `def build(lang): @lang.kernel`."""
+    """Return names that decorate kernels but are not imported, as in `def build(lang): @lang.kernel`."""
     decorators = (one for node in walk_file(body) if isinstance(node, ast.FunctionDef) for one in node.decorator_list)
     roots = (
         one.value.id
@@ -202,7 +202,7 @@ def _other_engines(body: ast.AST, names: Mapping[str, Any]) -> dict[str, EngineN
 
 
 def _kind(node: ast.FunctionDef, names: Mapping[str, Any]) -> tuple[str, str]:
-    """What a definition's decorators make of it, and of which engine: ("kernel", "taichi"); ("", "") for others."""
+    """Return what decorators make of a definition, and the engine: ("kernel", "taichi"); ("", "") for others."""
     for decorator in node.decorator_list:
         meant = resolve(decorator.func if isinstance(decorator, ast.Call) else decorator, names)
         if isinstance(meant, EngineName) and meant.last in (*_KERNELS, *_FUNCTIONS):
@@ -238,20 +238,20 @@ def _source(node: ast.FunctionDef, place: _Place) -> UnrunSource:
 
 
 def _public_name(value: Any) -> str | None:
-    """The same as of a live function: the name of an engine's, "" for one of the file's, None for anything else."""
+    """Return the name of an engine's function, "" for a function of the file, and None for any other value."""
     if isinstance(value, EngineName):
         return value.last
     return "" if isinstance(value, Unrun) else None
 
 
 def _spec(node: ast.FunctionDef) -> Spec | None:
-    """The spec of an op that is made by a decorator: `@ts.op("x[n] -> y[n]", scratch="t[n]")`."""
+    """Return the spec in a decorator, `@ts.op("x[n] -> y[n]", scratch="t[n]")`; None without one."""
     calls = (one for one in node.decorator_list if isinstance(one, ast.Call))
     return next((spec for call in calls if (spec := read_spec(call)) is not None), None)
 
 
 def read_spec(call: ast.Call) -> Spec | None:
-    """The spec that a call of `ts.op` or `ts.chain` is given as a literal; None where it cannot be read."""
+    """Return the spec that a call of `ts.op` or `ts.chain` gets as a literal; None if it has none or is invalid."""
     texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
     if resolve_callee(call) not in ("op", "chain") or len(texts) != 1:
         return None
@@ -264,7 +264,7 @@ def read_spec(call: ast.Call) -> Spec | None:
 
 
 def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
-    """Specs by the kernel's name, of ops that are made by a call: `conv = ts.op("x[n] -> y[n]")(conv_kernel)`."""
+    """Return specs of ops made by a call, `ts.op("x[n] -> y[n]")(conv_kernel)`, by the name of the kernel."""
     specs: dict[str, Spec] = {}
     for node in walk_file(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Call) and len(node.args) == 1:
@@ -275,7 +275,7 @@ def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
 
 
 def _read_parameters(node: ast.FunctionDef, names: Mapping[str, Any], *, is_method: bool) -> dict[str, ParameterFacts]:
-    """What annotations say of parameters."""
+    """Return what the annotations of a function say about each of its parameters."""
     arguments = _positional_parameters(node)
     objects = {one.arg: ParameterFacts("object") for one in arguments[: int(is_method)]}
     return {one.arg: read_annotation(one.annotation, names) for one in arguments} | objects

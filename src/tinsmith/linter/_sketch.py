@@ -49,12 +49,12 @@ class Sketch:
 
     @lazy
     def expressions(self) -> Mapping[Expression, nodes.Expr]:
-        """The expressions of the kernel's own text, by what stands there."""
+        """Return the IR of the expressions of the kernel's own text, by their syntax nodes."""
         return {one.node: one.expr for one in self.noted}
 
     @lazy
     def definitions(self) -> Mapping[str, nodes.Expr]:
-        """What locals are computed from that have one definition."""
+        """Return the value of each local that has exactly one definition."""
         return single_definitions(definitions(self.kernel.body))
 
     def resolve(self, expr: nodes.Expr | None) -> nodes.Expr | None:

@@ -113,7 +113,7 @@ class Subject:
 
     @lazy
     def module_name(self) -> str:
-        """What its file calls the module of its engine: `ti`, `qd`."""
+        """Return the name that the file uses for its engine's module: `ti`, `qd`."""
         if not isinstance(self.source, UnrunSource):
             return module_name(self.engine_name, self.source.function)
         module = EngineName(self.engine_name)
@@ -127,12 +127,12 @@ class Subject:
 
     @lazy
     def spots(self) -> tuple[Spot, ...]:
-        """All statements, in order."""
+        """Return all statements in the order of the text, with the loops and conditions around them."""
         return tuple(spots(self.tree.body))
 
     @lazy
     def arrays(self) -> frozenset[str]:
-        """Parameters, fields and captured arrays whose elements are used."""
+        """Return the parameters, fields and captured arrays whose elements are used."""
         arrays = {name for name, one in self.declared.items() if one.kind == "array"} | self.handed
         objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object", "struct")}
         named = find_subscripted_names(self.source.nodes) | arrays
@@ -145,7 +145,7 @@ class Subject:
 
     @lazy
     def _captured_names(self) -> set[str]:
-        """Names of Python's own containers and of the engine's module."""
+        """Return the captured names of Python containers and of values of the engine's module: they are not arrays."""
         captured = set()
         for name, node in find_names(self.source.nodes).items():
             if name not in self.declared:
@@ -157,17 +157,17 @@ class Subject:
 
     @lazy
     def roles(self) -> dict[str, Roles]:
-        """What it does with its arrays."""
+        """Return how the kernel reads, writes and adds to each of its arrays."""
         return roles_of(self.source, sorted(self.arrays), self.engine)
 
     @lazy
     def needs(self) -> SavedValues:
-        """What its reverse reads."""
+        """Return which values the reverse pass of the kernel reads."""
         return find_saved_values(self.source, self.roles, self.floats, self.engine)
 
     @lazy
     def integers(self) -> frozenset[str]:
-        """Arrays that are known to hold integers."""
+        """Return the arrays that are known to hold integers."""
         declared = {name for name, one in self.declared.items() if one.dtype[:1] in ("i", "u")}
         declared |= {name for name in self.arrays if self.find_declared_element(name) == "int"}
         items = self.spec.items if self.spec else ()
@@ -175,16 +175,16 @@ class Subject:
 
     @lazy
     def floats(self) -> frozenset[str]:
-        """Arrays that may have a gradient."""
+        """Return the arrays that may have a gradient."""
         return self.arrays - self.integers - self.doubtful
 
     @lazy
     def doubtful(self) -> frozenset[str]:
-        """Arrays without a gradient, as far as neither the source nor their uses tell that they hold floats."""
+        """Return the arrays for which nothing shows that they hold floats, so that no gradient is assumed."""
         return self.find_doubtful(self)
 
     def is_of_others(self, array: str) -> bool:
-        """Whether an array is a member of a struct, or of an object that another object holds."""
+        """Return True if an array is a member of a struct, or of an object that another object holds."""
         first, *path = self.label(array).split(".")
         return len(path) > (first in self.objects)
 
@@ -218,17 +218,17 @@ class Subject:
 
     @lazy
     def used_names(self) -> frozenset[str]:
-        """Names in the body as its author wrote it, where `info.x` is not one name."""
+        """Return the names in the body as the author wrote it, `info` for `info.x`."""
         return self.source.used_names | {text.split(".")[0] for text in self.labels.values()}
 
     def label(self, name: str) -> str:
-        """What the source calls an array."""
+        """Return the text by which the source refers to an array."""
         return self.labels.get(name, name)
 
     # Questions --------------------------------------------------------------------------------
 
     def resolve_builtin(self, node: Node) -> str:
-        """The name of the engine's or Python's own function that a call calls; "" for other functions."""
+        """Return the name of the engine's or Python's function that a call calls; "" for other functions."""
         if not is_call(node):
             return ""
         known = self._builtins.get(node)
@@ -238,7 +238,7 @@ class Subject:
 
     @lazy
     def _builtins(self) -> dict[Node, str]:
-        """What calls call: rules ask for each of them again and again."""
+        """Return the cache of `resolve_builtin`."""
         return {}
 
     def _find_builtin(self, node: Call) -> str:
@@ -251,11 +251,11 @@ class Subject:
         return resolve_callee(node)
 
     def is_atomic(self, node: Call) -> bool:
-        """Whether a call is of an atomic."""
+        """Return True if a call is of an atomic operation."""
         return self.resolve_builtin(node).startswith("atomic_")
 
     def is_unread(self, node: Expression) -> bool:
-        """Whether a call is of a function whose text is not there: imported into the file, or of an object."""
+        """Return True if a function's source is not available: it is imported, or a method of an object."""
         objects, start = self.objects, get_start(node)
         attribute = get_attribute(node)
         is_own = start in self.source.assigned_names or (start in self.declared and start not in objects)
@@ -265,7 +265,7 @@ class Subject:
         return value is None or (value is MISSING and attribute is not None)
 
     def text(self, node: Node) -> str:
-        """A node as the source has it, on one line."""
+        """Return a node's source text on one line."""
         text = unparse(restore_members(node))
         for name, label in self.labels.items():
             text = text.replace(name, label)
@@ -280,7 +280,7 @@ class Subject:
         remedy: str = "",
         engines: tuple[str, ...] = (),
     ) -> Finding:
-        """A finding at a node; `engines` are those whose own reverse mode alone it is about."""
+        """Make a finding at a node. `engines` are the engines whose own reverse mode it is about."""
         line, offset = getattr(node, "lineno", self.tree.lineno), getattr(node, "col_offset", None)
         column = 0 if offset is None else count_column("".join(self.lines[line - 1 : line]), offset)
         return Finding(rule, severity, self.source.path, line, column, message, remedy, engines=engines)

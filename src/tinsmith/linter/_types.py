@@ -55,7 +55,7 @@ _COMPONENTS = frozenset("xyzwrgbastpq")
 
 @keep_with_subject
 def types_of(subject: Subject) -> Types:
-    """Types of a kernel's locals; several rules ask for them."""
+    """Return the types of a kernel's locals, computed once."""
     return Types(subject)
 
 
@@ -76,17 +76,17 @@ class Types:
         self._visit_block(subject.tree.body, Scope(subject))
 
     def at(self, statement: ast.stmt) -> Scope:
-        """What a statement sees."""
+        """Return the scope of a statement."""
         return self._scopes[statement]
 
     @lazy
     def integers(self) -> frozenset[str]:
-        """Locals that hold integers, in every block that has one of that name."""
+        """Return the names whose locals hold integers in every block that defines them."""
         return frozenset(name for name, kinds in self._kinds.items() if {one.element for one in kinds} == {"int"})
 
     @lazy
     def names(self) -> frozenset[str]:
-        """All locals."""
+        """Return the names of all locals."""
         return frozenset(self._kinds)
 
     def _visit_block(self, body: Sequence[ast.stmt], scope: Scope) -> None:
@@ -133,11 +133,11 @@ class Scope:
                 self.locals[name] = Local(UNKNOWN, None)
 
     def find_first(self, name: str) -> ast.expr | None:
-        """The first value of a local; None if it has none, or is none."""
+        """Return the first value that a local is assigned; None if it has none or is no local."""
         return self.locals[name].first if name in self.locals else None
 
     def of(self, node: ast.expr) -> Kind:
-        """The type of an expression."""
+        """Return the type of an expression."""
         match node:
             case ast.Constant(value=bool() | int()):
                 return INT
@@ -165,14 +165,14 @@ class Scope:
         return UNKNOWN
 
     def of_item(self, iterator: ast.expr) -> Kind:
-        """What a loop goes over: numbers or the indices of an array, index vectors, or something in Python."""
+        """Return the type of a loop's variable: an integer, a vector of indices, or unknown."""
         if isinstance(iterator, ast.Name):
             return INT if iterator.id in self.subject.arrays else UNKNOWN
         name = self.subject.resolve_builtin(iterator)
         return INT if name in ("range", "ndrange") else Kind("int", True) if name == "grouped" else UNKNOWN
 
     def dtype(self, node: ast.expr | None) -> Kind:
-        """The type that an expression such as `ti.i32` or `ti.math.ivec3` names."""
+        """Return the type that an expression names, such as `ti.i32` or `ti.math.ivec3`."""
         if node is None:
             return UNKNOWN
         value = find_called_function(self.subject.source, node)
@@ -190,7 +190,7 @@ class Scope:
         return _of_dtype(live or named or spelled)
 
     def _matrix_type(self, value: object) -> Kind | None:
-        """The type of the vectors that a vector or matrix type makes."""
+        """Return the type of the vectors that a vector or matrix type makes; None for other values."""
         engine = self.subject.engine
         if isinstance(value, MatrixTypeName):
             return _of_dtype(value.dtype)._replace(is_vector=True)
@@ -215,11 +215,11 @@ class Scope:
         return INT if isinstance(value, int) else FLOAT if isinstance(value, float) else UNKNOWN
 
     def dtype_of(self, array: str) -> Literal["int", "float", ""]:
-        """What an array is declared to hold; "" where that is open."""
+        """Return the kind of numbers that an array is declared to hold; "" if that is not known."""
         return "int" if array in self.subject.integers else self.subject.find_declared_element(array) or ""
 
     def _part(self, node: ast.Subscript | ast.Attribute) -> Kind:
-        """The type of an element of an array, of an entry or several of a vector, or of a struct's member."""
+        """Return the type of an array's element, a vector's entry or entries, or a struct's member."""
         if is_size(node):
             return INT
         name = root(node)
@@ -262,7 +262,7 @@ class Scope:
         return _join(kinds) if name in _SAME else UNKNOWN
 
     def _made_vector(self, node: ast.Call, name: str, given: list[ast.expr]) -> Kind | None:
-        """The vector or matrix that a call of a type or of a constructor makes; None for other calls."""
+        """Return the type of the vector or matrix that a type's call or a constructor makes; None for other calls."""
         made = self._matrix_type(find_called_function(self.subject.source, node.func))
         if made is not None:
             return made
@@ -277,7 +277,7 @@ class Scope:
         return None
 
     def _constructor(self, node: ast.Call) -> Kind:
-        """`ti.Vector([0, 1])`, `ti.Matrix([[0, 1], [1, 0]], dt=ti.i32)`."""
+        """Return the type of `ti.Vector([0, 1])` or `ti.Matrix([[0, 1], [1, 0]], dt=ti.i32)`."""
         dtype = next((word.value for word in node.keywords if word.arg == "dt"), None)
         dtype = node.args[1] if dtype is None and len(node.args) == 2 else dtype
         if dtype is not None:
@@ -285,7 +285,7 @@ class Scope:
         return self._entries(node.args[0])._replace(is_vector=True) if node.args else UNKNOWN
 
     def _entries(self, node: ast.expr) -> Kind:
-        """The one type that all entries of a list have. Which of several an engine takes is left open."""
+        """Return the type that all entries of a list have; unknown if they differ."""
         match node:
             case ast.List(elts=entries) | ast.Tuple(elts=entries) if entries:
                 kinds = {self._entries(one) for one in entries}
@@ -302,7 +302,7 @@ class Scope:
         return UNKNOWN if kind.is_vector else kind
 
     def _method(self, node: ast.Call) -> Kind:
-        """What a method of a vector or matrix returns."""
+        """Return the type of what a method of a vector or matrix returns."""
         if not isinstance(node.func, ast.Attribute):
             return UNKNOWN
         whole, name = self.of(node.func.value), node.func.attr
@@ -316,12 +316,12 @@ class Scope:
 
 
 def _inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    """The blocks of a statement, each with locals of its own."""
+    """Return the blocks of a statement; each has its own locals."""
     return [block for name in ("body", "orelse") if (block := getattr(statement, name, None))]
 
 
 def _drop_static(node: ast.expr) -> ast.expr:
-    """What stands in `ti.static(...)`; the expression itself if it is no such call."""
+    """Return the argument of `ti.static(...)`; any other expression unchanged."""
     is_static = isinstance(node, ast.Call) and resolve_callee(node) == "static" and len(node.args) == 1
     return node.args[0] if is_static and isinstance(node, ast.Call) else node
 
@@ -331,7 +331,7 @@ def _of_dtype(name: str) -> Kind:
 
 
 def _join(kinds: Iterable[Kind]) -> Kind:
-    """The type of an operation on several: unknown with what is unknown, unless a float is there."""
+    """Return the type of an operation: float if an operand is a float, else unknown if one is unknown, else integer."""
     present = list(kinds)
     elements = {one.element for one in present}
     kind = next((one for one in (FLOAT, UNKNOWN, INT) if one.element in elements), UNKNOWN)

@@ -56,15 +56,15 @@ class UnrunEngine:
     """Stands for an engine where none is asked."""
 
     def inner_function(self, candidate: object) -> Any:
-        """The function under an engine function's decorator."""
+        """Return the function that an engine function decorates; None for other values."""
         return candidate if isinstance(candidate, Unrun) else None
 
     def is_bound(self, function: object) -> bool:
-        """Whether a call gives the function its object first."""
+        """Return True if a call passes the function its object as the first argument."""
         return isinstance(function, Unrun) and function.is_method
 
     def owns(self, value: object) -> bool:
-        """Whether a value is the engine's."""
+        """Return True if a value belongs to the engine."""
         return isinstance(value, EngineName)
 
 

@@ -77,7 +77,7 @@ def _find_doubled(trace: Trace, launch: Launch) -> Iterator[Failure]:
 
 
 def _gradients(tensors: Sequence[Tensor]) -> str:
-    """`x.grad` and `k.grad`."""
+    """Return the gradients of tensors in words: "`x.grad` and `k.grad`"."""
     return " and ".join(f"`{name}.grad`" for name in dict.fromkeys(one.name for one in tensors))
 
 
@@ -102,7 +102,7 @@ def _find_zeroed(launch: Launch, kernel: Subject | None) -> Iterator[Failure]:
 
 
 def _find_lost(trace: Trace, launch: Launch) -> Iterator[Failure]:
-    """Of what is passed: `K.grad(x.contiguous(), y)`, where `x.grad` is returned."""
+    """Report a gradient that lands in a temporary: `K.grad(x.contiguous(), y)`, after which `x.grad` is returned."""
     for tensor in launch.tensors:
         is_temporary = (
             tensor.is_maybe_copy and tensor.origin == "input" and tensor.is_original and tensor.adjoint is None
@@ -166,7 +166,7 @@ def _find_stale(trace: Trace, launch: Launch, kernel: Subject | None) -> Iterato
 
 
 def _bind(launch: Launch, kernel: Subject | None) -> Iterator[tuple[str, Tensor]]:
-    """Tensors of a launch, each with the kernel's array parameter that takes it; "" where that is not known."""
+    """Yield the tensors of a launch, each with the kernel's array parameter that takes it, or "" if unknown."""
     names = [] if kernel is None else [one for one, facts in kernel.declared.items() if facts.kind != "object"]
     pairs = [*zip([*names, *[""] * len(launch.positional)], launch.positional, strict=False), *launch.named.items()]
     for name, value in pairs:

@@ -54,7 +54,7 @@ class Module:
         return cls(_find_imports(tree), by_name, {node.name: node for node in classes}, gradients, attributes)
 
     def resolve(self, node: ast.expr) -> str:
-        """The dotted name that an expression stands for: "torch.autograd.Function"; "" if it is not a name."""
+        """Return the dotted name of an expression: "torch.autograd.Function"; "" if it is not a name."""
         if isinstance(node, ast.Attribute):
             inner = self.resolve(node.value)
             return f"{inner}.{node.attr}" if inner else ""
@@ -65,7 +65,7 @@ class Module:
         yield from (node for node in self.classes.values() if self._is_function(node, frozenset()))
 
     def methods(self, node: Class) -> dict[str, ast.FunctionDef]:
-        """Methods of a class, and those that it inherits from classes of the file."""
+        """Return the methods of a class by name, with those that it inherits from classes of the file."""
         inherited: dict[str, ast.FunctionDef] = {}
         for base in reversed(node.bases):
             parent = self.classes.get(self.resolve(base).rpartition(".")[2])
@@ -123,7 +123,7 @@ def find_ranks(kernel: Subject, array: str) -> set[int | None]:
 
 
 def _find_index_vectors(kernel: Subject) -> set[str]:
-    """Variables of loops over `ti.grouped`, and locals that may be index vectors."""
+    """Return the variables of loops over `ti.grouped`, and the locals that may be vectors of indices."""
     vectors: set[str] = set()
     for node in kernel.source.nodes:
         match node:

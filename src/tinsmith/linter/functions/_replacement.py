@@ -111,7 +111,7 @@ def _write_for_fields(kernel: str) -> str:
 
 
 def _list_parameters(launch: Launch, kernel: Subject | None) -> list[str]:
-    """Names of a kernel's parameters; of a kernel of another file, what is passed for them."""
+    """Return the names of a kernel's parameters; if the kernel is in another file, guess them from the arguments."""
     if kernel is None:
         return [*map(_guess_name, launch.texts, range(len(launch.texts)))]
     return [name for name, facts in kernel.declared.items() if facts.kind != "object"]
@@ -169,7 +169,7 @@ def _fill_dims(arrays: list[_Array], trace: Trace) -> None:
 
 
 def _drop_element(dims: list[str] | None, array: _Array) -> list[str] | None:
-    """Dims of a tensor without those of the vectors or matrices that the kernel takes its elements for."""
+    """Return the dims of a tensor without the last ones, those of the vectors or matrices that are its elements."""
     return dims if dims is None or not array.element else dims[: -len(array.element)]
 
 
@@ -181,7 +181,7 @@ def _name_axis(array: str, axis: int, names: _Names, equal: dict[tuple[str, int]
 
 
 def _find_rank(array: _Array) -> int | None:
-    """How many axes the kernel's parameter has: as declared, or as its indices show."""
+    """Return the number of axes of a kernel's parameter, as declared or as its indices show; None if unknown."""
     kernel = array.kernel
     if kernel is None or array.name not in kernel.declared:
         return None
@@ -193,7 +193,7 @@ def _find_rank(array: _Array) -> int | None:
 
 
 def _find_equal_axes(arrays: list[_Array]) -> dict[tuple[str, int], tuple[str, int]]:
-    """Axes that one loop over an array, or over its whole size, indexes alike: the first stands for all."""
+    """Map axes of equal size to one of them: a loop over the whole size of one axis also indexes the others."""
     first: dict[tuple[str, int], tuple[str, int]] = {}
     for kernel in dict.fromkeys(one.kernel for one in arrays if one.kernel is not None):
         sketch = sketch_of(kernel)
@@ -211,7 +211,7 @@ def _find_equal_axes(arrays: list[_Array]) -> dict[tuple[str, int], tuple[str, i
 
 
 def _find_plain_uses(kernel: nodes.Kernel) -> dict[tuple[str, int], set[str]]:
-    """Locals by which a kernel indexes axes, "" for other expressions."""
+    """Return, for each array and axis, the locals that index it; "" stands for any other expression."""
     uses: dict[tuple[str, int], set[str]] = {}
     for one in (*walk.loads(kernel.body), *walk.stores(kernel.body)):
         for axis, part in enumerate(one.index):
@@ -240,7 +240,7 @@ def _write_allocated_dims(
 
 
 def _write_dims(size: Any, known: dict[str, list[str] | None]) -> list[str]:
-    """A size of an allocation in the spec's language; several for `x.shape[:2]`."""
+    """Return a size of an allocation as dims of a spec; several dims for `x.shape[:2]`."""
     if isinstance(size, ShapeOf):
         return known.get(size.tensor.name) or [OPEN]
     if isinstance(size, Size) and size.operator == "dims":
@@ -292,7 +292,7 @@ def _write_item(array: _Array) -> str:
 
 
 def _write_call(pairs: list[tuple[Launch, Subject | None]], parts: _Parts, spec: str) -> str:
-    """`op(x, k, h=h)`: the kernel's parameters without outputs and scratch, in its order."""
+    """Return the call of the op, `op(x, k, h=h)`: the kernels' arguments in order, without outputs and scratch."""
     given: dict[str, str] = {}
     hidden = {one.name for one in (*parts.outputs, *parts.scratch)}
     for launch, kernel in pairs:
@@ -322,7 +322,7 @@ def _find_names(text: str) -> Iterator[str]:
 def _list_missing(
     spec: str, scratch: str, arrays: list[_Array], pairs: list[tuple[Launch, Subject | None]]
 ) -> Iterator[str]:
-    """What is left to fill in."""
+    """Yield comments that say what the user must fill in."""
     unknown = [launch.kernel for launch, kernel in pairs if kernel is None]
     if unknown:
         shown = " and ".join(f"`{one}`" for one in unknown)

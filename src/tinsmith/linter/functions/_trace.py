@@ -149,7 +149,7 @@ class Tracer:
         return self._objects.setdefault(text, Object(text))
 
     def is_own(self, text: str) -> bool:
-        """Whether a name is the class itself, or the object of a method."""
+        """Return True if a name is the class itself, `self` or `cls`."""
         return text in (self._class.name, "self", "cls")
 
 
@@ -372,7 +372,7 @@ class _Frame:
         return self._other(node, text, positional, named)
 
     def _other(self, node: ast.Call, text: str, positional: list[Any], named: dict[str, Any]) -> Any:
-        """A call of a kernel, of a function or method of the file, or of something else."""
+        """Evaluate a call of a kernel, of a function or method of the file, or of anything else."""
         owner, _, name = text.rpartition(".")
         if self.tracer.is_kernel(name):
             return self._launch(self.trace.launches, text, node, positional, named)
@@ -411,7 +411,7 @@ class _Frame:
         return Object(f"{text}()")
 
     def _to_tensor(self, value: Any, *, is_known: bool) -> Any:
-        """An argument of a kernel: one of a kernel of the file may be a tensor of which nothing else is known."""
+        """Return a kernel's argument as a tensor if it is known to be one; any other value unchanged."""
         if not isinstance(value, Object):
             return value
         return value.as_tensor() if is_known or value.tensor is not None else value
@@ -460,7 +460,7 @@ class _Frame:
         return owner if name.endswith("_") else self._fresh(owner, ast.unparse(node))
 
     def _fresh(self, source: Any, text: str) -> Tensor:
-        """A tensor with memory of its own; a copy of a gradient is still known to be one."""
+        """Return a tensor with its own memory. If it copies a gradient, it is still known to be that gradient."""
         taken = source.taken_from if isinstance(source, Tensor) else None
         made = Allocation(source, None) if isinstance(source, Tensor) else None
         return Tensor("made", text, requires_grad=False, allocation=made, taken_from=taken)
@@ -477,7 +477,7 @@ class _Frame:
         return Tensor("made", ast.unparse(node)) if any(isinstance(one, Tensor) for one in positional) else Object(name)
 
     def _allocate(self, name: str, node: ast.Call, positional: list[Any], named: dict[str, Any]) -> Tensor:
-        """A tensor that a function of torch allocates."""
+        """Return the tensor that a factory function of torch allocates."""
         flag = named.get("requires_grad", False)
         requires_grad = flag if isinstance(flag, bool) else None
         dtype = _DTYPES.get(_text(named.get("dtype"), node.func).rpartition(".")[2], "")
@@ -522,6 +522,6 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 
 def walk_expressions(*nodes: Any) -> list[ast.expr]:
-    """Expressions among these nodes, and those of the items of a `with`."""
+    """Return the expressions among nodes and lists of nodes, and the expressions of `with` items."""
     flat = [one for node in nodes for one in (node if isinstance(node, list) else [node])]
     return [one for one in (getattr(node, "context_expr", node) for node in flat) if isinstance(one, ast.expr)]

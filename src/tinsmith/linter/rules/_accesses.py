@@ -38,7 +38,7 @@ def find_races(subject: Subject) -> Iterator[Finding]:
 
 
 def _loads(conflict: Conflict) -> Iterator[nodes.Load]:
-    """Loads in the indices of both accesses, with those that their locals come from."""
+    """Yield the loads in the indices of both accesses of a conflict, including those behind locals."""
     for access in (conflict.change, conflict.other):
         yield from (part for part in walk.parts(*access.index) if isinstance(part, nodes.Load))
 
@@ -55,7 +55,7 @@ def _report_conflict(subject: Subject, sketch: Sketch, conflict: Conflict) -> Fi
 
 
 def find_indices_outside(subject: Subject) -> Iterator[Finding]:
-    """TS109: indices that leave their array whatever its size, `x[i - 1]` in `for i in x`, `x[x.shape[0]]`."""
+    """Report indices that leave their array whatever its size, as `x[i - 1]` in `for i in x` (TS109)."""
     sketch = sketch_of(subject) if subject.is_kernel else None
     if sketch is not None and not sketch.returns_early:
         for outside in find_out_of_range(sketch.kernel, _find_measured_arrays(subject, sketch)):

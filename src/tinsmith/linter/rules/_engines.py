@@ -45,7 +45,7 @@ STACK = 32
 
 
 def mixed_top_level(subject: Subject) -> Iterator[Finding]:
-    """TS201: engines take apart a kernel that is loops, or one that is statements."""
+    """Report statements beside loops at a kernel's top level, which engines do not differentiate (TS201)."""
     if not subject.is_kernel:
         return
     statements = [*_find_top_level(subject.tree.body)]
@@ -80,12 +80,12 @@ def _are_compiled_together(first: _Branches, second: _Branches) -> bool:
 
 
 def _does_work(one: Statement, subject: Subject) -> bool:
-    """Whether a statement reads or changes memory."""
+    """Return True if a statement, other than a loop or a `return`, uses elements of arrays."""
     return not (is_loop(one) or get_returned(one)) and any(get_array(node) in subject.arrays for node in walk(one))
 
 
 def early_ends(subject: Subject) -> Iterator[Finding]:
-    """TS202 and TS203."""
+    """Report `while` loops (TS202), and `break` and `continue` in loops of the run (TS203)."""
     for spot in subject.spots:
         one, jump = spot.statement, get_jump(spot.statement)
         if is_while(one):
@@ -98,7 +98,7 @@ def early_ends(subject: Subject) -> Iterator[Finding]:
 
 
 def deep_loops(subject: Subject) -> Iterator[Finding]:
-    """TS204: Taichi's stack has 32 entries, and the 33rd is written past its end."""
+    """Report loops for which Taichi's gradient stack of 32 entries may be too small (TS204)."""
     if not subject.is_kernel or subject.engine_name == "quadrants":
         return
     nests = carrying_nests(subject.source, subject.needs.locals)
@@ -125,7 +125,7 @@ def deep_loops(subject: Subject) -> Iterator[Finding]:
 
 
 def changed_variables(subject: Subject) -> Iterator[Finding]:
-    """TS205: ops have a local there, as Python has."""
+    """Report loop variables that the body changes, where engines and ops differ (TS205)."""
     for name, change in changed_loop_variables(subject.source, subject.engine):
         words = f"`{name}` is the variable of a loop, whose body changes it: {BOTH} ignore the change, refuse the "
         words += "kernel, or end the process"
@@ -136,7 +136,7 @@ def changed_variables(subject: Subject) -> Iterator[Finding]:
 
 
 def _has_gradient(local: str, subject: Subject) -> bool:
-    """Whether elements of arrays of floats go into a local. Taichi keeps no other for a loop that only uses it.
+    """Return True if a local is computed from elements of arrays of floats: Taichi's stack keeps no other locals.
 
     Measured with 100 iterations (Taichi 1.7.4): right for numbers, loop indices, and what is made of integer arrays.
     """
@@ -150,7 +150,7 @@ def _reads_floats(node: Node, subject: Subject) -> bool:
 
 
 def atomics(subject: Subject) -> Iterator[Finding]:
-    """TS401: whatever the atomic, the reverse is that of an addition."""
+    """Report atomics that reverse mode treats as additions (TS401), and uses of an atomic's result (TS402)."""
     without_gradient = subject.integers | subject.doubtful
     for spot in subject.spots:
         for node in spot.expressions:
@@ -186,7 +186,7 @@ def _is_of_one_iteration(target: Expression, spot: Spot) -> bool:
 
 
 def randoms(subject: Subject) -> Iterator[Finding]:
-    """TS403."""
+    """Report random numbers in kernels with arrays of floats (TS403)."""
     for node in subject.source.nodes:
         if subject.resolve_builtin(node) in ("random", "randn") and subject.floats:
             words = f"`{subject.text(node)}`: {BOTH} refuse to differentiate a kernel that draws random numbers"
@@ -194,7 +194,7 @@ def randoms(subject: Subject) -> Iterator[Finding]:
 
 
 def carried_vectors(subject: Subject) -> Iterator[Finding]:
-    """TS406."""
+    """Report vectors that a loop computes from their own previous values (TS406)."""
     if subject.engine_name == "quadrants":
         return
     vectors = {
@@ -217,7 +217,7 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
 
 
 def without_rule(subject: Subject) -> Iterator[Finding]:
-    """TS407."""
+    """Report `tan`, which Taichi cannot differentiate (TS407)."""
     for node in subject.source.nodes:
         if subject.resolve_builtin(node) == "tan" and subject.engine_name != "quadrants":
             remedy = subject.text(node).replace("tan(", "sin(") + " / " + subject.text(node).replace("tan(", "cos(")
@@ -226,7 +226,7 @@ def without_rule(subject: Subject) -> Iterator[Finding]:
 
 
 def find_returned_values(subject: Subject) -> Iterator[Finding]:
-    """TS408."""
+    """Report kernels that return a value, which has no gradient (TS408)."""
     known = {argument.arg for argument in subject.tree.args.args}
     is_output = subject.spec is not None and any(one.name not in known for one in subject.spec.outputs)
     for node in subject.source.nodes if subject.is_kernel and not is_output else ():
@@ -236,7 +236,7 @@ def find_returned_values(subject: Subject) -> Iterator[Finding]:
 
 
 def scalars(subject: Subject) -> Iterator[Finding]:
-    """TS410."""
+    """Report parameters that are floats and not part of the spec, so that they get no gradient (TS410)."""
     items = {item.name for item in subject.spec.items} if subject.spec else set()
     for argument in subject.tree.args.args if subject.is_kernel else ():
         one = subject.declared.get(argument.arg)
@@ -253,7 +253,7 @@ def scalars(subject: Subject) -> Iterator[Finding]:
 
 
 def baked_in(subject: Subject) -> Iterator[Finding]:
-    """TS409: `self.scale` read as a number."""
+    """Report attributes that are read as Python numbers, `self.scale`, and compiled into the kernel (TS409)."""
     seen: set[str] = set()
     for node in find_attributes(subject.source.nodes):
         if root(node) in subject.objects and subject.text(node) not in seen:

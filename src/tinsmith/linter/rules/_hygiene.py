@@ -10,7 +10,7 @@ from .._subject import Subject
 
 
 def unused_parameters(subject: Subject) -> Iterator[Finding]:
-    """TS501."""
+    """Report parameters that the body does not use (TS501)."""
     for argument in subject.tree.args.args:
         is_unused = argument.arg not in subject.used_names
         if is_unused and not argument.arg.startswith("_") and _is_wanted(subject, argument.arg):
@@ -25,7 +25,7 @@ def _is_wanted(subject: Subject, name: str) -> bool:
 
 
 def not_followed(subject: Subject) -> Iterator[Finding]:
-    """TS502: arrays that go where no analysis follows, and functions whose text is not there to be read."""
+    """Report arrays that are passed where no analysis follows, and functions whose source is not available (TS502)."""
     for call in subject.source.calls:
         if subject.is_unread(call.func):
             words = f"`{subject.text(call.func)}` is not in this file: if it uses fields, its uses are not checked"
@@ -39,7 +39,7 @@ def not_followed(subject: Subject) -> Iterator[Finding]:
 
 
 def hidden_globals(subject: Subject) -> Iterator[Finding]:
-    """TS503. Calls of an op leave arguments out, so only plain kernels are looked at."""
+    """Report parameters that shadow a global and get the literal 0 in every call (TS503). Skip ops."""
     if not subject.is_kernel or subject.spec is not None:
         return
     arguments = subject.tree.args.args[len(subject.objects) :]
@@ -57,7 +57,7 @@ def hidden_globals(subject: Subject) -> Iterator[Finding]:
 
 
 def dropped_arithmetic(subject: Subject) -> Iterator[Finding]:
-    """TS504: `atomic_add(y, a) ** 2`, where `atomic_add(y, a ** 2)` was meant."""
+    """Report `atomic_add(y, a) ** 2` where `atomic_add(y, a ** 2)` was meant (TS504)."""
     for spot in subject.spots:
         for call, meant in find_misplaced_operations(spot.statement, subject.is_atomic):
             words = f"what `{subject.resolve_builtin(call)}` returned is used in `{subject.text(spot.statement)}`, "

@@ -68,7 +68,7 @@ _INTEGERS = frozenset({"int", "i32", "i64", "u32", "u64"})
 
 
 def results(subject: Subject) -> Iterator[Finding]:
-    """TS404."""
+    """Report functions in inner loops of whose results Taichi keeps only the last (TS404)."""
     for spot, node in _calls(subject):
         if _is_unkept(node, subject) and _mentions(node, _moving(spot.inner)):
             beside = _array_outside(spot, subject) or _local_outside(spot, subject)
@@ -79,7 +79,7 @@ def results(subject: Subject) -> Iterator[Finding]:
 
 
 def operands(subject: Subject) -> Iterator[Finding]:
-    """TS405."""
+    """Report `min` and `max` in inner loops of whose operands Taichi keeps only the last (TS405)."""
     for spot, node in _calls(subject):
         if subject.resolve_builtin(node) not in ("min", "max"):
             continue
@@ -94,7 +94,7 @@ def operands(subject: Subject) -> Iterator[Finding]:
 
 
 def decisions(subject: Subject) -> Iterator[Finding]:
-    """TS412."""
+    """Report branches and loops in inner loops of whose conditions Taichi keeps only the last (TS412)."""
     for spot in subject.spots if subject.engine_name != "quadrants" else ():
         steer = get_steering(spot.statement)
         if not spot.inner or steer is None or names_in(steer).isdisjoint(_moving(spot.inner)):
@@ -111,18 +111,18 @@ def decisions(subject: Subject) -> Iterator[Finding]:
 
 
 def _calls(subject: Subject) -> Iterator[tuple[Spot, Call]]:
-    """Calls in inner loops."""
+    """Yield the calls in inner loops, with their statements; none if the kernel is written for Quadrants."""
     if subject.engine_name != "quadrants":
         yield from ((spot, node) for spot in subject.spots if spot.inner for node in spot.calls)
 
 
 def _has_floats(statement: Statement, subject: Subject) -> bool:
-    """Whether its body uses arrays that may have a gradient."""
+    """Return True if a statement's body uses arrays that may have a gradient."""
     return any(names_in(one) & subject.floats for one in get_body(statement))
 
 
 def _is_real(node: Call, spot: Spot, subject: Subject) -> bool:
-    """Whether a min or max is of values that move with the loop, arrays' or locals' that are not whole numbers."""
+    """Return True if a `min` or `max` is of floats that change with the inner loop."""
     names = frozenset().union(*map(names_in, node.args)) & _moving(spot.inner)
     reads = any(get_array(one) in subject.floats for one in walk(node))
     return bool(names) and (reads or bool(names & subject.source.assigned_names - types_of(subject).integers))
@@ -132,7 +132,7 @@ _UNKEPT = frozenset({"exp", "tanh", "rsqrt"})
 
 
 def _is_unkept(node: Call, subject: Subject) -> bool:
-    """Whether a call is one of those, or of an engine function that has one, or whose own functions have."""
+    """Return True for a call of `exp`, `tanh` or `rsqrt`, or of an engine function that calls one of them."""
     if subject.resolve_builtin(node):
         return subject.resolve_builtin(node) in _UNKEPT
     callee = callee_of(subject.source, node, subject.engine)
@@ -140,7 +140,7 @@ def _is_unkept(node: Call, subject: Subject) -> bool:
 
 
 def _array_outside(spot: Spot, subject: Subject) -> str:
-    """A load or an addition that an iteration of the outermost loop has outside an inner loop around a statement."""
+    """Describe a load or an addition in the outermost loop that stands outside an inner loop around a statement."""
     task = _parts(spot.loops[0])
     for loop in _inner(spot.inner[0]):
         outside = task - _parts(loop)
@@ -153,7 +153,7 @@ def _array_outside(spot: Spot, subject: Subject) -> str:
 
 
 def _local_outside(spot: Spot, subject: Subject) -> str:
-    """The same of a local."""
+    """Describe a local that is assigned in the outermost loop, but outside an inner loop around a statement."""
     task = [other for other in subject.spots if other.loops[:1] == spot.loops[:1]]
     for loop in _inner(spot.inner[0]):
         inside = _parts(loop)
@@ -165,18 +165,18 @@ def _local_outside(spot: Spot, subject: Subject) -> str:
 
 @cache_results("inner loops", 64)
 def _inner(loop: Loop) -> tuple[Loop, ...]:
-    """A loop and those in it, but for those that `ti.static` unrolls."""
+    """Return a loop and the loops inside it, without those that `ti.static` unrolls."""
     return dynamic([one for one in walk(loop) if is_loop(one)])
 
 
 @cache_results("parts of loops", 64)
 def _parts(loop: Loop) -> frozenset[int]:
-    """Ids of all that a loop is made of."""
+    """Return the ids of all syntax nodes of a loop."""
     return frozenset(map(id, walk(loop)))
 
 
 def _find_assigned_locals(spot: Spot) -> list[str]:
-    """Locals that a statement gives a value."""
+    """Return the locals that a statement assigns."""
     return [root(target) for target, _ in spot.assignments if get_index(target) is None]
 
 
@@ -186,7 +186,7 @@ def _mentions(node: Call, names: Collection[str]) -> bool:
 
 @cache_results("names that loops move", 64)
 def _moving(loops: tuple[Loop, ...]) -> frozenset[str]:
-    """Names whose values differ between iterations of inner loops."""
+    """Return the names that are assigned in inner loops, so that their values differ between iterations."""
     return frozenset().union(*(find_stored_names(walk(loop)) for loop in loops))
 
 
@@ -194,7 +194,7 @@ def _moving(loops: tuple[Loop, ...]) -> frozenset[str]:
 
 
 def lost_iterations(subject: Subject) -> Iterator[Finding]:
-    """TS411."""
+    """Report values computed before an inner loop, if engines count the gradient of one iteration (TS411)."""
     lost = _LoopLocals(subject)
     seen: set[tuple[str, int]] = set()
     for place, spot in enumerate(subject.spots):
@@ -251,7 +251,7 @@ class _LoopLocals:
 
     @lazy
     def active(self) -> frozenset[str]:
-        """Locals that vary with what has a gradient."""
+        """Return the locals that depend on an array or a parameter with a gradient."""
         if self.subject.is_kernel:
             return self.subject.needs.active
         arguments = {one.arg for one in self.subject.tree.args.args if _may_be_memory(one, self.subject)}
@@ -260,7 +260,7 @@ class _LoopLocals:
 
     @lazy
     def candidates(self) -> frozenset[str]:
-        """Locals with a gradient that are computed, not only loaded, and parameters."""
+        """Return the parameters, and the locals with a gradient that are computed and not only loaded."""
         worked_out = {name for name in self.active & self.given.keys() if not self._is_loaded(name)}
         others = types_of(self.subject).integers | find_index_names(self.subject)
         return frozenset({one for one in worked_out if not self._is_rounded(one)} | self.parameters) - others
@@ -275,7 +275,7 @@ class _LoopLocals:
         return flowing.isdisjoint(self.active | self.subject.floats | self.parameters)
 
     def _is_loaded(self, name: str, *before: str) -> bool:
-        """Whether a local only ever holds elements of arrays, or is memory. `before` are locals handed on to it."""
+        """Return True if a local only holds elements of arrays, or is memory. `before` are locals assigned from it."""
         values = [value for _, _, value in self.given[name]]
         if any(resolve_callee(value) == "SharedArray" for value in values):
             return True
@@ -289,7 +289,7 @@ class _LoopLocals:
         return is_element or names_in(value).isdisjoint(self.active | self.subject.floats | self.parameters)
 
     def loop_of(self, name: str, spot: Spot, place: int) -> Loop | None:
-        """The loop around a use that the local has its value from outside of, if there is one."""
+        """Return the outermost loop around a use that the local's value was computed outside of; None without one."""
         loops = dynamic(spot.loops)
         around = [dynamic(other.loops) for _, other, _ in self.given.get(name, ())] or [()]
         common = max(_count_shared_loops(loops, other) for other in around)
@@ -301,7 +301,7 @@ class _LoopLocals:
 
     @lazy
     def _carried_locals(self) -> frozenset[str]:
-        """Locals that a loop hands from one iteration to the next."""
+        """Return the locals that a loop passes from one iteration to the next."""
         loops = {loop for spot in self.subject.spots for loop in dynamic(spot.loops)[self.depth :]}
         return frozenset(name for loop in loops for name in find_carried(loop))
 
@@ -340,7 +340,7 @@ def _ends_early(nest: Loop) -> bool:
 
 
 def _flowing(spot: Spot, subject: Subject) -> frozenset[str]:
-    """Names whose values a statement hands on: not those in an index, a condition, or a cast to integers.
+    """Return the names whose values a statement passes on, not those in an index, a condition or a cast to integers.
 
     None of a statement whose own value has no gradient: an integer, or a local that only decides what is run.
     """
@@ -358,7 +358,7 @@ def _flowing(spot: Spot, subject: Subject) -> frozenset[str]:
 
 
 def _count_shared_loops(left: tuple[Loop, ...], right: tuple[Loop, ...]) -> int:
-    """How many loops two statements stand in together."""
+    """Return how many loops two statements have in common."""
     return sum(one is other for one, other in zip(left, right, strict=False))
 
 

@@ -20,7 +20,7 @@ _OF_EXTREMES = (
 
 
 def find_overwritten_reads(subject: Subject) -> Iterator[Finding]:
-    """TS101 and TS102: what a reverse pass needs is gone when an engine's reverse mode reads it."""
+    """Report values that the reverse pass needs and the kernel overwrites (TS101), or changes in place (TS102)."""
     if not subject.is_kernel:
         return
     changed = {name for name, roles in subject.roles.items() if roles.of("read") and roles.of("write", "add")}
@@ -66,7 +66,7 @@ def _report_overwritten_read(subject: Subject, name: str, read: Access, change: 
 
 
 def _is_extreme(subject: Subject, change: Access) -> bool:
-    """Whether a change is by `atomic_max` or `atomic_min`."""
+    """Return True if a change is by `atomic_max` or `atomic_min`."""
     sketch = sketch_of(subject)
     atomics = (one for one in walk.stores(sketch.kernel.body) if isinstance(one, nodes.Atomic))
     extremes = (one for one in atomics if one.operator in (AtomicOperator.MAX, AtomicOperator.MIN))
@@ -81,7 +81,7 @@ def _at(
 
 
 def inputs_written(subject: Subject) -> Iterator[Finding]:
-    """TS103."""
+    """Report inputs of the op that the kernel writes (TS103)."""
     for name in sorted(subject.inputs & subject.roles.keys()) if subject.inputs else ():
         changes = subject.roles[name].of("write", "add")
         if changes:
@@ -90,7 +90,7 @@ def inputs_written(subject: Subject) -> Iterator[Finding]:
 
 
 def read_too_early(subject: Subject) -> Iterator[Finding]:
-    """TS104: in the order of the text; where a loop around the read writes the array, an iteration before may have."""
+    """Report outputs that are read before they are written, in the order of the text (TS104)."""
     outputs = subject.outputs - subject.written_before
     for name in sorted(outputs & subject.roles.keys()) if outputs else ():
         roles = subject.roles[name]
@@ -104,7 +104,7 @@ def read_too_early(subject: Subject) -> Iterator[Finding]:
 
 
 def _scales_nothing(subject: Subject, name: str, read: Access, earlier: list[Access]) -> bool:
-    """Whether the read is a factor in what is stored to the very element, which nobody else may have stored to.
+    """Return True if a read is a factor in what its iteration stores to the same element, which was never written.
 
     Nobody multiplies by a zero that is known. Differences, maxima and bits may be meant to begin at it.
     """
@@ -118,7 +118,7 @@ def _scales_nothing(subject: Subject, name: str, read: Access, earlier: list[Acc
 
 
 def _is_own(change: Access) -> bool:
-    """Whether each iteration stores to an element of its own: every variable of the loops is an index by itself."""
+    """Return True if each iteration stores to an element of its own: every loop variable is an index by itself."""
     if not all(loop.is_parallel for loop in change.loops):
         return False
     variables = [variable for loop in change.loops for variable in loop.variables]
@@ -126,7 +126,7 @@ def _is_own(change: Access) -> bool:
 
 
 def _scales_itself(store: nodes.Store) -> bool:
-    """Whether a product or quotient with the element's old value goes into what is stored to it."""
+    """Return True if a store's value contains a product or quotient with the element's old value."""
     scaled = []
     for part in walk.parts(store.value):
         match part:
@@ -139,7 +139,7 @@ def _scales_itself(store: nodes.Store) -> bool:
 
 
 def _shares_loop(change: Access, read: Access) -> bool:
-    """Whether an earlier iteration of a loop around both may have made the change."""
+    """Return True if an earlier iteration of a serial loop around both may have made the change."""
     both = zip(change.loops, read.loops, strict=False)
     return any(mine == theirs and not mine.is_parallel for mine, theirs in both)
 
@@ -148,7 +148,7 @@ def _shares_loop(change: Access, read: Access) -> bool:
 
 
 def state_of_the_outermost_loop(subject: Subject) -> Iterator[Finding]:
-    """TS108: engines run the outermost loop forwards in reverse too."""
+    """Report arrays that carry values between iterations of a serial outermost loop (TS108)."""
     if not subject.is_kernel:
         return
     for name, roles in subject.roles.items():
@@ -161,7 +161,7 @@ def state_of_the_outermost_loop(subject: Subject) -> Iterator[Finding]:
 
 
 def find_overwritten_conditions(subject: Subject) -> Iterator[Finding]:
-    """TS107: the reverse pass looks again, and finds another value."""
+    """Report values that decide a branch, a loop or an index and that the kernel changes later (TS107)."""
     changed = {name for name, roles in subject.roles.items() if roles.of("write", "add")}
     seen: set[str] = set()
     for part, what in find_steering_parts(subject.source.nodes) if subject.is_kernel else ():

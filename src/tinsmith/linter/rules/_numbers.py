@@ -42,7 +42,7 @@ _SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "p
 
 
 def find_truncated_values(subject: Subject) -> Iterator[Finding]:
-    """TS301: a local keeps the type of its first value."""
+    """Report floats that are stored to locals or arrays of integers (TS301)."""
     types = types_of(subject)
     for spot in subject.spots:
         scope = types.at(spot.statement)
@@ -66,7 +66,7 @@ def find_truncated_values(subject: Subject) -> Iterator[Finding]:
 def _find_integer_accumulators(
     subject: Subject, scope: Scope, spot: Spot, target: Expression, value: Expression
 ) -> Iterator[Finding]:
-    """`n = 0`, and later `n += x[i]`: of `x` it is not known whether it holds floats, but most arrays do."""
+    """Report a local that starts as an integer and sums elements that may be floats: `n = 0`, then `n += x[i]`."""
     name = get_name(target)
     if not name or scope.of(target) != INT or scope.of(value).element:
         return
@@ -98,7 +98,7 @@ def _is_integer(target: Expression, scope: Scope) -> bool:
 
 
 def through_integers(subject: Subject) -> Iterator[Finding]:
-    """TS302: not where the integer is an index, a bound or a condition."""
+    """Report casts to integers through which a gradient would have to pass (TS302); not in indices and conditions."""
     types, indices = types_of(subject), find_index_parts(subject.source.nodes)
     for spot in subject.spots:
         scope = types.at(spot.statement)
@@ -131,7 +131,7 @@ def _reads_floats(node: Node, subject: Subject, scope: Scope) -> bool:
 
 
 def singular(subject: Subject) -> Iterator[Finding]:
-    """TS303."""
+    """Report functions whose value or slope is not finite at some argument (TS303)."""
     types = types_of(subject)
     for spot in subject.spots:
         calls = spot.calls
@@ -148,7 +148,7 @@ def singular(subject: Subject) -> Iterator[Finding]:
 
 
 def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
-    """Of the norm of zeros the engines give NaN, `tinsmith` what torch gives: 0. Ends of a spring are apart."""
+    """Report norms of vectors that may be zero, which differences of two elements, a spring's ends, are not."""
     owner, method = get_attribute(node.func) or (None, "")
     is_method = method in ("norm", "normalized")
     name = method if is_method else subject.resolve_builtin(node)
@@ -168,7 +168,7 @@ def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
 
 
 def _joins_two_elements(subject: Subject, parts: Sequence[Expression], guards: Sequence[Expression]) -> bool:
-    """Whether a vector leads from one element of an array to another that is not the same one, so that it has a length.
+    """Return True if a vector is the difference of two different elements of an array, so that it is not zero.
 
     These are ends of a spring, whose numbers come from arrays, `x[a[s]] - x[b[s]]`; neighbours, `x[i] - x[i + 1]`; and
     what a branch keeps apart, `if i != j`. Of `x[i] - x[j]` in two loops nothing says that `i` is not `j`.
@@ -200,7 +200,7 @@ def _differ(one: nodes.Expr, other: nodes.Expr, sketch: Sketch) -> bool:
 
 
 def _angle(subject: Subject, node: Call) -> Iterator[Finding]:
-    """The same of an angle of a vector of zeros."""
+    """Report `atan2`, whose gradient in engines is NaN if both arguments are zero."""
     if subject.resolve_builtin(node) == "atan2" and len(node.args) == 2:
         words = f"`{subject.text(node)}` of two zeros: the gradient of {BOTH} is NaN there, a generated one 0"
         yield subject.finding("TS303", "info", node, words)
@@ -221,7 +221,7 @@ def _root(subject: Subject, node: Call, spot: Spot, types: Types) -> Iterator[Fi
 
 
 def _quotient(subject: Subject, node: Expression, spot: Spot) -> Iterator[Finding]:
-    """Of elements as they are: what was computed before may have been kept away from 0 there."""
+    """Report divisions by elements of arrays, and their fractional powers, that no condition guards."""
     match get_operation(node):
         case Operation(Operator.DIV, _, argument):
             what = f"`{subject.text(node)}` and its slope are not finite where its divisor is 0"
@@ -239,7 +239,7 @@ def _is_fraction(node: Expression) -> bool:
 
 
 def _is_element(node: Expression, subject: Subject) -> bool:
-    """Whether an expression is an element of an array of floats, or a difference or a product with one."""
+    """Return True for an element of an array of floats, or a difference or product with one."""
     match get_operation(node):
         case Operation(Operator.SUB | Operator.MUL, left, right):
             return _is_element(left, subject) or _is_element(right, subject)
@@ -252,7 +252,7 @@ def _is_whole(node: Call) -> bool:
 
 
 def _is_kept_away(argument: Expression) -> bool:
-    """Whether something is added to an argument, or it is clamped."""
+    """Return True if a float is added to an argument, or it is clamped."""
     numbers = [one for one in walk(argument) if isinstance(get_literal(one), float)]
     operation = get_operation(argument)
     is_sum = operation is not None and operation.operator is Operator.ADD
@@ -260,7 +260,7 @@ def _is_kept_away(argument: Expression) -> bool:
 
 
 def _find_unsafe_selects(subject: Subject, node: Call) -> Iterator[Finding]:
-    """`select(x > 0, sqrt(x), 0)`: engines multiply the slope of the side that is not taken by zero: NaN."""
+    """Report `select(x > 0, sqrt(x), 0)`: engines multiply the slope of the side not taken by 0, which is NaN."""
     if subject.resolve_builtin(node) != "select" or len(node.args) != 3:
         return
     for side in node.args[1:]:
@@ -278,7 +278,7 @@ def _find_unsafe_selects(subject: Subject, node: Call) -> Iterator[Finding]:
 
 
 def half_sums(subject: Subject) -> Iterator[Finding]:
-    """TS304: in half precision 2048 + 1 is 2048."""
+    """Report sums in half precision, where 2048 + 1 is 2048 (TS304)."""
     halves = {name for name, one in subject.declared.items() if one.dtype == "f16"}
     halves |= {item.name for item in (subject.spec.items if subject.spec else ()) if item.dtype == "f16"}
     for spot in subject.spots:
@@ -291,7 +291,7 @@ def half_sums(subject: Subject) -> Iterator[Finding]:
 
 
 def narrow_literals(subject: Subject) -> Iterator[Finding]:
-    """TS305: a literal is `default_fp`, float32 unless the engine was started with float64."""
+    """Report locals that start as a float32 literal in a kernel with float64 arrays (TS305)."""
     doubles = {name for name, one in subject.declared.items() if one.dtype == "f64"}
     doubles |= {item.name for item in (subject.spec.items if subject.spec else ()) if item.dtype == "f64"}
     if not doubles or subject.default_fp == "f64":
@@ -311,7 +311,7 @@ def narrow_literals(subject: Subject) -> Iterator[Finding]:
 
 
 def known_divisions(subject: Subject) -> Iterator[Finding]:
-    """TS306: of locals that are given a known number once, and never of what Python itself divides."""
+    """Report divisions of integers known at compile time, which engines round towards zero (TS306)."""
     if not any(_may_be_known(one, subject) for one in find_divisions(subject.source.nodes)):
         return
     sketch = sketch_of(subject)
