@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._errors import GradientError, refusal
-from ..tracing import has_legacy_batch, wrap_legacy_vmap, is_transformed, unwrap_legacy_vmap
+from ..tracing import has_legacy_batch, is_transformed, unwrap_legacy_vmap, wrap_legacy_vmap
 from ._batch import get_batch
 from ._environment import restore_surroundings
 from ._job import Arguments, Job, is_differentiable

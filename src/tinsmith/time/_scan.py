@@ -16,7 +16,7 @@ from .._offers import checking_scan, scan_operators
 from .._suggestions import suggest_options
 from ..calls import check_before_copy
 from ..operation import Op
-from ..tracing import has_forward_mode, is_tracing, is_transformed, count_transforms, get_version
+from ..tracing import count_transforms, get_version, has_forward_mode, is_tracing, is_transformed
 from ._arguments import Options, check_tensors, count_bytes, find_length, format_megabytes, read_keep, read_memory
 from ._captures import find_captured_leaves
 from ._environment import RandomStates, note_surroundings
