@@ -76,7 +76,10 @@ def test_every_setting_is_on_its_page():
 
     text = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
     for field in dataclasses.fields(Config):
-        shown = int(field.default) if field.default != "" else "unset"
+        if isinstance(field.default, str):
+            shown = f"`{field.default}`" if field.default else "unset"
+        else:
+            shown = int(field.default)
         assert f"| `TINSMITH_{field.name.upper()}` | {shown} |" in text
 
 
