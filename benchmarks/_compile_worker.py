@@ -26,7 +26,7 @@ from tinsmith.calls.backward import SourceReverse
 from tinsmith.compiling import _kernel_families
 from tinsmith.engines import Compiled, CompileOptions
 from tinsmith.engines._compiled_engine import CompiledEngine
-from tinsmith.operation.reports._adjoint_source import _active, _case
+from tinsmith.operation.reports._adjoint_source import _make_key, _select_active
 
 
 class Clock:
@@ -49,8 +49,8 @@ def time_parts(build: Callable[[Any], Any], lang: Any) -> dict[str, float]:
     with clock.part("lower"):
         op = build(lang)
         signature = op._core.signature
-        case = _case(signature, op)
-        active = _active(signature, case, ())
+        case = _make_key(signature, op)
+        active = _select_active(signature, case, ())
         at = SourceReverse(signature).at(case)
         _ = at.kernels
     with clock.part("adjoint"):
@@ -68,7 +68,7 @@ def time_first_call(build: Callable[[Any], Any], lang: Any) -> float:
     _kernel_families._FAMILIES.clear()  # what ops before had in common with it is not known yet either
     op = build(lang)
     signature = op._core.signature
-    case = _case(signature, op)
+    case = _make_key(signature, op)
     given: dict[str, Any] = {name: torch.ones(case.shapes[name], dtype=case.dtypes[name]) for name in signature.arrays}
     for one in given.values():
         one.requires_grad_(one.is_floating_point())

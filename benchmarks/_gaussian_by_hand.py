@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from tinsmith.kernels.gaussians._blend import FAINTEST, MOST, OPAQUE, build_alpha_at_pixel
-from tinsmith.kernels.gaussians._covariance import quaternion_rotation
-from tinsmith.kernels.gaussians._projection import projection_functions
+from tinsmith.kernels.gaussians._covariance import build_rotation
+from tinsmith.kernels.gaussians._projection import build_projection
 
 
 def blend_to_an_end(lang: ModuleType, *, fp: str, channels: int, tile_size: int) -> Any:
@@ -197,7 +197,7 @@ def projection_backward(lang: ModuleType, *, fp: str) -> Any:
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    camera_point, spread = projection_functions(lang, fp=fp, camera_model="pinhole")
+    camera_point, spread = build_projection(lang, fp=fp, camera_model="pinhole")
 
     @lang.kernel
     def projection_backward(
@@ -302,7 +302,7 @@ def covariance_backward(lang: ModuleType, *, fp: str) -> Any:
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    rotation = quaternion_rotation(lang, fp=fp)
+    rotation = build_rotation(lang, fp=fp)
 
     @lang.kernel
     def covariance_backward(quats: array, scales: array, grad_covars: array, grad_quats: array, grad_scales: array):

@@ -22,7 +22,7 @@ from _report import Absent, Row, in_words
 from _sections import FEW, Bench, both
 from _ways import Way
 from tinsmith.calls import BoundArguments
-from tinsmith.engines import HeldLaunch, hold
+from tinsmith.engines import HeldLaunch, make_held_launch
 
 PARTS = (
     ("autograd and new memory", "torch's own work for a Function, and two tensors"),
@@ -114,4 +114,4 @@ def _hold(run: Any, inputs: Any, cotangents: Any, numbers: Any) -> tuple[HeldLau
     seen = []
     names = {**run.__globals__, "launch": lambda *arguments: seen.append(arguments)}
     kept = types.FunctionType(run.__code__, names)(inputs, cotangents, numbers, {})
-    return hold(run.__globals__["launch"], *seen[0]), (inputs, cotangents, kept)
+    return make_held_launch(run.__globals__["launch"], *seen[0]), (inputs, cotangents, kept)

@@ -10,14 +10,14 @@ Annotations here are values that the engines read: this file must not say `from 
 
 from typing import Any
 
-from tinsmith.kernels._splat import INVERSE_FAINTEST, geometry
+from tinsmith.kernels._splat import INVERSE_FAINTEST, build_geometry
 
 
 def splat_by_hand(lang: Any) -> Any:
     """Build the kernel of the gradient: parallel over Gaussians, without atomics and without a tape."""
     array = lang.types.ndarray()
 
-    frame, rows, columns = geometry(lang)
+    frame, rows, columns = build_geometry(lang)
 
     @lang.kernel
     def splat_by_hand(

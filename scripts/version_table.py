@@ -48,7 +48,7 @@ def describe() -> dict[str, object]:
         warnings.simplefilter("ignore")
         for name in engines.list_installed():
             importlib.import_module(name).init(arch=importlib.import_module(name).cpu)
-        probes = [*of_torch, *engines.probes()]
+        probes = [*of_torch, *engines.run_probes()]
     return {
         "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}},
         "probes": len(probes),

@@ -12,14 +12,14 @@ def main() -> None:
     try:
         from .cli import app
     except ConfigError as error:
-        sys.exit(_say(error))
+        sys.exit(_print_error(error))
     try:
         app(prog_name="tinsmith")
     except SystemExit as end:
         sys.exit(end.code or finish_output())
 
 
-def _say(error: ConfigError) -> int:
+def _print_error(error: ConfigError) -> int:
     sys.stderr.write(f"tinsmith: {error}\n")
     return 2  # the exit code of all errors
 

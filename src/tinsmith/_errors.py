@@ -108,7 +108,7 @@ class CheckError(TinsmithError, AssertionError):
 
 
 class CheckpointError(TinsmithError, ValueError):
-    """A checkpoint is broken, or does not belong to what is being restored."""
+    """A checkpoint is broken, or was made by something other than what is being restored."""
 
 
 for _error in (TinsmithError, *TinsmithError.__subclasses__()):

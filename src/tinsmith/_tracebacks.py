@@ -94,7 +94,7 @@ def _shorten(error: BaseException, traceback: TracebackType | None) -> BaseExcep
 
 
 def _find_reported(error: BaseException) -> BaseException:
-    """Return the error of tinsmith that an error of torch's compiler stands for; otherwise the error itself.
+    """Return the error of tinsmith that an error of torch's compiler wraps; otherwise the error itself.
 
     torch.compile raises an error of its own, which quotes the message in one line, and hides the one that it handles.
     """

@@ -23,8 +23,8 @@ from tinsmith.spec import (
     Rest,
     Solution,
     Spec,
+    make_sizing,
     parse,
-    sizing,
     solve,
 )
 
@@ -180,7 +180,7 @@ def sized(spec, shapes, values, batch):
         given |= {name: (prod(batch), *given[name][len(batch) :]) for name in batched}
     names = [item.name for item in spec.inputs][::-1]
     ranks = {name: len(given[name]) - (name in batched) for name in names}
-    solver = sizing(single, ranks, tuple(values), batched=batched if spec.batch_name else None)
+    solver = make_sizing(single, ranks, tuple(values), batched=batched if spec.batch_name else None)
     numbers = solver and solver.solve([given[name] for name in names], values)
     if not numbers:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from tinsmith.spec import DTYPES, Anything, Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec, tree_text
+from tinsmith.spec import DTYPES, Anything, Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec, format_tree
 
 NAMES = ("n", "m", "k", "h")
 
@@ -21,7 +21,7 @@ _trees = st.recursive(
     ),
     max_leaves=4,
 )
-_arithmetic = _trees.filter(lambda tree: isinstance(tree, tuple)).map(lambda tree: Arithmetic(tree_text(tree), tree))
+_arithmetic = _trees.filter(lambda tree: isinstance(tree, tuple)).map(lambda tree: Arithmetic(format_tree(tree), tree))
 _dtypes = st.none() | st.sampled_from(DTYPES)
 
 

@@ -21,7 +21,7 @@ from ..engines import COMPILING
 from ..frontend.lowering import LoweredKernel
 from ..ir import NotCovered
 from ..passes.adjoint import Copy
-from ..spec import Numbers, Sizing, Symbol, fixed_sizing, sizing, solve
+from ..spec import Numbers, Sizing, Symbol, make_fixed_sizing, make_sizing, solve
 from ..tracing import constant_when_traced, is_tracing
 from ._binding import BoundArguments
 from ._buffers import Buffer
@@ -221,10 +221,10 @@ class Core:
         signature = self.signature
         if signature.has_open_elements:
             shapes = dict(zip(signature.arrays, call.whole_shapes, strict=True))
-            return fixed_sizing(shapes | {one.name: one.shape for one in call.allocations}, call.batch)
+            return make_fixed_sizing(shapes | {one.name: one.shape for one in call.allocations}, call.batch)
         ranks = {name: len(shape) for name, shape in zip(signature.arrays, call.shapes, strict=True)}
         batched = None if call.batch is None else call.batched
-        named = sizing(signature.kernel_spec, ranks, tuple(call.values), batched=batched, ends=signature.ends)
+        named = make_sizing(signature.kernel_spec, ranks, tuple(call.values), batched=batched, ends=signature.ends)
         if named is None:
             # This raises the error.
             self.solve_sizes(call)

@@ -18,7 +18,7 @@ from .. import calls, engines
 from .._config import config
 from .._preparation import note_step
 from ..compiling import check_element
-from ..engines import DTYPES, MOST_ELEMENTS, Engine, hold
+from ..engines import DTYPES, MOST_ELEMENTS, Engine, make_held_launch
 from ..ir import nodes
 from ..passes import formula_text
 from ..passes.adjoint import Copy
@@ -347,7 +347,7 @@ class PassWriter(PassText):
         held = self.held.get(step.launch)
         if held is None:
             held = self.held[step.launch] = HeldKernel(self.fresh("held"), entries)
-            kept, launch = self.bind(hold, "hold"), self.bind(step.launch, "launch")
+            kept, launch = self.bind(make_held_launch, "hold"), self.bind(step.launch, "launch")
             self.add(f"{held.name} = {kept}({launch}, ({''.join(f'{entry}, ' for entry in entries)}), ())")
             self.add(f"{held.name}_put, {held.name}_run = {held.name}.put, {held.name}.run")
             for how in sorted({how for how, _, _ in step.scalars}):

@@ -35,14 +35,14 @@ def doctor(
 ) -> None:
     """Show versions, devices, the probes of torch and the engines, and caches; exit code 1 when a probe fails."""
     with leaving_on_interrupt():
-        from ..engines import probes
+        from ..engines import run_probes
     console = Console()
     if as_json:
-        _print_json([*_torch_probes(), *probes()])
+        _print_json([*_torch_probes(), *run_probes()])
         return
     console.print(_table("Versions", ("", "version"), _versions()))
     console.print(_table("Devices", ("", "device"), _devices()))
-    checked = [*_torch_probes(), *probes()]
+    checked = [*_torch_probes(), *run_probes()]
     console.print(_table("Probes", ("of", "fact", "holds", "detail"), map(_probe_row, checked)))
     caches = [(one.name, f"{one.caches:,}", f"{one.entries:,}", f"{one.most:,}") for one in measure_caches()]
     # A process that only ran probes has none, or few.

@@ -7,7 +7,7 @@ from ._annotations import SPEC_DTYPES as SPEC_DTYPES
 from ._annotations import array_text as array_text
 from ._annotations import read_annotations as read_annotations
 from ._common import bind_scalars as bind_scalars
-from ._common import hold as hold
+from ._common import make_held_launch as make_held_launch
 from ._compiling import COMPILING as COMPILING
 from ._compiling import one_at_a_time as one_at_a_time
 from ._contract import MOST_ELEMENTS as MOST_ELEMENTS
@@ -40,7 +40,7 @@ from ._parsing import parse_lines as parse_lines
 from ._parsing import parse_module as parse_module
 from ._parsing import parse_statement as parse_statement
 from ._parsing import source_lines as source_lines
-from ._probe import probes as probes
+from ._probe import run_probes as run_probes
 from ._quadrants import Quadrants as Quadrants
 from ._registry import ENGINE_NAMES as ENGINE_NAMES
 from ._registry import choose_default as choose_default

@@ -89,7 +89,7 @@ def dtype_text(declared: Any) -> str:
     return declared.__name__ if declared in _PYTHON_TYPES else f"_lang.{declared.to_string()}"
 
 
-def setter_of(declared: Any) -> str:
+def find_setter(declared: Any) -> str:
     """Return which setter of a launch context takes a scalar of this dtype: "float", "int" or "uint"."""
     letter = declared.__name__[0] if declared in _PYTHON_TYPES else declared.to_string()[0]
     return {"f": "float", "i": "int", "u": "uint", "b": "uint"}[letter]
@@ -117,7 +117,7 @@ def describe(
         return _array(name, annotation, matrix_type)
     if annotation in _PYTHON_TYPES or is_scalar(annotation):
         dtypes, text = dtypes_of(annotation), dtype_text(annotation)
-        return Parameter(name, "scalar", dtypes, setter=setter_of(annotation), text=text)
+        return Parameter(name, "scalar", dtypes, setter=find_setter(annotation), text=text)
     if isinstance(annotation, matrix_type):
         element, text = element_of(annotation), matrix_text(annotation)
         return Parameter(name, "matrix", dtypes_of(annotation.dtype), None, element, "matrix", text=text)
@@ -153,7 +153,7 @@ def array_text(dtype: torch.dtype, ndim: int, element: tuple[int, ...], boundary
     return f"_lang.types.ndarray(dtype={scalar}, ndim={ndim}, needs_grad={needs_grad}{edge})"
 
 
-def stand_ins(
+def make_placeholders(
     function: Callable[..., Any], templates: dict[str, Any], lang: ModuleType, matrix_type: type
 ) -> list[Any]:
     """Return placeholder arguments with which an engine compiles `function`: they fix dtypes and ranks, and hold no
@@ -180,7 +180,7 @@ def _stand_in_array(annotation: Any, matrix_type: type) -> torch.Tensor:
     return torch.empty((0,) * annotation.ndim + element, dtype=DTYPES[scalar.to_string()])
 
 
-def places(metas: list[Any], lang: ModuleType, matrix_type: type, place: Callable[[int], Any]) -> dict[str, Any]:
+def find_slots(metas: list[Any], lang: ModuleType, matrix_type: type, place: Callable[[int], Any]) -> dict[str, Any]:
     """Return the slot of each run-time argument in a launch context, by parameter name.
 
     Templates have no slot. The slot of a vector or matrix includes its type.

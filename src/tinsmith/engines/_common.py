@@ -40,7 +40,7 @@ def belongs_to(value: object, package: str) -> bool:
     return home == package or home.startswith(package + ".")
 
 
-def entries(matrix: Any) -> tuple[float, ...]:
+def list_entries(matrix: Any) -> tuple[float, ...]:
     """Return the numbers of a Python-scope vector or matrix as a tuple, row by row."""
     flat: list[Any] = []
     for row in matrix.to_list():
@@ -61,7 +61,7 @@ class SharedKernel(NamedTuple):
     warnings: Sequence[warnings.WarningMessage]
 
 
-def share(runtime: Any, key: Hashable, compile_kernel: Callable[[], Compiled]) -> Compiled:
+def get_or_compile(runtime: Any, key: Hashable, compile_kernel: Callable[[], Compiled]) -> Compiled:
     """Return the kernel that was compiled for this key, or compile it. With a `key` of None, always compile.
 
     Engines (Taichi 1.7.4, Quadrants 1.3.3) free a compiled kernel, 0.1 to 1 MiB, only when they are started again. So
@@ -69,23 +69,23 @@ def share(runtime: Any, key: Hashable, compile_kernel: Callable[[], Compiled]) -
     state, and are freed with it.
     """
     if key is None:
-        return _name_recursion(compile_kernel)
+        return _compile_in_recursion(compile_kernel)
     known: dict[Hashable, SharedKernel] = vars(runtime).setdefault(_SHARED, {})
     kernel = known.get(key)
     if kernel is None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            compiled = _name_recursion(compile_kernel)
+            compiled = _compile_in_recursion(compile_kernel)
         kernel = known[key] = SharedKernel(compiled, caught)
     for one in kernel.warnings:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     return kernel.compiled
 
 
-def _name_recursion(compile_kernel: Callable[[], Compiled]) -> Compiled:
+def _compile_in_recursion(compile_kernel: Callable[[], Compiled]) -> Compiled:
     """Compile a kernel.
 
-    Raise EngineError if Python's recursion limit is reached because the caller is deep in a recursion.
+    Raise EngineError if that exceeds Python's recursion limit because the caller recurses deeply.
     """
     try:
         return compile_kernel()
@@ -148,7 +148,7 @@ def hold_weakly(runtime: Any, kernels: Iterable[Any]) -> None:
 
 
 @contextlib.contextmanager
-def without(config: Any, **unwanted: bool) -> Iterator[None]:
+def disable_optimizations(config: Any, **unwanted: bool) -> Iterator[None]:
     """Enter a context that compiles without the optimizations passed as True.
 
     `cfg_optimization` keeps an element's old value although it was written under another index, in both engines
@@ -187,7 +187,7 @@ def scalarize_matrices(config: Any, *, is_wanted: bool) -> Iterator[None]:
         config.force_scalarize_matrix = before
 
 
-def launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
+def make_launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
     """Return a function that launches a compiled kernel through a launch context that tinsmith fills itself.
 
     Measured on a CPU: 4 us in Taichi where a call of the kernel takes 85 us, 1 us in Quadrants where a call takes 35
@@ -229,7 +229,7 @@ def launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
         def start() -> None:
             find_program().launch_kernel(data, context)  # pyright: ignore[reportOptionalMemberAccess]
 
-        return HeldLaunch(put, start, functools.partial(_setter, context))
+        return HeldLaunch(put, start, functools.partial(_make_setter, context))
 
     if is_reused:
         make_holdable(launch, hold_arguments)
@@ -253,7 +253,7 @@ def _set_matrix(context: Any, slot: Any, value: Any) -> None:
     matrix.set_kernel_struct_args(matrix(*value), context, place)
 
 
-def _setter(context: Any, setter: str) -> Callable[[Any, Any], None]:
+def _make_setter(context: Any, setter: str) -> Callable[[Any, Any], None]:
     """Return a function (slot, value) that sets a scalar, vector or matrix argument in a launch context."""
     return functools.partial(_set_matrix, context) if setter == "matrix" else getattr(context, f"set_arg_{setter}")
 
@@ -261,11 +261,13 @@ def _setter(context: Any, setter: str) -> Callable[[Any, Any], None]:
 def make_holdable(
     launch: Launch, hold_arguments: Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], HeldLaunch]
 ) -> None:
-    """Attach the function by which `hold` makes a `HeldLaunch` of this launch function."""
+    """Attach the function by which `make_held_launch` makes a `HeldLaunch` of this launch function."""
     setattr(launch, _HOLD, hold_arguments)
 
 
-def hold(launch: Launch, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> HeldLaunch | None:
+def make_held_launch(
+    launch: Launch, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]
+) -> HeldLaunch | None:
     """Return a launch with its arguments filled in once, to be run many times; None if each run needs a new context.
 
     Measured on a CPU with five arrays: 3.2 us in Taichi instead of 7.7, 0.6 us in Quadrants instead of 1.4.

@@ -57,16 +57,16 @@ class CompiledEngine(Engine):
         return isinstance(self.unwrap(value), self.lang.Ndarray)
 
     def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:
-        return _fields.leaves(self.unwrap(field), name)
+        return _fields.list_leaf_fields(self.unwrap(field), name)
 
     def field_facts(self, field: Any, name: str) -> FieldFacts:
         return _fields.facts_of(field, name, self)
 
-    def is_awaited(self, field: Any) -> bool:
-        return _fields.is_awaited(field, _readiness.require_started(self))
+    def is_unplaced(self, field: Any) -> bool:
+        return _fields.is_unplaced(field, _readiness.require_started(self))
 
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
-        return _common.entries(value) if isinstance(value, self.lang.Matrix) else None
+        return _common.list_entries(value) if isinstance(value, self.lang.Matrix) else None
 
     def options(self) -> tuple[Any, ...]:
         return _common.options_of(_readiness.require_started(self).prog.config())
@@ -80,11 +80,11 @@ class CompiledEngine(Engine):
     def thread_count(self) -> int:
         return _readiness.require_started(self).prog.config().cpu_max_num_threads
 
-    def settle(self) -> None:
-        _readiness.settle(self)
+    def materialize(self) -> None:
+        _readiness.materialize(self)
 
     def require_ready(self, op: str) -> None:
-        _readiness.require_settled(self, _readiness.require_started(self, op), op)
+        _readiness.require_materialized(self, _readiness.require_started(self, op), op)
 
     @one_at_a_time
     def compile(
@@ -96,7 +96,9 @@ class CompiledEngine(Engine):
     ) -> Compiled:
         _readiness.require_placed(self)
         key = None if content is None else (function.__code__.co_filename, content, options, self.options())
-        return _common.share(self.runtime(), key, functools.partial(self._compile_alone, function, templates, options))
+        return _common.get_or_compile(
+            self.runtime(), key, functools.partial(self._compile_alone, function, templates, options)
+        )
 
     def owns(self, value: object) -> bool:
         return _common.belongs_to(value, self.name)

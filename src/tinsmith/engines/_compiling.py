@@ -53,7 +53,7 @@ class _DelayedSignals:
             raise
 
     def end(self) -> None:
-        """Restore the signal handlers and call those of the recorded signals. Raise what a handler raises."""
+        """Restore the signal handlers and call those of the recorded signals. Raise the exceptions that they raise."""
         raised = self._restore()
         if raised is not None:
             raise raised

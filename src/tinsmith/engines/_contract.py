@@ -276,7 +276,7 @@ class Engine(ABC):
 
     @abstractmethod
     def results(self, kernel: Any) -> tuple[Parameter, ...]:
-        """Return what the kernel returns according to its return annotation, as parameters without names."""
+        """Return the values that the kernel's return annotation declares, as parameters without names."""
 
     @abstractmethod
     def inner_function(self, candidate: object) -> Callable[..., Any] | None:
@@ -324,7 +324,7 @@ class Engine(ABC):
         return None
 
     @abstractmethod
-    def is_awaited(self, field: Any) -> bool:
+    def is_unplaced(self, field: Any) -> bool:
         """Return True if a field, or the gradient requested by `needs_grad=True`, is declared but not placed."""
 
     @abstractmethod
@@ -380,7 +380,7 @@ class Engine(ABC):
         """Return the number of CPU threads that a parallel loop is divided among."""
 
     @abstractmethod
-    def settle(self) -> None:
+    def materialize(self) -> None:
         """Allocate the engine's memory on the main thread, if possible now, so that other threads may launch first."""
 
     @abstractmethod
@@ -425,7 +425,7 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def tell(self, listener: engines.Listener) -> AbstractContextManager[None]:
+    def redirect_calls(self, listener: engines.Listener) -> AbstractContextManager[None]:
         """Enter a context that redirects this thread's calls of kernels and accesses to fields to a listener."""
 
     @abstractmethod

@@ -46,7 +46,7 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
     rows, columns = (field.n, field.m) if hasattr(field, "n") else (0, 1)
     element = () if not rows else (rows,) if columns == 1 else (rows, columns)
     shape = tuple(field.shape)
-    kinds = _nodes(field)
+    kinds = _list_layout_nodes(field)
     if not all(kind in ALWAYS_THERE for kind, _ in kinds):
         _check_divisions(kinds, name)
     return FieldFacts(
@@ -94,7 +94,7 @@ def _facts_of_ndarray(array: Any, name: str, engine: Engine) -> FieldFacts:
     )
 
 
-def is_awaited(field: Any, runtime: Any) -> bool:
+def is_unplaced(field: Any, runtime: Any) -> bool:
     """Return True if this field or gradient is declared but not placed; until then the engine runs no kernel."""
     if not hasattr(field, "vars"):
         return False
@@ -103,17 +103,17 @@ def is_awaited(field: Any, runtime: Any) -> bool:
     return any(one is part and one.ptr.snode() is None for one in declared for part in field.vars)
 
 
-def leaves(field: Any, name: str) -> list[tuple[str, Any]]:
+def list_leaf_fields(field: Any, name: str) -> list[tuple[str, Any]]:
     """Return named fields of numbers: `field` itself, or the members of a field of structs, or none for a bare layout
     node.
     """
     if hasattr(field, "vars") or hasattr(field, "arr"):
         return [(name, field)]
     members = getattr(field, "keys", ())
-    return [leaf for member in members for leaf in leaves(field.get_member_field(member), f"{name}.{member}")]
+    return [leaf for member in members for leaf in list_leaf_fields(field.get_member_field(member), f"{name}.{member}")]
 
 
-def _nodes(field: Any) -> list[tuple[str, int]]:
+def _list_layout_nodes(field: Any) -> list[tuple[str, int]]:
     """Return the layout nodes above a field, up to the root, as (kind, total cells).
 
     A kind is "dense", "pointer" etc.

@@ -20,7 +20,7 @@ from ._compiling import COMPILING
 
 
 @contextlib.contextmanager
-def _parsing() -> Iterator[None]:
+def _hold_parser() -> Iterator[None]:
     with COMPILING:
         try:
             yield
@@ -31,7 +31,7 @@ def _parsing() -> Iterator[None]:
 
 def parse_module(text: str, path: str = "<unknown>") -> ast.Module:
     """Parse a file's text into a syntax tree. Raise SyntaxError."""
-    with _parsing():
+    with _hold_parser():
         return ast.parse(text, path)
 
 
@@ -52,7 +52,7 @@ def parse_statement(text: str) -> ast.stmt:
 
 def parse_expression(text: str) -> ast.expr:
     """Parse an expression. Raise SyntaxError."""
-    with _parsing():
+    with _hold_parser():
         return ast.parse(text, mode="eval").body
 
 

@@ -15,11 +15,11 @@ from ._probe_kernel import doubling
 from ._registry import get, list_installed
 
 
-def probes() -> tuple[Probe, ...]:
+def run_probes() -> tuple[Probe, ...]:
     """Check every private name and behavior of every installed engine that tinsmith relies on. Import the engines.
 
     Example:
-        >>> [probe.name for probe in probes() if not probe.ok]
+        >>> [probe.name for probe in run_probes() if not probe.ok]
         []
     """
     return tuple(probe for name in list_installed() for probe in _probes(get(name)))
@@ -28,13 +28,13 @@ def probes() -> tuple[Probe, ...]:
 def _probes(engine: Engine) -> list[Probe]:
     facts = engine.facts()
     kernel = engine.lang.kernel(doubling(engine.lang))
-    probes = [_has(engine, facts, kernel, path) for path in facts.paths]
+    probes = [_check_path(engine, facts, kernel, path) for path in facts.paths]
     if engine.runtime() is not None and engine.device_type() == "cpu":
-        probes += _behaviour(engine)
+        probes += _check_reverse_mode(engine)
     return probes
 
 
-def _has(engine: Engine, facts: Facts, kernel: Any, path: str) -> Probe:
+def _check_path(engine: Engine, facts: Facts, kernel: Any, path: str) -> Probe:
     """Check that an object of the engine has the attributes of a dotted path, one inside another."""
     root, *attributes = path.split(".")
     value: Any = kernel if root == "kernel" else facts.roots[root]
@@ -45,8 +45,8 @@ def _has(engine: Engine, facts: Facts, kernel: Any, path: str) -> Probe:
     return Probe(path, engine.name, True, "")
 
 
-def _behaviour(engine: Engine) -> list[Probe]:
-    """Run a reverse-mode kernel and check what it does to memory."""
+def _check_reverse_mode(engine: Engine) -> list[Probe]:
+    """Run an engine's reverse-mode kernel and check how it changes memory."""
     compiled = engine.compile(doubling(engine.lang), {}, CompileOptions(adjoint=True))
     x, y, gradient, adjoint = torch.ones(4), torch.full((4,), 7.0), torch.ones(4), torch.full((4,), 3.0)
     slots = compiled.slots

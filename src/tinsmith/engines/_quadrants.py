@@ -134,19 +134,21 @@ class Quadrants(CompiledEngine):
         kernel.raise_on_templated_floats = False  # a call of the kernel would set it, but the kernel is never called
         known = {name: self.unwrap(value) for name, value in templates.items()}
         with _members_as_constants():
-            key = kernel.ensure_compiled(*_annotations.stand_ins(function, known, self.lang, self._matrix_type))
+            key = kernel.ensure_compiled(*_annotations.make_placeholders(function, known, self.lang, self._matrix_type))
         cpp = kernel.materialized_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
         # `is_aliased` is ignored: such loops are right in Quadrants, and wrong without that optimization.
         config = program.config()
         in_numbers = options.adjoint or not options.is_simd
-        off = _common.without(config, cfg_optimization=options.is_careful, real_matrix_scalarize=options.is_simd)
+        off = _common.disable_optimizations(
+            config, cfg_optimization=options.is_careful, real_matrix_scalarize=options.is_simd
+        )
         with _common.scalarize_matrices(config, is_wanted=in_numbers), off:
             result = program.compile_kernel(config, program.get_device_caps(), cpp)
-        slots = _annotations.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
+        slots = _annotations.find_slots(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
         data = result.compiled_kernel_data
-        launch = _common.launcher(cpp, program, data, is_reused=self.device_type() == "cpu")
+        launch = _common.make_launcher(cpp, program, data, is_reused=self.device_type() == "cpu")
         return Compiled(launch, slots, runtime)
 
     def free_kernel(self, called: Any) -> Any:
@@ -166,7 +168,7 @@ class Quadrants(CompiledEngine):
         except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
             return None
 
-    def tell(self, listener: engines.Listener) -> AbstractContextManager[None]:
+    def redirect_calls(self, listener: engines.Listener) -> AbstractContextManager[None]:
         from quadrants.lang import impl
         from quadrants.lang._ndarray import Ndarray, ScalarNdarray
         from quadrants.lang.field import ScalarField
@@ -180,9 +182,13 @@ class Quadrants(CompiledEngine):
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
         self.lang.init(
             arch=arch,
-            **(_readiness.defaults(self.lang, device_type) | {"ad_stack_experimental_enabled": True} | options),
+            **(
+                _readiness.find_default_options(self.lang, device_type)
+                | {"ad_stack_experimental_enabled": True}
+                | options
+            ),
         )
-        self.settle()
+        self.materialize()
 
     def facts(self) -> Facts:
         _common.require_home("quadrants")

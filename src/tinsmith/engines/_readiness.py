@@ -13,17 +13,17 @@ from ._contract import Engine
 from ._module_name import module_name
 
 
-def settle(engine: Engine) -> None:
+def materialize(engine: Engine) -> None:
     """Allocate an engine's memory on the main thread, so that the first launch may come from any other thread.
 
     Otherwise the first launch from a thread other than the one that started the engine fails an assertion (taichi
     #2022), and so does the first after new fields were placed. While fields or gradients are declared and not placed,
-    and in other threads, do nothing: then the first launch raises an EngineError (`require_settled`).
+    and in other threads, do nothing: then the first launch raises an EngineError (`require_materialized`).
     """
     if threading.current_thread() is not threading.main_thread():
         return
     runtime = engine.runtime()
-    if runtime is not None and not _waiting(runtime) and not _open_builders(engine, runtime):
+    if runtime is not None and not _find_unplaced(runtime) and not _open_builders(engine, runtime):
         runtime.materialize()
 
 
@@ -35,7 +35,7 @@ def _open_builders(engine: Engine, runtime: Any) -> list[Any]:
     return [one for one in runtime.unfinalized_fields_builder if one.ptr is not root]
 
 
-def _waiting(runtime: Any) -> list[Any]:
+def _find_unplaced(runtime: Any) -> list[Any]:
     """Return the fields, and the gradients requested by `needs_grad=True`, that are declared but not placed."""
     return [one for one in (*runtime.global_vars, *runtime.grad_vars) if one.ptr.snode() is None]
 
@@ -48,7 +48,7 @@ def require_placed(engine: Engine) -> None:
     if _open_builders(engine, runtime):
         words = f"{engine.name} runs no kernel while a FieldsBuilder is not finalized"
         raise EngineError(refusal(words, remedy="Call its `.finalize()` after the last `.place(...)`."))
-    waiting = _waiting(runtime)
+    waiting = _find_unplaced(runtime)
     if not waiting:
         return
     # `is`, since `==` of two of an engine's expressions makes a third one, not a bool.
@@ -84,7 +84,7 @@ def require_started(engine: Engine, op: str = "") -> Any:
     return runtime
 
 
-def require_settled(engine: Engine, runtime: Any, op: str) -> None:
+def require_materialized(engine: Engine, runtime: Any, op: str) -> None:
     """Raise EngineError if the first launch comes from another thread than the main one, which would
     crash the engine.
     """
@@ -100,7 +100,7 @@ def require_settled(engine: Engine, runtime: Any, op: str) -> None:
     )
 
 
-def defaults(lang: ModuleType, device_type: str) -> dict[str, Any]:
+def find_default_options(lang: ModuleType, device_type: str) -> dict[str, Any]:
     """Return the engine options that match torch's current settings: the default float and the number of threads."""
     is_double = torch.get_default_dtype() == torch.float64
     options = {"log_level": lang.WARN, "default_fp": lang.f64 if is_double else lang.f32}

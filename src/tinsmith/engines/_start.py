@@ -56,10 +56,10 @@ def init(
     if asked and "python" not in (engine, config().engine):
         words = f"ts.init has `raise_on_{asked[0]}` for the Python engine alone: compiled engines do not check that"
         raise ArgumentError(refusal(words, remedy='Add engine="python", or set TINSMITH_ENGINE=python.'))
-    device = "cpu" if engine == "python" else _device(arch)
+    device = "cpu" if engine == "python" else _choose_device(arch)
     names = (engine,) if engine not in ("auto", "python") else list_loaded() or (choose_default(),)
     engines = [get(name) for name in names]
-    translated = [{key: _of_engine(one, key, value) for key, value in options.items()} for one in engines]
+    translated = [{key: _translate_option(one, key, value) for key, value in options.items()} for one in engines]
     for one, own in zip(engines, translated, strict=True):
         try:
             # Not while another thread compiles for the state that this destroys.
@@ -86,7 +86,7 @@ def _unknown_option(engine: Engine, name: str) -> str:
     return refusal(words, remedy=f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out.")
 
 
-def _of_engine(engine: Engine, option: str, value: Any) -> Any:
+def _translate_option(engine: Engine, option: str, value: Any) -> Any:
     """Convert an option's value that belongs to another engine to this engine's value of the same name."""
     if option in ("default_fp", "default_ip") and (isinstance(value, str | torch.dtype) or value in (int, float)):
         words = f"ts.init wants a dtype of {engine.name} for `{option}`"
@@ -116,7 +116,7 @@ def init_quietly(arch: str, engine: str) -> None:
         init(arch, engine)
 
 
-def _device(arch: str) -> str:
+def _choose_device(arch: str) -> str:
     if arch == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if arch not in ("cpu", "cuda"):

@@ -109,27 +109,29 @@ class Taichi(CompiledEngine):
         decorated = self.lang.kernel(function)
         self.hold_weakly(decorated)
         kernel = decorated._adjoint if options.adjoint else decorated._primal
-        key = kernel.ensure_compiled(*_annotations.stand_ins(function, templates, self.lang, self._matrix_type))
+        key = kernel.ensure_compiled(*_annotations.make_placeholders(function, templates, self.lang, self._matrix_type))
         cpp = kernel.compiled_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
         config = program.config()
         in_numbers = options.adjoint or not options.is_simd
         # Taichi 1.7.4 holds `y[i]` in a register through a loop over j that does `y[i] += a; y[j] += b`: one is lost.
-        off = _common.without(
+        off = _common.disable_optimizations(
             config,
             cfg_optimization=options.is_careful,
             advanced_optimization=options.is_aliased,
             real_matrix_scalarize=options.is_simd,
         )
         with (
-            _stack_depth(config, options.stack),
+            _set_stack_depth(config, options.stack),
             _common.scalarize_matrices(config, is_wanted=in_numbers),
             off,
         ):
             data = program.compile_kernel(config, program.get_device_caps(), cpp)
-        slots = _annotations.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
-        return Compiled(_common.launcher(cpp, program, data, is_reused=self.device_type() == "cpu"), slots, runtime)
+        slots = _annotations.find_slots(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
+        return Compiled(
+            _common.make_launcher(cpp, program, data, is_reused=self.device_type() == "cpu"), slots, runtime
+        )
 
     def free_kernel(self, called: Any) -> Any:
         decorated: Any = _Unbound(called, vars(called)["grad"])  # the reverse kernel, no memory
@@ -141,7 +143,7 @@ class Taichi(CompiledEngine):
 
         return called.autodiff_mode not in (AutodiffMode.NONE, AutodiffMode.VALIDATION)
 
-    def tell(self, listener: engines.Listener) -> AbstractContextManager[None]:
+    def redirect_calls(self, listener: engines.Listener) -> AbstractContextManager[None]:
         from taichi.lang import impl
         from taichi.lang._ndarray import Ndarray, ScalarNdarray
         from taichi.lang.field import ScalarField
@@ -153,8 +155,8 @@ class Taichi(CompiledEngine):
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
-        self.lang.init(arch=arch, **(_readiness.defaults(self.lang, device_type) | options))
-        self.settle()
+        self.lang.init(arch=arch, **(_readiness.find_default_options(self.lang, device_type) | options))
+        self.materialize()
 
     def facts(self) -> Facts:
         _common.require_home("taichi")
@@ -225,7 +227,7 @@ class Taichi(CompiledEngine):
 
 
 @contextlib.contextmanager
-def _stack_depth(config: Any, depth: int) -> Iterator[None]:
+def _set_stack_depth(config: Any, depth: int) -> Iterator[None]:
     """Enter a context that compiles with a gradient stack of this depth; 0 keeps the user's setting."""
     before = config.ad_stack_size
     config.ad_stack_size = depth or before

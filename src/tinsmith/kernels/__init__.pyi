@@ -37,11 +37,11 @@ from .rays import positions as positions
 from .rays import ray_aabb_intersect as ray_aabb_intersect
 from .rays import traversal as traversal
 from .samples import accumulate as accumulate
+from .samples import choose_lanes as choose_lanes
 from .samples import composite as composite
 from .samples import continued_weights as continued_weights
 from .samples import distortion as distortion
 from .samples import entropy as entropy
-from .samples import lanes_of as lanes_of
 from .samples import resampling as resampling
 from .samples import running_product as running_product
 from .samples import running_sum as running_sum

@@ -18,22 +18,22 @@ SHARPNESS = 10.0
 Pair = tuple[Any, Any]
 
 
-def activation(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
+def build_activation(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
     """Build an activation function and its derivative by name, for vectors of `lanes` numbers of this dtype."""
     if name in _OF_WHOLE_VECTORS:
         return _OF_WHOLE_VECTORS[name](lang, lang.types.vector(lanes, getattr(lang, dtype)))
     value, slope = _MAKERS[name](lang)
-    return _by_component(lang, value, lanes), _by_component(lang, slope, lanes)
+    return _build_by_component(lang, value, lanes), _build_by_component(lang, slope, lanes)
 
 
-def of_numbers(lang: ModuleType, name: str, dtype: str) -> Pair:
+def build_number_activation(lang: ModuleType, name: str, dtype: str) -> Pair:
     """Build an activation function and its derivative by name, for single numbers of this dtype."""
     if name in _OF_WHOLE_VECTORS:
         return _OF_WHOLE_VECTORS[name](lang, getattr(lang, dtype))
     return _MAKERS[name](lang)
 
 
-def _by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
+def _build_by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
     @lang.func
     def apply_each(vector):
         result = vector

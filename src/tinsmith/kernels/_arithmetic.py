@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 
-def _casts(lang: ModuleType, width: int) -> tuple[Any, Any, Any]:
+def _build_casts(lang: ModuleType, width: int) -> tuple[Any, Any, Any]:
     """Build three conversions: a float32 to its bits, bits to a float32, and an integer to a float32.
 
     With a `width` they convert vectors. Engines cast those only number by number, in a static loop (Taichi 1.7.4,
@@ -55,7 +55,7 @@ def _build_exp(lang: ModuleType, width: int = 0) -> Any:
     n is exact; 2^n is done in two steps, since neither 2^128 nor 2^-149 has a float32 of its own.
     """
     f32 = lang.f32
-    bits_of, of_bits, float_of = _casts(lang, width)
+    bits_of, of_bits, float_of = _build_casts(lang, width)
 
     @lang.func
     def exp(x):
@@ -150,7 +150,7 @@ def _build_tanh(lang: ModuleType) -> Any:
 
 def _build_sin(lang: ModuleType) -> Any:
     """Build the function `sin(x)` for float32, within 2 units in the last place for |x| < 2^20."""
-    of_quarter = _of_quarter(lang)
+    of_quarter = _build_sin_of_quarter(lang)
 
     @lang.func
     def sin(x):
@@ -161,7 +161,7 @@ def _build_sin(lang: ModuleType) -> Any:
 
 def _build_cos(lang: ModuleType) -> Any:
     """Build the function `cos(x)` for float32, within 2 units in the last place for |x| < 2^20."""
-    of_quarter = _of_quarter(lang)
+    of_quarter = _build_sin_of_quarter(lang)
 
     @lang.func
     def cos(x):
@@ -170,7 +170,7 @@ def _build_cos(lang: ModuleType) -> Any:
     return cos
 
 
-def _of_quarter(lang: ModuleType) -> Any:
+def _build_sin_of_quarter(lang: ModuleType) -> Any:
     """Build the function `sin(x + quarters * pi / 2)`, for x of type float32 and an integer number of quarter turns.
 
     With n = round(x / (pi / 2)) and r = x - n pi / 2, it is sin(r), cos(r) or one of them negated, by n. In float64,

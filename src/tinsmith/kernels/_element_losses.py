@@ -14,22 +14,22 @@ Pair = tuple[Any, Any]
 SMALL = 100.0
 
 
-def element_loss(lang: ModuleType, name: str, dtype: str) -> Pair:
+def build_element_loss(lang: ModuleType, name: str, dtype: str) -> Pair:
     """Build a loss and its derivative in the prediction, by name: functions of (prediction, target) for single
     numbers.
     """
     return _MAKERS[name](lang, getattr(lang, dtype))
 
 
-def vector_loss(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
+def build_vector_loss(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
     """Build a loss and its derivative in the prediction, by name, for vectors of `lanes` predictions and targets."""
     if name != "CrossEntropy":
         return _MAKERS[name](lang, lang.types.vector(lanes, getattr(lang, dtype)))
-    value, slope = element_loss(lang, name, dtype)
-    return _by_component(lang, value, lanes), _by_component(lang, slope, lanes)
+    value, slope = build_element_loss(lang, name, dtype)
+    return _build_by_component(lang, value, lanes), _build_by_component(lang, slope, lanes)
 
 
-def _by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
+def _build_by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
     @lang.func
     def apply_each(p, t):
         result = p
@@ -65,7 +65,7 @@ def _relative_l2(lang: ModuleType, of: Any) -> Pair:
     return value, slope
 
 
-def _absolute(weight: Callable[[ModuleType, Any, Any], Any]) -> Callable[[ModuleType, Any], Pair]:
+def _build_absolute(weight: Callable[[ModuleType, Any, Any], Any]) -> Callable[[ModuleType, Any], Pair]:
     """Return the builder of the loss |p - t| times a weight. The derivative treats the weight as a constant."""
 
     def maker(lang: ModuleType, of: Any) -> Pair:
@@ -134,12 +134,12 @@ def _cross_entropy(lang: ModuleType, _of: Any) -> Pair:
 
 
 _MAKERS: dict[str, Callable[[ModuleType, Any], Pair]] = {
-    "L1": _absolute(_one),
+    "L1": _build_absolute(_one),
     "L2": _l2,
-    "RelativeL1": _absolute(_by_prediction),
+    "RelativeL1": _build_absolute(_by_prediction),
     "RelativeL2": _relative_l2,
-    "MAPE": _absolute(_by_target),
-    "SMAPE": _absolute(_by_both),
+    "MAPE": _build_absolute(_by_target),
+    "SMAPE": _build_absolute(_by_both),
     "CrossEntropy": _cross_entropy,
 }
 ELEMENT_LOSSES = tuple(_MAKERS)

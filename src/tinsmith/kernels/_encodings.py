@@ -108,7 +108,9 @@ def one_blob(lang: ModuleType, *, fp: str, n_bins: int) -> Any:
 
     @lang.func
     def wrap(distance):
-        """Return the same fraction on a circle of length 1."""
+        """Return the fraction of a bump on a circle of length 1 that lies below a boundary at this distance from its
+        center.
+        """
         return below(distance) + below(distance - real(1.0)) + below(distance + real(1.0))
 
     @lang.kernel

@@ -30,7 +30,7 @@ one kernel take 10 to 30 % longer than one after the other: two tables at a time
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ._shares import SHARE, firsts
+from ._shares import SHARE, build_only_first
 
 UNROLLED = 3
 """The number of dims whose corners are unrolled."""
@@ -64,7 +64,7 @@ class Grid(NamedTuple):
 def grid(
     lang: ModuleType, *, fp: str, n_dims: int, n_features: int, interpolation: str, apart: bool, atomic: bool
 ) -> Grid:
-    """Build the kernels of a grid encoding for an engine.
+    """Build the kernels of a grid encoding: its values, and their gradients in the positions and in the table.
 
     Args:
         lang: the engine's module.
@@ -78,8 +78,8 @@ def grid(
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     features = lang.types.ndarray(lang.types.vector(n_features, real), ndim=1)
-    only_first = firsts(lang)
-    level_of, place, slot, weight, slope_of = geometry(lang, fp=fp, n_dims=n_dims, interpolation=interpolation)
+    only_first = build_only_first(lang)
+    level_of, place, slot, weight, slope_of = build_geometry(lang, fp=fp, n_dims=n_dims, interpolation=interpolation)
     corners = 1 if interpolation == "Nearest" else 2**n_dims
     near = min(corners, 2**UNROLLED)
     far = corners // near
@@ -206,7 +206,7 @@ def grid(
     )
 
 
-def geometry(lang: ModuleType, *, fp: str, n_dims: int, interpolation: str) -> tuple[Any, Any, Any, Any, Any]:
+def build_geometry(lang: ModuleType, *, fp: str, n_dims: int, interpolation: str) -> tuple[Any, Any, Any, Any, Any]:
     """Build the functions of a level, its cells and their corners: `level_of`, `place`, `slot`,
     `weight`, `slope_of`.
     """

@@ -15,7 +15,7 @@ SHARE = 512
 """The minimum number of iterations that an engine gives to one thread."""
 
 
-def firsts(lang: ModuleType) -> Any:
+def build_only_first(lang: ModuleType) -> Any:
     """Build the function `only_first(place, count)`: `count` in the first of every SHARE iterations, else 0."""
 
     @lang.func

@@ -48,7 +48,7 @@ def splat(lang: ModuleType, *, serial: bool) -> Any:
     """
     array = lang.types.ndarray()
 
-    frame, rows, columns = geometry(lang)
+    frame, rows, columns = build_geometry(lang)
 
     @lang.kernel
     def splat(pos: array, scale: array, angle: array, colour: array, opacity: array, image: array):
@@ -72,7 +72,7 @@ def splat(lang: ModuleType, *, serial: bool) -> Any:
     return splat
 
 
-def geometry(lang: ModuleType) -> tuple[Any, Any, Any]:
+def build_geometry(lang: ModuleType) -> tuple[Any, Any, Any]:
     """Build the functions of a Gaussian's footprint: `frame` (its axes), and the `rows` and `columns`
     that it covers.
     """

@@ -16,7 +16,7 @@ not divide by it. Only visible surfaces are shaded.
 from types import ModuleType
 from typing import Any
 
-from ._volume_samples import lighting, transfer, walking
+from ._volume_samples import build_lighting, build_transfer, build_walk
 
 FAINTEST = 1e-30
 """The transmittance at which a ray ends, whatever its threshold."""
@@ -47,9 +47,9 @@ def volume_render(lang: ModuleType, *, fp: str, shaded: bool) -> Any:
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    crossing, samples, place, look = walking(lang, fp=fp)
-    row_of, entry = transfer(lang, fp=fp)
-    lights, normal_of, lit, _ = lighting(lang, fp=fp)
+    crossing, samples, place, look = build_walk(lang, fp=fp)
+    row_of, entry = build_transfer(lang, fp=fp)
+    lights, normal_of, lit, _ = build_lighting(lang, fp=fp)
     faintest = FAINTEST
 
     @lang.kernel

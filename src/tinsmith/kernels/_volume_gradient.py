@@ -22,8 +22,8 @@ and 168, 161 and 120. Reading the same cells 56 times to shade a sample, where
 from types import ModuleType
 from typing import Any
 
-from ._shares import SHARE, firsts
-from ._volume_samples import lighting, transfer, walking
+from ._shares import SHARE, build_only_first
+from ._volume_samples import build_lighting, build_transfer, build_walk
 
 
 def volume_gradient(
@@ -65,13 +65,13 @@ def volume_gradient(
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    only_first = firsts(lang)
-    crossing, samples, place, look = walking(lang, fp=fp)
-    row_of, entry = transfer(lang, fp=fp)
-    lights, normal_of, _, _ = lighting(lang, fp=fp)
-    unlit = unlighting(lang, fp=fp)
-    spread = spreading(lang, fp=fp, shaded=shaded, shared=shared, for_volume=for_volume)
-    onto_faces, onto_eye = from_ends(lang, fp=fp)
+    only_first = build_only_first(lang)
+    crossing, samples, place, look = build_walk(lang, fp=fp)
+    row_of, entry = build_transfer(lang, fp=fp)
+    lights, normal_of, _, _ = build_lighting(lang, fp=fp)
+    unlit = build_lighting_gradient(lang, fp=fp)
+    spread = build_gradient_scatter(lang, fp=fp, shaded=shaded, shared=shared, for_volume=for_volume)
+    onto_faces, onto_eye = build_end_gradients(lang, fp=fp)
 
     @lang.func
     def pull(
@@ -227,7 +227,7 @@ def volume_gradient(
     return volume_gradient
 
 
-def unlighting(lang: ModuleType, *, fp: str) -> Any:
+def build_lighting_gradient(lang: ModuleType, *, fp: str) -> Any:
     """Build the function that differentiates the shading of a sample."""
     real = getattr(lang, fp)
 
@@ -257,11 +257,11 @@ def unlighting(lang: ModuleType, *, fp: str) -> Any:
     return unlit
 
 
-def spreading(lang: ModuleType, *, fp: str, shaded: bool, shared: bool, for_volume: bool) -> Any:
+def build_gradient_scatter(lang: ModuleType, *, fp: str, shaded: bool, shared: bool, for_volume: bool) -> Any:
     """Build the function that adds a sample's gradient to the volume."""
     real = getattr(lang, fp)
-    _, _, _, look = walking(lang, fp=fp)
-    _, _, _, shift = lighting(lang, fp=fp)
+    _, _, _, look = build_walk(lang, fp=fp)
+    _, _, _, shift = build_lighting(lang, fp=fp)
     looks = 7 if shaded else 1
 
     @lang.func
@@ -307,7 +307,7 @@ def spreading(lang: ModuleType, *, fp: str, shaded: bool, shared: bool, for_volu
     return scatter_gradient
 
 
-def from_ends(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
+def build_end_gradients(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
     """Build the functions that take gradients common to all of a ray's samples to the ray: `onto_faces` and
     `onto_eye`.
     """

@@ -1,8 +1,8 @@
 """Functions of a sample of a ray through a volume, which direct volume rendering and its gradient share.
 
-`walking` has those of the ray, `transfer` those of the table, `lighting` those of shading. The model and its symbols
-are defined in `reference.volume_render`, the layout of `settings` in `_volume`. A clamped number has derivative 0
-outside the range and 1 on its border, as with `torch.clamp`.
+`build_walk` makes those of the ray, `build_transfer` those of the table, `build_lighting` those of shading. The model
+and its symbols are defined in `reference.volume_render`, the layout of `settings` in `_volume`. A clamped number has
+derivative 0 outside the range and 1 on its border, as with `torch.clamp`.
 """
 
 from types import ModuleType
@@ -14,7 +14,7 @@ FARTHEST = 1e37
 """Rays that leave the box at a larger t are treated as if they missed it: their direction is 0."""
 
 
-def walking(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
+def build_walk(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
     """Build the functions of a ray in the box: `crossing`, `samples` (their count), `place` (of one) and `look` (its
     value).
     """
@@ -108,13 +108,13 @@ def walking(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
     return crossing, samples, place, look
 
 
-def transfer(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
+def build_transfer(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
     """Build the functions of the transfer table: `row_of` (the row of a value) and `entry` (the interpolated row)."""
     real = getattr(lang, fp)
 
     @lang.func
     def row_of(table: lang.template(), value):
-        """Return the row before a value, the offset from it, and the derivative of the offset in the value."""
+        """Return the transfer table's row before a value in [0, 1], the offset from it, and the offset's derivative."""
         last = table.shape[0] - 1
         scale = lang.cast(last, real)
         at = lang.min(lang.max(value, real(0.0)), real(1.0)) * scale
@@ -135,12 +135,12 @@ def transfer(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
     return row_of, entry
 
 
-def lighting(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
+def build_lighting(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
     """Build the functions of shading: `lights` (of a ray), `normal_of` (a sample), `lit` (its color) and `shift` (of a
     cell).
     """
     real = getattr(lang, fp)
-    _, _, _, look = walking(lang, fp=fp)
+    _, _, _, look = build_walk(lang, fp=fp)
 
     @lang.func
     def shift(axis, sign):

@@ -18,19 +18,19 @@ from ..calls import Core, GradientSource, Signature, backward, compute_lazy_valu
 from ..compiling import Stage
 from ..engines import is_kernel, of_kernel, one_at_a_time
 from ..frontend import read
-from ..spec import functional, parse
+from ..spec import make_functional, parse
 from ..torch_side import define_operators
 from ._early_checks import check_early
 from ._match import match
 from ._options import OpOptions
 from ._orders import call_order, warn_of_orders
-from ._relaunch import promises_of, stage_of, stages_of
+from ._relaunch import list_promises, make_stage, make_stages
 
 _CALLING_CONVENTION = "2"
 """Increased when operators change what they take besides an op's arguments: torch keeps compiled calls on disk."""
 
 
-def content_of(signature: Signature, options: OpOptions, backward: Stage | None) -> str:
+def compute_digest(signature: Signature, options: OpOptions, backward: Stage | None) -> str:
     """Compute the digest of an op, of everything that its compiled forms depend on.
 
     Args:
@@ -55,11 +55,11 @@ def content_of(signature: Signature, options: OpOptions, backward: Stage | None)
     for stage in (*signature.stages, *([] if backward is None else [backward])):
         parts.append(f"{firsts.setdefault(stage.first, len(firsts))} {sorted(stage.scalar_names.items())}")
     for stage in firsts:
-        parts += _parts_of(stage)
+        parts += _list_dependencies(stage)
     return digest_of(*parts)
 
 
-def _parts_of(stage: Stage) -> Iterator[str]:
+def _list_dependencies(stage: Stage) -> Iterator[str]:
     """Yield text for everything that a kernel's compiled forms depend on, except the names of launch arguments."""
     yield f"{stage.engine.name} {_version(stage.home.name)} {stage.home.name}"
     yield f"{stage.is_simd} {stage.is_checked} {stage.allows_races} {stage.baked_values.has_state}"
@@ -81,8 +81,8 @@ if TYPE_CHECKING:
 @one_at_a_time
 def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) -> Core:
     """Make the core of an op from its name, its kernels, the text of its spec and its options."""
-    spec, names = functional(parse(text, options.scratch), functools.partial(_names_in, kernels))
-    stages = stages_of(kernels, spec, options, names)
+    spec, names = make_functional(parse(text, options.scratch), functools.partial(_names_in, kernels))
+    stages = make_stages(kernels, spec, options, names)
     is_run = not options.unrun
     order = call_order(spec, stages, options.order)
     after = {new: old for old, new in names.items()}
@@ -98,12 +98,12 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
     )
     signature = compute_lazy_values(signature)
     for engine in {stage.engine for stage in stages}:
-        engine.settle()
+        engine.materialize()
     if options.order is None:
         warn_of_orders(signature)
-    gradient = _gradient_source(signature, options)
-    core = _core(signature, gradient)
-    content = functools.partial(content_of, signature, options, gradient.stage)
+    gradient = _choose_gradient(signature, options)
+    core = _build_core(signature, gradient)
+    content = functools.partial(compute_digest, signature, options, gradient.stage)
     if gradient.stage is None and options.adjoint != "engine" and signature.draws:
         core = derived.SeededCore(core)
     if is_run:
@@ -133,7 +133,7 @@ def make_overwriting_core(core: Core, kernels: Sequence[Any], text: str, options
     matched = match(
         signature.op,
         spec,
-        stages_of(kernels, spec, options),
+        make_stages(kernels, spec, options),
         init,
         options.detached,
         order=signature.order,
@@ -141,10 +141,10 @@ def make_overwriting_core(core: Core, kernels: Sequence[Any], text: str, options
     )
     matched = replace(matched, is_deterministic=signature.is_deterministic, refuses_half=signature.refuses_half)
     # It is called without a gradient.
-    return _core(compute_lazy_values(matched), GradientSource(lambda: backward.EngineReverse(matched)))
+    return _build_core(compute_lazy_values(matched), GradientSource(lambda: backward.EngineReverse(matched)))
 
 
-def _core(signature: Signature, gradient: GradientSource) -> Core:
+def _build_core(signature: Signature, gradient: GradientSource) -> Core:
     return derived.BlockedCore(signature, gradient) if signature.uses_blocks else Core(signature, gradient)
 
 
@@ -159,7 +159,7 @@ def _make_reverse(adjoint: str, signature: Signature) -> Reverse:
     return backward.SourceReverse(signature) if adjoint == "source" else backward.AutoReverse(signature)
 
 
-def _gradient_source(signature: Signature, options: OpOptions) -> GradientSource:
+def _choose_gradient(signature: Signature, options: OpOptions) -> GradientSource:
     kernel = options.backward
     if kernel is None:
         _refuse_unfilled(signature)
@@ -171,8 +171,8 @@ def _gradient_source(signature: Signature, options: OpOptions) -> GradientSource
         raise ArgumentError(refusal(words, [("got", actual)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = {item.name: item.sizes for item in signature.spec.items}
     arrays = known | {f"grad_{name}": sizes for name, sizes in known.items()}
-    promises = promises_of(signature.spec)
-    stage = stage_of(kernel, arrays, options, splits_gradients=options.replaces_gradient, promises=promises)
+    promises = list_promises(signature.spec)
+    stage = make_stage(kernel, arrays, options, splits_gradients=options.replaces_gradient, promises=promises)
     stage.baked_values.survey(stage.templates({}))
     written = backward.HandWritten(signature, stage, options.otherwise)
     return GradientSource(lambda: written, stage)

@@ -77,14 +77,16 @@ def match(
 
 def _check_item(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> None:
     if item.name not in parameters:
-        raise SpecError(_unknown(op, item, spec, parameters, stages))
+        raise SpecError(_describe_unknown(op, item, spec, parameters, stages))
     for stage in stages:
         if item.name in stage.parameters:
             is_result = any(item.name == name for name, _ in stage.results)
             _check_parameter(op, item, stage.parameters[item.name], is_result=is_result)
 
 
-def _unknown(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> str:
+def _describe_unknown(
+    op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], stages: Sequence[Stage]
+) -> str:
     """Describe a spec's item that is neither a parameter of a kernel nor returned by one."""
     returned = [name for stage in stages for name, _ in stage.results]
     rows = [("spec", str(item)), ("parameters", ", ".join(name for name in parameters if name not in returned))]
@@ -223,7 +225,7 @@ def _check_kernel(op: str, spec: Spec, stage: Stage, overwrites: frozenset[str])
 
 def _check_written(signature: Signature) -> None:
     for name in signature.outputs:
-        if not any(_changes(stage, name) for stage in signature.firsts):
+        if not any(_is_written_by(stage, name) for stage in signature.firsts):
             if name in signature.updates:
                 words = f"no kernel of op `{signature.op}` writes `{signature.updates[name]}`"
                 remedy = "Leave out `inout`: an array that is only read is an input."
@@ -239,7 +241,7 @@ def _check_written(signature: Signature) -> None:
             raise KernelError(refusal(words, rows, remedy))
 
 
-def _changes(stage: Stage, name: str) -> bool:
+def _is_written_by(stage: Stage, name: str) -> bool:
     """Return True if a kernel writes an array, not counting the copy that first fills it."""
     role = stage.roles.get(name)
     return role is not None and (bool(role.escapes) or len(role.of("write", "add")) > (name in stage.begins))

@@ -208,11 +208,13 @@ class Op(OpDescription, Generic[Result]):
             raise
 
     def _call_checked(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Run a call whose arguments have to be checked."""
+        """Run a call after binding and checking its arguments."""
         try:
             bound = self._bind(arguments, named)
             updates = self._updates
-            return self._wrap(self._outputs(bound) if updates is None else updates.run_updating(bound, self._outputs))
+            return self._wrap(
+                self._compute_outputs(bound) if updates is None else updates.run_updating(bound, self._compute_outputs)
+            )
         except (ArgumentError, DtypeError, ShapeError) as error:
             # Under torch.jit.trace sizes are tensors.
             if not self._structs and not is_jit_traced():
@@ -231,7 +233,7 @@ class Op(OpDescription, Generic[Result]):
 
         def call(tensors: Mapping[str, torch.Tensor]) -> Sequence[torch.Tensor]:
             given = tuple([tensors[name] for name in self._signature.arrays])
-            return self._outputs(BoundArguments(given, scalars, _NOTHING, _NOTHING))
+            return self._compute_outputs(BoundArguments(given, scalars, _NOTHING, _NOTHING))
 
         return call
 
@@ -263,7 +265,7 @@ class Op(OpDescription, Generic[Result]):
         return self._dispatch(bound)
 
     def _run_part(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
-        return self._dispatch(bound) if is_tracing() else self._outputs(bound)
+        return self._dispatch(bound) if is_tracing() else self._compute_outputs(bound)
 
     def _bind(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> BoundArguments:
         if self._structs:
@@ -277,7 +279,7 @@ class Op(OpDescription, Generic[Result]):
         check_tensors(self._signature, bound.tensors)
         return self._seeded.with_seed(bound)
 
-    def _outputs(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
+    def _compute_outputs(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
         is_special = not is_plain()
         if is_special:
             bound = autocast(self._core.signature, bound)

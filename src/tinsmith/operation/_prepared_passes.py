@@ -30,7 +30,7 @@ from ..calls import (
     solve_numbers,
 )
 from ..calls.derived import find_recorded
-from ..engines import HeldLaunch, Launch, hold
+from ..engines import HeldLaunch, Launch, make_held_launch
 from ..passes.adjoint import Copy
 from ..spec import Numbers
 from ..tracing import is_plain
@@ -70,7 +70,7 @@ class PreparedPass:
     def note_launch(self, launch: Launch, entries: Sequence[Any], scalars: Sequence[Any]) -> None:
         """Record a launch with its arguments. Raise NotPrepared if its arguments cannot be kept."""
         arrays = [[slot, address, nbytes, shape, gradient] for slot, _, address, nbytes, shape, _, gradient in entries]
-        held = hold(launch, arrays, scalars)  # type: ignore[arg-type]
+        held = make_held_launch(launch, arrays, scalars)  # type: ignore[arg-type]
         if held is None:
             raise NotPrepared
         self._launches.append(held)
@@ -88,7 +88,7 @@ class PreparedPass:
 
             def move_all(address: int) -> None:
                 for use in uses:
-                    _move(*use, address)
+                    _move_array(*use, address)
 
             return move_all
         held, array, place = uses[0]
@@ -109,7 +109,7 @@ class PreparedPass:
             held.run()
 
 
-def _move(held: HeldLaunch, array: list[Any], place: int, address: int) -> None:
+def _move_array(held: HeldLaunch, array: list[Any], place: int, address: int) -> None:
     if array[place] != address:
         array[place] = address
         held.put(*array)

@@ -63,7 +63,7 @@ class Relaunch(Stage):
         return walk.rebuild(expr, self._rename)
 
 
-def stages_of(
+def make_stages(
     kernels: Sequence[Any], spec: Spec, options: OpOptions, updated: Mapping[str, str] = NO_NAMES
 ) -> list[Stage]:
     """Return a stage for each kernel of an op. A kernel that is launched several times is analyzed once.
@@ -72,7 +72,7 @@ def stages_of(
     instead.
     """
     arrays = {item.name: item.sizes for item in spec.items}
-    promises = promises_of(spec)
+    promises = list_promises(spec)
     links: Sequence[Links | None] = options.links or [None] * len(kernels)
     new = frozenset(updated.values())
     outputs = [one.name for one in spec.outputs if one.name not in new]
@@ -81,7 +81,7 @@ def stages_of(
     left = dict(updated)
     for kernel, link, names in zip(kernels, links, results, strict=True):
         if link is None or link.again is None:
-            stages.append(stage_of(kernel, arrays, options, link, names, updated, left, promises=promises))
+            stages.append(make_stage(kernel, arrays, options, link, names, updated, left, promises=promises))
             for name in stages[-1].begins.values():
                 del left[name]
         else:
@@ -89,7 +89,7 @@ def stages_of(
     return stages
 
 
-def promises_of(spec: Spec) -> dict[str, adjoint.Promise]:
+def list_promises(spec: Spec) -> dict[str, adjoint.Promise]:
     """Return the promises of a spec, by input. They are about the numbers of one sample."""
     return {item.name: adjoint.Promise(item.promise) for item in spec.inputs if item.promise}
 
@@ -108,7 +108,7 @@ def _names_of_results(kernels: Sequence[Any], outputs: Sequence[str]) -> list[tu
     return names
 
 
-def stage_of(
+def make_stage(
     kernel: Any,
     arrays: Mapping[str, DimSizes],
     options: OpOptions,

@@ -142,7 +142,7 @@ def _make_shape_error(name: str, values: Tensor, axes: str) -> ShapeError:
     return ShapeError(refusal(f"`values` of `{name}` does not fit.", rows, "Flatten further dims."))
 
 
-_lanes_of = constant_when_traced(kernels.lanes_of)
+_lanes_of = constant_when_traced(kernels.choose_lanes)
 
 
 def _get_rule(name: str, values: Tensor, engine: str | None) -> Rule:

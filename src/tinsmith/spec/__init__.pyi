@@ -1,5 +1,5 @@
 from ._arithmetic import Tree as Tree
-from ._arithmetic import tree_text as tree_text
+from ._arithmetic import format_tree as format_tree
 from ._dims import PROMISES as PROMISES
 from ._dims import Anything as Anything
 from ._dims import Arithmetic as Arithmetic
@@ -11,7 +11,7 @@ from ._dims import Item as Item
 from ._dims import Named as Named
 from ._dims import Rest as Rest
 from ._dims import Spec as Spec
-from ._functional import functional as functional
+from ._functional import make_functional as make_functional
 from ._misfits import unexpected_keyword as unexpected_keyword
 from ._parse import DTYPES as DTYPES
 from ._parse import parse as parse
@@ -19,7 +19,7 @@ from ._sizing import Numbers as Numbers
 from ._sizing import Size as Size
 from ._sizing import Sizing as Sizing
 from ._sizing import Symbol as Symbol
-from ._sizing import fixed_sizing as fixed_sizing
-from ._sizing import sizing as sizing
+from ._sizing import make_fixed_sizing as make_fixed_sizing
+from ._sizing import make_sizing as make_sizing
 from ._solve import Solution as Solution
 from ._solve import solve as solve

@@ -23,31 +23,31 @@ def evaluate(tree: Tree, sizes: Mapping[str, int]) -> int:
     return sizes[tree] if isinstance(tree, str) else tree
 
 
-def tree_names(tree: Tree) -> Iterator[str]:
+def list_tree_names(tree: Tree) -> Iterator[str]:
     """Yield the names in a tree, from left to right."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, tuple):
-        yield from tree_names(tree[1])
-        yield from tree_names(tree[2])
+        yield from list_tree_names(tree[1])
+        yield from list_tree_names(tree[2])
 
 
-def tree_text(tree: Tree) -> str:
+def format_tree(tree: Tree) -> str:
     """Format a tree as source text, without unnecessary parentheses."""
     if not isinstance(tree, tuple):
         return str(tree)
     sign, left, right = tree
-    left_text = f"({tree_text(left)})" if _strength(left) < _strength(tree) else tree_text(left)
-    right_text = f"({tree_text(right)})" if _strength(right) <= _strength(tree) else tree_text(right)
+    left_text = f"({format_tree(left)})" if _strength(left) < _strength(tree) else format_tree(left)
+    right_text = f"({format_tree(right)})" if _strength(right) <= _strength(tree) else format_tree(right)
     return f"{left_text} {sign} {right_text}"
 
 
-def zero_divisor(tree: Tree, sizes: Mapping[str, int]) -> Tree | None:
+def find_zero_divisor(tree: Tree, sizes: Mapping[str, int]) -> Tree | None:
     """Return the first divisor in a tree that evaluates to zero, innermost first; None if there is none."""
     if not isinstance(tree, tuple):
         return None
     for side in tree[1:]:
-        if (inner := zero_divisor(side, sizes)) is not None:
+        if (inner := find_zero_divisor(side, sizes)) is not None:
             return inner
     return tree[2] if tree[0] == "//" and evaluate(tree[2], sizes) == 0 else None
 

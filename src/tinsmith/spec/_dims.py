@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from .._lazy import lazy
-from ._arithmetic import Tree, tree_names
+from ._arithmetic import Tree, list_tree_names
 
 UPDATED = "inout"
 """The word before an input that the kernel changes in place."""
@@ -226,4 +226,4 @@ def _names_of(dim: Dim) -> Iterator[str]:
     if isinstance(dim, Named):
         yield dim.name
     elif isinstance(dim, Arithmetic):
-        yield from tree_names(dim.tree)
+        yield from list_tree_names(dim.tree)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ._dims import Spec
 
 
-def functional(spec: Spec, taken: Callable[[], Collection[str]]) -> tuple[Spec, Mapping[str, str]]:
+def make_functional(spec: Spec, taken: Callable[[], Collection[str]]) -> tuple[Spec, Mapping[str, str]]:
     """Return a spec without `inout`, and the names of the new values by those of the old ones.
 
     The input keeps its name and holds the old value; the first outputs are the new values, `state_after`.
@@ -19,7 +19,7 @@ def functional(spec: Spec, taken: Callable[[], Collection[str]]) -> tuple[Spec, 
 
     Example:
         >>> from tinsmith.spec import parse
-        >>> found, names = functional(parse("x[n], inout state[n] -> y[n]"), list)
+        >>> found, names = make_functional(parse("x[n], inout state[n] -> y[n]"), list)
         >>> str(found), names
         ('x[n], state[n] -> state_after[n], y[n]', {'state': 'state_after'})
     """

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .._errors import ArgumentError, ShapeError, nearest, refusal
-from ._arithmetic import Tree, tree_names, tree_text, zero_divisor
+from ._arithmetic import Tree, find_zero_divisor, format_tree, list_tree_names
 from ._dims import Item, Named, Spec
 
 Sizes = tuple[int, ...]
@@ -114,7 +114,7 @@ def not_an_integer(call: Call, name: str) -> ArgumentError:
 def negative_size(call: Call, item: Item, tree: Tree, size: int) -> ShapeError:
     """Return the error for an output or scratch whose computed size is negative."""
     headline = f"`{item.name}` would have a negative size in op `{call.op}`."
-    text = tree_text(tree)
+    text = format_tree(tree)
     rows = [*_sources(call, tree), (item.name, item.brackets, f"{text} is {size}")]
     remedy = f"Pass {text}=0 or more." if isinstance(tree, str) else f"Pass sizes for which `{text}` is 0 or more."
     return ShapeError(refusal(headline, rows, remedy))
@@ -122,7 +122,7 @@ def negative_size(call: Call, item: Item, tree: Tree, size: int) -> ShapeError:
 
 def division_by_zero(call: Call, item: Item, tree: Tree, sizes: Mapping[str, int]) -> ShapeError:
     """Return the error for an output or scratch whose computed size is divided by a size of zero."""
-    divisor = tree_text(zero_divisor(tree, sizes) or 0)
+    divisor = format_tree(find_zero_divisor(tree, sizes) or 0)
     headline = f"The size of `{item.name}` divides by zero in op `{call.op}`."
     rows = [*_sources(call, tree), (item.name, item.brackets, f"{divisor} is 0")]
     return ShapeError(refusal(headline, rows, f"Pass sizes for which `{divisor}` is not 0."))
@@ -172,7 +172,7 @@ def _owner(spec: Spec, name: str) -> Item:
 
 def _sources(call: Call, tree: Tree) -> list[tuple[str, str, str]]:
     """Return a table row for each input and value that determines a size of a name in a tree."""
-    names = dict.fromkeys(tree_names(tree))
+    names = dict.fromkeys(list_tree_names(tree))
     owners = {_owner(call.spec, name).name for name in names if name in call.spec.input_dims}
     inputs = [_row(call, item) for item in call.spec.inputs if item.name in owners]
     return inputs + [(name, str(call.values[name]), "") for name in names if name not in call.spec.input_dims]

@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 
 from .._errors import ArgumentError, SpecError, nearest, point_at, refusal
 from ._agreement import check_agreement
-from ._arithmetic import Tree, tree_text
+from ._arithmetic import Tree, format_tree
 from ._dims import (
     PROMISES,
     UPDATED,
@@ -106,7 +106,7 @@ class Tokens:
         self._position += 1
         return token
 
-    def took(self, text: str) -> bool:
+    def accept(self, text: str) -> bool:
         """Consume the next token if it has this text. Return True if it was consumed."""
         is_here = self.here.text == text
         self._position += is_here
@@ -206,7 +206,7 @@ class _Reader:
 
     def items(self) -> tuple[Item, ...]:
         items = [self.one_item()]
-        while self.at.took(","):
+        while self.at.accept(","):
             items.append(self.one_item())
         return tuple(items)
 
@@ -228,31 +228,31 @@ class _Reader:
             name = self.item_name()
         self.refuse_without_brackets()
         self.bracket = self.at.next()
-        dims = () if self.at.took("]") else self.dims()
-        dtype = self.dtype() if self.at.took(":") else None
+        dims = () if self.at.accept("]") else self.dims()
+        dtype = self.dtype() if self.at.accept(":") else None
         label = self.item.text if self.item.text != name else ""
         return Item(name, dims, dtype, self.item.start, self.is_updated, promise, label)
 
     def dims(self) -> tuple[Dim, ...]:
         dims = [self.one_dim(first=True)]
-        while not self.at.took("]"):
-            if not self.at.took(","):
+        while not self.at.accept("]"):
+            if not self.at.accept(","):
                 self.refuse_without_comma()
             self.refuse_a_second(dims)
             dims.append(self.one_dim(first=False))
         return tuple(dims)
 
     def one_dim(self, first: bool) -> Dim:
-        if self.at.took("..."):
+        if self.at.accept("..."):
             return Rest()
         if self.at.here.text == "*":
             return self.batch(first)
-        if self.side == "input" and not self.is_updated and self.at.took("_"):
+        if self.side == "input" and not self.is_updated and self.at.accept("_"):
             return Anything()
         tree = self.sum()
         if isinstance(tree, str):
             return Named(tree)
-        return Fixed(tree) if isinstance(tree, int) else Arithmetic(tree_text(tree), tree)
+        return Fixed(tree) if isinstance(tree, int) else Arithmetic(format_tree(tree), tree)
 
     def batch(self, first: bool) -> Batch:
         star = self.at.next()
@@ -295,10 +295,10 @@ class _Reader:
         if self.at.here.kind == "word":
             return self.name("a dim")
         opening = self.at.here
-        if not self.at.took("("):
+        if not self.at.accept("("):
             self.refuse_invalid_size()
         tree = self.sum()
-        if not self.at.took(")"):
+        if not self.at.accept(")"):
             self.refuse_when_glued()
             self.refuse("`(` is not closed.", "Write `)` after the sum.", opening)
         return tree
@@ -345,7 +345,7 @@ class _Reader:
             self.refuse(f"{here} closes nothing.", f"Leave it out, or open it before: `{EXAMPLE}`.")
         if here.text == "[":
             self.refuse(f"{item} has a second pair of brackets.", "Write all dims in one pair: `x[n, 3]`.")
-        if not self.at.took(wanted):
+        if not self.at.accept(wanted):
             self.refuse(f"{here} follows {item} without a comma.", "Write `,` between items: `x[n], k[m]`.")
 
     def refuse_without_brackets(self) -> None:

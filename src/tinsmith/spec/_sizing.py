@@ -54,13 +54,13 @@ class Sizing:
         return tuple([numbers[one.place] if isinstance(one, Symbol) else one for one in self.shapes[name]])
 
 
-def fixed_sizing(shapes: Mapping[str, tuple[int, ...]], batch: int | None) -> Sizing:
+def make_fixed_sizing(shapes: Mapping[str, tuple[int, ...]], batch: int | None) -> Sizing:
     """Return the sizing of calls with exactly these shapes, which are checked elsewhere."""
     numbers = (sum(math.prod(shape) for shape in shapes.values()),)
     return Sizing(shapes, lambda *_: numbers, batch, 0)
 
 
-def sizing(
+def make_sizing(
     spec: Spec,
     ranks: Mapping[str, int],
     names: Sequence[str],
@@ -82,7 +82,7 @@ def sizing(
 
     Example:
         >>> from tinsmith.spec import parse
-        >>> found = sizing(parse("x[n], k[m] -> y[n - m + 1]"), {"x": 1, "k": 1}, ())
+        >>> found = make_sizing(parse("x[n], k[m] -> y[n - m + 1]"), {"x": 1, "k": 1}, ())
         >>> found.solve([(10,), (3,)], {}), found.solve([(2,), (5,)], {})
         ((10, 3, 8, 21), None)
         >>> found.evaluate("y", (10, 3, 8, 21))

@@ -23,7 +23,7 @@ class Assignments(Run):
         """Convert a value to the type that an annotation names."""
 
     def let(self, value: Any) -> Any:
-        """Return the value that a new local gets: copy vectors and structs, and give Python numbers a type."""
+        """Return the value of a new local: copy vectors and structs, and convert Python numbers to a kernel type."""
         if type(value) in KINDS:
             return value
         if isinstance(value, Matrix | Struct):
@@ -34,11 +34,11 @@ class Assignments(Run):
             return type(value)([self.let(item) for item in value])
         return self.capture(value)
 
-    def let_as(self, value: Any, annotation: Any) -> Any:
+    def let_typed(self, value: Any, annotation: Any) -> Any:
         """Return the value that a new local with a type annotation gets."""
         return self.let(self.convert(value, annotation))
 
-    def keep(self, old: Any, value: Any) -> Any:
+    def assign(self, old: Any, value: Any) -> Any:
         """Assign `value` to a local whose value is `old`, and return the new value. The local keeps its type."""
         kind = type(old)
         if kind is type(value) and kind in KINDS:
@@ -75,7 +75,7 @@ class Assignments(Run):
         if isinstance(owner, Struct):
             old = owner.members[name]
             if isinstance(old, Matrix | Struct):
-                self.keep(old, value)
+                self.assign(old, value)
             else:
                 owner.put(name, self.casts[KINDS[type(old)]](self._number(value)))
             return
@@ -101,7 +101,7 @@ class Assignments(Run):
                 # The user assigned a Python number to the local in a debugger.
                 old = self.let(old)
             value = self.casts[KINDS[type(old)]](self._number(value))
-        return self.keep(old, self._by_operator[name](old, value))
+        return self.assign(old, self._by_operator[name](old, value))
 
     def change_element(self, owner: Any, index: Any, name: str, value: Any) -> Any:
         """Apply an atomic operation to an array element, and return the element's old value."""
@@ -117,14 +117,11 @@ class Assignments(Run):
         return old
 
     def replace_element(self, owner: Any, index: Any, name: str, value: Any) -> None:
-        """Apply `*=`, `/=` etc.
-
-        to an element: compute in the common type, and convert the result to the element's type.
-        """
+        """Apply an operator such as `*=` to an element: compute, and convert the result to the element's type."""
         owner[index] = getattr(self, name)(owner[index], value)
 
     def replace_member(self, owner: Any, member: str, name: str, value: Any) -> None:
-        """Apply `*=`, `/=` etc. to a member of a struct, or to a vector's entries by letters (`v.xy`)."""
+        """Apply an operator such as `*=` to a member of a struct, or to a vector's entries by letters (`v.xy`)."""
         self.set_member(owner, member, getattr(self, name)(getattr(owner, member), value))
 
     def unpack(self, value: Any, olds: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -140,7 +137,7 @@ class Assignments(Run):
         # Copied first: a store to one target must not change the value of the next one.
         items = [self.let(item) for item in items]
         pairs = zip(items, olds, strict=True)
-        return tuple([item if old is None or old is UNSET else self.keep(old, item) for item, old in pairs])
+        return tuple([item if old is None or old is UNSET else self.assign(old, item) for item, old in pairs])
 
     def members_of(self, owner: Any) -> Members:
         """Return an object whose items are the members of `owner`, as a target for unpacking: `a.x, b = value`."""

@@ -23,7 +23,7 @@ def evaluate_decomposition(function: str, matrix: Tensor, *, is_descending: bool
     """
     with torch.no_grad():
         given = matrix.detach()
-        parts = _values(function, given, is_descending)
+        parts = _decompose(function, given, is_descending)
     change = matrix - matrix.detach()  # 0, with the derivative of the matrix
     return [part + by for part, by in zip(parts, _TANGENTS[function](parts, change, given), strict=True)]
 
@@ -31,9 +31,9 @@ def evaluate_decomposition(function: str, matrix: Tensor, *, is_descending: bool
 # Values -----------------------------------------------------------------------------------------
 
 
-def _values(function: str, matrix: Tensor, is_descending: bool) -> list[Tensor]:
+def _decompose(function: str, matrix: Tensor, is_descending: bool) -> list[Tensor]:
     if not matrix.isfinite().all():
-        parts = _values(function, torch.zeros_like(matrix), is_descending)
+        parts = _decompose(function, torch.zeros_like(matrix), is_descending)
         return [torch.full_like(part, math.nan) for part in parts]
     if function == "sym_eig":
         values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
@@ -71,29 +71,29 @@ def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 # Derivatives ------------------------------------------------------------------------------------
 
 
-def _of_svd(parts: list[Tensor], change: Tensor, _given: Tensor) -> tuple[Tensor, ...]:
+def _differentiate_svd(parts: list[Tensor], change: Tensor, _given: Tensor) -> tuple[Tensor, ...]:
     u, s, v = parts
     inner = u.mT @ change @ v
-    apart = _quotient(inner + inner.mT, s - s[:, None], s)
-    together = _quotient(inner - inner.mT, s + s[:, None], s)
+    apart = _divide_or_zero(inner + inner.mT, s - s[:, None], s)
+    together = _divide_or_zero(inner - inner.mT, s + s[:, None], s)
     return u @ (apart + together) / 2, inner.diagonal(), v @ (apart - together) / 2
 
 
-def _of_polar(parts: list[Tensor], change: Tensor, _given: Tensor) -> tuple[Tensor, ...]:
+def _differentiate_polar(parts: list[Tensor], change: Tensor, _given: Tensor) -> tuple[Tensor, ...]:
     r, p = parts
     w, q = torch.linalg.eigh(p)
     inner = r.mT @ change
-    turn = q @ _quotient(q.mT @ (inner - inner.mT) @ q, w + w[:, None], w) @ q.mT
+    turn = q @ _divide_or_zero(q.mT @ (inner - inner.mT) @ q, w + w[:, None], w) @ q.mT
     return r @ turn, inner - turn @ p
 
 
-def _of_eigen(parts: list[Tensor], change: Tensor, _given: Tensor) -> tuple[Tensor, ...]:
+def _differentiate_eigen(parts: list[Tensor], change: Tensor, _given: Tensor) -> tuple[Tensor, ...]:
     w, q = parts
     inner = q.mT @ (change + change.mT) @ q / 2
-    return inner.diagonal(), q @ _quotient(inner, w - w[:, None], w)
+    return inner.diagonal(), q @ _divide_or_zero(inner, w - w[:, None], w)
 
 
-def _of_positive(_parts: list[Tensor], change: Tensor, given: Tensor) -> tuple[Tensor, ...]:
+def _differentiate_positive(_parts: list[Tensor], change: Tensor, given: Tensor) -> tuple[Tensor, ...]:
     """Differentiate `make_spd`, the projection to positive semidefinite matrices.
 
     In the basis of eigenvectors, an entry of the change is scaled by (max(w_i, 0) + max(w_j, 0)) / (|w_i| + |w_j|).
@@ -101,14 +101,19 @@ def _of_positive(_parts: list[Tensor], change: Tensor, given: Tensor) -> tuple[T
     if not given.isfinite().all():
         return (change,)
     w, q = torch.linalg.eigh((given + given.mT) / 2)
-    share = _quotient(w.clamp_min(0)[:, None] + w.clamp_min(0), w.abs()[:, None] + w.abs(), w)
+    share = _divide_or_zero(w.clamp_min(0)[:, None] + w.clamp_min(0), w.abs()[:, None] + w.abs(), w)
     return (q @ (share * (q.mT @ (change + change.mT) @ q / 2)) @ q.mT,)
 
 
-def _quotient(upper: Tensor, lower: Tensor, values: Tensor) -> Tensor:
+def _divide_or_zero(upper: Tensor, lower: Tensor, values: Tensor) -> Tensor:
     """Return upper / lower, or 0 where the denominator is zero up to rounding errors relative to `values`."""
     is_zero = lower.abs() <= 4 * torch.finfo(values.dtype).eps * values.abs().max()
     return torch.where(is_zero, 0.0, upper / torch.where(is_zero, 1.0, lower))
 
 
-_TANGENTS = {"svd": _of_svd, "polar_decompose": _of_polar, "sym_eig": _of_eigen, "make_spd": _of_positive}
+_TANGENTS = {
+    "svd": _differentiate_svd,
+    "polar_decompose": _differentiate_polar,
+    "sym_eig": _differentiate_eigen,
+    "make_spd": _differentiate_positive,
+}

@@ -123,8 +123,8 @@ class Python(Engine):
     def field_facts(self, field: Any, name: str) -> FieldFacts:
         return self._home.field_facts(field, name)
 
-    def is_awaited(self, field: Any) -> bool:
-        return self._home.is_awaited(field)
+    def is_unplaced(self, field: Any) -> bool:
+        return self._home.is_unplaced(field)
 
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
         return self._home.matrix_entries(value)
@@ -135,8 +135,8 @@ class Python(Engine):
     def is_gradient(self, called: Any) -> bool:
         return self._home.is_gradient(called)
 
-    def tell(self, listener: Listener) -> AbstractContextManager[None]:
-        return self._home.tell(listener)
+    def redirect_calls(self, listener: Listener) -> AbstractContextManager[None]:
+        return self._home.redirect_calls(listener)
 
     # Running -------------------------------------------------------------------------------
     def runtime(self) -> Any:
@@ -161,7 +161,7 @@ class Python(Engine):
     def thread_count(self) -> int:
         return 1
 
-    def settle(self) -> None:
+    def materialize(self) -> None:
         return None
 
     def require_ready(self, op: str) -> None:

@@ -72,12 +72,12 @@ def _unary(name: str) -> Callable[[Run], Callable[..., Any]]:
 def _binary(name: str) -> Callable[[Run], Callable[..., Any]]:
     def build(run: Run) -> Callable[..., Any]:
         rule = run.operations.binary(name)
-        return lambda left, right: rule(_number(run, left), _number(run, right))
+        return lambda left, right: rule(_convert_operand(run, left), _convert_operand(run, right))
 
     return build
 
 
-def _number(run: Run, value: Any) -> Any:
+def _convert_operand(run: Run, value: Any) -> Any:
     """Convert an operand: built-in functions, unlike operators, treat Python numbers as numbers of the kernel."""
     return value if type(value) in KINDS or isinstance(value, Matrix) else run.let(run.capture(value))
 
@@ -87,7 +87,7 @@ def _rounding(name: str) -> Callable[[Run], Callable[..., Any]]:
         rule = run.operations.unary(name)
 
         def round_value(x: Any, dtype: Any = None) -> Any:
-            result = rule(_number(run, x))
+            result = rule(_convert_operand(run, x))
             return result if dtype is None else run.operations.cast(result, _dtype(run, dtype))
 
         return round_value
@@ -106,7 +106,9 @@ def _logic(*, is_and: bool) -> Callable[[Run], Callable[..., Any]]:
     def build(run: Run) -> Callable[..., Any]:
         to_truth = run.operations.binary("!=")
         rule = run.operations.binary("&" if is_and else "|")
-        return lambda left, right: rule(to_truth(_number(run, left), 0), to_truth(_number(run, right), 0))
+        return lambda left, right: rule(
+            to_truth(_convert_operand(run, left), 0), to_truth(_convert_operand(run, right), 0)
+        )
 
     return build
 
@@ -118,7 +120,7 @@ def _cast(run: Run) -> Callable[..., Any]:
 def _bit_cast(run: Run) -> Callable[..., Any]:
     def convert(obj: Any, dtype: Any) -> Any:
         kind, reinterpret = _dtype(run, dtype), run.operations.arithmetic.reinterpret
-        return run.operations.each(lambda one: reinterpret(one, kind), _number(run, obj))
+        return run.operations.each(lambda one: reinterpret(one, kind), _convert_operand(run, obj))
 
     return convert
 
@@ -156,8 +158,8 @@ TABLE: dict[str, dict[str, Callable[[Any], Callable[..., Any]]]] = {
         "sum": lambda run: lambda mat: run.operations.fold("+", mat),
         "max": lambda run: lambda mat: run.operations.fold("max", mat),
         "min": lambda run: lambda mat: run.operations.fold("min", mat),
-        "any": lambda run: lambda mat: run.operations.truths("any", mat),
-        "all": lambda run: lambda mat: run.operations.truths("all", mat),
+        "any": lambda run: lambda mat: run.operations.reduce_truths("any", mat),
+        "all": lambda run: lambda mat: run.operations.reduce_truths("all", mat),
         "norm": lambda run: run.operations.norm,
         "norm_sqr": lambda run: run.operations.norm_sqr,
         "dot": lambda run: run.operations.dot,
@@ -190,7 +192,7 @@ def _static_assert(cond: Any, msg: Any = None) -> None:
         raise AssertionError(msg)
 
 
-def _ranges(run: Run) -> Callable[..., Any]:
+def _build_ranges(run: Run) -> Callable[..., Any]:
     def build(*args: Any, axes: Any = None) -> Ranges:
         bounds = [tuple(one) if isinstance(one, list | tuple) else (0, one) for one in args]
         return Ranges(bounds, () if axes is None else tuple(axes), run.operations)
@@ -225,7 +227,7 @@ def read_ranges(run: Run, value: Any) -> Any:
     return Ranges([bounds[order.index(dim)] for dim in range(len(bounds))], order, run.operations)
 
 
-def _nothing(_run: Run) -> Callable[..., Any]:
+def _build_no_operation(_run: Run) -> Callable[..., Any]:
     return lambda *_positional, **_named: None
 
 
@@ -251,17 +253,17 @@ SPECIAL: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "lang.impl.static_assert": lambda _run: _static_assert,
     "lang.impl.static_print": lambda _run: print,
     "lang.impl.grouped": _build_group,
-    "lang.impl.stop_grad": _nothing,
-    "lang._ndrange.ndrange": _ranges,
+    "lang.impl.stop_grad": _build_no_operation,
+    "lang._ndrange.ndrange": _build_ranges,
     "lang.impl.zero": lambda run: lambda x: run.multiply(x, 0),
     "lang.impl.one": lambda run: lambda x: run.add(run.multiply(x, 0), 1),
     "lang.impl.get_runtime": lambda run: run.engine.lang.lang.impl.get_runtime,
     "lang.impl.is_python_backend": lambda _run: lambda: False,
     "_funcs._svd3d": _build_svd,
-    "lang.misc.loop_config": _nothing,
-    "lang.misc.block_local": _nothing,
+    "lang.misc.loop_config": _build_no_operation,
+    "lang.misc.block_local": _build_no_operation,
     "lang.misc.assume_in_range": lambda _run: lambda value, *_, **__: value,
-    "lang.misc.no_activate": _nothing,
+    "lang.misc.no_activate": _build_no_operation,
     "types.compound_types.vector": lambda run: run.engine.lang.types.vector,
     "types.compound_types.matrix": lambda run: run.engine.lang.types.matrix,
 }

@@ -93,7 +93,7 @@ class ExactInterpreter(Interpreter):
             "enter": self._enter,
             "turn": self._begin_turn,
             "begin_while": self._begin_while,
-            "goes_on": self._goes_on,
+            "goes_on": self._begin_while_turn,
             "product": self._join_ranges,
             "element": lambda owner, index: owner.element_at(index),
             "svd": _build_decomposition("svd"),
@@ -139,7 +139,7 @@ class ExactInterpreter(Interpreter):
         """Reset the count of iterations of the `while` loop on this line."""
         self._turns[line] = 0
 
-    def _goes_on(self, line: int) -> bool:
+    def _begin_while_turn(self, line: int) -> bool:
         """Notify the watch that another iteration of a `while` loop begins, and return True."""
         if self.watch is not None:
             self.watch.on_while_turn(line, self._turns[line])

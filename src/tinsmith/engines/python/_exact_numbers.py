@@ -250,12 +250,12 @@ class ExactArithmetic(Arithmetic):
         return result
 
     def reinterpret(self, value: Any, kind: str) -> Any:
-        held = np.array(value) if isinstance(value, np.generic) else self._own(value)
+        held = np.array(value) if isinstance(value, np.generic) else self._to_numpy(value)
         if kind in FLOATS:
             return self.track(kind, torch.from_numpy(held.view(TYPES[kind])))
         return held.view(TYPES[kind])[()]
 
-    def _own(self, value: Tracked) -> np.ndarray:
+    def _to_numpy(self, value: Tracked) -> np.ndarray:
         """Convert a tracked number to a NumPy array of its own type."""
         return value.tensor.detach().to(_OWN[KINDS[type(value)]]).numpy()
 
@@ -263,29 +263,31 @@ class ExactArithmetic(Arithmetic):
 
     def find_unary(self, name: str, kind: str) -> Rule:
         if kind in FLOATS and name != "not":
-            return self._of_floats(name, kind, FLOAT_UNARY.get(name))
+            return self._wrap_float_operation(name, kind, FLOAT_UNARY.get(name))
         rule = super().find_unary(name, kind)
-        return rule if name in ("not", "ffs") else self._of_integers(name, kind, rule)
+        return rule if name in ("not", "ffs") else self._wrap_integer_operation(name, kind, rule)
 
     def find_binary(self, name: str, common: str) -> Rule:
         if common in FLOATS and name in COMPARISONS:
             compare = COMPARISONS[name]
             return lambda left, right: np.bool_(compare(left.tensor.item(), right.tensor.item()))
         if common in FLOATS:
-            return self._of_floats(name, common, FLOAT_BINARY.get(name))
+            return self._wrap_float_operation(name, common, FLOAT_BINARY.get(name))
         rule = super().find_binary(name, common)
         if name in COMPARISONS:
             return rule
-        return self._of_integers(name, common, self._guard(name, rule) if name in _DIVISIONS else rule)
+        return self._wrap_integer_operation(
+            name, common, self._guard_division(name, rule) if name in _DIVISIONS else rule
+        )
 
     def find_shift(self, name: str, kind: str) -> Rule:
-        return self._of_integers(name, kind, super().find_shift(name, kind))
+        return self._wrap_integer_operation(name, kind, super().find_shift(name, kind))
 
     def rectify(self, name: str, kind: str) -> Rule:
         """Return `max(x, 0)` or `min(x, 0)` as a function of x and 0. Its derivative at x = 0 is 0, not 1/2."""
-        return self._of_floats(name, kind, RECTIFIERS[name])
+        return self._wrap_float_operation(name, kind, RECTIFIERS[name])
 
-    def _of_floats(self, name: str, kind: str, rule: Callable[..., torch.Tensor] | None) -> Rule:
+    def _wrap_float_operation(self, name: str, kind: str, rule: Callable[..., torch.Tensor] | None) -> Rule:
         """Convert a function of tensors to one of tracked numbers of type `kind`. Raise NoRule if there is none."""
         if rule is None:
             raise NoRule(name, kind, self.line)
@@ -303,7 +305,7 @@ class ExactArithmetic(Arithmetic):
 
         return compute_and_report
 
-    def _of_integers(self, name: str, kind: str, rule: Rule) -> Rule:
+    def _wrap_integer_operation(self, name: str, kind: str, rule: Rule) -> Rule:
         if not self._is_watched:
             return rule
 
@@ -314,7 +316,7 @@ class ExactArithmetic(Arithmetic):
 
         return compute_and_report
 
-    def _guard(self, name: str, rule: Rule) -> Rule:
+    def _guard_division(self, name: str, rule: Rule) -> Rule:
         """Wrap an integer division: for a divisor of 0, raise KernelError with the line, or return 0 if the run is
         watched.
         """
@@ -323,14 +325,14 @@ class ExactArithmetic(Arithmetic):
             if right:
                 return rule(left, right)
             if not self._is_watched:
-                raise _by_zero(name, int(left), self.line)
+                raise _make_division_error(name, int(left), self.line)
             self.watch.on_division_by_zero(name, int(left), self.line)
             return type(left)(0)
 
         return divide
 
 
-def _by_zero(name: str, left: int, line: int) -> KernelError:
+def _make_division_error(name: str, left: int, line: int) -> KernelError:
     words = f"Line {line} divides an integer by zero."
     remedy = "The engine crashes, or the result is arbitrary: guard the divisor."
     return KernelError(refusal(words, [("operation", f"{left} {name} 0")], remedy))

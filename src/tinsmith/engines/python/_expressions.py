@@ -98,7 +98,7 @@ class ExpressionWriter(Names):
         exists already.
         """
         if self._is_local(name):
-            return self._ask("keep", ast.Name(name, ast.Load()), value)
+            return self._ask("assign", ast.Name(name, ast.Load()), value)
         return self._ask("let", value)
 
     def _expr(self, node: ast.expr) -> ast.expr:
@@ -107,7 +107,7 @@ class ExpressionWriter(Names):
 
     def _expression(self, node: ast.expr) -> ast.expr:
         write = self._writers.get(type(node))
-        return self._parts(node) if write is None else write(node)
+        return self._copy_parts(node) if write is None else write(node)
 
     def _keep(self, node: ast.expr) -> ast.expr:
         return node
@@ -144,11 +144,11 @@ class ExpressionWriter(Names):
         number = self._find_number(node)
         if number is not None:
             return number
-        base, index = self._base(node.value), self._expr(node.slice)
+        base, index = self._write_base(node.value), self._expr(node.slice)
         return self._ask("sample", base, index) if self._is_sample else ast.Subscript(base, index, ast.Load())
 
     def _attribute(self, node: ast.Attribute) -> ast.expr:
-        return self._find_number(node) or ast.Attribute(self._base(node.value), node.attr, ast.Load())
+        return self._find_number(node) or ast.Attribute(self._write_base(node.value), node.attr, ast.Load())
 
     def _write_named(self, node: ast.NamedExpr) -> ast.expr:
         name = node.target.id
@@ -158,7 +158,7 @@ class ExpressionWriter(Names):
         self._before.append(stored)
         return ast.Name(name, ast.Load())
 
-    def _parts(self, node: Any) -> Any:
+    def _copy_parts(self, node: Any) -> Any:
         """Copy a node with its child expressions rewritten."""
         made = type(node)()
         for name, value in ast.iter_fields(node):
@@ -197,7 +197,7 @@ class ExpressionWriter(Names):
     def _compare(self, node: ast.Compare) -> ast.expr:
         values = [node.left, *node.comparators]
         if not all(type(one) in _COMPARISONS for one in node.ops):
-            return self._parts(node)
+            return self._copy_parts(node)
         if len(node.ops) == 1:
             return self._ask(_COMPARISONS[type(node.ops[0])], *map(self._expr, values))
         names = ast.Tuple([ast.Constant(_COMPARISONS[type(one)]) for one in node.ops], ast.Load())
@@ -212,8 +212,9 @@ class ExpressionWriter(Names):
         return ast.IfExp(self._expr(node.test), one, other)
 
     def _sample(self, node: ast.expr) -> ast.expr:
-        """Write an expression that has the type of `node` and reads no memory; `unset` if that requires
-        a user's call.
+        """Return syntax for a value that has the type of `node`, without reading memory.
+
+        If that would require calling a user's function, return syntax for `unset`.
         """
         if isinstance(node, ast.Constant | ast.Name):
             return node
@@ -232,7 +233,7 @@ class ExpressionWriter(Names):
         name = self._name_of(node.func)
         return "atomic" in name or "random" in name or not name.startswith(("lang.ops.", "lang.matrix"))
 
-    def _base(self, node: ast.expr) -> ast.expr:
+    def _write_base(self, node: ast.expr) -> ast.expr:
         """Rewrite the expression that is indexed or whose attribute is read; convert Python's objects to values of the
         run.
         """
@@ -245,16 +246,16 @@ class ExpressionWriter(Names):
             return self._expr(node)
         return self._ask("capture", self._expr(node), ast.Constant(ast.unparse(node)))
 
-    def _owner(self, node: ast.expr) -> ast.expr:
+    def _write_owner(self, node: ast.expr) -> ast.expr:
         """Rewrite the object of an assignment's target, so that storing to its parts changes the memory."""
         match node:
             case ast.Subscript(value=owner, slice=index):
-                return ast.copy_location(self._ask("place", self._owner(owner), self._expr(index)), node)
+                return ast.copy_location(self._ask("place", self._write_owner(owner), self._expr(index)), node)
             case ast.Attribute(value=owner, attr=attr):
-                inner = ast.Attribute(self._owner(owner), attr, ast.Load())
+                inner = ast.Attribute(self._write_owner(owner), attr, ast.Load())
                 name = ast.Constant(ast.unparse(node))
                 return ast.copy_location(self._ask("capture", inner, name), node)
-        return self._base(node)
+        return self._write_base(node)
 
     def _call(self, node: ast.Call) -> ast.expr:
         name = self._name_of(node.func)
@@ -272,9 +273,9 @@ class ExpressionWriter(Names):
         call = self._ask("call", self._expr(node.func), *arguments)
         assert isinstance(call, ast.Call)
         call.keywords = keywords
-        written = None if value is MISSING else self._run.find_written(value)
+        written = None if value is MISSING else self._run.find_source_function(value)
         if written is not None and not self._run.engine.owns(written):
-            self._run.read_early(value, written)
+            self._run.rewrite_early(value, written)
         is_unknown = value is MISSING and isinstance(node.func, ast.Name | ast.Subscript)
         if not is_unknown and (written is None or self._run.engine.owns(written)):
             return call
@@ -282,7 +283,7 @@ class ExpressionWriter(Names):
         for place, name in enumerate(templates[-len(node.args) :] if node.args else ()):
             # The element itself, not a copy, so that the function can store to its parts.
             if name and isinstance(node.args[place], ast.Subscript):
-                call.args[place + 1] = self._owner(node.args[place])
+                call.args[place + 1] = self._write_owner(node.args[place])
         return self._hoist_call(written, call, node)
 
     def _find_templates(self, written: Callable[..., Any]) -> tuple[bool, ...]:
@@ -292,7 +293,7 @@ class ExpressionWriter(Names):
         return tuple(self._run.is_template(annotations.get(name)) for name in names)
 
     def _atomic(self, operator: str, place: ast.expr, value: ast.expr) -> ast.expr:
-        """Rewrite an atomic function: the place is changed, and the value is what it held before."""
+        """Rewrite a call such as `ti.atomic_add(x[i], v)`: it changes the place, and its value is the old one."""
         match place:
             case ast.Name(id=name):
                 old = ast.Name(name, ast.Load())
@@ -300,10 +301,10 @@ class ExpressionWriter(Names):
                 changed = ast.NamedExpr(ast.Name(name, ast.Store()), new)
                 return self._hoist(self._ask("first", self._ask("let", old), changed))
             case ast.Subscript(value=owner, slice=index):
-                parts = [self._owner(owner), self._expr(index)]
+                parts = [self._write_owner(owner), self._expr(index)]
                 return self._hoist(self._ask("change_element", *parts, ast.Constant(operator), self._expr(value)))
             case ast.Attribute(value=owner, attr=attr):
-                parts = [self._owner(owner), ast.Constant(attr)]
+                parts = [self._write_owner(owner), ast.Constant(attr)]
                 return self._hoist(self._ask("change_member", *parts, ast.Constant(operator), self._expr(value)))
         raise self._refuse(
             place, f"has an atomic operation on `{ast.unparse(place)}`", "Give it an element or a local."
@@ -326,15 +327,15 @@ class ExpressionWriter(Names):
         held = ast.Name(result, ast.Load())
         steps: list[ast.expr] = [ast.NamedExpr(ast.Name(result, ast.Store()), call)]
         for key, place in [*enumerate(node.args), *((one.arg, one.value) for one in node.keywords)]:
-            new = self._ask("changed_to", held, ast.Constant(key))
+            new = self._ask("find_new_value", held, ast.Constant(key))
             match place:
                 case ast.Name(id=name) if self._is_local(name):
-                    kept = self._ask("changed_to", held, ast.Constant(key), place)
+                    kept = self._ask("find_new_value", held, ast.Constant(key), place)
                     steps.append(ast.NamedExpr(ast.Name(name, ast.Store()), kept))
                 case ast.Subscript(value=owner, slice=index):
-                    steps.append(self._ask("set_element", self._owner(owner), self._expr(index), new))
+                    steps.append(self._ask("set_element", self._write_owner(owner), self._expr(index), new))
                 case ast.Attribute(value=owner, attr=attr):
-                    steps.append(self._ask("set_member", self._owner(owner), ast.Constant(attr), new))
+                    steps.append(self._ask("set_member", self._write_owner(owner), ast.Constant(attr), new))
         whole = ast.Subscript(ast.Tuple(steps, ast.Load()), ast.Constant(0), ast.Load())
         value = self._hoist(ast.Subscript(whole, ast.Constant(0), ast.Load()))
         if written is None or self._before is None:

@@ -203,7 +203,7 @@ class Interpreter(Assignments):
         return owner[index]
 
     def sample_of(self, compute: Callable[[], Any]) -> Any:
-        """Evaluate an expression for the type of its value. Return UNSET if it raises."""
+        """Return a value that has an expression's type, by evaluating the expression; UNSET if that raises."""
         try:
             return compute()
         except Exception:  # noqa: BLE001  # an error shows when the expression itself is evaluated
@@ -230,7 +230,7 @@ class Interpreter(Assignments):
     def in_common_type(self, value: Any, other: Any) -> Any:
         """Convert `value` to the common type of both arguments; return it unchanged if `other` is UNSET."""
         is_plain = other is UNSET or isinstance(value, Struct | str) or value is None
-        return value if is_plain else self.operations.common(value, other)
+        return value if is_plain else self.operations.to_common_type(value, other)
 
     def convert(self, value: Any, annotation: Any) -> Any:
         """Convert a value to the type that an annotation names; return it unchanged if that is not a number type."""
@@ -310,9 +310,9 @@ class Interpreter(Assignments):
         struct = self.language.struct_type(function)
         if struct is not None:
             return lambda *values, **named: self._constructors.build_typed_struct(struct, values, named)
-        return self._find_written(function, name)
+        return self._find_by_name(function, name)
 
-    def _find_written(self, function: Any, name: str) -> Callable[..., Any]:
+    def _find_by_name(self, function: Any, name: str) -> Callable[..., Any]:
         room, _, last = name.rpartition(".")
         if name in SPECIAL:
             return SPECIAL[name](self)
@@ -326,7 +326,7 @@ class Interpreter(Assignments):
         written = self.language.function_of(function)
         if written is not None:
             owner = self.language.owner_of(function)
-            compiled = self.written_for(function, written)
+            compiled = self.translate_function(function, written)
             if getattr(compiled, "references", ()):
                 inner = compiled
                 compiled = lambda *values, **named: inner(*values, **named)[0]  # noqa: E731
@@ -339,12 +339,12 @@ class Interpreter(Assignments):
             raise KernelError(refusal(words, remedy=remedy))
         return function
 
-    def written_for(self, function: Any, written: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the rewritten Python function of an engine function (`ti.func`), whose source is that of `written`."""
+    def translate_function(self, function: Any, written: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the Python function rewritten from `written`, the source function of a `ti.func`. Bind its object."""
         owner = self.language.owner_of(function)
         return self.translate(written, is_method=self.language.is_method(function), owner=owner)
 
-    def read_early(self, function: Any, written: Callable[..., Any]) -> None:
+    def rewrite_early(self, function: Any, written: Callable[..., Any]) -> None:
         """Rewrite a `ti.func` when its caller is rewritten, so that it has the Python numbers of that time.
 
         Do nothing if it is being rewritten already: it calls itself.
@@ -352,7 +352,7 @@ class Interpreter(Assignments):
         if written not in self._being_written:
             self._being_written.add(written)
             try:
-                self.written_for(function, written)
+                self.translate_function(function, written)
             finally:
                 self._being_written.discard(written)
 
@@ -380,17 +380,17 @@ class Interpreter(Assignments):
         """Return True if a parameter with this annotation is passed by reference."""
         return self.language.is_template(annotation) or self.language.is_array(annotation)
 
-    def find_written(self, function: Any) -> Callable[..., Any] | None:
+    def find_source_function(self, function: Any) -> Callable[..., Any] | None:
         """Return the Python function of a `ti.func`; None for anything else."""
         return self.language.function_of(function)
 
-    def argument(self, value: Any) -> Any:
+    def copy_argument(self, value: Any) -> Any:
         """Return the value of a parameter without a dtype inside a function: a copy, unless it is an
         array or a field.
         """
         return value if type(value) in (bool, int, float) else self.let(value)
 
-    def argument_of(self, value: Any, kind: str) -> Any:
+    def convert_argument(self, value: Any, kind: str) -> Any:
         """Return the value of a parameter with a dtype inside a function: converted to the type `kind`."""
         if isinstance(value, ArrayView | Struct) or self.engine.is_field(value):
             return self.let(value)
@@ -406,12 +406,12 @@ class Interpreter(Assignments):
             result, changed = self.call_with_references(function.function, function.owner, *positional, **named)
             return result, {key - 1 if isinstance(key, int) else key: one for key, one in changed.items() if key != 0}
         written = self.language.function_of(function)
-        names = () if written is None else getattr(self.written_for(function, written), "references", ())
+        names = () if written is None else getattr(self.translate_function(function, written), "references", ())
         if written is None or not names:
             return self.call(function, *positional, **named), {}
         owner = self.language.owner_of(function)
         first = [] if owner is None else [owner]
-        result, *finals = self.written_for(function, written)(*first, *positional, **named)
+        result, *finals = self.translate_function(function, written)(*first, *positional, **named)
         parameters = written.__code__.co_varnames[len(first) : written.__code__.co_argcount]
         changed: dict[Any, Any] = {}
         for name, final in zip(names, finals, strict=True):
@@ -420,6 +420,6 @@ class Interpreter(Assignments):
                 changed[key] = final
         return result, changed
 
-    def changed_to(self, called: tuple[Any, dict[Any, Any]], key: Any, old: Any = UNSET) -> Any:
+    def find_new_value(self, called: tuple[Any, dict[Any, Any]], key: Any, old: Any = UNSET) -> Any:
         """Return an argument's new value after `call_with_references`, or `old` if it was not changed."""
         return called[1].get(key, old)

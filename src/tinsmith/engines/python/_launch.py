@@ -15,7 +15,7 @@ from ..._tracebacks import PYTHON_LAUNCHES
 from .._annotations import NAMES
 from .._contract import ArrayArgument, HeldLaunch, Parameter, ScalarArgument
 from ._interpreter import Interpreter
-from ._memory import ArrayView, find_written
+from ._memory import ArrayView, find_write_mask
 from ._numbers import TYPES
 from ._values import Matrix
 
@@ -82,7 +82,7 @@ class Launch:
 
     def _launch(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> None:
         memory = {slot: self._memory(slot, address, size, shape) for slot, address, size, shape, _ in arrays}
-        written = {slot: find_written(address, memory[slot].size) for slot, address, *_ in arrays}
+        written = {slot: find_write_mask(address, memory[slot].size) for slot, address, *_ in arrays}
         given = dict(self._templates) | {slot: self._scalar(slot, value) for _, slot, value in scalars}
         count = min((len(memory[name]) for name in self._batched), default=1)
         with self._lock:

@@ -252,7 +252,7 @@ def _forget(address: int, gone: weakref.ref[torch.Tensor]) -> None:
         del _MASKS[address]
 
 
-def find_written(address: int, count: int) -> np.ndarray | None:
+def find_write_mask(address: int, count: int) -> np.ndarray | None:
     """Return the flat mask of the elements that kernels have written; None if writes to the array are not tracked."""
     known = _MASKS.get(address)
     return known[1] if known is not None and len(known[1]) == count else None

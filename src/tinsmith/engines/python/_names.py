@@ -90,7 +90,7 @@ class Names:
         if self._name_of(node.func).startswith("lang.ops.atomic_"):
             return True
         value = self._find(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else MISSING
-        written = None if value is MISSING else self._run.find_written(value)
+        written = None if value is MISSING else self._run.find_source_function(value)
         return written is not None and not self._run.engine.owns(written) and _changes_anything(written, self._run)
 
 

@@ -97,7 +97,7 @@ def _divide_down(left: Any, right: Any) -> Any:
     return left // right
 
 
-def _rest(left: Any, right: Any) -> Any:
+def _remainder(left: Any, right: Any) -> Any:
     """Return the remainder of an integer division that rounds down. It has the sign of the divisor."""
     if not right:
         raise ZeroDivisionError("integer modulo by zero")
@@ -112,7 +112,7 @@ def _divide_toward_zero(left: Any, right: Any) -> Any:
     return CASTS[KINDS[type(left)]](quotient if (one < 0) == (other < 0) else -quotient)
 
 
-def _rest_toward_zero(left: Any, right: Any) -> Any:
+def _remainder_toward_zero(left: Any, right: Any) -> Any:
     return left - right * _divide_toward_zero(left, right)
 
 
@@ -132,21 +132,21 @@ def _wrap(value: int, kind: str) -> int:
 
 def _shift_left(left: Any, right: Any) -> Any:
     kind = KINDS[type(left)]
-    return CASTS[kind](_wrap(int(left) << _count(right, kind), kind))
+    return CASTS[kind](_wrap(int(left) << _shift_count(right, kind), kind))
 
 
 def _shift_right(left: Any, right: Any) -> Any:
     kind = KINDS[type(left)]
-    return CASTS[kind](int(left) >> _count(right, kind))
+    return CASTS[kind](int(left) >> _shift_count(right, kind))
 
 
 def _shift_right_filling_zeros(left: Any, right: Any) -> Any:
     kind = KINDS[type(left)]
     pattern = int(left) & ((1 << bits_of(kind)) - 1)
-    return CASTS[kind](_wrap(pattern >> _count(right, kind), kind))
+    return CASTS[kind](_wrap(pattern >> _shift_count(right, kind), kind))
 
 
-def _count(right: Any, kind: str) -> int:
+def _shift_count(right: Any, kind: str) -> int:
     """Return the number of bits to shift by. For a count beyond the width, which is undefined, use its low bits."""
     return int(right) & (bits_of(kind) - 1)
 
@@ -155,7 +155,7 @@ def _float_quotient(left: Any, right: Any) -> Any:
     return np.floor(left / right)
 
 
-def _float_rest(left: Any, right: Any) -> Any:
+def _float_remainder(left: Any, right: Any) -> Any:
     return left - right * np.floor(left / right)
 
 
@@ -164,9 +164,9 @@ INTEGER_RULES: dict[str, Rule] = {
     "-": operator.sub,
     "*": operator.mul,
     "//": _divide_down,
-    "%": _rest,
+    "%": _remainder,
     "raw_div": _divide_toward_zero,
-    "raw_mod": _rest_toward_zero,
+    "raw_mod": _remainder_toward_zero,
     "pow": _integer_power,
     "&": operator.and_,
     "|": operator.or_,
@@ -188,7 +188,7 @@ FLOAT_RULES: dict[str, Rule] = {
     "*": operator.mul,
     "/": operator.truediv,
     "//": _float_quotient,
-    "%": _float_rest,
+    "%": _float_remainder,
     "raw_div": operator.truediv,
     "raw_mod": np.fmod,
     "pow": np.power,

@@ -84,7 +84,7 @@ class Operations:
         rules, build = self.arithmetic.rules_for(name), self.arithmetic.rule_for
 
         def of_any(left: Any, right: Any) -> Any:
-            if name in PYTHON and not (_is_of_run(left) or _is_of_run(right)):
+            if name in PYTHON and not (_is_run_value(left) or _is_run_value(right)):
                 # Lists, strings, dtypes and None are known before the run.
                 return PYTHON[name](left, right)
             left, right = self.tensor(left), self.tensor(right)
@@ -119,20 +119,20 @@ class Operations:
     def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
         """Choose between two values, entry by entry, in their common type."""
         return self.each(
-            lambda test, one, other: self.common(one if test else other, other if test else one),
+            lambda test, one, other: self.to_common_type(one if test else other, other if test else one),
             *(self.tensor(value) for value in (condition, then, otherwise)),
         )
 
-    def common(self, value: Any, other: Any) -> Any:
+    def to_common_type(self, value: Any, other: Any) -> Any:
         """Convert a value to the common type of it and `other`."""
         if isinstance(value, Matrix) or isinstance(other, Matrix):
-            return self.each(self.common, self.tensor(value), self.tensor(other))
+            return self.each(self.to_common_type, self.tensor(value), self.tensor(other))
         kinds = self.arithmetic.kind_of(value), self.arithmetic.kind_of(other)
         return self.casts[promote(*kinds)](value)
 
     # Functions of vectors and matrices -----------------------------------------------------------
 
-    def of_rank(self, value: Any, rank: int = 0) -> Matrix:
+    def require_rank(self, value: Any, rank: int = 0) -> Matrix:
         """Return a value as a matrix. Raise TypeError for a number, or if it does not have `rank` dims (0: any)."""
         matrix = self.tensor(value)
         if not isinstance(matrix, Matrix) or (rank and len(matrix.shape) != rank):
@@ -141,47 +141,47 @@ class Operations:
 
     def fold(self, name: str, value: Any) -> Any:
         """Combine the entries by a binary operation, from the first to the last."""
-        return reduce(self.binary(name), self.of_rank(value).entries)
+        return reduce(self.binary(name), self.require_rank(value).entries)
 
     def dot(self, left: Any, right: Any) -> Any:
         """Return the dot product of two vectors."""
-        return self.fold("+", self.binary("*")(self.of_rank(left, 1), self.of_rank(right, 1)))
+        return self.fold("+", self.binary("*")(self.require_rank(left, 1), self.require_rank(right, 1)))
 
     def norm_sqr(self, value: Any) -> Any:
         """Return the sum of the squares of the entries."""
-        matrix = self.of_rank(value)
+        matrix = self.require_rank(value)
         return self.fold("+", self.binary("*")(matrix, matrix))
 
     def norm(self, value: Any, eps: Any = 0.0) -> Any:
         """Return the square root of the sum of squares plus `eps`."""
         return self.unary("sqrt")(self.binary("+")(self.norm_sqr(value), eps))
 
-    def truths(self, name: str, value: Any) -> Any:
+    def reduce_truths(self, name: str, value: Any) -> Any:
         """Return True if any or all entries are nonzero; `name` is "any" or "all"."""
-        return np.bool_((any if name == "any" else all)(bool(one) for one in self.of_rank(value).entries))
+        return np.bool_((any if name == "any" else all)(bool(one) for one in self.require_rank(value).entries))
 
     def trace(self, value: Any) -> Any:
         """Return the sum of the diagonal."""
-        matrix = self.of_rank(value, 2)
+        matrix = self.require_rank(value, 2)
         return reduce(self.binary("+"), [matrix[i, i] for i in range(min(matrix.shape))])
 
     def transpose(self, value: Any) -> Matrix:
         """Return a matrix with rows and columns exchanged."""
-        matrix = self.of_rank(value, 2)
+        matrix = self.require_rank(value, 2)
         rows, columns = matrix.shape
         entries = [matrix.entries[i * columns + j] for j in range(columns) for i in range(rows)]
         return Matrix((columns, rows), entries, self)
 
     def outer_product(self, left: Any, right: Any) -> Matrix:
         """Return the products of all pairs of entries."""
-        one, other = self.of_rank(left), self.of_rank(right)
+        one, other = self.require_rank(left), self.require_rank(right)
         multiply = self.binary("*")
         entries = [multiply(a, b) for a in one.entries for b in other.entries]
         return Matrix((*one.shape, *other.shape), entries, self)
 
     def matmul(self, left: Any, right: Any) -> Any:
         """Return the matrix product of two matrices, or of a matrix and a vector; for two vectors, the dot product."""
-        one, other = self.of_rank(left), self.of_rank(right)
+        one, other = self.require_rank(left), self.require_rank(right)
         if len(one.shape) == len(other.shape) == 1:
             return self.dot(one, other)
         if len(one.shape) == 1:
@@ -219,5 +219,5 @@ class Operations:
         return self.build_matrix(entries, shape, kind)
 
 
-def _is_of_run(value: Any) -> bool:
+def _is_run_value(value: Any) -> bool:
     return type(value) in KINDS or isinstance(value, Matrix)

@@ -68,6 +68,6 @@ BUILTINS: dict[Any, Callable[[Run], Callable[..., Any]]] = {
     builtins.pow: lambda run: run.operations.binary("pow"),
     builtins.len: lambda run: lambda value: len(run.capture(value)),
     builtins.sum: _total,
-    builtins.any: lambda run: lambda value: run.operations.truths("any", value),
-    builtins.all: lambda run: lambda value: run.operations.truths("all", value),
+    builtins.any: lambda run: lambda value: run.operations.reduce_truths("any", value),
+    builtins.all: lambda run: lambda value: run.operations.reduce_truths("all", value),
 }

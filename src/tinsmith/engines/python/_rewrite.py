@@ -96,10 +96,10 @@ class _Writer(ExpressionWriter):
 
     def _copy_argument(self, name: str, annotation: Any) -> ast.stmt:
         kind = self._run.dtype_name(annotation)
-        method = "let" if name in self._stored else "argument"
+        method = "let" if name in self._stored else "copy_argument"
         value: ast.expr = self._ask(method, ast.Name(name, ast.Load()))
         if kind is not None:
-            value = self._ask("argument_of", ast.Name(name, ast.Load()), ast.Constant(kind))
+            value = self._ask("convert_argument", ast.Name(name, ast.Load()), ast.Constant(kind))
         return self._put_at(self._definition.tree, ast.Assign([ast.Name(name, ast.Store())], value))
 
     def _references(self, value: ast.expr) -> ast.expr:
@@ -109,7 +109,7 @@ class _Writer(ExpressionWriter):
         """Rewrite the statements of one block."""
         return [new for one in statements for new in self._statement(one)]
 
-    def _inside(
+    def _inner_block(
         self, statements: list[ast.stmt], names: set[str] | None = None, *, is_static: bool = False
     ) -> list[ast.stmt]:
         """Rewrite the statements of an inner block, whose locals end with it."""
@@ -154,7 +154,7 @@ class _Writer(ExpressionWriter):
             case ast.Assign():
                 return [self._put_at(node, one) for one in self._assign(node)]
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                typed = self._ask("let_as", self._expr(value), self._expr(node.annotation))
+                typed = self._ask("let_typed", self._expr(value), self._expr(node.annotation))
                 return [self._put_at(node, self._store_name(name, typed))]
             case ast.AugAssign():
                 return [self._put_at(node, self._augment(node))]
@@ -164,7 +164,7 @@ class _Writer(ExpressionWriter):
                 return [self._put_at(node, self._loop(node))]
             case ast.While():
                 test = self._expr(node.test)
-                return [self._put_at(node, ast.While(test, self._inside(node.body), []))]
+                return [self._put_at(node, ast.While(test, self._inner_block(node.body), []))]
             case ast.Return():
                 value = ast.Constant(None) if node.value is None else self._expr(node.value)
                 return [self._put_at(node, ast.Return(self._references(value) if self.references else value))]
@@ -229,10 +229,10 @@ class _Writer(ExpressionWriter):
             case ast.Name(id=name):
                 return self._store_name(name, self._give_type(name, value))
             case ast.Subscript():
-                place = ast.Subscript(self._owner(target.value), self._expr(target.slice), ast.Store())
+                place = ast.Subscript(self._write_owner(target.value), self._expr(target.slice), ast.Store())
                 return ast.Assign([ast.copy_location(place, target)], value)
             case ast.Attribute(value=owner, attr=attr):
-                return ast.Expr(self._ask("set_member", self._owner(owner), ast.Constant(attr), value))
+                return ast.Expr(self._ask("set_member", self._write_owner(owner), ast.Constant(attr), value))
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 return self._assign_several(targets, value)
         raise self._refuse(target, f"assigns to `{ast.unparse(target)}`")
@@ -248,9 +248,9 @@ class _Writer(ExpressionWriter):
             else:
                 olds.append(ast.Constant(None))
                 if isinstance(target, ast.Subscript):
-                    places.append(ast.Subscript(self._owner(target.value), self._expr(target.slice), ast.Store()))
+                    places.append(ast.Subscript(self._write_owner(target.value), self._expr(target.slice), ast.Store()))
                 elif isinstance(target, ast.Attribute):
-                    owner = self._ask("members_of", self._owner(target.value))
+                    owner = self._ask("members_of", self._write_owner(target.value))
                     places.append(ast.Subscript(owner, ast.Constant(target.attr), ast.Store()))
                 else:
                     raise self._refuse(target, f"assigns to `{ast.unparse(target)}`")
@@ -267,13 +267,13 @@ class _Writer(ExpressionWriter):
                 if operator is not None:
                     new = self._ask("change", ast.Constant(operator), old, value)
                 else:
-                    new = self._ask("keep", old, self._ask(BINARY[type(node.op)], old, value))
+                    new = self._ask("assign", old, self._ask(BINARY[type(node.op)], old, value))
                 return ast.Assign([ast.Name(name, ast.Store())], new)
             case ast.Subscript(value=owner, slice=index):
-                place = [self._owner(owner), self._expr(index)]
+                place = [self._write_owner(owner), self._expr(index)]
                 method = "change_element" if operator is not None else "replace_element"
             case ast.Attribute(value=owner, attr=attr):
-                place = [self._owner(owner), ast.Constant(attr)]
+                place = [self._write_owner(owner), ast.Constant(attr)]
                 method = "change_member" if operator is not None else "replace_member"
         return ast.Expr(self._ask(method, *place, ast.Constant(operator or BINARY[type(node.op)]), value))
 
@@ -283,7 +283,7 @@ class _Writer(ExpressionWriter):
         )
         test = self._expr(node.test)
         if not is_static:
-            return [self._put_at(node, ast.If(test, self._inside(node.body), self._inside(node.orelse)))]
+            return [self._put_at(node, ast.If(test, self._inner_block(node.body), self._inner_block(node.orelse)))]
         # The chosen branch belongs to the block around it.
         before = set(self._scopes[-1])
         body = self._block(node.body)
@@ -308,7 +308,7 @@ class _Writer(ExpressionWriter):
             over = self._ask("range", *map(self._expr, node.iter.args))
         else:
             over = self._ask("iterate", self._expr(node.iter))
-        return ast.For(node.target, over, self._inside(node.body, names, is_static=is_static), [])
+        return ast.For(node.target, over, self._inner_block(node.body, names, is_static=is_static), [])
 
     def _is_range(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and self._find(node.func) is builtins.range

@@ -31,7 +31,7 @@ class Run(ABC):
 
     @abstractmethod
     def let(self, value: Any) -> Any:
-        """Return the value that a new local gets: copy vectors and structs, and give Python numbers a type."""
+        """Return the value of a new local: copy vectors and structs, and convert Python numbers to a kernel type."""
 
     @abstractmethod
     def dtype_name(self, value: Any) -> str | None:

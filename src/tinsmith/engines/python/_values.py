@@ -84,7 +84,7 @@ class Matrix:
         return [self.entries[row * width : (row + 1) * width] for row in range(self.shape[0])]
 
     def copy(self) -> Matrix:
-        """Return an independent copy."""
+        """Return a copy of the vector or matrix with its own entries."""
         return Matrix(self.shape, self.entries.copy(), self.operations)
 
     def get_shape(self) -> tuple[int, ...]:
@@ -222,7 +222,7 @@ class Struct:
         self.methods = methods
 
     def copy(self) -> Struct:
-        """Return an independent copy."""
+        """Return a copy of the struct, with copies of vectors and structs in it."""
         members = {n: one.copy() if isinstance(one, Matrix | Struct) else one for n, one in self.members.items()}
         return Struct(members, self.methods)
 

@@ -22,7 +22,7 @@ def gaussian_covariance(lang: ModuleType, *, fp: str, inverse: bool) -> Any:
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    rotation = quaternion_rotation(lang, fp=fp)
+    rotation = build_rotation(lang, fp=fp)
     largest = LARGEST[fp]
 
     @lang.kernel
@@ -52,7 +52,7 @@ def gaussian_covariance(lang: ModuleType, *, fp: str, inverse: bool) -> Any:
     return gaussian_covariance
 
 
-def quaternion_rotation(lang: ModuleType, *, fp: str) -> Any:
+def build_rotation(lang: ModuleType, *, fp: str) -> Any:
     """Build the function `rotation(quats, i)`: the rotation matrix of the normalized quaternion, row by row."""
     real = getattr(lang, fp)
 

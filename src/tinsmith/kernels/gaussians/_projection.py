@@ -16,7 +16,9 @@ EXTENT = 333.0
 
 
 def gaussian_radii(lang: ModuleType, *, fp: str, camera_model: str, by_opacity: bool, compensate: bool) -> Any:
-    """Build the kernel of radii in pixels. Its parameters, all of one float type unless noted:
+    """Build the kernel that computes how far Gaussians extend in images.
+
+    Its parameters, of one float type unless noted:
 
         means      [g, 3]     in the world
         covars     [g, 6]     upper triangles
@@ -36,8 +38,8 @@ def gaussian_radii(lang: ModuleType, *, fp: str, camera_model: str, by_opacity: 
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    camera_point, spread = projection_functions(lang, fp=fp, camera_model=camera_model)
-    image_point = camera_centre(lang, fp=fp, camera_model=camera_model)
+    camera_point, spread = build_projection(lang, fp=fp, camera_model=camera_model)
+    image_point = build_image_point(lang, fp=fp, camera_model=camera_model)
     extent = EXTENT
 
     @lang.kernel
@@ -100,8 +102,8 @@ def gaussian_projection(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    camera_point, spread = projection_functions(lang, fp=fp, camera_model=camera_model)
-    image_point = camera_centre(lang, fp=fp, camera_model=camera_model)
+    camera_point, spread = build_projection(lang, fp=fp, camera_model=camera_model)
+    image_point = build_image_point(lang, fp=fp, camera_model=camera_model)
 
     @lang.kernel
     def gaussian_projection(
@@ -138,7 +140,7 @@ def gaussian_projection(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
     return gaussian_projection
 
 
-def camera_centre(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
+def build_image_point(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
     """Build the function that projects a point in camera coordinates to pixels."""
     real = getattr(lang, fp)
 
@@ -157,7 +159,7 @@ def camera_centre(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
     return image_point
 
 
-def projection_functions(lang: ModuleType, *, fp: str, camera_model: str) -> tuple[Any, Any]:
+def build_projection(lang: ModuleType, *, fp: str, camera_model: str) -> tuple[Any, Any]:
     """Build the functions of a Gaussian's center in camera coordinates, and of its covariance in the image."""
     real = getattr(lang, fp)
 
@@ -215,7 +217,7 @@ def projection_functions(lang: ModuleType, *, fp: str, camera_model: str) -> tup
         width,
         height,
     ):
-        """Return the covariance in the image: xx, xy, yy."""
+        """Project a Gaussian's covariance to the image, and return its entries xx, xy, yy."""
         ux, uy, uz, wx, wy, wz = slopes(intrinsics, v, x, y, z, width, height)
         u0, u1, u2 = to_world(viewmats, v, ux, uy, uz)
         w0, w1, w2 = to_world(viewmats, v, wx, wy, wz)

@@ -37,7 +37,7 @@ def surfel_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int, di
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     most, faintest, opaque = MOST, FAINTEST, OPAQUE
-    meeting = ray_meets_surfel(lang, fp=fp)
+    meeting = build_ray_meeting(lang, fp=fp)
 
     @lang.kernel
     def surfel_blend(
@@ -92,7 +92,7 @@ def surfel_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int, di
     return surfel_blend
 
 
-def ray_meets_surfel(lang: ModuleType, *, fp: str) -> Any:
+def build_ray_meeting(lang: ModuleType, *, fp: str) -> Any:
     """Build the function of a pixel's ray and a surfel: min(u^2 + v^2, 2 d^2) / 2, and whether the ray meets its
     plane.
 

@@ -9,12 +9,14 @@ T diag(1, 1, -1) T^T, from which its center and its bounding box are computed.
 from types import ModuleType
 from typing import Any
 
-from ._covariance import quaternion_rotation
-from ._projection import EXTENT, projection_functions
+from ._covariance import build_rotation
+from ._projection import EXTENT, build_projection
 
 
 def surfel_radii(lang: ModuleType, *, fp: str) -> Any:
-    """Build the kernel of radii in pixels. Its parameters, all of one float type unless noted:
+    """Build the kernel that computes how far surfels extend in images.
+
+    Its parameters, of one float type unless noted:
 
     means   [g, 3],  quats [g, 4],  scales [g, 3]  in the world; the third scale is not read
     viewmats   [v, 4, 4]  world to camera
@@ -25,7 +27,7 @@ def surfel_radii(lang: ModuleType, *, fp: str) -> Any:
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    transform, box, _ = surfel_frames(lang, fp=fp)
+    transform, box, _ = build_surfel_frames(lang, fp=fp)
     extent = EXTENT
 
     @lang.kernel
@@ -72,7 +74,7 @@ def surfel_projection(lang: ModuleType, *, fp: str) -> Any:
     Outputs of pairs of radius 0 are left unchanged. Differentiable in all floats.
     """
     array = lang.types.ndarray()
-    transform, box, facing = surfel_frames(lang, fp=fp)
+    transform, box, facing = build_surfel_frames(lang, fp=fp)
 
     @lang.kernel
     def surfel_projection(
@@ -104,11 +106,11 @@ def surfel_projection(lang: ModuleType, *, fp: str) -> Any:
     return surfel_projection
 
 
-def surfel_frames(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
+def build_surfel_frames(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
     """Build the functions of a surfel's transform, of its bounding box in the image, and of its normal."""
     real = getattr(lang, fp)
-    rotation = quaternion_rotation(lang, fp=fp)
-    camera_point, _ = projection_functions(lang, fp=fp, camera_model="pinhole")
+    rotation = build_rotation(lang, fp=fp)
+    camera_point, _ = build_projection(lang, fp=fp, camera_model="pinhole")
 
     @lang.func
     def to_camera(viewmats: lang.template(), v, x, y, z):

@@ -9,12 +9,12 @@ before they are stored.
 from types import ModuleType
 from typing import Any
 
-from ._layers import fours
+from ._layers import build_four_of
 from ._shape import NetworkShape
-from ._total import total_of
+from ._total import build_total
 
 
-def turn_of(lang: ModuleType, shape: NetworkShape) -> Any:
+def build_layer_transpose(lang: ModuleType, shape: NetworkShape) -> Any:
     """Build the function that transposes a network's hidden layers into `work`, with a row for each input neuron."""
     width, hidden, lanes, groups, transposed = (
         shape.width,
@@ -41,7 +41,7 @@ def turn_of(lang: ModuleType, shape: NetworkShape) -> Any:
     return turn
 
 
-def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, Any]:
+def build_gradients(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, Any]:
     """Build the backward functions of a network: `clear`, `add_outputs`, `add_layers` and `give_inputs`.
 
     They zero the gradient of the parameters; add samples' contributions to that of the output layer, and of the
@@ -58,7 +58,7 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
         shape.together,
     )
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
-    sum_of, four_of = total_of(lang, lanes, shape.dtype), fours(lang)
+    sum_of, four_of = build_total(lang, lanes, shape.dtype), build_four_of(lang)
     inner, layer_vectors = shape.inner * groups, shape.layer * groups
     top, outputs, back, transposed = (
         (hidden - 1) * layer_space,

@@ -11,17 +11,17 @@ The lists in these functions exist at compile time: they are lists of variables 
 from types import ModuleType
 from typing import Any
 
-from .._activations import activation
-from .._element_losses import vector_loss
+from .._activations import build_activation
+from .._element_losses import build_vector_loss
 from ._shape import NetworkShape
-from ._total import total_of
+from ._total import build_total
 
 
-def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
+def build_forward(lang: ModuleType, shape: NetworkShape) -> Any:
     """Build the function that computes the outputs of the samples `begin` to `last`, of network `c`."""
     lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
-    samples, read, _ = _samples_of(lang, shape)
-    outputs_of = _onwards(lang, shape, 0)
+    samples, read, _ = _build_tile_samples(lang, shape)
+    outputs_of = _build_forward_from(lang, shape, 0)
 
     @lang.func
     def forward(
@@ -44,21 +44,21 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
     return forward
 
 
-def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
+def build_backward(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
     """Build the function that computes the gradients of samples `begin` to `last`.
 
     `grad_x` is used only if `of_inputs`.
     """
     lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
-    samples, read, where_there = _samples_of(lang, shape)
+    samples, read, where_there = _build_tile_samples(lang, shape)
     nothing, store = _build_gradient_sums(lang, shape)
-    _, out_slope = activation(lang, shape.output_activation, lanes, shape.dtype)
+    _, out_slope = build_activation(lang, shape.output_activation, lanes, shape.dtype)
 
     @lang.func
     def turn(totals: lang.template(), grad_y: lang.template()):
         return [grad_y[j] * out_slope(totals[j]) for j in lang.static(range(n_out))]
 
-    there_and_back = _there_and_back(lang, shape, turn, 0, of_inputs=of_inputs)
+    there_and_back = _build_forward_and_backward(lang, shape, turn, 0, of_inputs=of_inputs)
 
     @lang.func
     def backward(
@@ -88,16 +88,16 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
     return backward
 
 
-def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
+def build_learning(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     """Build the function that computes a network's loss, the mean over samples and outputs, and its gradient."""
     lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
     real = getattr(lang, shape.dtype)
     vector = lang.types.vector(lanes, real)
-    samples, read, where_there = _samples_of(lang, shape)
+    samples, read, where_there = _build_tile_samples(lang, shape)
     nothing, store = _build_gradient_sums(lang, shape)
-    out, out_slope = activation(lang, shape.output_activation, lanes, shape.dtype)
-    loss_value, loss_slope = vector_loss(lang, loss, lanes, shape.dtype)
-    sum_of = total_of(lang, lanes, shape.dtype)
+    out, out_slope = build_activation(lang, shape.output_activation, lanes, shape.dtype)
+    loss_value, loss_slope = build_vector_loss(lang, loss, lanes, shape.dtype)
+    sum_of = build_total(lang, lanes, shape.dtype)
 
     @lang.func
     def turn(totals: lang.template(), given: lang.template()):
@@ -111,7 +111,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
         slopes = [loss_slope(p[j], given[j]) * out_slope(totals[j]) for j in lang.static(range(n_out))]
         return [given[n_out] * slope for slope in lang.static(slopes)]
 
-    there_and_back = _there_and_back(lang, shape, turn, 0, of_inputs=False)
+    there_and_back = _build_forward_and_backward(lang, shape, turn, 0, of_inputs=False)
 
     @lang.func
     def learning(
@@ -139,7 +139,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     return learning
 
 
-def _samples_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
+def _build_tile_samples(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
     """Build the functions of a tile's samples: their indices, their numbers as vectors, and a mask for padding."""
     lanes = shape.lanes
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
@@ -171,7 +171,7 @@ def _build_gradient_sums(lang: ModuleType, shape: NetworkShape) -> tuple[Any, An
     """
     rows, width, lanes, space = shape.rows, shape.width, shape.lanes, shape.space
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
-    sum_of = total_of(lang, lanes, shape.dtype)
+    sum_of = build_total(lang, lanes, shape.dtype)
 
     @lang.func
     def nothing():
@@ -189,14 +189,14 @@ def _build_gradient_sums(lang: ModuleType, shape: NetworkShape) -> tuple[Any, An
     return nothing, store
 
 
-def _place(shape: NetworkShape, layer: int) -> tuple[int, int]:
+def _find_rows(shape: NetworkShape, layer: int) -> tuple[int, int]:
     """Return the first row of a hidden layer's weights, and the number of rows. Its biases follow."""
     return (shape.inner + (layer - 1) * shape.layer, shape.width) if layer else (0, shape.n_in)
 
 
 def _build_hidden_layer(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
     """Build the function that computes a hidden layer's values before activation."""
-    (row, count), width, biases = _place(shape, layer), shape.width, shape.biases
+    (row, count), width, biases = _find_rows(shape, layer), shape.width, shape.biases
     vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
 
     @lang.func
@@ -212,7 +212,7 @@ def _build_hidden_layer(lang: ModuleType, shape: NetworkShape, layer: int) -> An
     return totals_of
 
 
-def _outputs(lang: ModuleType, shape: NetworkShape) -> Any:
+def _build_output_layer(lang: ModuleType, shape: NetworkShape) -> Any:
     """Build the function that computes the outputs before activation."""
     row, n_out, width, biases = shape.outputs, shape.n_out, shape.width, shape.biases
     vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
@@ -230,11 +230,11 @@ def _outputs(lang: ModuleType, shape: NetworkShape) -> Any:
     return totals_of
 
 
-def _onwards(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
+def _build_forward_from(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
     """Build the function that computes the outputs from a layer's input, recursively."""
     if layer == shape.hidden:
-        totals_of = _outputs(lang, shape)
-        out, _ = activation(lang, shape.output_activation, shape.lanes, shape.dtype)
+        totals_of = _build_output_layer(lang, shape)
+        out, _ = build_activation(lang, shape.output_activation, shape.lanes, shape.dtype)
 
         @lang.func
         def last(params: lang.template(), c, v: lang.template()):
@@ -242,8 +242,8 @@ def _onwards(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
 
         return last
 
-    hidden_totals_of, rest = _build_hidden_layer(lang, shape, layer), _onwards(lang, shape, layer + 1)
-    act, _ = activation(lang, shape.activation, shape.lanes, shape.dtype)
+    hidden_totals_of, rest = _build_hidden_layer(lang, shape, layer), _build_forward_from(lang, shape, layer + 1)
+    act, _ = build_activation(lang, shape.activation, shape.lanes, shape.dtype)
 
     @lang.func
     def onwards(params: lang.template(), c, v: lang.template()):
@@ -253,7 +253,9 @@ def _onwards(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
     return onwards
 
 
-def _there_and_back(lang: ModuleType, shape: NetworkShape, turn: Any, layer: int, *, of_inputs: bool) -> Any:
+def _build_forward_and_backward(
+    lang: ModuleType, shape: NetworkShape, turn: Any, layer: int, *, of_inputs: bool
+) -> Any:
     """Build the function that computes a forward and backward pass from a layer on: it returns the gradient of its
     input.
 
@@ -261,13 +263,13 @@ def _there_and_back(lang: ModuleType, shape: NetworkShape, turn: Any, layer: int
     parameters are added to `sums`.
     """
     if layer == shape.hidden:
-        return _turning(lang, shape, turn)
-    (row, count), width, biases = _place(shape, layer), shape.width, shape.biases
+        return _build_output_turn(lang, shape, turn)
+    (row, count), width, biases = _find_rows(shape, layer), shape.width, shape.biases
     is_wanted = layer > 0 or of_inputs
     totals_of = _build_hidden_layer(lang, shape, layer)
-    rest = _there_and_back(lang, shape, turn, layer + 1, of_inputs=of_inputs)
+    rest = _build_forward_and_backward(lang, shape, turn, layer + 1, of_inputs=of_inputs)
     vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
-    act, act_slope = activation(lang, shape.activation, shape.lanes, shape.dtype)
+    act, act_slope = build_activation(lang, shape.activation, shape.lanes, shape.dtype)
 
     @lang.func
     def there_and_back(params: lang.template(), c, v: lang.template(), given: lang.template(), sums: lang.template()):
@@ -288,9 +290,9 @@ def _there_and_back(lang: ModuleType, shape: NetworkShape, turn: Any, layer: int
     return there_and_back
 
 
-def _turning(lang: ModuleType, shape: NetworkShape, turn: Any) -> Any:
-    """Build the last step of `_there_and_back`, the output layer."""
-    totals_of = _outputs(lang, shape)
+def _build_output_turn(lang: ModuleType, shape: NetworkShape, turn: Any) -> Any:
+    """Build the last step of `_build_forward_and_backward`, the output layer."""
+    totals_of = _build_output_layer(lang, shape)
     row, n_out, width, biases = shape.outputs, shape.n_out, shape.width, shape.biases
     vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
 

@@ -13,11 +13,11 @@ more dims, each address was computed again after each store, by multiplications 
 from types import ModuleType
 from typing import Any
 
-from .._activations import activation
+from .._activations import build_activation
 from ._shape import NetworkShape
 
 
-def fours(lang: ModuleType) -> Any:
+def build_four_of(lang: ModuleType) -> Any:
     """Build the function that returns the indices of four of `count` samples from s on, repeating the last one to fill
     up.
     """
@@ -30,12 +30,17 @@ def fours(lang: ModuleType) -> Any:
     return four_of
 
 
-def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
+def build_hidden_layers(lang: ModuleType, shape: NetworkShape) -> Any:
     """Build the function that computes samples' activations up to the last hidden layer."""
     n_in, width, hidden, lanes, groups = shape.n_in, shape.width, shape.hidden, shape.lanes, shape.groups
     inner, layer_vectors = shape.inner * groups, shape.layer * groups
-    act, act_slope = activation(lang, shape.activation, lanes, shape.dtype)
-    first_of, four_of, layer_space, slopes = _first_of(lang, shape), fours(lang), shape.layer_space, shape.slopes
+    act, act_slope = build_activation(lang, shape.activation, lanes, shape.dtype)
+    first_of, four_of, layer_space, slopes = (
+        _build_first_of(lang, shape),
+        build_four_of(lang),
+        shape.layer_space,
+        shape.slopes,
+    )
 
     @lang.func
     def keep(work: lang.template(), at, a0, a1, a2, a3, sloped: lang.template()):
@@ -84,7 +89,7 @@ def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
     return hidden_layers
 
 
-def outputs_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
+def build_outputs(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
     """Build two functions: one transposes the output layer, once; one computes a part of the outputs of four samples.
 
     The outputs are those before activation. With a product per row, each output would be a sum across a vector: such
@@ -93,7 +98,7 @@ def outputs_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
     n_out, width, lanes, groups, some = shape.n_out, shape.width, shape.lanes, shape.groups, shape.some
     of_some, of_lanes = (lang.types.vector(count, getattr(lang, shape.dtype)) for count in (some, lanes))
     top, outputs, transposed = (shape.hidden - 1) * shape.layer_space, shape.outputs * groups, shape.transposed_outputs
-    first_of = _first_of(lang, shape)
+    first_of = _build_first_of(lang, shape)
 
     @lang.func
     def narrow(vector):
@@ -129,7 +134,7 @@ def outputs_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
     return transpose_outputs, outputs_of_four
 
 
-def _first_of(lang: ModuleType, shape: NetworkShape) -> Any:
+def _build_first_of(lang: ModuleType, shape: NetworkShape) -> Any:
     vector, biases = lang.types.vector(shape.lanes, getattr(lang, shape.dtype)), shape.biases
 
     @lang.func

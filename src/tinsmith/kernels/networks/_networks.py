@@ -15,7 +15,7 @@ A task is the networks from `first[task]` to `first[task + 1]`; tasks run in par
 from types import ModuleType
 from typing import Any
 
-from .._shares import SHARE, firsts
+from .._shares import SHARE, build_only_first
 from . import _lanes, _rows
 from ._shape import NetworkShape
 
@@ -34,7 +34,7 @@ def forward_networks(lang: ModuleType, shape: NetworkShape) -> Any:
     """
     array = _Arrays(lang, shape)
     number, rows, index, own = array.number, array.rows, array.index, array.own
-    only_first, forward = firsts(lang), _way(shape).forward_of(lang, shape)
+    only_first, forward = build_only_first(lang), _choose_layout(shape).build_forward(lang, shape)
 
     @lang.kernel
     def networks(x: number, params: rows, start: index, first: index, work: own, y: number):
@@ -55,7 +55,10 @@ def backward_networks(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool)
     """
     array = _Arrays(lang, shape)
     number, rows, index, own = array.number, array.rows, array.index, array.own
-    only_first, backward = firsts(lang), _way(shape).backward_of(lang, shape, of_inputs=of_inputs)
+    only_first, backward = (
+        build_only_first(lang),
+        _choose_layout(shape).build_backward(lang, shape, of_inputs=of_inputs),
+    )
 
     @lang.kernel
     def with_inputs(
@@ -103,7 +106,7 @@ def learning_networks(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     """
     array = _Arrays(lang, shape)
     number, rows, index, own, numbers = array.number, array.rows, array.index, array.own, array.numbers
-    only_first, learning_of_one = firsts(lang), _way(shape).learning_of(lang, shape, loss)
+    only_first, learning_of_one = build_only_first(lang), _choose_layout(shape).build_learning(lang, shape, loss)
 
     @lang.kernel
     def learning(
@@ -125,7 +128,7 @@ def learning_networks(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     return learning
 
 
-def _way(shape: NetworkShape) -> Any:
+def _choose_layout(shape: NetworkShape) -> Any:
     return _lanes if shape.by_sample else _rows
 
 

@@ -6,20 +6,20 @@ The vectors are machine vectors (option `simd`). `_layers` has the forward pass,
 from types import ModuleType
 from typing import Any
 
-from .._activations import activation
-from .._element_losses import vector_loss
-from ._gradients import gradients_of, turn_of
-from ._layers import fours, layers_of, outputs_of
+from .._activations import build_activation
+from .._element_losses import build_vector_loss
+from ._gradients import build_gradients, build_layer_transpose
+from ._layers import build_four_of, build_hidden_layers, build_outputs
 from ._shape import NetworkShape
-from ._total import total_of
+from ._total import build_total
 
 
-def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
+def build_forward(lang: ModuleType, shape: NetworkShape) -> Any:
     """Build the function that computes the outputs of the samples `begin` to `last`, of network `c`."""
-    hidden_layers, (transpose_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
-    out, _ = activation(lang, shape.output_activation, shape.some, shape.dtype)
+    hidden_layers, (transpose_outputs, outputs_of_four) = build_hidden_layers(lang, shape), build_outputs(lang, shape)
+    out, _ = build_activation(lang, shape.output_activation, shape.some, shape.dtype)
     n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
-    four_of = fours(lang)
+    four_of = build_four_of(lang)
 
     @lang.func
     def forward(
@@ -45,18 +45,21 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
     return forward
 
 
-def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
+def build_backward(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
     """Build the function that computes the gradients of samples `begin` to `last`.
 
     `grad_x` is used only if `of_inputs`.
     """
-    hidden_layers, (transpose_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
-    turn, (clear, add_outputs, add_layers, give_inputs) = turn_of(lang, shape), gradients_of(lang, shape)
-    _, out_slope = activation(lang, shape.output_activation, shape.some, shape.dtype)
+    hidden_layers, (transpose_outputs, outputs_of_four) = build_hidden_layers(lang, shape), build_outputs(lang, shape)
+    turn, (clear, add_outputs, add_layers, give_inputs) = (
+        build_layer_transpose(lang, shape),
+        build_gradients(lang, shape),
+    )
+    _, out_slope = build_activation(lang, shape.output_activation, shape.some, shape.dtype)
     has_slope = shape.output_activation != "None"
-    numbers, keep, there = _numbers_of(lang, shape)
+    numbers, keep, there = _build_output_access(lang, shape)
     n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
-    four_of = fours(lang)
+    four_of = build_four_of(lang)
 
     @lang.func
     def backward(
@@ -99,17 +102,17 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
     return backward
 
 
-def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
+def build_learning(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     """Build the function that computes a network's loss, the mean over samples and outputs, and its gradient."""
     real = getattr(lang, shape.dtype)
-    hidden_layers, (transpose_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
-    turn, (clear, add_outputs, add_layers, _) = turn_of(lang, shape), gradients_of(lang, shape)
-    out, out_slope = activation(lang, shape.output_activation, shape.some, shape.dtype)
-    loss_value, loss_slope = vector_loss(lang, loss, shape.some, shape.dtype)
-    numbers, keep, there = _numbers_of(lang, shape)
-    sum_of = total_of(lang, shape.some, shape.dtype)
+    hidden_layers, (transpose_outputs, outputs_of_four) = build_hidden_layers(lang, shape), build_outputs(lang, shape)
+    turn, (clear, add_outputs, add_layers, _) = build_layer_transpose(lang, shape), build_gradients(lang, shape)
+    out, out_slope = build_activation(lang, shape.output_activation, shape.some, shape.dtype)
+    loss_value, loss_slope = build_vector_loss(lang, loss, shape.some, shape.dtype)
+    numbers, keep, there = _build_output_access(lang, shape)
+    sum_of = build_total(lang, shape.some, shape.dtype)
     n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
-    four_of = fours(lang)
+    four_of = build_four_of(lang)
     vector, places = lang.types.vector(some, real), tuple(range(some))
 
     @lang.func
@@ -163,7 +166,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     return learning
 
 
-def _numbers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
+def _build_output_access(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
     """Build three functions: read a sample's numbers of a part of the outputs; store those of four samples; zero
     missing ones.
     """

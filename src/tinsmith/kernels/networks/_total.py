@@ -4,7 +4,7 @@ from types import ModuleType
 from typing import Any
 
 
-def total_of(lang: ModuleType, lanes: int, dtype: str) -> Any:
+def build_total(lang: ModuleType, lanes: int, dtype: str) -> Any:
     """Build the function that sums a vector's components, by halves, so that each step is one vector instruction."""
     if lanes == 1:
 
@@ -13,7 +13,7 @@ def total_of(lang: ModuleType, lanes: int, dtype: str) -> Any:
             return v[0]
 
         return first
-    rest, half = total_of(lang, lanes // 2, dtype), lanes // 2
+    rest, half = build_total(lang, lanes // 2, dtype), lanes // 2
     vector = lang.types.vector(half, getattr(lang, dtype))
 
     @lang.func

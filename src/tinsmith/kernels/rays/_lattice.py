@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 
-def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
+def build_lattice(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
     """Build the functions `lattice`, `at` and `after` for an engine and the float type "f32" or "f64"."""
     real = getattr(lang, fp)
     endless = 2.0**24 if fp == "f32" else 2.0**30  # the number of samples up to which k is exact

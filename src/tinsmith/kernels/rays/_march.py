@@ -11,8 +11,8 @@ pass's number, or fills up with samples of length zero at the ray's end.
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ._lattice import lattices
-from ._regions import regions
+from ._lattice import build_lattice
+from ._regions import build_region
 
 RUNS = 8
 """The number of runs of a ray that the first pass stores for the second."""
@@ -43,7 +43,7 @@ class March(NamedTuple):
 
 
 def march(lang: ModuleType, *, fp: str, skips: bool = True, resumes: bool = False) -> March:
-    """Build the kernels of marching.
+    """Build the kernels that count and write the samples of rays in occupied cells of a grid.
 
     Args:
         lang: the engine's module.
@@ -53,8 +53,8 @@ def march(lang: ModuleType, *, fp: str, skips: bool = True, resumes: bool = Fals
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    lattice, at, after = lattices(lang, fp=fp)
-    enter, region = regions(lang, fp=fp, skips=skips)
+    lattice, at, after = build_lattice(lang, fp=fp)
+    enter, region = build_region(lang, fp=fp, skips=skips)
 
     @lang.kernel
     def count(

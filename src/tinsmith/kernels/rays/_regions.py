@@ -16,7 +16,7 @@ BLOCK = 4
 """The number of cells along each side of a block, which shares a word."""
 
 
-def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
+def build_region(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
     """Build the functions `enter` and `region` for an engine and the float type "f32" or "f64"."""
     real = getattr(lang, fp)
     huge = 1e30  # 1 / dg of a ray that is parallel to a face, and never gets there

@@ -37,7 +37,9 @@ class Traversal(NamedTuple):
 
 
 def traversal(lang: ModuleType, *, fp: str) -> Traversal:
-    """Build the kernels of traversal for an engine and the float type "f32" or "f64"."""
+    """Build the kernels that count and write the intervals of rays in occupied cells, for an engine and
+    a float type.
+    """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     longest, parallel = 1e10, 1e30

@@ -4,7 +4,7 @@ from ._distortion import distortion as distortion
 from ._entropy import entropy as entropy
 from ._resampling import resampling as resampling
 from ._segments import accumulate as accumulate
-from ._segments import lanes_of as lanes_of
+from ._segments import choose_lanes as choose_lanes
 from ._segments import running_product as running_product
 from ._segments import running_sum as running_sum
 from ._segments import segment_sum as segment_sum

@@ -26,7 +26,7 @@ in one direction, and prefetched.
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ._packed import spans
+from ._packed import build_span
 
 GROUP = 4
 """The number of samples whose exponentials are computed together."""
@@ -66,7 +66,7 @@ def composite(
     grouped: bool,
     from_alphas: bool = False,
 ) -> Composite:
-    """Build the kernels of compositing.
+    """Build the kernels that composite the samples of rays front to back, and compute their gradients.
 
     Args:
         lang: the engine's module.
@@ -81,8 +81,8 @@ def composite(
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    span = spans(lang)
-    absorbed = absorption(lang, fp=fp)
+    span = build_span(lang)
+    absorbed = build_absorption(lang, fp=fp)
     group = GROUP
 
     @lang.func
@@ -284,7 +284,7 @@ def composite(
     return Composite(value, pull, by_hand)
 
 
-def absorption(lang: ModuleType, *, fp: str) -> Any:
+def build_absorption(lang: ModuleType, *, fp: str) -> Any:
     """Build the function `absorbed(x)`, which returns 1 - exp(-x) and exp(-x).
 
     For small x the difference would lose digits, so a series is used. In float64 its coefficients are integers over a

@@ -8,8 +8,8 @@ Symbols are those of `_composite`, except that a ray's transmittance begins at `
 from types import ModuleType
 from typing import Any
 
-from ._composite import absorption
-from ._packed import spans
+from ._composite import build_absorption
+from ._packed import build_span
 
 
 def continued_weights(lang: ModuleType, *, fp: str) -> Any:
@@ -24,8 +24,8 @@ def continued_weights(lang: ModuleType, *, fp: str) -> Any:
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    span = spans(lang)
-    absorbed = absorption(lang, fp=fp)
+    span = build_span(lang)
+    absorbed = build_absorption(lang, fp=fp)
 
     @lang.kernel
     def continued_weights(

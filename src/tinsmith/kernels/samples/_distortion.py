@@ -12,7 +12,7 @@ all t are shifted, so t is relative to the ray's first sample: for large t, t_i 
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ._packed import spans
+from ._packed import build_span
 
 
 class Distortion(NamedTuple):
@@ -28,10 +28,10 @@ class Distortion(NamedTuple):
 
 
 def distortion(lang: ModuleType, *, fp: str) -> Distortion:
-    """Build the kernels of the distortion loss; `fp` is the type of the arrays, "f32" or "f64"."""
+    """Build the kernels of the distortion loss and its gradient; `fp` is the type of the arrays, "f32" or "f64"."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    span = spans(lang)
+    span = build_span(lang)
 
     @lang.kernel
     def value(weights: array, t: array, steps: array, rays: array, loss: array):

@@ -11,7 +11,7 @@ A ray whose W is not above `faintest` has H = 0, since it meets nothing.
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ._packed import spans
+from ._packed import build_span
 
 _INVERSE_FAINTEST = 1e10  # exact in float32, which 1e-10 is not
 
@@ -29,10 +29,10 @@ class Entropy(NamedTuple):
 
 
 def entropy(lang: ModuleType, *, fp: str) -> Entropy:
-    """Build the kernels of the entropy; `fp` is the type of the arrays, "f32" or "f64"."""
+    """Build the kernels of the entropy of weights and its gradient; `fp` is the type of the arrays, "f32" or "f64"."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    span = spans(lang)
+    span = build_span(lang)
 
     @lang.func
     def surprise(p):

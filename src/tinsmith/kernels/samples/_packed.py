@@ -4,7 +4,7 @@ from types import ModuleType
 from typing import Any
 
 
-def spans(lang: ModuleType) -> Any:
+def build_span(lang: ModuleType) -> Any:
     """Build the function `span(rays, ray, size)`: a ray's first sample, and the one after its last.
 
     The range is clamped to the existing samples, so that a wrong `rays` never causes access to other memory.

@@ -6,7 +6,7 @@ A ray's edges ascend, and `cdfs` has a number for each. The references are in `r
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ._packed import spans
+from ._packed import build_span
 
 FAINTEST = 1e-7
 """Added to a weight that is divided by, so that it is not zero."""
@@ -28,10 +28,10 @@ class Resampling(NamedTuple):
 
 
 def resampling(lang: ModuleType, *, fp: str) -> Resampling:
-    """Build the kernels of resampling; `fp` is the type of the arrays, "f32" or "f64"."""
+    """Build the kernels that resample rays by a distribution; `fp` is the type of the arrays, "f32" or "f64"."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    span = spans(lang)
+    span = build_span(lang)
 
     @lang.func
     def first_above(numbers: lang.template(), first, top, x):

@@ -11,12 +11,12 @@ sample k, and c the cotangents of the running products,
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ._packed import spans
+from ._packed import build_span
 
 MOST_LANES = 16
 
 
-def lanes_of(columns: int) -> int:
+def choose_lanes(columns: int) -> int:
     """Return the number of columns that a thread processes: the largest divisor of `columns` up to `MOST_LANES`."""
     return max((n for n in range(1, MOST_LANES + 1) if columns % n == 0), default=1)
 
@@ -52,7 +52,7 @@ def running_sum(lang: ModuleType, *, fp: str, lanes: int, exclusive: bool) -> Sc
     """Build the kernels of running sums; `exclusive` leaves out the sample itself. `lanes` must divide the columns."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    span = spans(lang)
+    span = build_span(lang)
 
     @lang.kernel
     def value(values: array, rays: array, y: array):
@@ -87,7 +87,7 @@ def running_product(lang: ModuleType, *, fp: str, lanes: int, exclusive: bool) -
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    span = spans(lang)
+    span = build_span(lang)
 
     @lang.kernel
     def value(values: array, rays: array, y: array):
@@ -127,7 +127,7 @@ def segment_sum(lang: ModuleType, *, fp: str, lanes: int) -> Total:
     """Build the kernels of sums over the samples of each ray. `lanes` must divide the columns."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    span = spans(lang)
+    span = build_span(lang)
 
     @lang.kernel
     def value(values: array, rays: array, y: array):
@@ -155,7 +155,7 @@ def accumulate(lang: ModuleType, *, fp: str, lanes: int) -> Total:
     """Build the kernels of weighted sums over the samples of each ray. `lanes` must divide the columns."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    span = spans(lang)
+    span = build_span(lang)
 
     @lang.kernel
     def value(weights: array, values: array, rays: array, y: array):

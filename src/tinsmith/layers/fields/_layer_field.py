@@ -233,7 +233,7 @@ def _check_gradient(field: Any, facts: FieldFacts, name: str, layer: str, engine
     gradient = gradient_field(field)
     if gradient is None:
         return
-    if engine.is_awaited(gradient):
+    if engine.is_unplaced(gradient):
         words = f"field `{name}` of {layer} was declared with needs_grad=True and placed by hand, its gradient was not"
         others = f"`{module_name(engine.name)}.root.lazy_grad()`"
         remedy = f"Place it too, before registering: `.place({name}, {name}.grad)`, or {others}."

@@ -324,7 +324,7 @@ class Recording(Listener):
         try:
             with contextlib.ExitStack() as stack:
                 for name in list_loaded():
-                    stack.enter_context(get(name).tell(self))
+                    stack.enter_context(get(name).redirect_calls(self))
                 function()
         finally:
             self._kernels.forget_arrays()
@@ -556,7 +556,7 @@ def _is_generated(
     try:
         with contextlib.ExitStack() as stack:
             for name in list_loaded():
-                stack.enter_context(get(name).tell(recording))
+                stack.enter_context(get(name).redirect_calls(recording))
             customs[0].gradient(*customs[0].arguments)
     except Exception:  # noqa: BLE001  # whatever it is, the backward pass raises it again
         return False

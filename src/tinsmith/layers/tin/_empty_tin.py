@@ -241,7 +241,7 @@ class EmptyTin(FieldState, Examinable):
                 raise RegistrationError(refusal(words, remedy=f"Call `.{call}(...)` before `.finish()`."))
         fields = (*self._filled_fields, *self._outputs, *self._internals.values())
         check_place(fields, self.device, self._label)
-        self._inputs[0].engine.settle()
+        self._inputs[0].engine.materialize()
         self._inputs, self._outputs = ([one.refresh() for one in fields] for fields in (self._inputs, self._outputs))
         for fields in (self._internals, self._weights):
             fields.update({name: one.refresh() for name, one in fields.items()})

@@ -61,7 +61,7 @@ class EngineHazards:
             seen = ends.setdefault(stage.first, [stage])
             seen[1:] = [stage]
         chosen = (stage for pair in ends.values() for stage in dict.fromkeys(pair))
-        return next((outside for stage in chosen for outside in _outside(stage, shapes, values)), None)
+        return next((outside for stage in chosen for outside in _find_outside(stage, shapes, values)), None)
 
     def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
         """Return, for each kernel, the depth that its gradient stack needs; 0 leaves it to the engine.
@@ -72,7 +72,7 @@ class EngineHazards:
         return self._reverse.find_stack_depths(frozenset(self._signature.arrays), shapes, values)
 
 
-def _outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> Iterator[Outside]:
+def _find_outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> Iterator[Outside]:
     numbers = {name: values.get(stage.scalar_names.get(name, name)) for name in stage.first.parameters}
     known = {name: value for name, value in numbers.items() if type(value) is int}
     for name, role in stage.roles.items():

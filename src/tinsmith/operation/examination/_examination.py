@@ -15,7 +15,7 @@ import torch
 
 from ...frontend.lowering import LoweredKernel
 from ...linter import Finding
-from ._oracle import Cotangents, Observer, by_output, check_shapes
+from ._oracle import Cotangents, Observer, check_shapes, name_cotangents
 
 Tensors = Mapping[str, torch.Tensor]
 Origin = Literal["source", "engine", "backward", "race"]
@@ -170,7 +170,7 @@ class Examination(ABC):
 
     def cotangents(self, given: Cotangents, outputs: Tensors) -> dict[str, torch.Tensor]:
         """Return cotangents by the output's name. Raise ArgumentError or ShapeError if they do not fit the outputs."""
-        cotangents = by_output(self.title, self.outputs, given)
+        cotangents = name_cotangents(self.title, self.outputs, given)
         check_shapes(self.title, cotangents, dict(outputs))
         return cotangents
 

@@ -20,7 +20,7 @@ from ...linter import Finding
 from ...tracing import is_transformed
 from .._op import Op
 from ._examination import Examinable, Examination, Origin, Tensors
-from ._oracle import Observer, bind_call, interpret_call, leaves_of
+from ._oracle import Observer, bind_call, interpret_call, make_leaves
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class OpExamination(Examination):
         return dict(zip(self.outputs, [result] if isinstance(result, torch.Tensor) else result, strict=True))
 
     def leaves(self) -> dict[str, torch.Tensor]:
-        return leaves_of(self.bound, self.call)
+        return make_leaves(self.bound, self.call)
 
     def run(
         self,
@@ -167,22 +167,24 @@ class OpExamination(Examination):
     def with_adjoint(self, adjoint: str | None) -> OpExamination:
         if adjoint is None:
             return self
-        return self._of_twin(adjoint=adjoint, trust_engine=adjoint == "engine")
+        return self._examine_variant(adjoint=adjoint, trust_engine=adjoint == "engine")
 
     def to_double(self) -> OpExamination | None:
         try:
-            return self._of(self.op, {name: _widen(one) for name, one in self.arguments.items()})
+            return self._examine_arguments(self.op, {name: _widen(one) for name, one in self.arguments.items()})
         except TinsmithError:  # an annotation requires another dtype; the call itself was checked before
             return None
 
     def with_bounds_checked(self) -> OpExamination:
-        return self._of_twin(check_bounds=True)
+        return self._examine_variant(check_bounds=True)
 
-    def _of_twin(self, **options: Any) -> OpExamination:
-        """Return the same call of a copy of the op with other options."""
-        return self._of(Op(self.op._kernels, self.op._text, replace(self.op._options, **options)), self.arguments)
+    def _examine_variant(self, **options: Any) -> OpExamination:
+        """Return an examination of the same call on a copy of the op with other options."""
+        return self._examine_arguments(
+            Op(self.op._kernels, self.op._text, replace(self.op._options, **options)), self.arguments
+        )
 
-    def _of(self, op: Op, arguments: Mapping[str, Any]) -> OpExamination:
+    def _examine_arguments(self, op: Op, arguments: Mapping[str, Any]) -> OpExamination:
         return OpExamination(op, *bind_call(op, (), arguments), self.kind)
 
 

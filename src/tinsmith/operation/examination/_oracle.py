@@ -93,8 +93,8 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
         raise ArgumentError(refusal(words, remedy="Call it outside: with `cotangents` it computes the gradient."))
     bound, call = bind_call(op, inputs, named)
     title = f"op `{op.name}`"
-    wanted = None if cotangents is None else by_output(title, call.core.signature.outputs, cotangents)
-    leaves = {} if wanted is None else leaves_of(bound, call)
+    wanted = None if cotangents is None else name_cotangents(title, call.core.signature.outputs, cotangents)
+    leaves = {} if wanted is None else make_leaves(bound, call)
     with torch.set_grad_enabled(wanted is not None):
         outputs = interpret_call(bound, call, leaves)
     check_shapes(title, wanted or {}, outputs)
@@ -126,7 +126,7 @@ def interpret_call(
     """
     signature = call.core.signature
     given = [leaves.get(name, tensor) for name, tensor in zip(signature.arrays, bound.tensors, strict=True)]
-    arrays = dict(zip(signature.arrays, _flat(call, given), strict=True))
+    arrays = dict(zip(signature.arrays, _merge_batch_dims(call, given), strict=True))
     scalars = {name: leaves.get(name, value) for name, value in bound.scalars.items()}
     run = _Run(call.single, scalars, faithful, kernels, observer)
     if call.batch is None:
@@ -159,7 +159,9 @@ class _Run:
         lowered = require_lowered(call.core.key(call)) if kernels is None else kernels
         options = {"is_faithful": faithful, "is_watched": observer is not None}
         self._kernels = [(one, build_exact_kernel(one.kernel, **options)) for one in lowered]
-        self._scalars = {name: _scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()}
+        self._scalars = {
+            name: _shape_scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()
+        }
 
     def outputs(self, inputs: Mapping[str, torch.Tensor]) -> _Tensors:
         """Return the outputs of one sample."""
@@ -185,7 +187,7 @@ class _Run:
         return memory
 
 
-def _flat(call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _merge_batch_dims(call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return tensors on the CPU, with their batch dims merged into one. Floats are not rounded."""
     names = call.core.signature.arrays
     lead = len(call.lead)
@@ -213,14 +215,14 @@ def _place_outputs(outputs: _Tensors, bound: BoundArguments, call: Call, faithfu
     return {name: one.to(device, torch.float64 if wide[name] else one.dtype) for name, one in shaped.items()}
 
 
-def _scalar(value: Any, element: tuple[int, ...]) -> Any:
+def _shape_scalar(value: Any, element: tuple[int, ...]) -> Any:
     """Return a scalar argument in the interpreter's form: the numbers of a vector or matrix as a tensor
     of its shape.
     """
     return torch.as_tensor(value).reshape(element) if element else value
 
 
-def leaves_of(bound: BoundArguments, call: Call) -> _Tensors:
+def make_leaves(bound: BoundArguments, call: Call) -> _Tensors:
     """Return floating inputs and scalars in float64, as new leaves of torch's autograd."""
     signature = call.core.signature
     values = {n: t for n, t in zip(signature.arrays, bound.tensors, strict=True) if t.is_floating_point()}
@@ -238,7 +240,7 @@ def _is_float(call: Call, name: str) -> bool:
 # Cotangents -------------------------------------------------------------------------------------
 
 
-def by_output(title: str, names: Sequence[str], cotangents: Cotangents) -> _Tensors:
+def name_cotangents(title: str, names: Sequence[str], cotangents: Cotangents) -> _Tensors:
     """Return cotangents by the output's name.
 
     `title` is the op or layer in messages: "op `blur`". Raise ArgumentError.

@@ -43,8 +43,8 @@ def adjoint_source(
     """
     op = op if engine in (None, op.engine) else Op(op._kernels, op._text, replace(op._options, engine=engine))
     signature = op._core.signature
-    key = _case(signature, op)
-    active = _active(signature, key, wanted)
+    key = _make_key(signature, op)
+    active = _select_active(signature, key, wanted)
     recorded = find_recorded_at(op._core, key)
     at = SourceReverse(signature).specialize(key) if recorded is None else recorded.specialize_replay(key)
     if print_after:
@@ -67,7 +67,7 @@ def _collapse_blank_lines(lines: Sequence[str]) -> list[str]:
     return kept if kept[-1] else kept[:-1]
 
 
-def _case(signature: Signature, op: Op) -> CallKey:
+def _make_key(signature: Signature, op: Op) -> CallKey:
     """Return the key of calls with the ranks and dtypes that the declarations give."""
     if signature.templates:
         words = f"the gradient of op `{op.name}` depends on the values of its template arguments"
@@ -101,7 +101,7 @@ def _dtype(signature: Signature, name: str) -> torch.dtype:
     return fitting[0]
 
 
-def _active(signature: Signature, key: CallKey, wanted: Collection[str]) -> frozenset[str]:
+def _select_active(signature: Signature, key: CallKey, wanted: Collection[str]) -> frozenset[str]:
     floats = [name for name in signature.arrays if key.dtypes[name].is_floating_point]
     unknown = [name for name in wanted if name not in floats]
     if unknown:
@@ -129,12 +129,12 @@ def derive_spec(kernel: Any) -> str:
             "Say which templates are arrays, `--spec 'x[n] -> y[n]'`; a field that it names itself must be a parameter."
         )
         raise SpecError(refusal(words, rows, remedy))
-    inputs = [_item(parameter, kernel) for parameter in arrays if not roles[parameter.name].is_written]
-    outputs = [_item(parameter, kernel) for parameter in arrays if roles[parameter.name].is_written]
+    inputs = [_write_item(parameter, kernel) for parameter in arrays if not roles[parameter.name].is_written]
+    outputs = [_write_item(parameter, kernel) for parameter in arrays if roles[parameter.name].is_written]
     return f"{', '.join(inputs)} -> {', '.join(outputs)}"
 
 
-def _item(parameter: Parameter, kernel: Any) -> str:
+def _write_item(parameter: Parameter, kernel: Any) -> str:
     name = parameter.name
     if parameter.ndim is None or parameter.open_dims:
         words = f"the annotation of `{name}` in kernel `{kernel.__name__}` does not say how many dims it has"

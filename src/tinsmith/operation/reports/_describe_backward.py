@@ -34,10 +34,10 @@ def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: 
     if program.has_long_tapes:
         yield f"# a call that takes more than {config().tape_limit:,} bytes of tape keeps checkpoints instead"
     for action in program.actions:
-        yield from _action(at, action)
+        yield from _describe_action(at, action)
 
 
-def _action(at: SourceAt, action: Action) -> Iterator[str]:
+def _describe_action(at: SourceAt, action: Action) -> Iterator[str]:
     match action:
         case Fresh(name, like):
             yield f"# {name}: memory like `{like}`, zero"
@@ -54,4 +54,4 @@ def _action(at: SourceAt, action: Action) -> Iterator[str]:
             names = ", ".join(name for size in tapes for name, _, _ in size.arrays)
             yield f"# room on {names}: {'counted by a kernel' if count else 'by a formula'}"
             if count:
-                yield from _action(at, count)
+                yield from _describe_action(at, count)

@@ -31,17 +31,17 @@ def explain(core: Core) -> str:
     if signature.spec.scratch_text:
         lines.append(f"  scratch: {signature.spec.scratch_text}")
     for stage in signature.firsts:
-        lines += ["", *_kernel(stage)]
+        lines += ["", *_describe_kernel(stage)]
         count = sum(one.first is stage for one in signature.stages)
         lines += [f"  launched {count} times"] if count > 1 else []
     lines += [
         "",
-        *_gradient(core),
+        *_describe_gradient(core),
         *_describe_tapes(core),
         "",
         *_describe_threads(core),
         "",
-        *_batches(core),
+        *_describe_batches(core),
         "",
         *_describe_shares(core),
     ]
@@ -49,11 +49,11 @@ def explain(core: Core) -> str:
     texts = [(variant, text) for stage in signature.firsts for variant, text in list(stage.texts.items())]
     lines += ["", f"compiled variants: {len(texts)}"]
     for variant, text in texts:
-        lines += ["", f"  # {_variant(variant)}", *(f"  {line}" for line in text.rstrip().splitlines())]
+        lines += ["", f"  # {_describe_variant(variant)}", *(f"  {line}" for line in text.rstrip().splitlines())]
     return "\n".join(lines)
 
 
-def _kernel(stage: Stage) -> Iterable[str]:
+def _describe_kernel(stage: Stage) -> Iterable[str]:
     moved = "" if stage.engine is stage.home else f" (written for {stage.home.name})"
     yield f"kernel `{stage.name}` at {stage.source.place(stage.source.tree)}, on {stage.engine.name}{moved}"
     for name in stage.arrays:
@@ -62,7 +62,7 @@ def _kernel(stage: Stage) -> Iterable[str]:
     yield from (f"  in order: the loop in line {line}, because {words}" for line, words in stage.loops_in_order.items())
 
 
-def _gradient(core: Core) -> Iterable[str]:
+def _describe_gradient(core: Core) -> Iterable[str]:
     reverse = core.reverse
     if isinstance(reverse, KernelReverse):
         yield f"gradient: {_ORIGINS[reverse.name]}"
@@ -137,7 +137,7 @@ def _describe_tapes(core: Core) -> Iterable[str]:
                 yield f"  {words}: {runner.longest_tape:,} bytes of tape, {limit}, so it ran from checkpoints"
 
 
-def _batches(core: Core) -> Iterable[str]:
+def _describe_batches(core: Core) -> Iterable[str]:
     """Yield lines on whether `vmap` and `*b` take one launch, for the last call, or for float32 before the first."""
     key = next((program.key for program in reversed([*core.programs.values()])), None)
     for stage in core.signature.firsts:
@@ -176,7 +176,7 @@ def _all_batched(core: Core, stage: Stage, key: CallKey | None) -> Variant:
     return Variant(tuple(arrays))
 
 
-def _variant(variant: Variant) -> str:
+def _describe_variant(variant: Variant) -> str:
     arrays = ", ".join(
         f"{name}: {str(array.dtype).removeprefix('torch.')}" + (" batched" if array.is_batched else "")
         for name, array in variant.arrays
