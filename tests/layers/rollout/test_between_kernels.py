@@ -196,8 +196,7 @@ RIGHT = [
     without_gradients_of_torch,
     prints_and_synchronizes,
     fills,
-    # The Python engine lacks what the engines' own kernel behind `copy_from` asks of fields.
-    pytest.param(structs, marks=pytest.mark.compiled_engine),
+    structs,
     whole_structs,
     structs_of_torch,
     members,
@@ -227,7 +226,6 @@ def test_what_comes_between_kernels_comes_in_order(lang64, body):
         torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], whole(6.0))
 
 
-@pytest.mark.compiled_engine
 def test_a_field_that_is_copied_passes_its_gradient_on(lang64):
     scene = Scene(lang64)
 

@@ -163,6 +163,7 @@ def test_what_steers_a_kernel(lang64, dtype):
     cases.assert_close(torch.autograd.grad(second.sum(), given), (2.0 * given.detach(),))
 
 
+@pytest.mark.compiled_engine
 def test_a_large_field_is_saved_once_for_calls_that_find_the_same(lang64):
     size = (1 << 20) // 8
     x, y, table = graded(lang64), graded(lang64), lang64.field(lang64.f64, shape=size)

@@ -6,6 +6,7 @@ import itertools
 import math
 import weakref
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,6 +177,11 @@ class FieldView(ArrayView):
     def grad(self) -> ArrayView:
         """The view of the gradient field."""
         return self.find_gradient()
+
+    @property
+    def snode(self) -> Any:
+        """Its placement, of which the engines' own `copy_from` asks the offset: `field.snode.ptr.offset`."""
+        return SimpleNamespace(ptr=SimpleNamespace(offset=self.first))
 
 
 class StructField:
