@@ -323,6 +323,13 @@ class Engine(ABC):
         """Return a tensor that shares a field's memory, or None if the engine does not support it."""
         return None
 
+    def find_row_major_memory(self, field: Any) -> int:
+        """Return the address of a field's numbers on the CPU, if they certainly lie there in row-major order; else 0.
+
+        `field` is no ndarray.
+        """
+        return 0
+
     @abstractmethod
     def is_unplaced(self, field: Any) -> bool:
         """Return True if a field, or the gradient requested by `needs_grad=True`, is declared but not placed."""

@@ -15,6 +15,8 @@ from ._module_name import module_name
 
 PATHS = (
     "expression.snode",
+    "snode.get_ch",
+    "snode.get_num_ch",
     "snode.has_adjoint",
     "snode.id",
     "snode.offset",
@@ -111,6 +113,19 @@ def list_leaf_fields(field: Any, name: str) -> list[tuple[str, Any]]:
         return [(name, field)]
     members = getattr(field, "keys", ())
     return [leaf for member in members for leaf in list_leaf_fields(field.get_member_field(member), f"{name}.{member}")]
+
+
+def is_row_major(field: Any) -> bool:
+    """Return True if a field's numbers certainly lie side by side in memory, in the order of its indices.
+
+    They do under one dense node that holds this field alone, with an element's entries in their order.
+    """
+    nodes = _list_layout_nodes(field)
+    if [kind for kind, _ in nodes] != ["dense", "root"]:
+        return False
+    node = field.parent().ptr
+    held = [node.get_ch(place).id for place in range(node.get_num_ch())]
+    return held == [one.ptr.snode().id for one in field.vars]
 
 
 def _list_layout_nodes(field: Any) -> list[tuple[str, int]]:

@@ -22,6 +22,9 @@ from ._compiled_engine import CompiledEngine
 from ._contract import Compiled, CompileOptions, Facts, Parameter
 from ._custom_gradients import find_gradient
 
+_SHARED = ("f32", "f64", "i32", "i64", "u1")
+"""Numbers whose memory the engine shares; it prints an error for some others."""
+
 
 @contextmanager
 def _members_as_constants() -> Generator[None]:
@@ -167,6 +170,14 @@ class Quadrants(CompiledEngine):
         # The layout is not that of a strided tensor, or this version does not share memory.
         except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
             return None
+
+    def find_row_major_memory(self, field: Any) -> int:
+        field = self.unwrap(field)
+        # `to_dlpack` itself ignores what else lies under a field's node.
+        if self.device_type() != "cpu" or field.dtype.to_string() not in _SHARED or not _fields.is_row_major(field):
+            return 0
+        shared = self.share_memory(field)
+        return shared.data_ptr() if shared is not None and shared.is_contiguous() else 0
 
     def redirect_calls(self, listener: engines.Listener) -> AbstractContextManager[None]:
         from quadrants.lang import impl

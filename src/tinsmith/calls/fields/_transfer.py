@@ -1,19 +1,22 @@
-"""Transfer: one launch that copies between fields and tensors.
+"""Transfer: copies between fields and tensors.
 
-An engine's own `from_torch` and `to_torch` take 100 us each, one launch for each field. Here all the copies that a call
-needs are written into one kernel, whatever layouts the fields have. Every element of a field is visited, not only those
+An engine's own `from_torch` and `to_torch` take 100 us each, one launch for each field. Here a field whose numbers lie
+in memory as a tensor's do is copied by `memmove`, in a fifth of a kernel's time; all other copies of a transfer are
+written into one kernel, whatever layouts the fields have. The kernel visits every element of a field, not only those
 that are active in a sparse field: loading into one activates it, and storing an inactive one gives 0.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from ..._errors import ArgumentError, ShapeError, refusal
+from ..._lazy import lazy
 from ...codegen import build_from_text
 from ...engines import NAMES, Compiled, Engine, FieldFacts
 from ...tracing import is_fake
@@ -59,10 +62,41 @@ class Copy:
         tensor.copy_(contents)
 
 
-class Transfer:
-    """Copies that run in one launch, in their order, after those that managers do.
+class _Move(NamedTuple):
+    """A copy by `memmove` or `memset`.
 
-    It is compiled at the first run. Fields live as long as the engine's state, and so does what is compiled for them.
+    Attributes:
+        address: of the field's memory.
+        nbytes: how many bytes are copied.
+        place: position of the tensor's address among those that a transfer is given.
+    """
+
+    address: int
+    nbytes: int
+    place: int
+
+
+class _Plan(NamedTuple):
+    """How a transfer's copies are done, in this order.
+
+    Attributes:
+        stores: by `memmove`, from fields.
+        launched: by a kernel, and the pointers that it takes; `places` are theirs.
+        loads, clears: by `memmove` and `memset`, to fields.
+    """
+
+    stores: list[_Move]
+    launched: tuple[Copy, ...]
+    places: list[int]
+    loads: list[_Move]
+    clears: list[_Move]
+
+
+class Transfer:
+    """Copies of several fields; those that managers do come first.
+
+    A transfer that stores a field and loads or clears it stores it first. What is compiled is compiled at the first
+    run. Fields live as long as the engine's state, and so does what is known of their memory.
     """
 
     def __init__(self, engine: Engine, copies: Sequence[Copy]) -> None:
@@ -96,19 +130,56 @@ class Transfer:
 
     def run_at(self, pointers: Sequence[int], *, is_serial: bool) -> None:
         """Run the copies that no manager does, from and to memory at these addresses."""
-        launch = self._launches.get(is_serial) or self._launch(is_serial=is_serial)
-        launch(pointers)
+        plan = self._plan
+        for address, nbytes, place in plan.stores:
+            ctypes.memmove(pointers[place], address, nbytes)
+        if plan.launched:
+            launch = self._launches.get(is_serial) or self._launch(is_serial=is_serial)
+            launch([pointers[place] for place in plan.places])
+        for address, nbytes, place in plan.loads:
+            ctypes.memmove(address, pointers[place], nbytes)
+        for address, nbytes, _ in plan.clears:
+            ctypes.memset(address, 0, nbytes)
+
+    @lazy
+    def _plan(self) -> _Plan:
+        """How each copy is done."""
+        plan, launched, taken = _Plan([], (), [], [], []), [], 0
+        sides = {"store": plan.stores, "clear": plan.clears}
+        for copy in self._copies:
+            place = taken
+            taken += copy.kind != "clear"
+            address = self._find_memory(copy)
+            if address:
+                nbytes = copy.facts.count * copy.facts.dtype.itemsize
+                sides.get(copy.kind, plan.loads).append(_Move(address, nbytes, place))
+                continue
+            launched.append(copy)
+            if copy.kind != "clear":
+                plan.places.append(place)
+        return plan._replace(launched=tuple(launched))
+
+    def _find_memory(self, copy: Copy) -> int:
+        """Return where a field's numbers begin that `memmove` may copy; 0 if a kernel must."""
+        facts = copy.facts
+        # Of integers that bound a loop, an engine notes every write by a kernel: its reverse mode sizes stacks by them.
+        if copy.kind != "store" and not facts.dtype.is_floating_point:
+            return 0
+        if not facts.address:
+            return self._engine.find_row_major_memory(copy.field)
+        return facts.address if not facts.layout and self._engine.device_type() == "cpu" else 0
 
     def _launch(self, *, is_serial: bool) -> Callable[[Sequence[int]], None]:
         """Compile the kernel. Return a function that launches it on these addresses."""
+        copies = self._plan.launched
         compiled = self._compile(is_serial=is_serial)
-        copied = enumerate(copy.facts for copy in self._copies if copy.kind != "clear")
+        copied = enumerate(copy.facts for copy in copies if copy.kind != "clear")
         buffers = [
             (compiled.slots[f"a{place}"], facts.count * facts.dtype.itemsize, facts.shape + facts.element)
             for place, facts in copied
         ]
         launch = compiled.launch
-        placed = [(f"f{place}", copy.facts) for place, copy in enumerate(self._copies) if copy.facts.address]
+        placed = [(f"f{place}", copy.facts) for place, copy in enumerate(copies) if copy.facts.address]
         ndarrays = [
             (compiled.slots[name], one.address, one.count * one.dtype.itemsize, one.memory_shape, 0)
             for name, one in placed
@@ -122,9 +193,10 @@ class Transfer:
         return start
 
     def _compile(self, *, is_serial: bool) -> Compiled:
-        text = _write_text(self._copies, is_serial=is_serial)
+        copies = self._plan.launched
+        text = _write_text(copies, is_serial=is_serial)
         function = build_from_text(text, {"_lang": self._engine.lang}, "transfer")
-        fields = {f"f{place}": copy.field for place, copy in enumerate(self._copies) if not copy.facts.address}
+        fields = {f"f{place}": copy.field for place, copy in enumerate(copies) if not copy.facts.address}
         return self._engine.compile(function, fields)
 
 
