@@ -41,6 +41,7 @@ from ._program import find_program as find_program
 from ._program import make_checked_call as make_checked_call
 from ._program import solve_numbers as solve_numbers
 from ._recycled_memory import make_recycled as make_recycled
+from ._recycled_memory import make_recycled_copy as make_recycled_copy
 from ._routine import Cotangent as Cotangent
 from ._routine import Given as Given
 from ._routine import Make as Make

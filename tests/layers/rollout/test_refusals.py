@@ -46,6 +46,16 @@ def test_reads_from_python(lang64, body):
     refused(lang64, body, ts.KernelError, "rollout forward reads a field from Python", rf"test_refusals.py:{line}\b")
 
 
+@pytest.mark.parametrize("index", [N, -1])
+def test_an_element_outside_is_refused_with_the_line_of_its_write(lang64, index):
+    def write(_, x, __):
+        x[index] = 1.0
+
+    line = write.__code__.co_firstlineno + 1
+    words = "writes an element outside of its field", f"({index},)", f"({N},)", f"{__file__}:{line}"
+    refused(lang64, write, ts.KernelError, *words)
+
+
 def test_gradient_kernels_and_tapes(lang64):
     z = lang64.field(lang64.f64, N, needs_grad=True)
 

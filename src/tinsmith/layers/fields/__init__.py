@@ -4,19 +4,21 @@ from ._as_op import OpProgram
 from ._call import break_graph
 from ._call_notes import fingerprints_of
 from ._effects import Reading
+from ._field_copies import FieldCopies
 from ._function import FieldFunction, OneSample, refuse_second
 from ._layer_field import LayerField, find_half_precision, place_field
 from ._managers import FieldManager
 from ._on_arrays import ArrayProgram
 from ._on_fields import OnFields, refuse_generated
 from ._program import clearing
-from ._roles import Habits, Launch, Roles, by_key, check_once, uses_of_each
+from ._roles import Habits, Launch, Roles, Use, by_key, check_once, uses_of_each
 from ._running import Running, make_running, warn_of_sums
 from ._starts import Starts
 from ._transfer import fill, is_whole, read, whole
 
 __all__ = [
     "ArrayProgram",
+    "FieldCopies",
     "FieldFunction",
     "FieldManager",
     "Habits",
@@ -29,6 +31,7 @@ __all__ = [
     "Roles",
     "Running",
     "Starts",
+    "Use",
     "break_graph",
     "by_key",
     "check_once",

@@ -9,7 +9,8 @@ the next call, other layers and their owner find there what the kernels would ha
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ import torch
 from ..._config import config
 from ..._errors import GraphError, KernelError, refusal
 from ..._preparation import note_step, show_preparation
-from ...calls import keep_order, make_recycled
+from ...calls import keep_order, make_recycled, make_recycled_copy
 from ...calls.fields import Copy, Transfer, name_fields
 from ...ir import NotCovered
 from ...tracing import has_legacy_batch, has_saved_tensor_hooks, is_in_backward, is_linearized, is_plain, is_recorded
@@ -104,7 +105,7 @@ class ArrayProgram:
         self._written_back = (*(roles.filled[place] for place in self._left), *made.outputs)
         kept_clear = [one for key, one in cleared.items() if key not in written]
         self._clear = self._transfer("clear", kept_clear) if kept_clear else None
-        self._read = self._transfer("store", self.held)
+        self._reads: dict[tuple[int, ...], Transfer] = {}
         self._write = self._transfer("load", self._written_back)
         internal = by_key(roles.internal)
         self._internal = tuple(
@@ -147,8 +148,19 @@ class ArrayProgram:
         return Transfer(self.engine, [Copy(kind, one.field, one.facts) for one in fields])
 
     # Running ----------------------------------------------------------------------------------
-    def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """The results of one call."""
+    def __call__(
+        self,
+        launches: Sequence[Launch],
+        memory: Sequence[torch.Tensor],
+        begun: Mapping[int, torch.Tensor] = MappingProxyType({}),
+    ) -> Sequence[torch.Tensor]:
+        """Return the results of one call.
+
+        Args:
+            launches: the kernels with their arguments.
+            memory: what the filled fields are filled with.
+            begun: contents that the call begins with, by key, of fields that hold something else by now.
+        """
         if self._state and is_in_backward():
             warn_of_rerun(self.layer, self._state)
         device = torch.device(self._roles.filled[0].runs_on)
@@ -159,7 +171,7 @@ class ArrayProgram:
                 self._clear.run((), is_serial=self._is_serial)
         if self.held and is_recorded() and not is_linearized():
             raise _refuse_recording(self.layer, self.held)
-        held = self.read_held() if is_plain() else list(Reading.apply(self.read_held))
+        held = self.read_held(begun) if is_plain() else list(Reading.apply(self.read_held))
         given = self._connect(memory, held)
         report = self.on_carried if is_plain() else None
         # Kernels change in place what was read for this call alone.
@@ -218,13 +230,21 @@ class ArrayProgram:
             if one.requires_grad:
                 one.register_hook(lambda _: noted.check_fields())
 
-    def read_held(self) -> list[torch.Tensor]:
-        """What fields hold that nobody fills."""
+    def read_held(self, begun: Mapping[int, torch.Tensor] = MappingProxyType({})) -> list[torch.Tensor]:
+        """Return what fields hold that nobody fills, or held when the call had `begun`."""
+        read = tuple([place for place, one in enumerate(self.held) if one.facts.key not in begun])
+        if read not in self._reads:
+            self._reads[read] = self._transfer("store", [self.held[place] for place in read])
         pairs = [(one, torch.device(one.runs_on)) for one in self.held]
-        held = [make_recycled(one.memory_shape, one.facts.dtype, device) for one, device in pairs]
-        if held:
+        held = [
+            make_recycled_copy(begun[one.facts.key])
+            if one.facts.key in begun
+            else make_recycled(one.memory_shape, one.facts.dtype, device)
+            for one, device in pairs
+        ]
+        if read:
             with keep_order(held[0].device):
-                self._read.run(held, is_serial=self._is_serial)
+                self._reads[read].run([held[place] for place in read], is_serial=self._is_serial)
         return self._share(held)
 
     def _share(self, held: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -308,6 +328,11 @@ class ArrayProgram:
         return [made[key] if (key := one.facts.key) in made else known[key].clone() for one in self._roles.outputs]
 
     # Inspection -------------------------------------------------------------------------------
+    @property
+    def filled_keys(self) -> Collection[int]:
+        """Keys of the fields that a call fills when its kernels have run."""
+        return by_key(self._written_back).keys()
+
     def refusal(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> NotCovered | None:
         """Why no gradient by these filled fields is generated; None where one is."""
         keys = frozenset(one.facts.key for one in active)

@@ -19,7 +19,6 @@ import torch
 
 from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
-from ..._lazy import lazy
 from ..._user_warnings import warn
 from ...calls import keep_order
 from ...calls.fields import Copy, Transfer
@@ -27,6 +26,7 @@ from ...engines import Engine
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram, make_op_for_checks
 from ._effects import Reading, Writing
+from ._field_copies import FieldCopies
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
@@ -102,6 +102,7 @@ class Program:
         self._is_cuda = filled[0].runs_on == "cuda"
         self._op_for_checks = functools.cache(lambda: make_op_for_checks(layer, roles, launches, is_wished=is_wished))
         self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None
+        self._field_copies = FieldCopies(self.engine)
         self._last_kept: tuple[torch.Tensor, ...] = ()
         self.calls = 0
         self.settings, self.last_set = 0, ""
@@ -185,35 +186,24 @@ class Program:
     def preserve_fields(self) -> Iterator[None]:
         """Inside, calls may change the fields and their gradients; afterwards these hold what they held before."""
         device = torch.device(self.roles.filled[0].runs_on)
-        fields, store, restore = self._snapshot
+        everything = by_key((*self.roles.filled, *self.roles.outputs, *self.roles.internal, *self.saved_fields))
+        # A field that a manager fills is the layer's own.
+        fields = [one for one in everything.values() if one.manager is None]
+        graded = [one for one in fields if one.facts.has_gradient]
 
         def read() -> Sequence[torch.Tensor]:
-            memory = [_memory(one, device) for one in fields]
-            self._run_locked(device, lambda: store.run(memory, is_serial=False))
+            memory: list[torch.Tensor] = []
+            self._run_locked(device, lambda: memory.extend(self._field_copies.take(fields, graded)))
             return memory
 
         def write(memory: Sequence[torch.Tensor]) -> None:
-            self._run_locked(device, lambda: restore.run(memory, is_serial=False))
+            self._run_locked(device, lambda: self._field_copies.put(fields, memory, graded))
 
         memory = Reading.apply(read)
         try:
             yield
         finally:
             Writing.apply(write, False, *memory)
-
-    @lazy
-    def _snapshot(self) -> tuple[list[LayerField], Transfer, Transfer]:
-        """Fields, once for their values and once more for their gradients, and what stores and restores all that."""
-        everything = by_key(
-            (*self.roles.filled, *self.roles.outputs, *self.roles.internal, *self.saved_fields)
-        ).values()
-        # A field that a manager fills is the layer's own.
-        fields = [one for one in everything if one.manager is None]
-        graded = [one for one in fields if one.facts.has_gradient]
-        store, restore = (
-            self._transfer([*_copies(kind, fields), *_gradients(kind, graded)]) for kind in ("store", "restore")
-        )
-        return [*fields, *graded], store, restore
 
     # Running ------------------------------------------------------------------------------
     def forward(

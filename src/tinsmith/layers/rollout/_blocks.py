@@ -32,7 +32,7 @@ from ..fields import (
     refuse_second,
     uses_of_each,
 )
-from ._recording import CustomGradient
+from ._replaced_gradients import CustomGradient
 
 MakeProgram = Callable[[Roles, tuple[Launch, ...], Habits, Sequence[LayerField]], ArrayProgram]
 """Makes the program of a block, of which the last argument are the fields whose gradient may be asked for."""

@@ -1,56 +1,45 @@
 """Dry run: runs what was recorded so far on the fields themselves, so that Python can be told a value of now.
 
 Recorded kernels have not run when the function of a rollout asks for a value that depends on them. The engine runs them
-then, and afterwards the fields hold again what they held before.
+then. What the fields held before is kept: the rollout begins with it, and an error puts it back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ...calls import keep_order
-from ...calls.fields import Copy, Transfer
-from ...engines import Engine
-from ..fields import Launch, LayerField, by_key, uses_of_each
+from ..fields import FieldCopies, Launch, LayerField, Use, by_key, uses_of_each
+
+MOST_KNOWN = 1 << 10
+"""Sets of Python values for which the fields of kernels are remembered."""
 
 
-class FieldCopies:
-    """Copies what fields hold, and puts it back, one launch for any number of fields."""
+class KnownUses:
+    """Which fields the kernels of a rollout use, by the Python values that they bake in."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._transfers: dict[tuple[str, tuple[int, ...]], Transfer] = {}
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], tuple[dict[str, Use], frozenset[int]]] = {}
 
-    def take(self, fields: Sequence[LayerField]) -> list[torch.Tensor]:
-        """Return what fields hold."""
-        shapes = [one.facts.shape + one.facts.element for one in fields]
-        pairs = zip(fields, shapes, strict=True)
-        held = [torch.empty(shape, dtype=one.facts.dtype, device=one.runs_on) for one, shape in pairs]
-        self._run("store", fields, held)
-        return held
-
-    def put(self, fields: Sequence[LayerField], contents: Sequence[torch.Tensor]) -> None:
-        """Fill fields."""
-        self._run("restore", fields, [one.detach().contiguous().resolve_neg() for one in contents])
-
-    def _run(self, kind: Any, fields: Sequence[LayerField], tensors: Sequence[torch.Tensor]) -> None:
-        if not fields:
-            return
-        key = kind, tuple([one.facts.key for one in fields])
-        if key not in self._transfers:
-            self._transfers[key] = Transfer(self._engine, [Copy(kind, one.field, one.facts) for one in fields])
-        with keep_order(tensors[0].device):
-            self._transfers[key].run(tensors, is_serial=False)
+    def look_up(self, launch: Launch) -> tuple[dict[str, Use], frozenset[int]]:
+        """Return the uses of a launch, and the keys of the fields that it reads, for what it returns too."""
+        key = launch.kind, launch.launcher.fingerprint(launch.bound)
+        if key not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            (uses,) = uses_of_each([launch])
+            self._known[key] = uses, launch.launcher.find_read_fields(launch.bound)
+        return self._known[key]
 
 
 class DryRun:
     """One run on the fields.
 
     Args:
-        copies: of the rollout.
+        copies: copies fields.
+        known: which fields kernels use, of this run and of those before.
         filled: the fields that a call fills, and with what.
         begin: what a call begins with, after that.
     """
@@ -58,15 +47,28 @@ class DryRun:
     def __init__(
         self,
         copies: FieldCopies,
+        known: KnownUses,
         filled: Sequence[tuple[LayerField, torch.Tensor]],
         begin: Sequence[Launch],
     ) -> None:
         self._copies = copies
+        self._known = known
         self._filled = filled
         self._begin = begin
-        self._held: list[tuple[Sequence[LayerField], Sequence[torch.Tensor]]] = []
-        self._saved: set[int] = set()
+        self._uses: dict[tuple[Any, ...], tuple[dict[str, Use], frozenset[int]]] = {}
+        self._saved: dict[int, tuple[LayerField, torch.Tensor]] = {}
         self._has_begun = False
+
+    @property
+    def contents(self) -> Mapping[int, torch.Tensor]:
+        """What fields held, by key, whose content this run has changed."""
+        return {key: content for key, (_, content) in self._saved.items()}
+
+    def look_up(self, launch: Launch) -> tuple[dict[str, Use], frozenset[int]]:
+        """Return what `KnownUses` says of a launch. Python values are compared once in a run."""
+        if launch.kind not in self._uses:
+            self._uses[launch.kind] = self._known.look_up(launch)
+        return self._uses[launch.kind]
 
     def run(self, steps: Sequence[tuple[Launch, Callable[[], Any] | None]]) -> None:
         """Run launches: what the user called, or where that is None, the launch itself."""
@@ -76,8 +78,8 @@ class DryRun:
             self._save(fields)
             self._copies.put(fields, [tensor for _, tensor in self._filled])
             self.run([(launch, None) for launch in self._begin])
-        launches = [launch for launch, _ in steps]
-        uses = [use for of_launch in uses_of_each(launches) for use in of_launch.values()]
+        kinds = {launch.kind: launch for launch, _ in steps}
+        uses = [use for launch in kinds.values() for use in self.look_up(launch)[0].values()]
         self._save([use.one for use in uses if use.is_written])
         for launch, call in steps:
             if call is not None:
@@ -88,12 +90,12 @@ class DryRun:
 
     def _save(self, fields: Sequence[LayerField]) -> None:
         """Copy what fields hold that are about to be changed for the first time."""
-        new = [one for key, one in by_key(fields).items() if key not in self._saved]
-        self._saved |= by_key(new).keys()
-        self._held.append((new, self._copies.take(new)))
+        new = {key: one for key, one in by_key(fields).items() if key not in self._saved}
+        contents = self._copies.take([*new.values()])
+        self._saved |= {key: (one, held) for (key, one), held in zip(new.items(), contents, strict=True)}
 
-    def restore(self) -> None:
-        """Put back what the fields held."""
-        for fields, contents in reversed(self._held):
-            self._copies.put(fields, contents)
-        self._held.clear()
+    def restore(self, filled_since: Collection[int] = ()) -> None:
+        """Put back what fields held, but for those with the keys `filled_since`."""
+        pairs = [pair for key, pair in self._saved.items() if key not in filled_since]
+        self._copies.put([one for one, _ in pairs], [content for _, content in pairs])
+        self._saved.clear()

@@ -27,6 +27,7 @@ from ...tracing import is_plain, is_transformed
 from .._pool import FIELDS_LOCK, RECORDED, make_field
 from ..fields import (
     ArrayProgram,
+    FieldCopies,
     Habits,
     Launch,
     LayerField,
@@ -41,9 +42,11 @@ from ..fields import (
     warn_of_sums,
 )
 from ._blocks import BlockLaunches, run_blocks
-from ._dry_run import DryRun, FieldCopies
+from ._dry_run import DryRun, KnownUses
 from ._field_names import name_fields_for_user
-from ._recording import Block, Call, Calls, Kernels, ReadNumber, Recording
+from ._kernels import Call, Calls, Kernels
+from ._read_number import ReadNumber
+from ._recording import Block, Recording
 from ._touched_memory import MemoryWatch, refuse_shared_memory
 from ._writes import row_filler
 
@@ -137,7 +140,7 @@ class Rollout:
         self._roles = Roles(filled, tuple(shown.values()), ())
         self._shown = [(list(shown).index(part.one.facts.key), part.index) for part in results]
         self._results: Any = namedtuple("Results", [part.name for part in results])  # noqa: PYI024  # a user's names
-        self._copies = FieldCopies(self._engine)
+        self._copies, self._known_uses = FieldCopies(self._engine), KnownUses()
         self._has_warned_of_state = False
         self._programs: dict[Any, ArrayProgram] = {}
         self._launches: dict[Calls, tuple[Launch, ...]] = {}
@@ -177,23 +180,35 @@ class Rollout:
                 one.check_alive(self.name)
             self._engine.require_ready(self.name)
             memory = [one.to_memory(t, self.name) for one, t in zip(self._roles.filled, tensors, strict=True)]
-            with RECORDED.being(self.name):
-                recording = Recording(self._kernels, self._make_dry_run(memory))
-                watch = MemoryWatch(recording)
-                calls = (*self._begin, *recording.run(watch.watching(self._forward)))
-                self._refuse_shared_memory(watch, calls)
-                blocks = recording.blocks() if recording.has_customs and _wants_gradient(memory) else []
-            if len(blocks) > 1:
-                results = self._run_blocks(
-                    [blocks[0]._replace(calls=(*self._begin, *blocks[0].calls)), *blocks[1:]], memory
-                )
-            else:
-                program, launches = self._find_program(calls, recording.read)
-                self._check_gradient(program, launches, memory)
-                self._check_numbers(calls, memory) if recording.read else None
-                results = program(launches, memory)
+            dry_run = self._make_dry_run(memory)
+            try:
+                results = self._record_and_run(memory, dry_run)
+            except BaseException:
+                if dry_run is not None:
+                    dry_run.restore()
+                raise
         shown = [results[place] if index is None else results[place][index] for place, index in self._shown]
         return shown[0] if len(shown) == 1 else self._results(*shown)
+
+    def _record_and_run(self, memory: Sequence[torch.Tensor], dry_run: DryRun | None) -> Sequence[torch.Tensor]:
+        """Return the values of the output fields. After an error, fields hold what a dry run left there."""
+        with RECORDED.being(self.name):
+            recording = Recording(self._kernels, dry_run)
+            watch = MemoryWatch(recording)
+            calls = (*self._begin, *recording.run(watch.watching(self._forward)))
+            self._refuse_shared_memory(watch, calls)
+            blocks = recording.blocks() if recording.has_customs and _wants_gradient(memory) else []
+        if len(blocks) > 1:
+            if dry_run is not None:
+                dry_run.restore()
+            return self._run_blocks([blocks[0]._replace(calls=(*self._begin, *blocks[0].calls)), *blocks[1:]], memory)
+        program, launches = self._find_program(calls, recording.read)
+        self._check_gradient(program, launches, memory)
+        self._check_numbers(calls, memory) if recording.read else None
+        results = program(launches, memory, {} if dry_run is None else dry_run.contents)
+        if dry_run is not None:
+            dry_run.restore(program.filled_keys)
+        return results
 
     def _refuse_shared_memory(self, watch: MemoryWatch, calls: Calls) -> None:
         if watch.reads or watch.writes:
@@ -203,7 +218,8 @@ class Rollout:
     def _make_dry_run(self, memory: Sequence[torch.Tensor]) -> DryRun | None:
         if not is_plain():
             return None
-        return DryRun(self._copies, [*zip(self._roles.filled, memory, strict=True)], self._launch(tuple(self._begin)))
+        filled = [*zip(self._roles.filled, memory, strict=True)]
+        return DryRun(self._copies, self._known_uses, filled, self._launch(tuple(self._begin)))
 
     def _launch(self, calls: Calls) -> tuple[Launch, ...]:
         launches = self._launches.get(calls)

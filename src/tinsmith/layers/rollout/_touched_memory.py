@@ -19,7 +19,8 @@ from ..._errors import KernelError, refusal
 from ...tracing import are_final, get_version, unwrap_levels
 from ..fields import Launch, LayerField, by_key, uses_of_each
 from ._field_names import name_fields_for_user
-from ._recording import Recording, place_of_user
+from ._kernels import place_of_user
+from ._recording import Recording
 
 _MOST_WORK: Any = 10**5
 """Steps in which two strided arrays are compared exactly; where these do not suffice, arrays that meet share memory."""
