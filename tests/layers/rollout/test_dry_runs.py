@@ -1,5 +1,6 @@
 """Fields hold what they should after a call of which Python was told a value, or an error of it."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -88,3 +89,63 @@ def test_an_error_after_calls_that_worked_puts_back_what_fields_held(lang64, has
         frames.run(100.0 + start)
     torch.testing.assert_close(frames.x.to_torch(), held)
     torch.testing.assert_close(frames.y.to_torch(), torch.full((N,), 9.0, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("has_gradient", [True, False])
+def test_kernels_before_a_question_run_with_the_arguments_that_they_were_given(lang64, has_gradient):
+    """Arrays may be filled again before Python asks, and structs changed."""
+    x, y = lang64.field(lang64.f64, N), lang64.field(lang64.f64, N)
+
+    @lang64.kernel
+    def add(by: lang64.types.ndarray(dtype=lang64.f64, ndim=1)):
+        for i in y:
+            y[i] = x[i] + by[i]
+
+    @lang64.kernel
+    def first() -> lang64.f64:
+        return y[0]
+
+    seen = []
+
+    def forward():
+        by = np.full(N, 2.0)
+        add(by)
+        by[:] = 50.0
+        seen.append(float(first()))
+
+    run = ts.rollout(forward, {"x": x}, {"y": y})
+    for value in (1.0, 4.0):
+        start = torch.full((N,), value, dtype=torch.float64, requires_grad=has_gradient)
+        torch.testing.assert_close(run(start), start + 2.0)
+        assert seen[-1] == value + 2.0
+
+
+def test_a_call_without_a_gradient_runs_its_kernels_once(lang64, monkeypatch):
+    x, y, count = lang64.field(lang64.f64, N), lang64.field(lang64.f64, N), lang64.field(lang64.i32, ())
+
+    @lang64.kernel
+    def double():
+        for i in y:
+            y[i] = 2.0 * x[i]
+
+    @lang64.kernel
+    def first() -> lang64.f64:
+        return y[0]
+
+    def forward():
+        count.fill(1)
+        double()
+        if first() > 0.0:
+            double()
+
+    run, start = ts.rollout(forward, {"x": x}, {"y": y}), torch.ones(N, dtype=torch.float64)
+    torch.testing.assert_close(run(start), 2.0 * start)
+    (program,) = run._programs.values()
+    calls, call = [], type(program.op).__call__
+    monkeypatch.setattr(type(program.op), "__call__", lambda *given: calls.append(given) or call(*given))
+    torch.testing.assert_close(run(3.0 * start), 6.0 * start)
+    assert not calls
+    assert count[None] == 1
+    torch.testing.assert_close(y.to_torch(), 6.0 * start)
+    assert run(start.requires_grad_()).requires_grad
+    assert len(calls) == 1

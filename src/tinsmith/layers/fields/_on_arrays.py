@@ -44,6 +44,7 @@ class ArrayProgram:
     Attributes:
         on_carried: is told, in the first call, the fields that make a second call with the same tensors return
             something else; None if nobody asks.
+        clears: whether fields start each call at zero.
 
     Raises:
         KernelError: a field is sparse, or a kernel is used in a way that no op allows.
@@ -79,6 +80,7 @@ class ArrayProgram:
         self._used = by_key([use.one for of_launch in uses for use in of_launch.values()]) | registered
         written = {use.one.facts.key for of_launch in uses for use in of_launch.values() if use.is_written}
         cleared = by_key(Starts(roles, launches, habits).fields_at_zero)
+        self.clears = bool(cleared)
         self.held = find_held(roles, named, cleared)
         self._state = find_state(self.held, named)
         self.on_carried: Callable[[Sequence[LayerField]], None] | None = None

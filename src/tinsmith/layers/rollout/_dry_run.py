@@ -1,7 +1,8 @@
 """Dry run: runs what was recorded so far on the fields themselves, so that Python can be told a value of now.
 
 Recorded kernels have not run when the function of a rollout asks for a value that depends on them. The engine runs them
-then. What the fields held before is kept: the rollout begins with it, and an error puts it back.
+then. What the fields held before is kept: the op of the rollout begins with it, and an error puts it back. A call
+without a gradient needs no op, and ends on the fields.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ class DryRun:
         known: which fields kernels use, of this run and of those before.
         filled: the fields that a call fills, and with what.
         begin: what a call begins with, after that.
+
+    Attributes:
+        has_begun: whether anything has run.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class DryRun:
         self._begin = begin
         self._uses: dict[tuple[Any, ...], tuple[dict[str, Use], frozenset[int]]] = {}
         self._saved: dict[int, tuple[LayerField, torch.Tensor]] = {}
-        self._has_begun = False
+        self.has_begun = False
 
     @property
     def contents(self) -> Mapping[int, torch.Tensor]:
@@ -72,8 +76,8 @@ class DryRun:
 
     def run(self, steps: Sequence[tuple[Launch, Callable[[], Any] | None]]) -> None:
         """Run launches: what the user called, or where that is None, the launch itself."""
-        if not self._has_begun:
-            self._has_begun = True
+        if not self.has_begun:
+            self.has_begun = True
             fields = [one for one, _ in self._filled]
             self._save(fields)
             self._copies.put(fields, [tensor for _, tensor in self._filled])

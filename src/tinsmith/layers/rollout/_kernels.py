@@ -113,8 +113,8 @@ class Kernels:
         """Drop the copies of arrays that a recording has made."""
         self._array_copies.clear()
 
-    def find(self, kernel: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Call:
-        """What is called, and with which arguments."""
+    def find(self, kernel: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Call, bool]:
+        """Return what is called with which arguments, and whether none of these may change before the kernel runs."""
         known = self._known.get(kernel) or self._look(kernel)
         owner = arguments[0] if known.is_method else None
         given = arguments[1:] if known.is_method else arguments
@@ -122,9 +122,9 @@ class Kernels:
             words = f"kernel `{kernel.func.__name__}` of {self.name} was called with too many arguments"
             raise ArgumentError(refusal(words, [("at", place_of_user())]))
         values = {**known.defaults, **dict(zip(known.names, given, strict=False)), **named}
-        for name in known.templates:
-            if name in values:
-                values[name] = self._keep_members(values[name])
+        kept = {name: self._keep_members(values[name]) for name in known.templates if name in values}
+        is_final = all(values[name] is one for name, one in kept.items())
+        values |= kept
         # An engine's ndarray is memory that lasts, as a field is.
         objects = tuple([name for name in known.arrays if self.engine.is_ndarray(values.get(name))])
         key = (kernel, id(owner), objects, *[identify(values.get(name)) for name in (*known.templates, *objects)])
@@ -138,7 +138,9 @@ class Kernels:
             if known.is_plain:
                 self.plain[kernel] = called
         rest = [values[name] for name in known.names if name in values and name not in called.templates]
-        return called, tuple([self._hashable(value) for value in rest])
+        hashable = tuple([self._hashable(value) for value in rest])
+        is_final = is_final and not any(isinstance(one, CopiedArray) for one in hashable)
+        return (called, hashable), is_final
 
     def write(self, make: Callable[[Engine, FieldFacts], Any], field: Any, *given: Any, **templates: Any) -> Call:
         """A write of ours into a field."""

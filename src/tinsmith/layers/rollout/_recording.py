@@ -15,7 +15,7 @@ import torch
 
 from ..._errors import ArgumentError, GradientError, KernelError, refusal
 from ...engines import Listener, get, list_loaded, of_field
-from ..fields import uses_of_each
+from ..fields import Launch, uses_of_each
 from ._dry_run import DryRun
 from ._kernels import Call, Calls, CopiedArray, Kernels, RecordedKernel, place_of_user
 from ._read_number import ReadNumber
@@ -59,7 +59,8 @@ class Recording(Listener):
         self._dry_run = dry_run
         self.calls: list[Call] = []
         self.read: set[int] = set()
-        # For each call what the user called: a kernel and its arguments, or None for a write from Python.
+        # For each call what the user called: a kernel and its arguments. None for a write from Python, and where
+        # arguments may have changed by the time that it runs.
         self._called: list[tuple[Any, tuple[Any, ...], dict[str, Any]] | None] = []
         self._run_count = 0
         self._customs: list[tuple[int, CustomGradient]] = []
@@ -111,13 +112,13 @@ class Recording(Listener):
     def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any], *, is_taped: bool) -> Any:
         if not is_taped:
             self._untaped[len(self.calls)] = KernelCall(kernel.func, arguments, tuple(named.items()))
-        called, given = self._plain.get(kernel), arguments
+        called, given, is_final = self._plain.get(kernel), arguments, True
         if called is None or named:
-            called, arguments = self._kernels.find(kernel, arguments, named)
+            (called, arguments), is_final = self._kernels.find(kernel, arguments, named)
             if self._kernels.returns(kernel):
                 return self._run_now(called, arguments, functools.partial(kernel, *given, **named))
         self.calls.append((called, arguments))
-        self._called.append((kernel, given, named))
+        self._called.append((kernel, given, named) if is_final else None)
         return None
 
     # Values for Python ------------------------------------------------------------------------
@@ -137,15 +138,31 @@ class Recording(Listener):
         (value,) = results
         return ReadNumber(value) if isinstance(value, float) else value
 
+    def run_rest(self) -> bool:
+        """Run on the fields what has not run there yet, if a dry run has begun. Return True if fields hold it all.
+
+        Kernels that draw random numbers are not run: an op draws them by torch.
+        """
+        launches = self._list_waiting()
+        if self._dry_run is None or not self._dry_run.has_begun or _find_drawing(launches):
+            return False
+        self._run_waiting(self._dry_run, launches)
+        return True
+
     def _run_recorded(self, what: str) -> None:
         """Run on the fields what has been recorded and has not run yet."""
-        dry_run = self._dry()
-        launches = [called.launch(arguments) for called, arguments in self.calls[self._run_count :]]
-        drawing = next((one.launcher.stage.name for one in launches if one.launcher.signature.draws), None)
-        if drawing is not None:
+        dry_run, launches = self._dry(), self._list_waiting()
+        if drawing := _find_drawing(launches):
             words = f"{what} in {self._kernels.name} that may depend on random numbers, which are drawn again after it"
             remedy = f"Decide in a kernel, or draw the numbers of `{drawing}` by torch and make them an input."
             raise KernelError(refusal(words, [("at", place_of_user()), ("drawn in", drawing)], remedy))
+        self._run_waiting(dry_run, launches)
+
+    def _list_waiting(self) -> list[Launch]:
+        """Return what has been recorded and has not run on the fields."""
+        return [called.launch(arguments) for called, arguments in self.calls[self._run_count :]]
+
+    def _run_waiting(self, dry_run: DryRun, launches: Sequence[Launch]) -> None:
         calls = [one and functools.partial(one[0], *one[1], **one[2]) for one in self._called[self._run_count :]]
         self._run_count = len(self.calls)
         with self.pause():
@@ -229,3 +246,8 @@ class Recording(Listener):
             words = f"{self._kernels.name} writes a tensor that requires a gradient into a field, where it gets none"
             rows = [("at", place_of_user())]
             raise GradientError(refusal(words, rows, "Name the field among the rollout's inputs, or pass `.detach()`."))
+
+
+def _find_drawing(launches: Sequence[Launch]) -> str:
+    """Return the name of the first kernel that draws random numbers; an empty string if there is none."""
+    return next((one.launcher.stage.name for one in launches if one.launcher.signature.draws), "")

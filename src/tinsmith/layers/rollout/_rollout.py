@@ -20,6 +20,7 @@ from ..._errors import ArgumentError, GradientError, RegistrationError, refusal
 from ..._preparation import show_preparation
 from ..._tracebacks import hide_frames
 from ..._user_warnings import warn
+from ...calls import current_watch
 from ...engines import Engine
 from ...ir import NotCovered
 from ...operation import OpOptions, Races
@@ -205,9 +206,14 @@ class Rollout:
         program, launches = self._find_program(calls, recording.read)
         self._check_gradient(program, launches, memory)
         self._check_numbers(calls, memory) if recording.read else None
-        results = program(launches, memory, {} if dry_run is None else dry_run.contents)
-        if dry_run is not None:
-            dry_run.restore(program.filled_keys)
+        if dry_run is None:
+            return program(launches, memory)
+        # The first call of a program looks for values that it carries to the next.
+        is_on_fields = program.on_carried is None and not program.clears and current_watch() is None
+        if is_on_fields and not _wants_gradient(memory) and recording.run_rest():
+            return self._copies.take(self._roles.outputs)
+        results = program(launches, memory, dry_run.contents)
+        dry_run.restore(program.filled_keys)
         return results
 
     def _refuse_shared_memory(self, watch: MemoryWatch, calls: Calls) -> None:
