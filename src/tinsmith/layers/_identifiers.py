@@ -10,8 +10,8 @@ OURS = frozenset({"self", "_lang", "_batch", "place"})
 """Names of arrays and arguments in rewritten kernels."""
 
 
-def identifier(wish: str, taken: set[str]) -> str:
-    """An identifier as near to `wish` as may be, which is then taken."""
+def make_identifier(wish: str, taken: set[str]) -> str:
+    """Return a Python identifier like `wish` that is not in `taken`, and add it there."""
     word = re.sub(r"\W", "_", wish, flags=re.ASCII).lstrip("_0123456789") or "t"
     name = word if not keyword.iskeyword(word) else f"{word}_"
     tries: Iterable[str] = (f"{name}_{count}" for count in range(2, 1 << 30))

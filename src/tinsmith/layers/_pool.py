@@ -29,8 +29,8 @@ class RolloutRecording(threading.local):
     name = ""
 
     @contextlib.contextmanager
-    def being(self, name: str) -> Iterator[None]:
-        """Within, that rollout is recorded."""
+    def mark_recording(self, name: str) -> Iterator[None]:
+        """Enter a context in which the rollout of this name is being recorded."""
         self.name = name
         try:
             yield
@@ -48,12 +48,12 @@ RECORDED = RolloutRecording()
 
 
 def gradient_field(field: Any) -> Any:
-    """The field that an engine adds a field's gradient to."""
+    """Return the field that holds a field's gradient; None if it has none."""
     return field.grad
 
 
 def make_field(engine: Engine, dtype: torch.dtype, shape: tuple[int, ...], element: tuple[int, ...]) -> Any:
-    """A field of numbers, vectors or matrices without a gradient, placed by itself."""
+    """Make and place a field of numbers, vectors or matrices that has no gradient."""
     lang: Any = engine.lang
     kind, builder = getattr(lang, NAMES[dtype]), lang.FieldsBuilder()
     maker = {0: lang.field, 1: lang.Vector.field, 2: lang.Matrix.field}[len(element)]
@@ -73,7 +73,7 @@ class FieldTree:
         self._tree: Any = None
 
     def field(self, dtype: torch.dtype, shape: tuple[int, ...], is_complex: bool, has_gradient: bool) -> Any:
-        """A field of numbers, or of pairs for complex ones, in the usual layout."""
+        """Make a dense field of numbers, or of 2-vectors for complex numbers, and place it."""
         lang: Any = self._engine.lang
         kind = getattr(lang, NAMES[dtype])
         if is_complex:

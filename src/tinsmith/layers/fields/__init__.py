@@ -10,7 +10,7 @@ from ._layer_field import LayerField, find_half_precision, place_field
 from ._managers import FieldManager
 from ._on_arrays import ArrayProgram
 from ._on_fields import OnFields, refuse_generated
-from ._program import clearing
+from ._program import build_clear_function
 from ._roles import Habits, Launch, Roles, Use, by_key, check_once, uses_of_each
 from ._running import Running, make_running, warn_of_sums
 from ._starts import Starts
@@ -35,7 +35,7 @@ __all__ = [
     "break_graph",
     "by_key",
     "check_once",
-    "clearing",
+    "build_clear_function",
     "fill",
     "find_half_precision",
     "fingerprints_of",

@@ -65,7 +65,7 @@ class OpProgram:
         self._last: tuple[Sequence[Launch], Prepared | None] = ((), None)
         if runs:
             self._stores.check(layer)
-        given, launches = launches, self._stores.taking_part(launches)
+        given, launches = launches, self._stores.select_taking_part(launches)
         uses = uses_of_each(launches)
         options: dict[str, Any] = {
             "runs": runs,
@@ -89,13 +89,13 @@ class OpProgram:
         self._hazards = EngineHazards(self.op, instead)
 
     def _find_unwritten(self, uses_of_launches: Sequence[dict[str, Use]]) -> frozenset[int]:
-        """Fields between kernels that no kernel writes after all: they keep what they hold."""
+        """Return the keys of the fields between kernels that no kernel writes: they keep their content."""
         doubtful = {use.one.facts.key for uses in uses_of_launches for use in uses.values() if not use.is_followed}
         between = {one.facts.key for one in self._layer_op.between}
         return frozenset(key for key in doubtful & between if not self._hazards.is_written(self._layer_op.names[key]))
 
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """The results of one call."""
+        """Run the op. Return its results."""
         RECORDED.refuse(self._layer)
         if not is_tracing() and current_watch() is None and (prepared := self._prepare(launches)) is not None:
             named = dict(zip(self.filled_names, self._memory(memory), strict=True))
@@ -108,7 +108,10 @@ class OpProgram:
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
     def _prepare(self, launches: Sequence[Launch]) -> Prepared | None:
-        """The op, given all that these launches are given but for memory; None where that contains arrays."""
+        """Prepare the op for the arguments of these launches that are not fields.
+
+        Return None if there are arrays among them.
+        """
         last, prepared = self._last
         if launches is not last:
             given = None if any([one.bound.tensors for one in launches]) else self._number_values(launches)  # noqa: C419
@@ -117,12 +120,12 @@ class OpProgram:
         return prepared
 
     def _number_values(self, launches: Sequence[Launch]) -> dict[str, Any]:
-        """Arguments of the op that are not arrays, where launches are given none."""
-        values = self._values(self._stores.taking_part(launches))
+        """Return the op's arguments that are not arrays, by name, for launches without array arguments."""
+        values = self._values(self._stores.select_taking_part(launches))
         return {name: values[name] for name in self.op.arguments if name in values}
 
     def _memory(self, memory: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """What filled fields are filled with, as the op takes it."""
+        """Return the tensors of the filled fields; those of fields without a gradient are detached."""
         pairs = zip(self._roles.filled, memory, strict=True)
         return [tensor.detach() if one.is_silent else tensor for one, tensor in pairs]
 
@@ -133,15 +136,15 @@ class OpProgram:
     def refusal(
         self, launches: Sequence[Launch], memory: Sequence[torch.Tensor], active: Sequence[LayerField]
     ) -> NotCovered | None:
-        """Why no gradient by these filled fields is generated; None where one is."""
+        """Return why no gradient with respect to these filled fields can be generated; None if it can."""
         names = frozenset(self._layer_op.input_name(one) for one in active if one.facts.dtype.is_floating_point)
         # Looking at a kernel must not change torch's random numbers.
         with torch.random.fork_rng(devices=[]):
             return examine_layer(self.op, self._list_arguments(launches, memory), {}).refusal(names)
 
     def _list_arguments(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:
-        """The op's arguments, in their order."""
-        launches = self._stores.taking_part(launches)
+        """Return the op's arguments in order."""
+        launches = self._stores.select_taking_part(launches)
         values = self._values(launches)
         for launch, names in zip(launches, self._layer_op.arguments, strict=True):
             for place, name in enumerate(launch.launcher.signature.arrays):
@@ -171,8 +174,8 @@ class OpProgram:
         return f"on tensors\n\n{self.op.explain()}"
 
     def foresee(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> tuple[int, ...]:
-        """Depths of the kernels' gradient stacks. Raises GradientError where the fields have no gradients."""
-        launches = self._stores.taking_part(launches)
+        """Return the depths of the kernels' gradient stacks. Raises GradientError if the engine's gradient is wrong."""
+        launches = self._stores.select_taking_part(launches)
         values = self._values(launches)
         self._hazards.check(frozenset(self._layer_op.input_name(one) for one in active), values)
         return self._stores.expand_to_launches(
@@ -180,8 +183,8 @@ class OpProgram:
         )
 
     def outside(self, launches: Sequence[Launch]) -> str:
-        """What there is to say of an index that is surely outside its field; "" where there is none."""
-        launches = self._stores.taking_part(launches)
+        """Return the message about an index that is certainly out of bounds; an empty string if there is none."""
+        launches = self._stores.select_taking_part(launches)
         outside = self._hazards.outside(self._shapes(launches), self._values(launches))
         if outside is None:
             return ""
@@ -196,14 +199,14 @@ class OpProgram:
         return refusal(words, rows, remedy)
 
     def _shapes(self, launches: Sequence[Launch]) -> dict[str, tuple[int, ...]]:
-        """Shapes of all arrays, by the op's names."""
+        """Return the shapes of all arrays, by the op's names for them."""
         shapes = {self._layer_op.names[key]: one.memory_shape for key, one in self._layer_op.registered.items()}
         shapes |= {self._layer_op.before[one.facts.key]: one.memory_shape for one in self._layer_op.overwritten}
         handed = self._layer_op.collect_handed_arrays(launches)
         return shapes | {name: tuple(one.shape) for name, (one, _) in handed.items()}
 
     def _values(self, launches: Sequence[Launch]) -> dict[str, Any]:
-        """Arguments that are not arrays, by the op's names for them."""
+        """Return the arguments that are not arrays, by the op's names for them."""
         values: dict[str, Any] = {}
         arrays = {*self._layer_op.names.values()}
         for launch, names in zip(launches, self._layer_op.arguments, strict=True):
@@ -215,7 +218,7 @@ class OpProgram:
 def make_op_for_checks(
     layer: str, roles: Roles, launches: Sequence[Launch], *, is_wished: bool
 ) -> OpProgram | KernelError | SpecError:
-    """The op that kernels on fields would make, only for its checks; or the error that says why there is none.
+    """Make the op that kernels on fields would be, only to check it; return the error where no op can be made.
 
     `is_wished` says that the engine's gradient was asked for, where another might be used.
     """

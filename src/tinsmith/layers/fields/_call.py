@@ -45,7 +45,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def break_graph(method: Method) -> Method:
-    """A method at which a graph of `torch.compile` breaks: fields are state that a graph could not see.
+    """Return the method with a graph break for `torch.compile`: fields are state that a graph does not see.
 
     Not a decorator: `torch.compiler.disable` loads the compiler, which takes a second.
     """
@@ -54,13 +54,13 @@ def break_graph(method: Method) -> Method:
 
 
 def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """The results of a program, with their gradient."""
+    """Run a program. Return its results, differentiable if a gradient may be asked for."""
     call = plan_call(program, launches, memory)
     return run_plain(program, launches, memory) if call is None else run_call(call, memory)
 
 
 def run_plain(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """The results of a program, without a gradient."""
+    """Run a program. Return its results without a gradient."""
     return program.forward(plain(memory), launches, fingerprints_of(launches), saves=False)[0]
 
 
@@ -85,7 +85,7 @@ def plan_call(
 
 
 def run_call(call: Call, memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """The results of a call, with their gradient."""
+    """Run a planned call. Return its differentiable results."""
     if is_plain():
         results = _call_eagerly(call, *memory)
         return results if isinstance(results, tuple) else (results,)
@@ -133,7 +133,10 @@ _call_eagerly = get_unchecked_apply(_EagerFunction)
 
 
 def _pull_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    """What a call's backward gives: nothing for the call itself, and a gradient or None for each filled field."""
+    """Compute the backward pass of a call.
+
+    Return None for the call itself, then a gradient or None for each filled field.
+    """
     call: Call = ctx.call
     program = call.program
     if not call.saves and ctx.number != program.calls:
@@ -142,7 +145,7 @@ def _pull_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         raise _set_since(program.last_set, program.layer)
     for place in program.ungraded:
         if ctx.needs_input_grad[1 + place]:
-            raise no_gradient(program.roles.filled[place], program.layer)
+            raise build_no_gradient_error(program.roles.filled[place], program.layer)
     given = [cotangents[place] for place in program.differentiated]
     if torch.is_grad_enabled() or is_transformed():
         gradients_of_active = _Backward.apply(call, len(given), *given, *ctx.saved_tensors)
@@ -155,7 +158,7 @@ def _pull_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...]:
 
 
 def _gradients(call: Call, count: int, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """Gradients of a program's active fields, from `count` cotangents and what was saved."""
+    """Compute the gradients of a program's active fields. `tensors` are `count` cotangents, then the saved tensors."""
     program = call.program
     for launch, versions in zip(call.launches, call.versions, strict=True):
         if versions:
@@ -218,7 +221,7 @@ class _Backward(_CallFunction):
 
 
 def plain(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Tensors whose memory is in order and holds the numbers themselves, not their negatives or conjugates."""
+    """Return tensors as contiguous ones without lazy negation or conjugation; copy those that are not."""
     return [t if t.is_contiguous() and not (t.is_neg() or t.is_conj()) else _in_order(t) for t in tensors]
 
 
@@ -226,8 +229,8 @@ def _in_order(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().resolve_conj().resolve_neg()
 
 
-def no_gradient(one: LayerField, layer: str) -> GradientError:
-    """What a backward pass gets that asks for the gradient of a field that has none."""
+def build_no_gradient_error(one: LayerField, layer: str) -> GradientError:
+    """Build the error for a backward pass that asks for the gradient of a field without one."""
     words = f"`{one.name}` of {layer} requires a gradient, and its field has none"
     remedy = "Declare the field with needs_grad=True; or register it with needs_grad=False, or detach the tensor."
     return GradientError(refusal(words, [("field", str(one))], remedy))

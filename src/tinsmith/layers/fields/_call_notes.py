@@ -26,7 +26,7 @@ class NotedFields(NamedTuple):
 
     @classmethod
     def of(cls, layer: str, launches: Sequence[Launch], fields: Sequence[LayerField]) -> NotedFields:
-        """What these are now."""
+        """Note the present fingerprints of launches and contents of fields."""
         return cls(layer, launches, fingerprints_of(launches), fields, _contents(fields, layer))
 
     def check(self) -> None:
@@ -52,7 +52,7 @@ class NotedFields(NamedTuple):
 
 
 def fingerprints_of(launches: Iterable[Launch]) -> tuple[Any, ...]:
-    """Of the Python values that each launch bakes in now."""
+    """Return a fingerprint of the Python values that each launch bakes in now."""
     return tuple([launch.launcher.fingerprint(launch.bound) for launch in launches])
 
 

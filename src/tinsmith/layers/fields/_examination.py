@@ -208,7 +208,7 @@ class FieldsExamination(Examination):
 
 
 def _without_lost_gradients(roles: Roles, launches: Sequence[Launch]) -> Roles:
-    """Roles of a layer on tensors that has no gradient of internal fields which are only read.
+    """Return roles in which internal fields that no kernel writes need no gradient.
 
     On fields that gradient stays in the field; nothing here compares it.
     """

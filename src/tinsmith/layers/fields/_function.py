@@ -62,6 +62,6 @@ class FieldFunction(torch.autograd.Function):
 
 
 def refuse_second(layer: str, why: str, instead: str) -> GradientError:
-    """What a backward pass through a gradient gets. `instead` is what else to do than to leave it out."""
+    """Build the error for a second derivative that does not exist; `instead` is the remedy."""
     words = f"{layer} has no second derivative: {why}"
     return GradientError(refusal(words, remedy=f"Leave out `create_graph=True`, or {instead}."))

@@ -37,18 +37,21 @@ class GradientStores:
         self._takes_part = tuple(one for one, _ in looks)
         self.texts = tuple(texts for takes_part, texts in looks if takes_part)
 
-    def taking_part(self, launches: Sequence[Any]) -> tuple[Any, ...]:
-        """Those of the launches, or of what belongs to each, that do something else than store to gradients."""
+    def select_taking_part(self, launches: Sequence[Any]) -> tuple[Any, ...]:
+        """Select the launches that do more than store to gradient fields.
+
+        `launches` may also be any values that belong to the launches, one for each.
+        """
         pairs = zip(launches, self._takes_part, strict=True)
         return tuple([one for one, takes_part in pairs if takes_part])
 
-    def left_out(self, launches: Sequence[Any]) -> tuple[Any, ...]:
-        """The others."""
+    def select_left_out(self, launches: Sequence[Any]) -> tuple[Any, ...]:
+        """Select the launches that only store to gradient fields, or the values that belong to them."""
         pairs = zip(launches, self._takes_part, strict=True)
         return tuple([one for one, takes_part in pairs if not takes_part])
 
     def expand_to_launches(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """Numbers for all launches, from those for launches that take part; 0 for the others."""
+        """Return one number for each launch: those given for the launches that take part, and 0 for the others."""
         rest = iter(numbers)
         return tuple(next(rest) if takes_part else 0 for takes_part in self._takes_part)
 
@@ -62,7 +65,7 @@ class GradientStores:
         raise GradientError(refusal(words, [("at", place)], remedy))
 
     def _look(self, launch: Launch, used: Mapping[str, Use]) -> tuple[bool, frozenset[str]]:
-        """Whether a launch takes part, and the gradients that it stores to by the way."""
+        """Return whether a launch does more than store to gradients, and the names of gradients that it stores to."""
         texts, other = launch.launcher.gradients(launch.bound)
         own = [name for name, use in used.items() if use.one.facts.key in self._keys]  # `clear(x.grad)`
         writes = any(use.is_written and use.one.facts.key not in self._keys for use in used.values())

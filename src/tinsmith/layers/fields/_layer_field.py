@@ -98,7 +98,7 @@ class LayerField:
         return self.facts if gradient is None else self.engine.field_facts(gradient, f"{self.name}.grad")
 
     def with_manager(self, manager: Any, shape: tuple[int, ...], dtype: torch.dtype) -> LayerField:
-        """The same field, filled and read by a manager from tensors of that shape and dtype as they are."""
+        """Return the field as one that a manager fills and reads, from tensors of this shape and dtype."""
         return replace(self, manager=manager, shape=shape, dtype=dtype)
 
     @property
@@ -107,7 +107,7 @@ class LayerField:
         return self if self.manager is None else replace(self, manager=None, shape=None, dtype=None)
 
     def refresh(self) -> LayerField:
-        """The same field as it is now: its gradient may have been placed since, by `lazy_grad()`."""
+        """Read the field's properties again: `lazy_grad()` may have placed its gradient since."""
         facts = self.engine.field_facts(self.field, self.name)
         gains = facts.has_gradient and not self.facts.has_gradient and not self.is_silent
         return replace(self, facts=facts, needs_grad=self.needs_grad or gains)
@@ -124,7 +124,7 @@ class LayerField:
         return f"{self.name}[{', '.join(map(str, self.tensor_shape))}] {dtype}"
 
     def to_memory(self, tensor: torch.Tensor, layer: str) -> torch.Tensor:
-        """A user's tensor as the field's numbers. Differentiable. Raises where it does not fit."""
+        """Convert a user's tensor to the field's dtype and real numbers. Differentiable. Raises if it does not fit."""
         if self._fits_exactly(tensor):
             return tensor
         if not isinstance(tensor, torch.Tensor):
@@ -153,7 +153,7 @@ class LayerField:
         return torch.view_as_real(converted.resolve_conj()) if self.is_complex else converted
 
     def _fits_exactly(self, tensor: torch.Tensor) -> bool:
-        """Whether nothing is to be done, as for most tensors."""
+        """Return True if a tensor needs no conversion."""
         return (
             isinstance(tensor, torch.Tensor)
             and not tensor.is_nested
@@ -166,7 +166,7 @@ class LayerField:
         )
 
     def from_memory(self, memory: torch.Tensor) -> torch.Tensor:
-        """The field's numbers as a user gets them. Differentiable."""
+        """Convert the field's numbers to the tensor that a user gets: pairs become complex. Differentiable."""
         return torch.view_as_complex(memory) if self.is_complex else memory
 
     def _misfit(self, tensor: torch.Tensor, layer: str) -> Exception:
@@ -202,7 +202,7 @@ def find_half_precision(fields: Sequence[LayerField], tensors: Sequence[torch.Te
 
 
 def place_field(field: Any, name: str, needs_grad: bool | None, is_complex: bool, layer: str) -> LayerField:
-    """A field as a layer registers it.
+    """Describe a field that is registered with a layer or used by a kernel.
 
     Raises:
         KernelError: it is not a placed field of numbers that torch has, or cannot hold complex numbers.

@@ -17,7 +17,7 @@ from ...compiling import FieldArray, Links, element_of
 from ...engines import NAMES
 from ...frontend import read
 from ...operation import Adjoint, Op, OpOptions
-from .._identifiers import OURS, identifier
+from .._identifiers import OURS, make_identifier
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField, place_field
 from ._roles import Launch, Roles, Use, by_key
@@ -83,9 +83,9 @@ class LayerOp:
         taken = set(OURS)
         for launch, one in zip(launches, labels, strict=True):
             taken |= sources[launch.launcher.stage.source.function] - one.keys()
-        self.names = {one.facts.key: identifier(one.name, taken) for one in self.registered.values()}
-        self.before = {one.facts.key: identifier(f"{one.name}_before", taken) for one in self.overwritten}
-        self._batch = identifier("batch", taken)
+        self.names = {one.facts.key: make_identifier(one.name, taken) for one in self.registered.values()}
+        self.before = {one.facts.key: make_identifier(f"{one.name}_before", taken) for one in self.overwritten}
+        self._batch = make_identifier("batch", taken)
         shown = by_key((*(one for one in roles.filled if one not in self.overwritten), *roles.outputs))
         used = None if runs else {key for one in labels for key in one.values()}
         self._inputs, self._outputs = (
@@ -124,11 +124,14 @@ class LayerOp:
         self._check_followed(arrays, len(starts))
 
     def input_name(self, one: LayerField) -> str:
-        """What an input is called. Where kernels change its field, that is an array made of the input."""
+        """Return the op's name of an input.
+
+        If kernels change its field, that of the array that the input is copied from.
+        """
         return self.before.get(one.facts.key) or self.names[one.facts.key]
 
     def collect_handed_arrays(self, launches: Sequence[Launch]) -> dict[str, tuple[torch.Tensor, tuple[int, ...]]]:
-        """Arrays among the launches' arguments, with dims of their elements, by the op's names for them."""
+        """Return the array arguments of launches with their element dims, by the op's names for them."""
         arrays = {}
         for launch, names in zip(launches, self.arguments, strict=True):
             stage = launch.launcher.stage
@@ -139,7 +142,7 @@ class LayerOp:
     def _find_initial_fields(
         self, launches: Sequence[Launch], uses: Sequence[dict[str, Use]], cleared: Container[int]
     ) -> list[LayerField]:
-        """Fields whose content a call begins with: those that are not cleared, and not replaced at once."""
+        """Return the fields whose content a call begins with: not cleared, and not replaced before any read."""
         filled = by_key(self._roles.filled)
         made = [one for key, one in by_key((*self._outputs, *self.between)).items() if key not in filled]
         held = [one for one in made if one.facts.key not in cleared]
@@ -153,7 +156,10 @@ class LayerOp:
         arrays: Container[int],
         taken: set[str],
     ) -> list[Links]:
-        """How each launch's arrays and arguments are called. A kernel without templates is analysed once."""
+        """Return the op's names for each launch's arrays and arguments.
+
+        Launches of a kernel without templates share its analysis.
+        """
         first: dict[object, tuple[int, Links]] = {}
         all_links: list[Links] = []
         for number, (launch, one) in enumerate(zip(launches, labels, strict=True)):
@@ -161,7 +167,7 @@ class LayerOp:
             if stage in first and not launch.bound.templates and not launch.bound.tensors:
                 place, links = first[stage]
                 own = {name: f"{stage.name}_{name}_{number}" for name in launch.bound.scalars}
-                own = {name: wish if wish not in taken else identifier(wish, taken) for name, wish in own.items()}
+                own = {name: wish if wish not in taken else make_identifier(wish, taken) for name, wish in own.items()}
                 taken |= set(own.values())
                 all_links.append(links._replace(names={**links.names, **own}, again=place))
                 continue
@@ -179,7 +185,7 @@ class LayerOp:
             else:
                 fields[label] = FieldArray(self.names[key], self.registered[key].facts)
         for parameter in own:
-            names.setdefault(parameter, identifier(f"{launch.launcher.stage.name}_{parameter}", taken))
+            names.setdefault(parameter, make_identifier(f"{launch.launcher.stage.name}_{parameter}", taken))
         elements = {self.names[key]: self.registered[key].facts.element for key in labels.values()}
         return Links(names, elements, fields, launch.bound.templates)
 
@@ -189,17 +195,20 @@ class LayerOp:
         return f"{inputs} -> {self._items(self._outputs)}"
 
     def _items(self, fields: Sequence[LayerField]) -> str:
-        """Arrays that a call makes, in the language of specs: of a batched call each one, also copies of weights."""
+        """Return the spec of arrays that a call makes.
+
+        In a batched call all of them have the batch dims, copies of weights too.
+        """
         is_batched = any(one.is_batched for one in self._roles.filled)
         return ", ".join(self._item(one, self.names[one.facts.key], is_batched=is_batched) for one in fields)
 
     def _item(self, one: LayerField, name: str, *, is_batched: bool) -> str:
-        """A field in the language of specs."""
+        """Return the spec of a field: its name, dims and dtype."""
         dims = [f"*{self._batch}"] * is_batched + [str(size) for size in one.memory_shape]
         return f"{name}[{', '.join(dims)}]: {NAMES[one.facts.dtype]}"
 
     def _copy(self, one: LayerField, *, is_taken: bool) -> tuple[Any, Links]:
-        """The kernel that stands for filling a field which the others change."""
+        """Build the kernel that copies an input to the array that other kernels change."""
         before, name = self.before[one.facts.key], self.names[one.facts.key]
         lang: Any = one.engine.lang
         function = build_from_text(_COPY, {"_lang": lang}, "fill")
@@ -256,7 +265,7 @@ class LayerOp:
 
 
 def _array_item(name: str, tensor: torch.Tensor, element: tuple[int, ...]) -> str:
-    """An array that a kernel is given, in the language of specs: of any size."""
+    """Return the spec of an array argument: its dims may have any size."""
     dims = ["_"] * (tensor.dim() - len(element)) + [str(size) for size in element]
     return f"{name}[{', '.join(dims)}]: {NAMES[tensor.dtype]}"
 

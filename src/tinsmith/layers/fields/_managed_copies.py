@@ -72,7 +72,7 @@ class ManagedCopies:
         return bool(self.filled or self.outputs)
 
     def keep_elements(self, memory: Sequence[torch.Tensor]) -> bool:
-        """Whether arrays hold what tensors hold, element by element, as far as one call with `memory` tells."""
+        """Return True if managers copy elements unchanged, judged by one call with `memory`."""
         given = [memory[place].detach() for place in self.filled_places]
         pairs = list(zip(given, self.fill(given) if given else (), strict=True))
         arrays = [_array(one) for one in self.outputs]
@@ -82,7 +82,7 @@ class ManagedCopies:
         return all(one.shape == other.shape and torch.equal(one, other.to(one.dtype)) for one, other in pairs)
 
     def fill(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """What managed fields hold that managers fill."""
+        """Fill fields from tensors by their managers. Return what the fields hold then."""
         with FIELDS_LOCK, self._ready():
             self._fill_again(tensors)
             arrays = [_array(one) for one in self.filled]
@@ -90,7 +90,10 @@ class ManagedCopies:
             return arrays
 
     def show(self, arrays: Sequence[torch.Tensor], *, is_written: bool) -> list[torch.Tensor]:
-        """What managers make of arrays, which `is_written` says that the fields hold already."""
+        """Return the tensors that managers read from output fields.
+
+        The fields are first filled from `arrays` unless `is_written`.
+        """
         with FIELDS_LOCK, self._ready():
             if not is_written:
                 self._write.run(plain(arrays), is_serial=self._is_serial)
@@ -101,7 +104,10 @@ class ManagedCopies:
     def pull_shown(
         self, cotangents: Sequence[torch.Tensor], arrays: Sequence[torch.Tensor], given: Sequence[torch.Tensor]
     ) -> list[torch.Tensor]:
-        """Gradients by arrays of differentiated outputs; `given` is what the call filled fields from."""
+        """Return the gradients of output arrays from cotangents of the managers' tensors.
+
+        `given` is what the call filled fields from.
+        """
         with FIELDS_LOCK, self._ready():
             self._fill_again(given)
             self._write.run(plain(arrays), is_serial=self._is_serial)
@@ -113,7 +119,10 @@ class ManagedCopies:
     def pull_filled(
         self, cotangents: Sequence[torch.Tensor], given: Sequence[torch.Tensor], *, is_filled: bool
     ) -> list[torch.Tensor]:
-        """Gradients by tensors of active filled fields. `is_filled` says that fields are still filled from `given`."""
+        """Return the gradients of the input tensors from cotangents of their arrays.
+
+        `is_filled` says that fields still hold `given`.
+        """
         with FIELDS_LOCK, self._ready():
             if not is_filled:
                 self._fill_again(given)
@@ -147,7 +156,7 @@ class ManagedCall:
         self._given: list[torch.Tensor] = []
 
     def fill(self, memory: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Filled fields' memory as arrays take it."""
+        """Replace the tensors of managed fields by arrays of what their managers fill in. Return all."""
         filled, copies = list(memory), self.copies
         self._given = [memory[place] for place in copies.filled_places]
         if self._given:
@@ -157,7 +166,7 @@ class ManagedCall:
         return filled
 
     def show(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Outputs as a layer gives them, from arrays, which have been written into fields where nothing is mapped."""
+        """Replace the arrays of managed outputs by the tensors that their managers read. Return all results."""
         shown, copies = list(results), self.copies
         arrays = [results[place] for place in copies.output_places]
         # Taken out, so that a graph that holds this call does not keep the tensors alive.
@@ -293,7 +302,7 @@ class _PullBack(_ManagedFunction):
 
 
 def _is_seen(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether autograd or a transform has to see what becomes of tensors."""
+    """Return True if autograd or a transform must follow operations on these tensors."""
     return not is_plain() or (torch.is_grad_enabled() and any([one.requires_grad for one in tensors]))  # noqa: C419
 
 
@@ -313,7 +322,7 @@ def _mark_silent(ctx: Any, fields: Sequence[LayerField], tensors: Sequence[torch
 def _transfers(
     fields: Sequence[LayerField], managers: Kind, ours: Kind, *, is_gradient: bool = False
 ) -> list[Transfer]:
-    """The managers' copies of fields, and ours of the same: one fills a field and the other reads it."""
+    """Build the managers' transfer of fields and our own of the same fields, in opposite directions."""
     copied = [(gradient_field(o.field), o.gradient_facts) if is_gradient else (o.field, o.facts) for o in fields]
     managed = zip(copied, fields, strict=True)
     by_managers = [Copy(managers, *place, one.manager, is_gradient) for place, one in managed]

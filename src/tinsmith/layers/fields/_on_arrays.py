@@ -126,10 +126,10 @@ class ArrayProgram:
 
     # Making -----------------------------------------------------------------------------------
     def _make_array_launchers(self, launches: Sequence[Launch]) -> list[Any]:
-        """A launcher on arrays for each launch that takes part. Launches of one kernel share it."""
+        """Make a launcher on arrays for each launch that takes part. Launches of one kernel share it."""
         known: dict[object, Any] = {}
         launchers = []
-        taking = self._stores.taking_part(launches)
+        taking = self._stores.select_taking_part(launches)
         for launch, gradients in zip(taking, self._stores.texts, strict=True):
             kind = launch.kind
             if launch.bound.tensors or kind not in known:
@@ -139,9 +139,9 @@ class ArrayProgram:
         return launchers
 
     def _take(self, launches: Sequence[Launch]) -> tuple[Launch, ...]:
-        """The launches on arrays. Templates are written into their kernels."""
+        """Return the launches on arrays; template arguments are part of their kernels."""
         if launches is not self._last_taken[0]:
-            pairs = zip(self._launchers, self._stores.taking_part(launches), strict=True)
+            pairs = zip(self._launchers, self._stores.select_taking_part(launches), strict=True)
             taken = tuple([Launch(launcher, launch.bound._replace(templates={})) for launcher, launch in pairs])
             self._last_taken = launches, taken
         return self._last_taken[1]
@@ -187,7 +187,9 @@ class ArrayProgram:
             self._check_reruns(launches, held, results)
         left = [memory[place] for place in self._left]
         self._write_back([*left, *results])
-        for launch in self._stores.left_out(launches):  # they store to gradients of the fields, and to nothing else
+        for launch in self._stores.select_left_out(
+            launches
+        ):  # they store to gradients of the fields, and to nothing else
             launch.launcher.launch(launch.bound, launch.launcher.fingerprint(launch.bound), adjoint=False)
         outputs = self._list_results(given, results)
         return outputs if managed is None else managed.show(outputs)
@@ -224,7 +226,10 @@ class ArrayProgram:
     def _check_reruns(
         self, launches: Sequence[Launch], held: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
     ) -> None:
-        """Have the backward pass refuse fields with other contents: a checkpoint has run the call again with those."""
+        """Register hooks that raise in the backward pass if fields have changed.
+
+        A checkpoint would have run the call again with what they hold then.
+        """
         pairs = [(one, t) for one, t in zip(self.held, held, strict=True) if one.facts.key not in self._written]
         fields, contents = [one for one, _ in pairs], [one.from_memory(t) for one, t in pairs]
         noted = NotedFields(self.layer, launches, fingerprints_of(launches), fields, contents)
@@ -250,7 +255,7 @@ class ArrayProgram:
         return self._share(held)
 
     def _share(self, held: list[torch.Tensor]) -> list[torch.Tensor]:
-        """`held`, where a large field that holds what it held at the call before is the memory of that call."""
+        """Replace the copy of each large field that has not changed since the last call by that call's copy."""
         for place, (one, tensor) in enumerate(zip(self.held, held, strict=True)):
             if one.facts.key in self._written or tensor.nbytes < SHARED:
                 continue
@@ -261,7 +266,7 @@ class ArrayProgram:
         return held
 
     def _connect(self, memory: Sequence[torch.Tensor], held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """What the op is given. On their way back, gradients are put into the fields' own, too."""
+        """Return the op's inputs, with hooks that also put their gradients into the fields' own gradients."""
         given = [*memory, *held]
         wanted = [place for place, one in enumerate(memory) if one.requires_grad] if torch.is_grad_enabled() else []
         if self._internal and wanted:  # what they hold has a gradient wherever an input has one
@@ -321,7 +326,7 @@ class ArrayProgram:
             self._write.run([_in_order(one) for one in tensors], is_serial=self._is_serial)
 
     def _list_results(self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """The layer's results. An output that no kernel writes is what its field holds, or is filled with."""
+        """Return the layer's results. An output that no kernel writes is the content of its field, or its input."""
         made = dict(zip((one.facts.key for one in self._results), results, strict=False))
         if len(made) == len(self._roles.outputs):
             return results[: len(made)]
@@ -336,7 +341,7 @@ class ArrayProgram:
         return by_key(self._written_back).keys()
 
     def refusal(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> NotCovered | None:
-        """Why no gradient by these filled fields is generated; None where one is."""
+        """Return why no gradient with respect to these filled fields can be generated; None if it can."""
         keys = frozenset(one.facts.key for one in active)
         if keys not in self._refusals:
             with show_preparation(f"gradient of {self.layer}"):
@@ -384,7 +389,7 @@ def _in_order(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _refuse_recording(layer: str, held: Sequence[LayerField]) -> GraphError:
-    """What `make_fx` gets: what a field holds would be part of the graph, and never be read again."""
+    """Build the error for `make_fx`, whose graph would hold a field's content and never read it again."""
     words = f"{layer} reads the field `{held[0].name}`, which a graph of `make_fx` could not read again"
     return GraphError(refusal(words, remedy=f"Make `{held[0].name}` an input of the layer, or use torch.compile."))
 

@@ -72,19 +72,19 @@ class OnFields:
 
     @lazy
     def program(self) -> Program:
-        """The kernels on the fields themselves, with the engine's reverse mode."""
+        """Build the program that runs the kernels on the fields, with the engine's reverse mode."""
         is_wished = self._adjoint == "engine"
         return Program(self.layer, self.roles, self._launches, self._habits, self._reset, is_wished=is_wished)
 
     @lazy
     def _state(self) -> tuple[str, ...]:
-        """Names of fields from whose content of the last call the next one goes on."""
+        """Find the names of fields that carry a state from call to call."""
         cleared = by_key(Starts(self.roles, self._launches, self._habits).fields_at_zero)
         return find_state(find_held(self.roles, self._launches, cleared), self._launches)
 
     @lazy
     def _source_only(self) -> str:
-        """What the kernels use that an engine's own gradient is not offered for: an ndarray or a struct; "" if nothing.
+        """Describe an ndarray or struct, for which only a generated gradient exists; an empty string if none is used.
 
         Engines cannot be given these as fields and templates.
         """
@@ -97,7 +97,7 @@ class OnFields:
         return next((f"the ndarray `{one.name}`" for one in fields if one.facts.address), "")
 
     def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """The results of one call."""
+        """Run the layer. Return its results."""
         if any(one.device.type == "meta" for one in memory):
             words = f"{self.layer} runs on fields, and tensors on the meta device have no memory to fill them from"
             raise DeviceError(refusal(words, remedy="Run it on tensors, with `on_tensors=True`; or pass real ones."))
@@ -125,12 +125,12 @@ class OnFields:
             return results
 
     def _note(self, launches: tuple[Launch, ...], choice: ArrayProgram | Reason | None) -> NotedFields:
-        """What a call depends on besides its tensors. Of kernels on fields only what none of them writes is known."""
+        """Note what a call depends on besides its tensors: Python values, and fields that it begins with."""
         fields = choice.held if isinstance(choice, ArrayProgram) else self.program.looked_at
         return NotedFields.of(self.layer, launches, fields)
 
     def _active(self, memory: Sequence[torch.Tensor]) -> tuple[LayerField, ...]:
-        """Filled fields whose gradient may be asked for."""
+        """Return the filled fields whose gradient may be asked for."""
         if not (torch.is_grad_enabled() or is_transformed()):
             return ()
         pairs = zip(self.roles.filled, memory, strict=True)
@@ -138,7 +138,10 @@ class OnFields:
         return tuple([one for one, t in pairs if (t.requires_grad or is_any) and not one.is_silent])
 
     def _choose(self, launches: tuple[Launch, ...], active: Sequence[LayerField]) -> ArrayProgram | Reason | None:
-        """How a call runs: on arrays; or on fields, for a reason if there is one but the caller's wish."""
+        """Choose how a call runs.
+
+        Return the program on arrays; for a run on fields the reason, or None if the caller asked for it.
+        """
         if self._adjoint == "engine":
             if self._source_only:
                 raise _refuse_engines(self.layer, self._source_only)
@@ -151,7 +154,7 @@ class OnFields:
         return choice
 
     def _array_program(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
-        """The kernels on arrays, for the Python values that they bake in now; or why there is none."""
+        """Look up or build the program on arrays for the present Python values. Return the reason if there is none."""
         key = fingerprints_of(launches)
         known = self._arrays.get(key)
         return self._arrays.keep(key, self._make_arrays(launches)) if known is None else known
@@ -168,7 +171,7 @@ class OnFields:
     # Words ------------------------------------------------------------------------------------
     @contextlib.contextmanager
     def _source_first(self, reason: Reason | None) -> Iterator[None]:
-        """Where the engine's gradient is refused too, say first why none is generated: that is what can be mended."""
+        """Enter a context that adds to a refusal of the engine's gradient why none is generated."""
         try:
             yield
         except GradientError as engines:
@@ -192,7 +195,7 @@ class OnFields:
 
     # Inspection -------------------------------------------------------------------------------
     def note_set(self, one: LayerField) -> None:
-        """A field was set from outside."""
+        """Note that a user's code has set a field."""
         if "program" in vars(self):
             self.program.note_set(one)
 
@@ -218,7 +221,7 @@ class OnFields:
 
 
 def _is_race(choice: ArrayProgram | Reason | None) -> TypeGuard[NotCovered]:
-    """Whether no gradient is right, since iterations of a parallel loop race: then the engine's is not taken."""
+    """Return True if the reason is a data race: then the engine's gradient is not used either."""
     return isinstance(choice, NotCovered) and choice.race is not None
 
 
@@ -234,7 +237,7 @@ def _rows(reason: Reason) -> list[tuple[str, ...]]:
 
 
 def refuse_generated(layer: str, reason: NotCovered, launches: Sequence[Launch]) -> GradientError:
-    """The refusal of a gradient that cannot be generated."""
+    """Build the error for a gradient that cannot be generated."""
     if reason.race is not None:
         return refuse_race(layer, reason, reason.race, launches[0].launcher.stage.module_name)
     words = f"{layer} uses what its gradient cannot be generated for"

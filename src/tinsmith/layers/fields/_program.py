@@ -72,7 +72,7 @@ class Program:
         uses = _Uses(roles, launches)
         self.looked_at = uses.looked_at
         self.saved_fields = (*uses.saved_fields, *self.looked_at)
-        self._blocking = uses.blocking()
+        self._blocking = uses.find_blocking_fields()
         self._gradient_stores = GradientStores(roles, launches)
         filled, outputs = roles.filled, roles.outputs
         values = _copies("load", filled), _copies("store", outputs), _copies("store", self.saved_fields)
@@ -108,7 +108,7 @@ class Program:
         self.settings, self.last_set = 0, ""
 
     def note_set(self, one: LayerField) -> None:
-        """A field was set from outside: where nothing is saved, the backward pass of a call before would read it."""
+        """Note that a user's code has set a field, which an earlier call's backward pass reads if nothing is saved."""
         if not self.habits.saves:
             self.settings, self.last_set = self.settings + 1, one.name
 
@@ -125,7 +125,10 @@ class Program:
         return Transfer(self.engine, copies)
 
     def foresee(self, launches: Sequence[Launch]) -> tuple[int, ...]:
-        """Depths of the kernels' gradient stacks. Raises GradientError where a gradient would be wrong, or a crash."""
+        """Return the depths of the kernels' gradient stacks.
+
+        Raises GradientError if the gradient would be wrong or crash.
+        """
         if self._foreseen is not None and self._foreseen[0] is launches:
             return self._foreseen[1]
         for one in self._blocking:
@@ -171,7 +174,7 @@ class Program:
 
     # Checking -----------------------------------------------------------------------------
     def as_saving(self, launches: Sequence[Launch]) -> Program:
-        """A program like this that saves what a backward pass needs, so that fields may change before it."""
+        """Return a program like this one that saves what its backward pass needs."""
         if self.habits.saves:
             return self
         return Program(
@@ -179,12 +182,12 @@ class Program:
         )
 
     def find_cleared_fields(self, launches: Sequence[Launch]) -> tuple[LayerField, ...]:
-        """Those that start each call at zero."""
+        """Return the fields that start each call at zero."""
         return Starts(self.roles, launches, self.habits).fields_at_zero
 
     @contextlib.contextmanager
     def preserve_fields(self) -> Iterator[None]:
-        """Inside, calls may change the fields and their gradients; afterwards these hold what they held before."""
+        """Enter a context at whose end fields and their gradients hold again what they held at its start."""
         device = torch.device(self.roles.filled[0].runs_on)
         everything = by_key((*self.roles.filled, *self.roles.outputs, *self.roles.internal, *self.saved_fields))
         # A field that a manager fills is the layer's own.
@@ -214,7 +217,7 @@ class Program:
         *,
         saves: bool,
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Results, and the content of `saved_fields` after the kernels ran, if `saves`."""
+        """Run the kernels. Return the results and, if `saves`, the content of `saved_fields` afterwards."""
         device, serial = tensors[0].device, self._is_serial
         outputs = [_memory(one, device) for one in self.roles.outputs]
         kept = [_memory(one, device) for one in self.saved_fields] if saves else []
@@ -232,7 +235,7 @@ class Program:
         return outputs, kept
 
     def reuse_unchanged(self, kept: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """`kept`, where a large field that holds what it held at the call before is the memory of that call."""
+        """Replace the copy of each large field that has not changed since the last call by that call's copy."""
         for place, (tensor, before) in enumerate(zip(kept, self._last_kept, strict=False)):
             if tensor.nbytes >= SHARED and torch.equal(tensor, before):
                 kept = [*kept[:place], before, *kept[place + 1 :]]
@@ -248,11 +251,14 @@ class Program:
         fingerprints: Sequence[tuple[Any, ...]],
         stacks: Sequence[int],
     ) -> list[torch.Tensor]:
-        """Gradients of `active`, given the cotangents of `differentiated`, and what the forward pass saved."""
+        """Run the reverse kernels.
+
+        Return the gradients of `active` from cotangents of `differentiated` and the saved contents.
+        """
         device, serial = cotangents[0].device, self._is_serial
         gradients = [_memory(one, device) for one in self.active_fields]
         present = [_memory(one, device) for one in self._present]
-        reversible = self._gradient_stores.taking_part([*zip(launches, fingerprints, stacks, strict=True)])
+        reversible = self._gradient_stores.select_taking_part([*zip(launches, fingerprints, stacks, strict=True)])
 
         def run() -> None:
             if self.reset is not None:
@@ -309,16 +315,19 @@ class _Uses:
         return tuple(one for one in read if one.facts.key not in others)
 
     def _is_written(self, one: LayerField) -> bool:
-        """What no source names is reached in a way that is not followed, and so may be written."""
+        """Return True if kernels may write a field: a field that no source names counts as written."""
         return one.facts.key in self._written or one.facts.key not in self._seen
 
     def _matters(self, output: LayerField) -> bool:
-        """Whether a backward pass reads an output's values, or runs stores to it again."""
+        """Return True if a backward pass needs an output's values."""
         key = output.facts.key
         return key in self._read or key not in self._seen or not output.facts.has_gradient
 
-    def blocking(self) -> list[LayerField]:
-        """Fields without a gradient through which values go from kernel to kernel: their gradient would be lost."""
+    def find_blocking_fields(self) -> list[LayerField]:
+        """Return the fields without a gradient that kernels both write and read.
+
+        Gradients through them would be lost.
+        """
         between = ((self._seen | self._registered)[key] for key in self._written & self._read - self._unseen)
         return [
             one
@@ -327,7 +336,10 @@ class _Uses:
         ]
 
     def select_fields_to_clear(self, habits: Habits) -> list[LayerField]:
-        """Fields whose gradients must not carry over: a field in between that nobody registered is one."""
+        """Return the fields whose gradients are cleared before a backward pass.
+
+        Fields between kernels that nobody registered are among them.
+        """
         internal = self._roles.internal if habits.clears_gradients else ()
         return [*internal, *(one for key, one in self._unregistered.items() if key in self._written)]
 
@@ -336,8 +348,8 @@ def _places(fields: Sequence[LayerField], is_wanted: Callable[[LayerField], bool
     return tuple(place for place, one in enumerate(fields) if is_wanted(one))
 
 
-def clearing(fields: Sequence[LayerField]) -> Callable[[], None]:
-    """What sets fields and their gradients to zero."""
+def build_clear_function(fields: Sequence[LayerField]) -> Callable[[], None]:
+    """Return a function that sets fields and their gradients to zero."""
     graded = [one for one in fields if one.facts.has_gradient]
     transfer = Transfer(fields[0].engine, [*_copies("clear", fields), *_gradients("clear", graded)])
     return functools.partial(transfer.run, (), is_serial=False)
@@ -360,7 +372,7 @@ def _headline(reason: Exception) -> str:
 
 
 def _unforeseen(reason: Exception, layer: str) -> str:
-    """The warning for a gradient that could not be checked beforehand."""
+    """Format the warning for an engine gradient that could not be checked before its use."""
     words = f"the gradient of {layer} is the engine's own, which is silently wrong for some kernels; it was not checked"
     rows = [("because", _headline(reason)), *(("", line.strip()) for line in str(reason).splitlines()[1:-1])]
     return refusal(words, rows, "Rewrite that, or compare the gradient with one that you know.")

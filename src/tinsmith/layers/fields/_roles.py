@@ -84,7 +84,7 @@ class Use(NamedTuple):
 
 
 def uses_of(launch: Launch) -> dict[str, Use]:
-    """The fields that a kernel and its functions use, by what they call them.
+    """Return the fields that a kernel and its functions use, by the names that they use for them.
 
     Two functions may call two fields the same. The first keeps the name: it is the kernel's own.
     """
@@ -103,7 +103,7 @@ def uses_of(launch: Launch) -> dict[str, Use]:
 
 
 def uses_of_each(launches: Sequence[Launch]) -> list[dict[str, Use]]:
-    """`uses_of` for each launch. Launches of one kernel use the same fields, unless its templates bring others."""
+    """Return `uses_of` for each launch, computed once for launches of one kernel with the same templates."""
     known: dict[object, dict[str, Use]] = {}
     uses = []
     for launch in launches:
@@ -125,5 +125,5 @@ def check_once(fields: Sequence[LayerField], role: str, layer: str) -> None:
 
 
 def by_key(fields: Sequence[LayerField]) -> dict[int, LayerField]:
-    """Fields by what tells their memory apart."""
+    """Return fields by their keys, which are equal for the same memory."""
     return {one.facts.key: one for one in fields}

@@ -22,7 +22,7 @@ Running: TypeAlias = OpProgram | OnFields
 def make_running(
     layer: str, roles: Roles, launches: Sequence[Launch], habits: Habits, adjoint: Adjoint, *, on_tensors: bool
 ) -> Running:
-    """What runs a layer's calls. Warns where fields may not start a call as their owner expects.
+    """Build what runs a layer's calls. Warn of fields that may not start a call as a user expects.
 
     Raises:
         KernelError, GradientError: the kernels cannot run on tensors, where they are to.

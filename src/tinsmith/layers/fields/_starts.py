@@ -53,7 +53,7 @@ class Starts:
         return tuple(one for key, one in self._outputs.items() if key not in written | self._filled.keys())
 
     def describe_field(self, one: LayerField) -> list[tuple[str, str]]:
-        """A field in the rows of a message: as it was registered, and what the kernels call it."""
+        """Format a field as rows of a message: as registered, and by its name in kernels."""
         label = self._labels.get(one.facts.key, one.name)
         return [("field", str(one)), *([("in kernels", label)] if label != one.name else [])]
 
@@ -76,13 +76,13 @@ class Starts:
         return tuple(one for one in candidates if one.facts.dtype.is_floating_point and not one.is_silent)
 
     def is_seen(self, one: LayerField) -> bool:
-        """Whether a call's results may depend on a field: an output, or read by a kernel."""
+        """Return True if results may depend on a field: it is an output, or a kernel reads it."""
         return one.facts.key in self._outputs or one.facts.key in self._read
 
 
 # Arrays in place of fields --------------------------------------------------------------------
 def start_kernel(one: LayerField, array: str) -> tuple[Any, Links]:
-    """The kernel that gives the array in a field's place what the field holds. `array` is its name in the op."""
+    """Build the kernel that copies a field's content to the array in its place, called `array` in the op."""
     shape = one.facts.shape
     names = [f"i{axis}" for axis in range(len(shape))]
     sizes = ", ".join(map(str, shape))
@@ -99,7 +99,7 @@ def start_kernel(one: LayerField, array: str) -> tuple[Any, Links]:
 
 
 def find_held(roles: Roles, launches: Sequence[Launch], cleared: Collection[int]) -> tuple[LayerField, ...]:
-    """Fields whose content a call begins with, and that nobody fills.
+    """Return the fields that no caller fills and whose content a call begins with.
 
     Args:
         roles: the fields of the layer.
@@ -117,7 +117,7 @@ def find_held(roles: Roles, launches: Sequence[Launch], cleared: Collection[int]
 
 
 def find_state(held: Sequence[LayerField], launches: Sequence[Launch]) -> tuple[str, ...]:
-    """Names of those fields that kernels read and change: a call begins with what the call before left in them."""
+    """Return the names of those fields that kernels both read and write: they carry a state from call to call."""
     uses = [use for of_launch in uses_of_each(launches) for use in of_launch.values()]
     written = {use.one.facts.key for use in uses if use.is_written}
     read = {use.one.facts.key for use in uses if use.is_read}
@@ -134,7 +134,7 @@ def warn_of_rerun(layer: str, state: Sequence[str]) -> None:
 
 
 def is_replaced_first(one: LayerField, launches: Sequence[Launch], uses: Sequence[Mapping[str, Use]]) -> bool:
-    """Whether the first kernel that uses a field surely gives each of its elements another value before it reads any.
+    """Return True if the first kernel that uses a field certainly overwrites all its elements before it reads any.
 
     The kernels are those that name each field by itself.
     """

@@ -20,7 +20,7 @@ from ._layer_field import LayerField
 
 
 def read(one: LayerField, layer: str) -> torch.Tensor:
-    """What a field holds now, as a user gets it; `layer` is for messages."""
+    """Return a field's content as a user gets it; `layer` is for messages."""
     one.check_alive(layer)
     memory = torch.empty(one.memory_shape, dtype=one.facts.dtype, device=one.engine.device_type())
     _once(one, "store", memory)

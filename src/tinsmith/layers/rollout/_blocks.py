@@ -89,7 +89,7 @@ def run_blocks(
 
 
 def _connect(result: torch.Tensor, memory: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A result with a gradient of 0, as an engine's tape has, where nothing of it depends on the inputs."""
+    """Connect a result that does not depend on the inputs to them, with a gradient of 0, as an engine's tape does."""
     wanted = [one for one in memory if one.requires_grad]
     if result.requires_grad or not wanted or not result.dtype.is_floating_point or not is_plain():
         return result
@@ -110,7 +110,7 @@ class _Constant(torch.autograd.Function):
 
 
 def _begin(rollout: str, fields: dict[int, LayerField], filled: State, cleared: dict[int, LayerField]) -> State:
-    """What fields hold when the first kernel runs."""
+    """Return the content of fields when the first kernel runs, by key."""
     others = [one for key, one in fields.items() if key not in filled]
 
     def contents() -> list[torch.Tensor]:
@@ -146,7 +146,7 @@ def _pass_gradients(
 
 
 def _is_empty(one: CustomGradient) -> bool:
-    """Whether a gradient is that of `no_grad`, which does nothing."""
+    """Return True if a custom gradient does nothing, as that of `no_grad`."""
     code = getattr(one.gradient, "__code__", None)
     return code is not None and not code.co_names and not code.co_freevars
 

@@ -46,7 +46,7 @@ class RecordedKernel:
         self._others = [name for name in names if name not in templates]
 
     def launch(self, arguments: tuple[Any, ...]) -> Launch:
-        """A launch with arguments, of which templates are left out. Raises ArgumentError."""
+        """Build a launch of the kernel with these arguments, templates left out. Raises ArgumentError."""
         bound = self._bound.get(arguments)
         if bound is None:
             bound = self._bind(arguments)
@@ -120,7 +120,7 @@ class Kernels:
         given = arguments[1:] if known.is_method else arguments
         if len(given) > len(known.names):
             words = f"kernel `{kernel.func.__name__}` of {self.name} was called with too many arguments"
-            raise ArgumentError(refusal(words, [("at", place_of_user())]))
+            raise ArgumentError(refusal(words, [("at", locate_user())]))
         values = {**known.defaults, **dict(zip(known.names, given, strict=False)), **named}
         kept = {name: self._keep_members(values[name]) for name in known.templates if name in values}
         is_final = all(values[name] is one for name, one in kept.items())
@@ -143,7 +143,7 @@ class Kernels:
         return (called, hashable), is_final
 
     def write(self, make: Callable[[Engine, FieldFacts], Any], field: Any, *given: Any, **templates: Any) -> Call:
-        """A write of ours into a field."""
+        """Return the call of a generated kernel that writes into a field, made by `make` once for a kind of field."""
         facts = self.engine.field_facts(field, "a field")
         kind = make, len(facts.shape), facts.element, facts.dtype
         if kind not in self._writers:
@@ -158,16 +158,16 @@ class Kernels:
         engine = self.engine
         if not type(kernel).__module__.startswith(f"{engine.name}."):
             words = f"{self.name} runs on {engine.name}, and `{kernel.func.__name__}` is a kernel of another engine"
-            raise KernelError(refusal(words, [("at", place_of_user())], "Use kernels of one engine."))
+            raise KernelError(refusal(words, [("at", locate_user())], "Use kernels of one engine."))
         name, tape = kernel.func.__name__, f"`{module_name(engine.name)}.ad.Tape`"
         if engine.is_gradient(kernel):
             words = f"{self.name} calls the engine's gradient of kernel `{name}`"
             remedy = f"Leave out `.grad()` calls and {tape}: a rollout makes the gradient of what it runs."
-            raise GradientError(refusal(words, [("at", place_of_user())], remedy))
+            raise GradientError(refusal(words, [("at", locate_user())], remedy))
         if engine.owns(kernel.func) and name not in COPIES:
             words = f"{self.name} calls `{name}`, a kernel of {engine.name}'s own"
             remedy = f"Leave out {tape} and what else clears or computes gradients: a rollout does so itself."
-            raise KernelError(refusal(words, [("at", place_of_user())], remedy))
+            raise KernelError(refusal(words, [("at", locate_user())], remedy))
         decorated = engine.free_kernel(kernel)
         returns = bool(engine.results(decorated))
         parameters = engine.parameters(decorated, ())
@@ -183,11 +183,11 @@ class Kernels:
         return known
 
     def returns(self, kernel: Any) -> bool:
-        """Whether a kernel returns something to Python."""
+        """Return True if a kernel returns a value to Python."""
         return (self._known.get(kernel) or self._look(kernel)).returns
 
     def _hashable(self, value: Any) -> Any:
-        """An argument as something that a sequence of calls is known by."""
+        """Return a hashable form of an argument; arrays are copied."""
         if type(value) in (int, float, bool, ReadNumber):
             return value
         if isinstance(value, (np.ndarray, torch.Tensor)):
@@ -260,6 +260,6 @@ def identify(value: Any) -> Any:
     return (type(value), value) if isinstance(value, (int, float, str)) else id(value)
 
 
-def place_of_user() -> str:
-    """The line of the innermost caller that is neither ours nor an engine's."""
+def locate_user() -> str:
+    """Return the file and line of the innermost caller outside tinsmith and the engines."""
     return find_place_of_user(list_loaded())

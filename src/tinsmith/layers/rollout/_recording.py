@@ -17,10 +17,10 @@ from ..._errors import ArgumentError, GradientError, KernelError, refusal
 from ...engines import Listener, get, list_loaded, of_field
 from ..fields import Launch, uses_of_each
 from ._dry_run import DryRun
-from ._kernels import Call, Calls, CopiedArray, Kernels, RecordedKernel, place_of_user
+from ._kernels import Call, Calls, CopiedArray, Kernels, RecordedKernel, locate_user
 from ._read_number import ReadNumber
 from ._replaced_gradients import CustomGradient, KernelCall, is_generated
-from ._writes import element_writer, filler, loader
+from ._writes import make_element_writer, make_filler, make_loader
 
 _READ_REMEDY = (
     "Decide in a kernel what depends on the value of a field, or ask a kernel that returns it; read fields after the "
@@ -67,7 +67,7 @@ class Recording(Listener):
         self._untaped: dict[int, KernelCall] = {}
 
     def run(self, function: Callable[[], Any]) -> Calls:
-        """Listen while a function runs. Return its calls."""
+        """Run a function and record its calls. Return them."""
         try:
             with contextlib.ExitStack() as stack:
                 for name in list_loaded():
@@ -83,7 +83,7 @@ class Recording(Listener):
         return bool(self._customs)
 
     def blocks(self) -> list[Block]:
-        """The calls, divided where an engine's tape would call a custom gradient.
+        """Divide the calls into blocks at functions whose custom gradient an engine's tape would call.
 
         A custom gradient that calls the engine's own gradients of exactly those kernels, the last first, is what is
         generated: programs write it in order to restore values first. Its kernels belong to the block around them.
@@ -104,7 +104,7 @@ class Recording(Listener):
         return [*blocks, Block(tuple(self.calls[begin:]))]
 
     def _reads(self, place: int) -> bool:
-        """Whether a kernel reads fields: one that only clears them has a gradient of 0."""
+        """Return True if a recorded kernel reads fields; the gradient of one that only clears them is 0."""
         called, arguments = self.calls[place]
         (uses,) = uses_of_each([called.launch(arguments)])
         return any(use.is_read for use in uses.values())
@@ -155,7 +155,7 @@ class Recording(Listener):
         if drawing := _find_drawing(launches):
             words = f"{what} in {self._kernels.name} that may depend on random numbers, which are drawn again after it"
             remedy = f"Decide in a kernel, or draw the numbers of `{drawing}` by torch and make them an input."
-            raise KernelError(refusal(words, [("at", place_of_user()), ("drawn in", drawing)], remedy))
+            raise KernelError(refusal(words, [("at", locate_user()), ("drawn in", drawing)], remedy))
         self._run_waiting(dry_run, launches)
 
     def _list_waiting(self) -> list[Launch]:
@@ -171,7 +171,7 @@ class Recording(Listener):
     def _dry(self) -> DryRun:
         if self._dry_run is None:
             words = f"{self._kernels.name} tells Python a value of each sample under a transform of torch.func"
-            raise KernelError(refusal(words, [("at", place_of_user())], _READ_REMEDY))
+            raise KernelError(refusal(words, [("at", locate_user())], _READ_REMEDY))
         return self._dry_run
 
     def enter_replaced(self, gradient: Callable[..., Any] | None, arguments: tuple[Any, ...]) -> None:
@@ -181,7 +181,7 @@ class Recording(Listener):
         facts = self._kernels.engine.field_facts(field, "a field") if of_field(field) is self._kernels.engine else None
         if facts is None or facts.dtype.is_floating_point:
             words = f"{self._kernels.name} reads a field from Python while its kernels are being recorded"
-            rows = [("field", f"{field!r:.60} of shape {tuple(field.shape)}"), ("at", place_of_user())]
+            rows = [("field", f"{field!r:.60} of shape {tuple(field.shape)}"), ("at", locate_user())]
             raise KernelError(refusal(words, rows, _READ_REMEDY))
         self._run_recorded("Python reads a field")
         self.read.add(facts.key)
@@ -192,7 +192,7 @@ class Recording(Listener):
     def write_element(self, field: Any, index: Any, value: Any) -> None:
         given = () if index is None else tuple(index) if isinstance(index, (tuple, list)) else (index,)
         place = [int(one) for one in given]
-        self._write(element_writer, field, *place, *self._numbers(field, value))
+        self._write(make_element_writer, field, *place, *self._numbers(field, value))
         self._check_place(field, place)
 
     def _check_place(self, field: Any, place: Sequence[int]) -> None:
@@ -202,12 +202,12 @@ class Recording(Listener):
         is_there = len(place) == len(facts.shape) and all(first <= one < first + size for one, first, size in axes)
         if not is_there:
             words = f"{self._kernels.name} writes an element outside of its field"
-            rows = [("index", str(tuple(place))), ("shape", str(facts.shape)), ("at", place_of_user())]
+            rows = [("index", str(tuple(place))), ("shape", str(facts.shape)), ("at", locate_user())]
             rows += [("first index", str(facts.offset))] if any(facts.offset) else []
             raise KernelError(refusal(words, rows))
 
     def fill_field(self, field: Any, value: Any) -> None:
-        self._write(filler, field, *self._numbers(field, value))
+        self._write(make_filler, field, *self._numbers(field, value))
 
     def load_field(self, field: Any, array: Any) -> None:
         self._refuse_gradient(array)
@@ -215,19 +215,19 @@ class Recording(Listener):
         if tuple(array.shape) != facts.shape + facts.element:
             words = f"{self._kernels.name} fills a field from an array of another shape"
             rows = [("field", str(facts.shape + facts.element)), ("array", str(tuple(array.shape)))]
-            raise ArgumentError(refusal(words, [*rows, ("at", place_of_user())]))
+            raise ArgumentError(refusal(words, [*rows, ("at", locate_user())]))
         copied = np.array(array) if isinstance(array, np.ndarray) else array.detach().clone()
-        self._write(loader, field, CopiedArray(torch.as_tensor(copied)))
+        self._write(make_loader, field, CopiedArray(torch.as_tensor(copied)))
 
     def _write(self, make: Any, field: Any, *given: Any) -> None:
         if of_field(field) is not self._kernels.engine:
             words = f"{self._kernels.name} runs on {self._kernels.engine.name}, and writes a field of another engine"
-            raise KernelError(refusal(words, [("at", place_of_user())], "Use one engine."))
+            raise KernelError(refusal(words, [("at", locate_user())], "Use one engine."))
         self.calls.append(self._kernels.write(make, field, *given))
         self._called.append(None)
 
     def _numbers(self, field: Any, value: Any) -> list[Any]:
-        """The numbers of an element that Python writes."""
+        """Return the numbers of an element that Python writes, in order."""
         self._refuse_gradient(value)
         facts = self._kernels.engine.field_facts(field, "a field")
         entries = self._kernels.engine.matrix_entries(value)
@@ -238,13 +238,13 @@ class Recording(Listener):
         numbers = numbers * count if len(numbers) == 1 else numbers
         if len(numbers) != count:
             words = f"{self._kernels.name} writes {len(numbers)} numbers to an element of {count}"
-            raise ArgumentError(refusal(words, [("at", place_of_user())]))
+            raise ArgumentError(refusal(words, [("at", locate_user())]))
         return numbers if facts.dtype.is_floating_point else [int(one) for one in numbers]
 
     def _refuse_gradient(self, value: Any) -> None:
         if isinstance(value, torch.Tensor) and value.requires_grad:
             words = f"{self._kernels.name} writes a tensor that requires a gradient into a field, where it gets none"
-            rows = [("at", place_of_user())]
+            rows = [("at", locate_user())]
             raise GradientError(refusal(words, rows, "Name the field among the rollout's inputs, or pass `.detach()`."))
 
 

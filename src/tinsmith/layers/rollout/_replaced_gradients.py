@@ -25,7 +25,7 @@ class KernelCall(NamedTuple):
     named: tuple[tuple[str, Any], ...] = ()
 
     def is_same(self, other: KernelCall) -> bool:
-        """Whether another call does the same: arguments are compared by identity, numbers by value."""
+        """Return True if another call does the same: arguments are compared by identity, numbers by value."""
         pairs = zip(self.arguments, other.arguments, strict=False)
         is_alike = len(self.arguments) == len(other.arguments) and self.named == other.named
         return self.function is other.function and is_alike and all(identify(a) == identify(b) for a, b in pairs)
@@ -64,7 +64,7 @@ class _UnknownGradient(Exception):
 
 
 def is_generated(customs: Sequence[CustomGradient], calls: Sequence[KernelCall], reading: Sequence[KernelCall]) -> bool:
-    """Whether a custom gradient calls the gradients of kernels, the last first, and else only the kernels again.
+    """Return True if a custom gradient only reruns kernels and calls their gradients in reverse order.
 
     Gradients of those that are not `reading` are 0, and need not be called.
     """

@@ -49,7 +49,7 @@ from ._kernels import Call, Calls, Kernels
 from ._read_number import ReadNumber
 from ._recording import Block, Recording
 from ._touched_memory import MemoryWatch, refuse_shared_memory
-from ._writes import row_filler
+from ._writes import make_row_filler
 
 FieldLike = Any
 """A field of either engine."""
@@ -149,17 +149,20 @@ class Rollout:
         self._checked: weakref.WeakKeyDictionary[ArrayProgram, list[int]] = weakref.WeakKeyDictionary()
 
     def _make_input_field(self, part: _Part) -> LayerField:
-        """The field that an input's tensor is copied into; for a part of a field, one of ours."""
+        """Return the field that an input's tensor is copied into; for a part of a field, make one."""
         if part.index is None:
             return part.one
         facts = part.one.facts
         row = make_field(self._engine, facts.dtype, facts.shape[1:], facts.element)
-        self._begin.append(self._kernels.write(row_filler, part.one.field, part.index, source=row))
+        self._begin.append(self._kernels.write(make_row_filler, part.one.field, part.index, source=row))
         return place_field(row, part.name, None, False, self.name)
 
     # Running ----------------------------------------------------------------------------------
     def __call__(self, *tensors: torch.Tensor, **named: torch.Tensor) -> Any:
-        """One tensor an input, in order or by name. Returns a tensor, or a named tuple of several."""
+        """Run the loop on one tensor for each input, in order or by name.
+
+        Return a tensor, or a named tuple of several.
+        """
         names = [one.name for one in self._roles.filled]
         given = dict(zip(names, tensors, strict=False)) | named
         if len(tensors) + len(named) != len(names) or given.keys() != {*names}:
@@ -193,7 +196,7 @@ class Rollout:
 
     def _record_and_run(self, memory: Sequence[torch.Tensor], dry_run: DryRun | None) -> Sequence[torch.Tensor]:
         """Return the values of the output fields. After an error, fields hold what a dry run left there."""
-        with RECORDED.being(self.name):
+        with RECORDED.mark_recording(self.name):
             recording = Recording(self._kernels, dry_run)
             watch = MemoryWatch(recording)
             calls = (*self._begin, *recording.run(watch.watching(self._forward)))
@@ -237,7 +240,7 @@ class Rollout:
         return launches
 
     def _run_blocks(self, blocks: Sequence[Block], memory: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The values of the output fields, where functions with custom gradients are called."""
+        """Run calls that include functions with custom gradients. Return the values of the output fields."""
         given = [BlockLaunches(self._launch(block.calls), block.customs) for block in blocks]
         starts = Starts(self._roles, [launch for block in given for launch in block.launches], _HABITS)
         return run_blocks(self.name, self._roles, given, memory, starts.fields_at_zero, self._make_block)
@@ -258,7 +261,7 @@ class Rollout:
         return program
 
     def _find_program(self, calls: Calls, read: Collection[int]) -> tuple[ArrayProgram, tuple[Launch, ...]]:
-        """What a call runs, and with which arguments. `read` are keys of the fields that Python was told of."""
+        """Return the program and the launches of a call. `read` are the keys of fields whose values Python has read."""
         launches = self._launch(calls)
         distinct = {called: launch for (called, _), launch in zip(calls, launches, strict=True)}
         numbers = [one for _, arguments in calls for one in arguments if isinstance(one, int)]
@@ -345,7 +348,7 @@ def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:
 
 
 def _parts(rollout: str, side: str, given: Named) -> list[_Part]:
-    """Inputs or outputs, checked. Raises RegistrationError, ArgumentError, ShapeError."""
+    """Check inputs or outputs and describe their fields. Raises RegistrationError, ArgumentError, ShapeError."""
     if not isinstance(given, Mapping) or not given:
         words = f"{rollout} takes its {side}s as fields by name, at least one"
         raise RegistrationError(refusal(words, [("got", f"{given!r:.60}")], f"Pass {{'name': field}} as `{side}s`."))

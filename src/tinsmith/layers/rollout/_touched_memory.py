@@ -19,7 +19,7 @@ from ..._errors import KernelError, refusal
 from ...tracing import are_final, get_version, unwrap_levels
 from ..fields import Launch, LayerField, by_key, uses_of_each
 from ._field_names import name_fields_for_user
-from ._kernels import place_of_user
+from ._kernels import locate_user
 from ._recording import Recording
 
 _MOST_WORK: Any = 10**5
@@ -109,7 +109,7 @@ class MemoryWatch(TorchFunctionMode):
             # A view, or the tensor itself, uses no number.
             if is_written or one.untyped_storage().data_ptr() not in shared:
                 noted = self.writes if is_written else self.reads
-                noted[block] = Touch(len(self._recording.calls), place_of_user())
+                noted[block] = Touch(len(self._recording.calls), locate_user())
         return result
 
 

@@ -13,22 +13,22 @@ from ...codegen import build_from_text
 from ...engines import NAMES, Engine, FieldFacts
 
 
-def element_writer(engine: Engine, facts: FieldFacts) -> Any:
-    """A kernel of the field, an element's index and its numbers: `target[i, j] = [a, b]`."""
+def make_element_writer(engine: Engine, facts: FieldFacts) -> Any:
+    """Make a kernel that writes one element, given the field, the index and the numbers: `target[i, j] = [a, b]`."""
     indices = [f"i{axis}" for axis in range(len(facts.shape))]
     body = ["for _ in range(1):", f"    target[{', '.join(indices) or 'None'}] = {_element(facts)}"]
     return _kernel(engine, [*(f"{one}: _lang.i32" for one in indices), *_numbers(facts)], body)
 
 
-def filler(engine: Engine, facts: FieldFacts) -> Any:
-    """A kernel of the field and an element's numbers: each element becomes these."""
+def make_filler(engine: Engine, facts: FieldFacts) -> Any:
+    """Make a kernel that sets every element of a field to the same numbers."""
     return _kernel(
         engine, _numbers(facts), ["for place in _lang.grouped(target):", f"    target[place] = {_element(facts)}"]
     )
 
 
-def loader(engine: Engine, facts: FieldFacts) -> Any:
-    """A kernel of the field and an array as large, whose elements the field's become."""
+def make_loader(engine: Engine, facts: FieldFacts) -> Any:
+    """Make a kernel that copies an array of the same shape into a field."""
     dtype = f"_lang.{NAMES[facts.dtype]}"
     if facts.element:
         kind = "vector" if len(facts.element) == 1 else "matrix"
@@ -37,8 +37,8 @@ def loader(engine: Engine, facts: FieldFacts) -> Any:
     return _kernel(engine, [source], ["for place in _lang.grouped(target):", "    target[place] = source[place]"])
 
 
-def row_filler(engine: Engine, facts: FieldFacts) -> Any:
-    """A kernel of a field, an index on its first axis, and a field that is copied there: `target[t, i] = source[i]`."""
+def make_row_filler(engine: Engine, facts: FieldFacts) -> Any:
+    """Make a kernel that copies a field into a row of another: `target[t, i] = source[i]`."""
     rest = [f"i{axis}" for axis in range(1, len(facts.shape))]
     header = f"for {', '.join(rest)} in source:" if rest else "for _ in range(1):"
     target = f"target[{', '.join(['t', *rest])}]"
@@ -58,7 +58,7 @@ def _numbers(facts: FieldFacts) -> list[str]:
 
 
 def _element(facts: FieldFacts) -> str:
-    """An element made of numbers."""
+    """Return the source of an element built from the numbers."""
     names = _names(facts)
     if not facts.element:
         return names[0]

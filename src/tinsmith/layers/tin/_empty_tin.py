@@ -31,7 +31,7 @@ from ..fields import (
     read,
 )
 from ._field_state import FieldState
-from ._kernels import Kernels, unknown
+from ._kernels import Kernels, build_unknown_error
 from ._place import check_place, resolve_device
 from ._replicated import as_replicated, replicate
 from ._weights import check_accessible
@@ -261,7 +261,7 @@ class EmptyTin(FieldState, Examinable):
         name = str(field_name)
         known = {**self._internals, **self._weights}
         if name not in known:
-            raise unknown(f"{self._label} has no internal field `{name}`", name, list(known))
+            raise build_unknown_error(f"{self._label} has no internal field `{name}`", name, list(known))
         if name in self._weights:
             check_accessible(known[name], getattr(self, name), self._label)
         fill(known[name], tensor, self._label)
@@ -292,7 +292,7 @@ class EmptyTin(FieldState, Examinable):
         return self._compute(*input_tensors)
 
     def _list_given(self, input_tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-        """The tensors of a call: inputs, then weights."""
+        """Return the tensors of a call: inputs, then weights."""
         if len(input_tensors) != len(self._inputs):
             rows = [("expected", f"{len(self._inputs)}: {', '.join(one.name for one in self._inputs)}")]
             words = f"{self._label} got {len(input_tensors)} tensors"
@@ -302,7 +302,7 @@ class EmptyTin(FieldState, Examinable):
         return [*input_tensors, *[getattr(self, name) for name in self._weights]]
 
     def _as_memory(self, given: list[torch.Tensor]) -> list[torch.Tensor]:
-        """What the filled fields are filled with."""
+        """Convert the tensors of a call for the fields that they fill."""
         return [one.to_memory(t, self._label) for one, t in zip(self._filled_fields, given, strict=True)]
 
     def _compute(self, *input_tensors: torch.Tensor) -> Any:
@@ -346,7 +346,7 @@ class EmptyTin(FieldState, Examinable):
         return f"{self._label} runs {program.explain()}"
 
     def extra_repr(self) -> str:
-        """Fields with their shapes and dtypes, and kernels with their arguments."""
+        """Describe fields with their shapes and dtypes, and kernels with their arguments."""
         rows = [
             ("inputs", ", ".join(map(str, self._inputs))),
             ("weights", ", ".join(map(str, self._weights.values()))),

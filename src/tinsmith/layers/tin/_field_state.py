@@ -17,7 +17,7 @@ from ..._user_warnings import warn
 from ...torch_side import Layer, set_parameter
 from ..fields import LayerField, fill, is_whole, read
 from ._kernels import Kernels
-from ._weights import check_accessible, follow
+from ._weights import check_accessible, follow_parameters
 
 _SHARED = ("_inputs", "_outputs", "_internals", "_weights", "_initial", "_kernels", "_program", "data_oriented")
 """What a copy of a layer has in common with it: the engine's objects, and what was made of them."""
@@ -43,7 +43,7 @@ class FieldState(Layer):
             content = self._initial[name] = read(one, self._label)
             data = content.to("meta") if is_meta else content.clone()
             self.register_parameter(name, torch.nn.Parameter(data, requires_grad=one.needs_grad))
-        follow(self, self.parameters())
+        follow_parameters(self, self.parameters())
 
     def _name_internals(self) -> None:
         """Make each saved internal field an attribute: torch.distributed.checkpoint looks keys up as attributes."""
@@ -97,11 +97,11 @@ class FieldState(Layer):
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         """Follow the parameters that `to_empty` and the like make in place of the ones before."""
         super()._apply(fn, recurse)
-        follow(self, self.parameters())
+        follow_parameters(self, self.parameters())
         return self
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        """Parameters, and the content of every persistent internal field."""
+        """Save parameters, and the content of every persistent internal field."""
         super()._save_to_state_dict(destination, prefix, keep_vars)
         for name in self._find_saved_internals():
             destination[prefix + name] = read(self._internals[name], self._label)
@@ -129,14 +129,14 @@ class FieldState(Layer):
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
         # `load_state_dict(assign=True)` replaces the parameter objects that are followed.
-        follow(self, self.parameters())
+        follow_parameters(self, self.parameters())
         self.refresh_fields()
 
     def _find_saved_internals(self) -> list[str]:
         return [name for name in self._internals if name in self._persistent]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A layer with parameters of its own on the same fields, which every call fills again.
+        """Copy the layer: the copy has its own parameters and uses the same fields, which every call fills.
 
         Raises:
             CheckpointError: an internal field holds what both layers would share.
@@ -154,7 +154,7 @@ class FieldState(Layer):
             for value in shared.values()
         }
         vars(twin).update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
-        follow(twin, twin.parameters())
+        follow_parameters(twin, twin.parameters())
         return twin
 
     def __getstate__(self) -> Any:

@@ -48,7 +48,7 @@ class Kernels:
         return all(len(wanted) == len(given) for wanted, given in counts)
 
     def launches(self) -> tuple[Launch, ...]:
-        """The kernels with their arguments. Raises ArgumentError where some are missing."""
+        """Return the kernels with their arguments. Raises ArgumentError if some are missing."""
         if self._launches is None:
             pairs = [(launcher, self._arguments[name]) for name, launcher in self._launchers.items()]
             self._launches = tuple(
@@ -80,7 +80,7 @@ class Kernels:
             self._by_function.setdefault(launcher.stage.source.function, []).append(launcher)
 
     def _like(self, kernel: Any) -> Launcher | None:
-        """The launcher of a kernel that was registered before. One with templates is another kernel for each."""
+        """Return the launcher of the same kernel if it was registered before, else None."""
         engine = of_kernel(kernel)
         function, owner = engine.function_of(kernel), engine.owner_of(kernel)
         return next((one for one in self._by_function.get(function, ()) if one.stage.owner is owner), None)
@@ -94,7 +94,7 @@ class Kernels:
         if name is None:
             name, arguments = self._only(kernel, layer), (kernel, *arguments)
         if name not in self._launchers:
-            raise unknown(f"{layer} has no kernel `{name}`", name, list(self._launchers))
+            raise build_unknown_error(f"{layer} has no kernel `{name}`", name, list(self._launchers))
         launcher = self._launchers[name]
         launcher.bind_arguments(arguments)
         self._arguments[name] = arguments
@@ -102,7 +102,7 @@ class Kernels:
         return bool(launcher.signature.templates)
 
     def _name_of(self, kernel: Any) -> str | None:
-        """The name that a kernel was registered under, or its own; None for what is not a kernel."""
+        """Return the name that a kernel was registered under, else its own; None if `kernel` is not a kernel."""
         if not is_kernel(kernel):
             return None
         function = of_kernel(kernel).function_of(kernel)
@@ -117,8 +117,8 @@ class Kernels:
         raise RegistrationError(refusal(words, rows, "Call `set_kernel_args(kernel_or_name, *args)`."))
 
 
-def unknown(words: str, name: str, known: Sequence[str]) -> RegistrationError:
-    """The error for something that was not registered."""
+def build_unknown_error(words: str, name: str, known: Sequence[str]) -> RegistrationError:
+    """Build the error for a name that was not registered, with the nearest registered name."""
     close = nearest(name, known)
     remedy = f"Did you mean `{close}`?" if close else "Register it first."
     return RegistrationError(refusal(words, [("registered", ", ".join(known) or "none")], remedy))

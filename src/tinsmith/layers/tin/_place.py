@@ -12,7 +12,7 @@ from ..fields import LayerField
 
 
 def resolve_device(device: Any, layer: str) -> torch.device | None:
-    """What a user calls a device, as torch's; None stays None. Raises ArgumentError."""
+    """Convert a user's device to torch's; None stays None. Raises ArgumentError."""
     try:
         return None if device is None else torch.device(device)
     except (TypeError, RuntimeError) as cause:

@@ -33,8 +33,8 @@ _LAYERS: dict[int, tuple[weakref.ref[torch.nn.Parameter], weakref.ref[Any]]] = {
 """Layers by the identity of their parameters, each with the parameter itself: identities are used again."""
 
 
-def follow(layer: Layer, parameters: Iterable[torch.nn.Parameter]) -> None:
-    """From now on an optimizer that steps any of `parameters` has them written into their fields."""
+def follow_parameters(layer: Layer, parameters: Iterable[torch.nn.Parameter]) -> None:
+    """Register a layer whose weight fields are updated after each optimizer step on any of `parameters`."""
     _start()
     for parameter in parameters:
         key = id(parameter)

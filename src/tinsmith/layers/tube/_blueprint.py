@@ -64,7 +64,7 @@ class Blueprint:
 
     # Adding parts -------------------------------------------------------------------------
     def with_tensor(self, part: TensorPart) -> Blueprint:
-        """One tensor more. Raises RegistrationError where its name is taken."""
+        """Return a blueprint with one more tensor. Raises RegistrationError if its name is taken."""
         before = self.tensors.get(part.name)
         if before is not None:
             rows = [("before", before.description), ("now", part.description)]
@@ -75,7 +75,10 @@ class Blueprint:
         return replace(self, **shelves)
 
     def with_kernel(self, part: KernelPart) -> Blueprint:
-        """One kernel more. Raises RegistrationError where its name is taken, or its tensors are unknown."""
+        """Return a blueprint with one more kernel.
+
+        Raises RegistrationError if its name is taken or its tensors are unknown.
+        """
         if any(part.name == before.name for before in self.kernels):
             words = f"a kernel `{part.name}` is registered already in {self.label}"
             remedy = f'Register it under another name: `name="{part.name}_again"`.'
@@ -86,13 +89,16 @@ class Blueprint:
         return replace(self, kernels=(*self.kernels, part))
 
     def with_extra(self, kernel: Any, extra: tuple[Any, ...]) -> Blueprint:
-        """The same with other arguments for one kernel, which is given by name or as it was registered."""
+        """Return a blueprint with other extra arguments for one kernel, given by name or as registered."""
         chosen = self._select_kernel(kernel).with_extra(extra)
         check_extra(chosen)
         return replace(self, kernels=tuple(chosen if part.name == chosen.name else part for part in self.kernels))
 
     def differs_in_numbers(self, before: Blueprint) -> bool:
-        """Whether all extra arguments that changed are numbers, vectors or matrices: what runs is the same then."""
+        """Return True if all extra arguments that differ are numbers, vectors or matrices.
+
+        The compiled program is the same then.
+        """
         pairs = zip(self.kernels, before.kernels, strict=True)
         changed = [parameter for now, old in pairs if now is not old for parameter in now.others]
         return all(parameter.kind in ("scalar", "matrix") for parameter in changed)
@@ -132,7 +138,7 @@ class Blueprint:
             if not parts:
                 remedy = f"Call `register_{what.replace(' ', '_')}(...)` before `finish()`."
                 raise RegistrationError(refusal(f"{self.label} has no {what}", remedy=remedy))
-        known = match_ids(self.inputs)
+        known = list_match_ids(self.inputs)
         for part in self.allocations:
             self._check_matches(part, known)
             self._check_batch(part)
@@ -149,7 +155,7 @@ class Blueprint:
             raise ShapeError(self.batch_words(part, str(part.dims)))
 
     def batch_words(self, part: TensorPart, dims: str) -> str:
-        """The message for an output or field that is batched where no input is, or the other way round."""
+        """Format the message for an output or field that has a BatchDim while no input has one, or the reverse."""
         rows = [(one.name, str(one.dims)) for one in self.inputs]
         rows.append((part.name, dims))
         if self.is_batched:
@@ -159,6 +165,6 @@ class Blueprint:
         return refusal(words, rows, "Begin the dims of an input with BatchDim, or leave it out here.")
 
 
-def match_ids(parts: Sequence[TensorPart]) -> list[DimID]:
-    """The ids of all MatchDims of some tensors, in order."""
+def list_match_ids(parts: Sequence[TensorPart]) -> list[DimID]:
+    """Return the ids of all MatchDims of tensors, in order and without duplicates."""
     return list(dict.fromkeys(dim.dim_id for part in parts for dim in part.dims or () if isinstance(dim, MatchDim)))

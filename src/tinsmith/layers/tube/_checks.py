@@ -38,7 +38,7 @@ def check_tensors(blueprint: Blueprint, tensors: Sequence[Any]) -> None:
 
 
 def _wrong_count(blueprint: Blueprint, count: int) -> ArgumentError:
-    """What a call with too many or too few tensors gets."""
+    """Build the error for a call with too many or too few tensors."""
     names = ", ".join(part.name for part in blueprint.inputs)
     rows = [("expected", f"{len(blueprint.inputs)}: {names}"), ("got", str(count))]
     words = f"{blueprint.label} got a wrong number of tensors"
@@ -58,7 +58,7 @@ def _check_dtype(blueprint: Blueprint, part: TensorPart, tensor: torch.Tensor) -
 
 
 def _rank(dtype: torch.dtype) -> int:
-    """Integers become floats without a word, floats never become integers."""
+    """Return the rank of a dtype in conversions: integers may become floats, and floats never become integers."""
     return 1 if dtype.is_floating_point or dtype.is_complex else 0
 
 

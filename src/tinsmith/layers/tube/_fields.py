@@ -18,7 +18,7 @@ from ...calls.fields import Launcher
 from ...engines import Engine
 from ...operation.examination import Examination
 from .._pool import FIELDS_LOCK, FieldTree
-from ..fields import Habits, Launch, LayerField, OnFields, Roles, break_graph, clearing, place_field
+from ..fields import Habits, Launch, LayerField, OnFields, Roles, break_graph, build_clear_function, place_field
 from ._blueprint import Blueprint
 from ._checks import check_tensors
 from ._parts import TensorPart, check_extra
@@ -53,7 +53,7 @@ class FieldSet:
         self._tree.live_as_long_as(self.roles)  # which a backward pass needs, too
 
     def bind_kernels(self, blueprint: Blueprint) -> tuple[Launch, ...]:
-        """The kernels with their arguments: fields, then a blueprint's extra ones."""
+        """Return the kernels with their arguments: fields, then the blueprint's extra arguments."""
         pairs = zip(self._launchers, blueprint.kernels, strict=True)
         return tuple(
             Launch(launcher, launcher.bind_arguments([*[self.fields[name] for name in part.tensors], *part.extra]))
@@ -61,11 +61,14 @@ class FieldSet:
         )
 
     def _reset(self) -> Callable[[], None] | None:
-        """What puts fields that managers fill back to where they began: a manager need not fill all of its field."""
+        """Return a function that clears the fields of managers, which need not fill all elements.
+
+        None if there are none.
+        """
         managed = [one for one in self.placed.values() if self._blueprint.tensors[one.name].manager is not None]
         if not managed:
             return None
-        clear, deactivate = clearing(managed), self._tree.deactivate
+        clear, deactivate = build_clear_function(managed), self._tree.deactivate
 
         def reset() -> None:
             deactivate()
@@ -74,7 +77,7 @@ class FieldSet:
         return reset
 
     def _construct_field(self, part: TensorPart, shape: Shape) -> Any:
-        """A field, put into the tree."""
+        """Make a field and place it."""
         wants_gradient = part.memory.is_floating_point and part.requires_grad is not False
         if part.manager is None:
             return self._tree.field(part.memory, shape, part.is_complex, wants_gradient)
@@ -82,7 +85,7 @@ class FieldSet:
         return make(self._tree.builder, tuple(shape), wants_gradient)
 
     def _place_field(self, part: TensorPart, shape: Shape) -> LayerField:
-        """What a field is, now that the tree is finished."""
+        """Describe a field after the tree of fields is finished."""
         label = self._blueprint.label
         asked = part.memory.is_floating_point and part.requires_grad is not False
         if hasattr(part.manager, "to_tensor"):
@@ -109,7 +112,7 @@ class FieldProgram:
         self._sets: OrderedDict[Any, FieldSet] = OrderedDict()
 
     def with_blueprint(self, blueprint: Blueprint) -> FieldProgram:
-        """This program with other extra arguments. Other templates are other kernels, and make new fields."""
+        """Return this program with other extra arguments. Other template arguments need new fields."""
         twin = copy.copy(self)
         twin._blueprint = blueprint
         is_plain = all(one.kind in ("scalar", "matrix") for part in blueprint.kernels for one in part.others)
@@ -117,7 +120,7 @@ class FieldProgram:
         return twin
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The outputs of one call."""
+        """Run the Tube. Return its outputs."""
         return break_graph(self._call)(tensors) if torch.compiler.is_compiling() else self._call(tensors)
 
     def examine(self, tensors: Sequence[torch.Tensor]) -> Examination:
@@ -140,7 +143,10 @@ class FieldProgram:
     def _resolve_shapes(
         self, tensors: Sequence[torch.Tensor]
     ) -> tuple[dict[str, Shape], list[torch.Tensor], int | None]:
-        """Shapes by name, the inputs as the fields take them, and how many samples a batch has. Raises for a misfit."""
+        """Return shapes by name, the inputs converted for the fields, and the batch size.
+
+        Raises if an input does not fit.
+        """
         blueprint = self._blueprint
         for kernel in blueprint.kernels:
             check_extra(kernel)
@@ -156,7 +162,7 @@ class FieldProgram:
         return shapes, given, sizes.batch
 
     def _batch(self, shapes: dict[str, Shape], tensors: Sequence[torch.Tensor], count: int) -> list[torch.Tensor]:
-        """One call a sample."""
+        """Run one call for each sample of a batch. Return the stacked outputs."""
         blueprint = self._blueprint
         if count == 0:
             return [tensors[0].new_empty(shapes[part.name], dtype=part.dtype) for part in blueprint.outputs]
@@ -165,7 +171,7 @@ class FieldProgram:
         return [torch.stack(column) for column in zip(*rows, strict=True)]
 
     def _single(self, shapes: dict[str, Shape]) -> dict[str, Shape]:
-        """Shapes of one sample of a batch."""
+        """Return the shapes of one sample of a batch."""
         blueprint = self._blueprint
         batched = {part.name for part in blueprint.inputs if part.is_batched} | {
             part.name for part in blueprint.allocations
@@ -173,7 +179,7 @@ class FieldProgram:
         return {name: shape[1:] if name in batched else shape for name, shape in shapes.items()}
 
     def _sample(self, tensors: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:
-        """The inputs of one sample of a batch."""
+        """Return the inputs of one sample of a batch."""
         pairs = zip(self._blueprint.inputs, tensors, strict=True)
         return [t[number] if part.is_batched else t for part, t in pairs]
 
@@ -189,7 +195,7 @@ class FieldProgram:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _set(self, shapes: dict[str, Shape]) -> FieldSet:
-        """The fields for these shapes, made at the first call of them."""
+        """Return the fields for these shapes; make them at the first call."""
         engine: Engine = self._blueprint.kernels[0].engine
         key = (tuple(shapes.items()), engine.runtime())
         with FIELDS_LOCK:
@@ -202,7 +208,7 @@ class FieldProgram:
             return field_set
 
     def explain(self) -> str:
-        """Fields made so far."""
+        """Describe the fields made so far."""
         batch = "one call a sample" if self._blueprint.is_batched else "none"
         lines = [f"batches: {batch}", f"fields kept for {len(self._sets)} combinations of shapes (at most {KEPT}):"]
         lines += ["  " + ", ".join(map(str, field_set.placed.values())) for field_set in self._sets.values()]
@@ -210,5 +216,5 @@ class FieldProgram:
 
 
 def field_program(blueprint: Blueprint, reason: str) -> FieldProgram:
-    """How to run a Tube on fields, which it needs for `reason`."""
+    """Build the program that runs a Tube on fields; `reason` says why it cannot run on tensors."""
     return FieldProgram(blueprint, reason)

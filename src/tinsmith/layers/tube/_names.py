@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...frontend import read
-from .._identifiers import OURS, identifier
-from ._blueprint import Blueprint, match_ids
+from .._identifiers import OURS, make_identifier
+from ._blueprint import Blueprint, list_match_ids
 from ._dims import DimID
 
 
@@ -33,7 +33,7 @@ class Names:
     taken: frozenset[str]
 
     def size(self, name: str, axis: int) -> str:
-        """What a dim of a tensor is called whose shape is calculated."""
+        """Return the name of a dim of a tensor whose shape is calculated."""
         name_of_size = f"{self.tensors[name]}_{axis}"
         while name_of_size in self.taken:
             name_of_size += "_"
@@ -41,18 +41,20 @@ class Names:
 
 
 def names_of(blueprint: Blueprint) -> Names:
-    """Identifiers for everything that an op calls by name."""
+    """Choose identifiers for all tensors, arguments and dims of an op."""
     used = (read(part.function).all_names() - part.tensor_names.keys() for part in blueprint.kernels)
     taken = set(OURS).union(*used)
-    tensors = {name: identifier(name, taken) for name in blueprint.tensors}
+    tensors = {name: make_identifier(name, taken) for name in blueprint.tensors}
     counts = [parameter.name for part in blueprint.kernels for parameter in part.others]
     kernels = []
     for part in blueprint.kernels:
         names = {parameter: tensors[name] for parameter, name in part.tensor_names.items()}
         for parameter in part.others:
             is_shared = counts.count(parameter.name) > 1
-            names[parameter.name] = identifier(f"{part.name}_{parameter.name}", taken) if is_shared else parameter.name
+            names[parameter.name] = (
+                make_identifier(f"{part.name}_{parameter.name}", taken) if is_shared else parameter.name
+            )
         kernels.append(names)
-    matches = {dim_id: identifier(str(dim_id), taken) for dim_id in match_ids(blueprint.inputs)}
-    batch = identifier("batch", taken)
+    matches = {dim_id: make_identifier(str(dim_id), taken) for dim_id in list_match_ids(blueprint.inputs)}
+    batch = make_identifier("batch", taken)
     return Names(tensors, tuple(kernels), matches, batch, frozenset(taken))

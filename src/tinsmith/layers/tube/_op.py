@@ -30,7 +30,7 @@ class Program(Protocol):
     """How a finished Tube runs."""
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The outputs of one call: a tensor, or a tuple of several."""
+        """Run one call. Return a tensor, or a tuple of several."""
 
     def explain(self) -> str:
         """Describe how it runs."""
@@ -41,7 +41,7 @@ class Program(Protocol):
         ...
 
     def with_blueprint(self, blueprint: Blueprint) -> Program:
-        """The same program for a Tube that differs in nothing but its kernels' extra arguments."""
+        """Return the program for a Tube that differs only in its kernels' extra arguments."""
         ...
 
 
@@ -54,7 +54,7 @@ class Change(NamedTuple):
     is_complex: bool
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The input as the op takes it."""
+        """Convert an input to the form that the op takes."""
         value = tensor.detach() if self.is_detached else tensor
         value = value if self.dtype is None else value.to(self.dtype)
         return torch.view_as_real(value.resolve_conj()) if self.is_complex else value
@@ -94,14 +94,14 @@ class TensorProgram:
         self._recipes: Cache[Any, Recipe] = Cache("calls of Tubes")
 
     def with_blueprint(self, blueprint: Blueprint) -> TensorProgram:
-        """This program with other extra arguments; what is compiled is shared."""
+        """Return this program with other extra arguments; compiled kernels are shared."""
         twin = copy.copy(self)
         twin._take(blueprint)
         return twin
 
     # Calling ------------------------------------------------------------------------------
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The outputs of one call."""
+        """Run the op. Return its outputs."""
         recipe = self._recipe(tensors) if torch.compiler.is_compiling() else self._find_recipe(tensors)
         if recipe.is_plain:
             return recipe.op(*tensors)
@@ -109,7 +109,7 @@ class TensorProgram:
         return self._view_as_complex(result) if True in self._complex else result
 
     def _list_arguments(self, recipe: Recipe, tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """The op's arguments, in their order."""
+        """Return the op's arguments in order, converted."""
         given = [*tensors, *self._extra]
         for change in recipe.changes:
             given[change.place] = change.of(given[change.place])
@@ -127,7 +127,7 @@ class TensorProgram:
         return type(result)(*[torch.view_as_complex(one) if is_complex else one for one, is_complex in pairs])
 
     def _find_recipe(self, tensors: Sequence[torch.Tensor]) -> Recipe:
-        """The recipe of an eager call; found once for each kind of call, but for dims that are calculated."""
+        """Return the recipe of an eager call, remembered by shapes and dtypes unless dims are calculated."""
         try:
             key = tuple([(t.shape, t.dtype, t.device, t.requires_grad) for t in tensors])
             recipe = self._recipes.get(key)
@@ -162,7 +162,7 @@ class TensorProgram:
         return tuple(changes)
 
     def _order(self, op: Op) -> tuple[int, ...]:
-        """Places of the op's arguments among all inputs and extra arguments."""
+        """Return the positions of the op's arguments among all inputs and extra arguments."""
         inputs, kernels = self._blueprint.inputs, self._blueprint.kernels
         places = {self._names.tensors[part.name]: place for place, part in enumerate(inputs)}
         for kernel, names in zip(kernels, self._names.kernels, strict=True):
@@ -171,7 +171,7 @@ class TensorProgram:
         return tuple([places[name] for name in op.arguments])
 
     def _collect_known_sizes(self, sizes: Sizes) -> dict[str, int]:
-        """Everything that an op can ask by keyword: MatchDims, and the dims of calculated shapes."""
+        """Return the sizes that an op takes by keyword: MatchDims, and dims of calculated shapes."""
         sizes_by_name = {self._names.matches[dim_id]: size for dim_id, size in sizes.matches.items()}
         for part in self._blueprint.calculated_parts:
             for axis, size in enumerate(sizes.allocated_shapes[part.name]):
@@ -180,13 +180,13 @@ class TensorProgram:
 
     # Making the op ------------------------------------------------------------------------
     def _op(self, ranks: tuple[int, ...]) -> Op:
-        """The op for calculated shapes of these ranks; `()` where none is calculated."""
+        """Return the op for calculated shapes of these ranks; `ranks` is `()` if none is calculated."""
         self._make(ranks)
         return self._ops[ranks]
 
     @constant_when_traced
     def _make(self, ranks: tuple[int, ...]) -> None:
-        """See that the op is there. A compiler that traces a call lets this run, and does not look into it."""
+        """Make the op for these ranks if it does not exist. A compiler that traces a call does not trace this."""
         if ranks not in self._ops:
             self._ops[ranks] = self._new_op(ranks)
 
@@ -213,7 +213,7 @@ class TensorProgram:
         )
 
     def _dims(self, ranks: tuple[int, ...]) -> dict[str, list[str]]:
-        """The dims of every tensor as a spec writes them."""
+        """Return the dims of every tensor as they are written in a spec."""
         names, is_batched = self._names, self._blueprint.is_batched
         dims = {
             part.name: [_dim_text(dim, names) for dim in part.dims or ()] for part in self._blueprint.tensors.values()
@@ -224,12 +224,12 @@ class TensorProgram:
         return dims
 
     def _item(self, part: TensorPart, dims: list[str]) -> str:
-        """A tensor in the language of specs; a complex one is an array of 2-vectors."""
+        """Return the spec of a tensor; a complex one is an array of 2-vectors."""
         shown = [*dims, "2"] if part.is_complex else dims
         return f"{self._names.tensors[part.name]}[{', '.join(shown)}]: {NAMES[part.memory]}"
 
     def explain(self) -> str:
-        """What the op does, or each of the ops for calculated shapes."""
+        """Describe the op, or each op for calculated shapes."""
         return "\n\n".join(op.explain() for op in self._ops.values()) or "its op is made at the first call"
 
 

@@ -119,21 +119,21 @@ class KernelPart:
         return f"{self.name}({', '.join(f'{parameter.name}={value}' for parameter, value in given)})"
 
     def is_same(self, kernel: Any) -> bool:
-        """Whether `kernel` is the one that was registered here; a bound method is a new object at each look."""
+        """Return True if `kernel` is the registered one, compared by its function and object."""
         if not is_kernel(kernel):
             return False
         engine = of_kernel(kernel)
         return engine.function_of(kernel) is self.function and engine.owner_of(kernel) is self.owner
 
     def with_extra(self, extra: tuple[Any, ...]) -> KernelPart:
-        """The same with other arguments after the tensors."""
+        """Return this part with other extra arguments."""
         return replace(self, extra=extra)
 
     def __reduce__(self) -> Any:
         return _restore_part, (reference_to(self.kernel), self.name, self.tensors, self.extra)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> KernelPart:
-        """A copy on the same kernel; a bound one moves to its object's copy where that is being copied too."""
+        """Copy the part. A bound kernel is bound to the copy of its object if that is being copied too."""
         owner = memo.get(id(self.owner), self.owner)
         return self if owner is self.owner else replace(self, kernel=self.engine.bind(self.kernel, owner))
 
@@ -145,7 +145,7 @@ def _restore_part(reference: Reference, name: str, tensors: tuple[str, ...], ext
 def tensor_part(
     kind: Kind, dims_or_calc: Any, dtype: Any, name: str, requires_grad: bool | None, manager: Any
 ) -> TensorPart:
-    """A tensor as it is registered.
+    """Check and describe a tensor that is being registered.
 
     Raises:
         RegistrationError: its name or field manager is none.
@@ -173,7 +173,7 @@ def _checked_dims(kind: Kind, name: str, dims: Any) -> tuple[DimOption, ...]:
         remedy = "Write a tuple: `(BatchDim, 4)`; `()` is a single number."
         raise ShapeError(refusal(f"the dims of {kind} `{name}` are not a tuple", [("got", repr(dims))], remedy))
     for place, dim in enumerate(dims):
-        why = why_no_dim(dim, place, is_input=kind == "input tensor")
+        why = explain_invalid_dim(dim, place, is_input=kind == "input tensor")
         if why:
             rows = [("dims", str(tuple(dims)), f"dim {place} {why}")]
             remedy = "A dim is a positive integer, MatchDim(id), BatchDim (only the first), or AnyDim (only in inputs)."
@@ -185,8 +185,8 @@ def _checked_dims(kind: Kind, name: str, dims: Any) -> tuple[DimOption, ...]:
     return tuple(dims)
 
 
-def why_no_dim(dim: Any, place: int, *, is_input: bool) -> str:
-    """What is wrong with a dim; "" where nothing is."""
+def explain_invalid_dim(dim: Any, place: int, *, is_input: bool) -> str:
+    """Return why a dim is invalid, or an empty string if it is valid."""
     if isinstance(dim, Batch):
         return "is BatchDim, and not the first" if place else ""
     if isinstance(dim, Anything):
@@ -199,7 +199,7 @@ def why_no_dim(dim: Any, place: int, *, is_input: bool) -> str:
 
 
 def _dtype(kind: Kind, name: str, dtype: Any) -> torch.dtype:
-    """A dtype of torch's, or an engine's as torch calls it."""
+    """Convert a dtype of torch or of an engine to torch's. Raises DtypeError."""
     torch_dtype = dtype if isinstance(dtype, torch.dtype) else DTYPES.get(str(dtype))
     if torch_dtype in _KNOWN and not isinstance(dtype, str):
         return torch_dtype
@@ -220,7 +220,7 @@ def _check_gradient(part: TensorPart) -> None:
 
 
 def kernel_part(kernel: Any, tensors: Sequence[str], extra: tuple[Any, ...], name: str | None) -> KernelPart:
-    """A kernel as it is registered.
+    """Check and describe a kernel that is being registered.
 
     Raises:
         RegistrationError: it is none, or the names are not strings, or too many.
@@ -273,7 +273,7 @@ def _format_parameters(parameters: Sequence[Parameter]) -> str:
 
 
 def _brief(value: Any) -> str:
-    """A value on one line, however large it is."""
+    """Format a value on one line of at most 40 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 40 else f"{text[:37]}..."
 

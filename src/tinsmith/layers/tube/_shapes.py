@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..._errors import ShapeError, refusal
 from ._blueprint import Blueprint
 from ._dims import Batch, DimensionCalculator, DimID, MatchDim
-from ._parts import TensorPart, why_no_dim
+from ._parts import TensorPart, explain_invalid_dim
 
 Shape = tuple[int, ...]
 
@@ -30,7 +30,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(blueprint: Blueprint, shapes: Sequence[Shape]) -> Sizes:
-    """The sizes of a call, from the shapes of its inputs.
+    """Compute the sizes of a call from the shapes of its inputs.
 
     Raises:
         ShapeError: a shape does not fit its dims, or those of another input; or a calculated dim is none.
@@ -84,7 +84,7 @@ def _compute_made_shape(
 
 
 def _calculate_dims(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape]) -> tuple[Any, ...]:
-    """The dims that a calculator gives: None stands for BatchDim, as Stannum half has it."""
+    """Call a dimension calculator and check its dims; None stands for BatchDim, as in Stannum."""
     calculator: Any = part.calculator
     function = calculator.calc_dimension if isinstance(calculator, DimensionCalculator) else calculator
     dims = {one.name: one.dims or () for one in blueprint.inputs}
@@ -109,7 +109,7 @@ def _calculate_dims(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Sha
 
 
 def _dim(value: Any) -> Any:
-    """A calculated dim: None is BatchDim, an integer of numpy's is an integer."""
+    """Convert a calculated dim: None becomes BatchDim, and a NumPy integer a Python one."""
     if value is None:
         return Batch()
     if isinstance(value, (int, Batch, MatchDim)) or not hasattr(value, "item"):
@@ -124,11 +124,11 @@ def _why_not(blueprint: Blueprint, dim: Any, place: int) -> str:
         return "" if known else "is not a MatchDim of an input"
     if _is_size(dim):
         return "is negative" if dim < 0 else ""  # an empty result is one
-    return why_no_dim(dim, place, is_input=False)
+    return explain_invalid_dim(dim, place, is_input=False)
 
 
 def _is_size(dim: Any) -> bool:
-    """Whether a dim is a number of any kind that counts: a plain one, or a compiler's."""
+    """Return True if a dim is an integer: a Python one, or a compiler's symbol."""
     return not isinstance(dim, bool) and (isinstance(dim, int) or hasattr(dim, "__index__"))
 
 

@@ -21,7 +21,7 @@ from ._dims import DimensionCalculator, DimOption
 from ._fields import field_program
 from ._op import Program, TensorProgram
 from ._parts import TensorPart, kernel_part, tensor_part
-from ._why_fields import why_fields
+from ._why_fields import explain_need_of_fields
 
 Dims = Sequence[DimOption]
 
@@ -207,7 +207,7 @@ class Tube(Layer, Examinable):
 
     def _settle(self) -> None:
         """Choose how to run. Compiled kernels are kept if the choice stays the same."""
-        reason = why_fields(self._blueprint)
+        reason = explain_need_of_fields(self._blueprint)
         if self._program is not None and reason == self._reason:
             self._program = self._program.with_blueprint(self._blueprint)
         else:
@@ -261,7 +261,7 @@ class Tube(Layer, Examinable):
         return f"{self._blueprint.label} runs {way}\n\n{self._program.explain()}"
 
     def extra_repr(self) -> str:
-        """Inputs, outputs, fields and kernels, one per line."""
+        """Describe inputs, outputs, fields and kernels, one per line."""
         blueprint = self._blueprint
         shelves = {
             "input": blueprint.inputs,
@@ -278,7 +278,10 @@ class Tube(Layer, Examinable):
 
     # Copying ------------------------------------------------------------------------------
     def __getstate__(self) -> dict[str, Any]:
-        """The registered parts; how to run them is chosen again after unpickling."""
+        """Return the state to pickle.
+
+        The registered parts without their program, which is made again after unpickling.
+        """
         return self.__dict__ | {"_program": None, "_is_finished": self._program is not None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

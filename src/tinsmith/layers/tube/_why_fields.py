@@ -19,8 +19,8 @@ from ._blueprint import Blueprint
 from ._parts import KernelPart
 
 
-def why_fields(blueprint: Blueprint) -> str:
-    """Why this Tube needs fields; "" where it runs on tensors.
+def explain_need_of_fields(blueprint: Blueprint) -> str:
+    """Return why a Tube must run on fields; an empty string if it can run on tensors.
 
     Raises:
         RegistrationError: no kernel writes an output.
@@ -46,7 +46,7 @@ def why_fields(blueprint: Blueprint) -> str:
 
 
 def _own_reason(kernel: KernelPart) -> str:
-    """What a kernel does by itself that only works with fields."""
+    """Return what a kernel does, apart from its tensors, that only works with fields; an empty string if nothing."""
     for parameter, value in zip(kernel.others, kernel.extra, strict=False):
         if kernel.engine.is_field(value):
             return f"kernel `{kernel.name}` is given the field `{parameter.name}`"
@@ -63,7 +63,7 @@ def _own_reason(kernel: KernelPart) -> str:
 
 
 def _templates(kernel: KernelPart) -> dict[str, Any]:
-    """Template arguments by name, `self` among them."""
+    """Return the template arguments by name, `self` included."""
     pairs = zip(kernel.others, kernel.extra, strict=False)
     templates = {parameter.name: value for parameter, value in pairs if parameter.kind == "template"}
     if kernel.engine.is_method(kernel.kernel):
@@ -72,7 +72,7 @@ def _templates(kernel: KernelPart) -> dict[str, Any]:
 
 
 def _roles(kernel: KernelPart) -> dict[str, Roles]:
-    """What a kernel does with each of its arrays, by its own names for them. A number given as a tensor is none."""
+    """Return what a kernel does with each of its arrays, by parameter name. Tensors given for numbers are left out."""
     kinds = {parameter.name: parameter.kind for parameter in kernel.parameters}
     arrays = [name for name in kernel.tensor_names if kinds[name] not in ("scalar", "matrix")]
     source = read(kernel.function).with_owner(kernel.owner)
@@ -82,7 +82,7 @@ def _roles(kernel: KernelPart) -> dict[str, Roles]:
 
 
 def _array_reason(blueprint: Blueprint, kernel: KernelPart, roles: dict[str, Roles]) -> str:
-    """What a kernel does with an array that only works with fields."""
+    """Return what a kernel does with an array that only works with fields; an empty string if nothing."""
     where = next((role.static_size for role in roles.values() if role.static_size), "")
     if where:
         return f"kernel `{kernel.name}` needs a tensor's size when it is compiled, at {where}"
@@ -97,7 +97,7 @@ def _array_reason(blueprint: Blueprint, kernel: KernelPart, roles: dict[str, Rol
 
 
 def _check_written(blueprint: Blueprint, roles: list[dict[str, Roles]]) -> None:
-    """An output that no kernel writes is a mistake: it would be zeros. It is found also where an input is written."""
+    """Raise RegistrationError if no kernel writes an output."""
     pairs = zip(blueprint.kernels, roles, strict=True)
     written = {
         kernel.tensor_names[parameter]
