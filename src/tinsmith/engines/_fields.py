@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 from typing import Any
 
 import torch
 
-from .._errors import KernelError, refusal
-from . import _annotations
+from .._errors import EngineError, KernelError, refusal
+from . import _annotations, _forks
 from ._contract import Engine, FieldFacts
 from ._module_name import module_name
 
@@ -23,6 +24,8 @@ PATHS = (
     "snode.type",
     "ndarray.element_shape",
     "program.get_ndarray_data_ptr_as_int",
+    "program.get_snode_root",
+    "program.get_snode_tree_size",
 )
 """Private names used here, for the probes."""
 ALWAYS_THERE = ("dense", "root")
@@ -40,6 +43,10 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
         remedy = "Register its members one by one: `field.get_member_field('x')`, or `field.x`."
         raise KernelError(refusal(f"field `{name}` holds structs, which no tensor can fill", [("got", kind)], remedy))
     snode = field.vars[0].ptr.snode()
+    if snode is not None and not _is_alive(field, snode, engine):
+        words = f"the field `{name}` was destroyed when {engine.name} was started again"
+        remedy = f"Make `{name}` again after the last {module_name(engine.name)}.init()."
+        raise EngineError(refusal(words, remedy=_forks.remedy_for_lost_field(engine, remedy)))
     if snode is None:
         lang = module_name(engine.name)
         remedy = f"Give it a shape, or place it: `{lang}.root.dense({lang}.i, n).place(field)`."
@@ -61,6 +68,30 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
         has_gradient=snode.has_adjoint(),
         is_dense=all(kind in ALWAYS_THERE for kind, _ in kinds),
     )
+
+
+def _is_alive(field: Any, snode: Any, engine: Engine) -> bool:
+    """Return True if a field's node belongs to the engine's present state. Reading any other ends the process."""
+    runtime = engine.runtime()
+    if runtime is None:
+        return False
+    known = _RUNTIMES.get(field)
+    if known is None:
+        program, builders = runtime.prog, runtime.unfinalized_fields_builder
+        nodes = [program.get_snode_root(place) for place in range(program.get_snode_tree_size())]
+        nodes += [builder.root.ptr for builder in builders]
+        # The list holds every node, so that the engine's binding gives the same object for the field's own.
+        for node in nodes:
+            nodes += [node.get_ch(place) for place in range(node.get_num_ch())]
+        # Another node may lie where a destroyed one did.
+        if not any(node is snode and str(node.type).endswith(".place") for node in nodes):
+            return False
+        known = _RUNTIMES[field] = weakref.ref(runtime)
+    return known() is runtime
+
+
+_RUNTIMES: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+"""The engine's state in which a field was first looked at."""
 
 
 def _dtype_of(field: Any, name: str) -> torch.dtype:

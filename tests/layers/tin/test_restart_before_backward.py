@@ -26,3 +26,41 @@ def test_fields_that_are_gone(lang64, is_rollout):
         result.sum().backward()
     with pytest.raises(ts.EngineError, match="`x` of .* was destroyed"):
         ts.check(layer, torch.rand(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("is_seen_before", [False, True])
+@pytest.mark.parametrize("makes_others", [False, True])
+def test_a_field_that_is_gone_is_not_registered(lang64, is_seen_before, makes_others):
+    lang = lang64
+    plain, vectors = lang.field(lang.f64, 3), lang.Vector.field(2, lang.f64, (3, 2), needs_grad=True)
+    member = lang.Struct.field({"mass": lang.f64}, shape=(4,)).mass
+    fields = [plain, vectors, member]
+    plain[0] = 1.0
+    if is_seen_before:
+        for one in fields:
+            ts.EmptyTin().register_input_field(one, "x")
+    lang.init(lang.cpu, default_fp=lang.f64)
+    if makes_others:
+        others = [lang.field(lang.f32, (2, 3)) for _ in range(3)]
+        others[0][0, 0] = 1.0
+        ts.EmptyTin().register_input_field(others[0], "x")
+    for one in fields:
+        with pytest.raises(ts.EngineError, match="`x` was destroyed when"):
+            ts.EmptyTin().register_input_field(one, "x")
+        with pytest.raises(ts.EngineError, match="`x` was destroyed when"):
+            ts.rollout(lambda: None, {"x": one}, {"y": one})
+
+
+def test_fields_of_a_builder_that_is_not_finalized_are_alive(lang64):
+    builder, x, y = lang64.FieldsBuilder(), lang64.field(lang64.f64), lang64.field(lang64.f64)
+    builder.dense(lang64.i, 3).place(x, y)
+    tin = ts.EmptyTin().register_input_field(x, "x").register_output_field(y, "y")
+    builder.finalize()
+
+    @lang64.kernel
+    def double():
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    given = torch.rand(3, dtype=torch.float64)
+    torch.testing.assert_close(tin.register_kernel(double).finish()(given), 2.0 * given)
