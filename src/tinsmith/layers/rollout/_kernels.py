@@ -20,7 +20,7 @@ from ..._user_warnings import find_place_of_user
 from ...calls import BoundArguments
 from ...calls.fields import Launcher
 from ...engines import Engine, FieldFacts, list_loaded, module_name
-from ...tracing import innermost
+from ...tracing import unwrap_levels
 from ..fields import Launch
 from ._read_number import ReadNumber
 
@@ -219,7 +219,7 @@ class Kernels:
 
     def _copy_array(self, value: Any) -> CopiedArray:
         """Return an array as it is now: kernels run later, and the function may fill it again for the next one."""
-        if isinstance(value, torch.Tensor) and (value.requires_grad or innermost(value) is not value):
+        if isinstance(value, torch.Tensor) and (value.requires_grad or unwrap_levels(value) is not value):
             # Refused when it is bound.
             return CopiedArray(value)
         known = self._array_copies.get(id(value))
@@ -261,5 +261,5 @@ def identify(value: Any) -> Any:
 
 
 def locate_user() -> str:
-    """Return the file and line of the innermost caller outside tinsmith and the engines."""
+    """Return the file and line of the unwrap_levels caller outside tinsmith and the engines."""
     return find_place_of_user(list_loaded())
