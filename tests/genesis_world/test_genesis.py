@@ -42,11 +42,16 @@ def _run(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def geometry():
-    printed = _run(str(HERE / "geometry.py"))
+def _run_program(name: str) -> dict:
+    """Run a program of this folder. Return the results that it prints."""
+    printed = _run(str(HERE / name))
     (line,) = [one for one in printed.splitlines() if one.startswith("RESULTS ")]
     return json.loads(line.removeprefix("RESULTS "))
+
+
+@pytest.fixture(scope="module")
+def geometry():
+    return _run_program("geometry.py")
 
 
 @pytest.mark.parametrize("name", GEOMETRY)
@@ -54,6 +59,12 @@ def test_a_helper_of_its_geometry_has_the_right_value_and_derivative(geometry, n
     value, slope = geometry[name]
     assert value < 1e-12
     assert slope < 1e-8
+
+
+def test_kinematics_of_a_chain_equal_those_of_torch_with_their_gradients():
+    off = _run_program("kinematics.py")
+    assert set(off) == {"positions", "speeds", "gradient of qpos", "gradient of vel"}
+    assert max(off.values()) < 1e-12
 
 
 @pytest.fixture(scope="module")
