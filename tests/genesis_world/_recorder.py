@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from typing_extensions import Self
 
-from ._trial import Outcome, try_launch
+from ._trial import Outcome, format_error, try_launch
 
 SOME_TRIES = 3
 """How many launches are tried while a kernel has nothing to differentiate."""
@@ -113,7 +113,7 @@ class Recorder:
         except TimeoutError:
             outcome = Outcome("timeout", f"took more than {self._limit:.0f} s", {"limit": self._limit})
         except Exception as error:  # noqa: BLE001  # of the trial itself, which must not end the scene
-            outcome = Outcome("broken", f"{type(error).__name__}: {error}"[:300])
+            outcome = Outcome("broken", f"{type(error).__name__}: {error}"[:300], {"error": format_error(error)})
         begun.unlink()
         claim.unlink()
         if outcome.verdict == "nothing" and self._tries[key] < SOME_TRIES:

@@ -283,6 +283,65 @@ def rigid_contact_sleeping(gs: Any, ready: Ready) -> None:
     _pile(gs, ready, n_envs=3, use_hibernation=True, hibernation_thresh_vel=10.0)
 
 
+@scene()
+def rigid_sleeping(gs: Any, ready: Ready) -> None:
+    """A box and a ball that fall asleep in two environments and are woken up, beside a body that is only moved."""
+    options = gs.options.RigidOptions(use_hibernation=True, hibernation_thresh_vel=10.0)
+    world = make_world(gs, rigid_options=options)
+    world.add_entity(gs.morphs.Plane())
+    table = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.05), size=(0.4, 0.4, 0.1), fixed=True))
+    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.1495), size=(0.1, 0.1, 0.1)))
+    ball = world.add_entity(gs.morphs.Sphere(pos=(0.5, 0, 0.0995), radius=0.1))
+    world.add_entity(gs.morphs.Box(pos=(2, 0, 0.3), size=(0.2, 0.2, 0.2)), material=gs.materials.Kinematic())
+    world.build(n_envs=2)
+    run_steps(world, ready, 6)
+    solver, force = world.sim.rigid_solver, torch.ones(2, 1, 3, dtype=torch.float64)
+    calls = [
+        lambda: box.get_contacts(),
+        lambda: box.get_links_net_contact_force(),
+        lambda: solver.detect_collision(),
+        lambda: box.set_pos(_doubles(0.0, 0.0, 0.16).expand(2, 3)),
+        lambda: table.set_pos(_doubles(0.0, 0.0, 0.05).expand(2, 3)),
+        lambda: box.set_quat(_doubles(1.0, 0.0, 0.0, 0.0).expand(2, 4)),
+        lambda: table.set_quat(_doubles(1.0, 0.0, 0.0, 0.0).expand(2, 4)),
+        lambda: ball.set_qpos(ball.get_qpos()),
+        lambda: ball.set_dofs_velocity(0.1 * torch.ones(2, 6, dtype=torch.float64)),
+        lambda: ball.apply_links_external_wrench(force, force, [0]),
+        lambda: box.get_AABB(),
+        lambda: box.get_verts(),
+        lambda: solver.add_weld_constraint(box.base_link_idx, ball.base_link_idx),
+        lambda: world.step(),
+        lambda: solver.get_weld_constraints(),
+        lambda: solver.delete_weld_constraint(box.base_link_idx, ball.base_link_idx),
+        lambda: solver.set_state(0, solver.get_state()),
+        lambda: world.reset(),
+        lambda: world.step(),
+    ]
+    call_all(calls)
+
+
+@scene(uses_views=True)
+def rigid_masked(gs: Any, ready: Ready) -> None:
+    """A box in three environments, some of which are chosen by a mask, with Genesis' views of memory on."""
+    world = make_world(gs)
+    world.add_entity(gs.morphs.Plane())
+    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2)))
+    body = world.add_entity(gs.morphs.Box(pos=(1, 0, 0.3), size=(0.2, 0.2, 0.2)), material=gs.materials.Kinematic())
+    world.build(n_envs=3)
+    world.step()
+    ready()
+    mask = torch.tensor([True, False, True])
+    calls = []
+    for entity in (box, body):
+        calls += [
+            lambda entity=entity: entity.set_qpos(entity.get_qpos(), envs_idx=mask),
+            lambda entity=entity: entity.set_pos(entity.get_pos(), envs_idx=mask),
+            lambda entity=entity: entity.set_quat(entity.get_quat(), envs_idx=mask),
+            lambda entity=entity: entity.set_dofs_velocity(0.1 * torch.ones(3, 6, dtype=torch.float64), envs_idx=mask),
+        ]
+    call_all([*calls, lambda: world.reset(envs_idx=mask), lambda: world.step()])
+
+
 @scene(uses_fields=True, is_variant=True)
 def rigid_contact_fields(gs: Any, ready: Ready) -> None:
     """The pile, with the state in fields instead of ndarrays."""
@@ -336,13 +395,19 @@ def rigid_reaching(gs: Any, ready: Ready) -> None:
 
 @scene()
 def rigid_kinematic(gs: Any, ready: Ready) -> None:
-    """A body that is moved and not simulated, seen by a ray."""
+    """A body that is moved and not simulated, and a fixed one, both seen by rays."""
+    from genesis import sensors as kinds
+
     world = make_world(gs)
-    world.add_entity(gs.morphs.Plane())
-    body = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.3), size=(0.2, 0.2, 0.2)), material=gs.materials.Kinematic())
+    seen = gs.materials.Kinematic(use_visual_raycasting=True)
+    body = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.3), size=(0.2, 0.2, 0.2)), material=seen)
+    wall = world.add_entity(gs.morphs.Box(pos=(1, 0, 0.3), size=(0.2, 0.2, 0.2), fixed=True))
+    pattern = kinds.SphericalPattern(n_points=(4, 3))
+    rays = world.add_sensor(kinds.Raycaster(entity_idx=wall.idx, pattern=pattern))
     world.build()
     world.step()
     ready()
+    call_all([lambda: rays.read()])
     solver = world.sim.kinematic_solver
     call_all(
         [
@@ -359,6 +424,25 @@ def rigid_kinematic(gs: Any, ready: Ready) -> None:
             lambda: world.step(),
         ]
     )
+
+
+@scene()
+def rigid_rays(gs: Any, ready: Ready) -> None:
+    """A box that falls and sees by rays."""
+    from genesis import sensors as kinds
+
+    world = make_world(gs)
+    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 1.0), size=(0.2, 0.2, 0.2)))
+    ball = world.add_entity(gs.morphs.Sphere(pos=(0.5, 0, 1.0), radius=0.1))
+    fixed = world.add_entity(
+        gs.morphs.Box(pos=(0, 1, 1.0), size=(0.2, 0.2, 0.2), fixed=True, collision=False),
+        material=gs.materials.Rigid(use_visual_raycasting=True),
+    )
+    pattern = kinds.SphericalPattern(n_points=(4, 3))
+    rays = [world.add_sensor(kinds.Raycaster(entity_idx=one.idx, pattern=pattern)) for one in (box, ball, fixed)]
+    world.build()
+    run_steps(world, ready, 1)
+    call_all([one.read for one in rays])
 
 
 @scene()

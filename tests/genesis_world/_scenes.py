@@ -19,11 +19,13 @@ class Scene:
     Attributes:
         run: builds it and steps it; calls its second argument when it is ready.
         uses_fields: whether Genesis keeps the state of rigid bodies in fields instead of ndarrays.
+        uses_views: whether Genesis reads and sets its state through torch tensors that share memory, not by kernels.
         is_variant: whether it is another scene with other options, so that kernels are tried again.
     """
 
     run: Callable[[Any, Ready], None]
     uses_fields: bool = False
+    uses_views: bool = False
     is_variant: bool = False
 
 
@@ -44,7 +46,7 @@ def start(one: Scene) -> Any:
     """Start Genesis as a scene wants it. Returns the module."""
     os.environ["GS_ENABLE_NDARRAY"] = "0" if one.uses_fields else "1"
     # Otherwise Genesis' own getters and setters use views of memory on the CPU, and no kernel.
-    os.environ["GS_ENABLE_ZEROCOPY"] = "0"
+    os.environ["GS_ENABLE_ZEROCOPY"] = "1" if one.uses_views else "0"
     import genesis as gs
 
     gs.init(backend=gs.cpu, precision="64", logging_level="error", seed=1)

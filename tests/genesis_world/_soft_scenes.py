@@ -319,7 +319,18 @@ def fem_implicit(gs: Any, ready: Ready) -> None:
     call_all([lambda: body.remove_vertex_constraints([0]), lambda: world.step(), lambda: world.reset()])
 
 
-@scene(is_variant=True)
+@scene()
+def fem_cloth(gs: Any, ready: Ready) -> None:
+    """Cloth of finite elements."""
+    world = make_world(gs, dt=1e-3)
+    world.add_entity(
+        gs.morphs.Mesh(file="meshes/cloth.obj", scale=0.3, pos=(0.0, 0.0, 0.12)), material=gs.materials.FEM.Cloth()
+    )
+    call_all([lambda: world.build()])
+    ready()
+
+
+@scene()
 def fem_held(gs: Any, ready: Ready) -> None:
     """An explicit elastic ball whose vertices are held, in two environments."""
     world, body = _fem(gs, gs.materials.FEM.Elastic(model="linear_corotated", E=1e5), enable_vertex_constraints=True)

@@ -127,9 +127,17 @@ def try_launch(
     launch = Launch(lambda: run(*held), names, held)
     try:
         launch.run({})
+    except TimeoutError:
+        raise
     except Exception:  # noqa: BLE001  # what the engine says of arguments that it takes in no other form
         held = arguments
         launch = Launch(lambda: run(*held), names, held)
+        try:
+            launch.run({})
+        except TimeoutError:
+            raise
+        except Exception as error:  # noqa: BLE001  # an engine raises what it likes
+            return Outcome("broken", f"Genesis' own launch fails: {_last_line(error)}", {"error": str(error)[-4000:]})
     before = launch.before[:]
     try:
         return _try(launch, kernel, held[names[:1] == ("self",) :])
@@ -166,7 +174,9 @@ def _try(launch: Launch, kernel: Any, given: tuple[Any, ...]) -> Outcome:
     except TimeoutError:
         raise
     except Exception as error:  # noqa: BLE001  # whatever it is, it is a bug of tinsmith: an error that is not its own
-        return Outcome("failed", f"{type(error).__name__}: {_first_line(error)}", {**numbers, "error": _trace(error)})
+        return Outcome(
+            "failed", f"{type(error).__name__}: {_first_line(error)}", {**numbers, "error": format_error(error)}
+        )
 
 
 def make_function(
@@ -371,7 +381,14 @@ def _first_line(error: Exception) -> str:
     return ": ".join([lines[0], *reasons[:1]])[:300]
 
 
-def _trace(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
+    """Return the last line of an error: the engine puts its reason there, after a trace."""
+    lines = [one.strip() for one in str(error).splitlines() if one.strip()]
+    return (lines or [type(error).__name__])[-1][:300]
+
+
+def format_error(error: Exception) -> str:
+    """Return the end of an error's traceback, for records."""
     import traceback
 
     return "".join(traceback.format_exception(error))[-4000:]
