@@ -48,6 +48,14 @@ WORDS = {
 }
 CAUSES: list[tuple[str, str]] = []
 """Patterns of first lines of refusals, and what they mean in plain words."""
+UNLAUNCHED: list[tuple[str, str]] = [
+    ("_kernel_solve_graph$", "Genesis launches it on a GPU only"),
+    ("raycast_qd.kernel_cast_ray$", "Genesis' viewer alone launches it"),
+    ("kernel_(forward_dynamics|update_acc)$", "Genesis never calls it: the method that does has no caller"),
+    ("mpr.clear$", "Genesis never calls it"),
+    ("_grad$|_grads?_|_bw$|backward|adjoint|_replay$|copy_acc$|no_check$", "part of Genesis' own backward pass"),
+]
+"""Patterns of kernels that no scene launched, and the reason. Others have the reason that the source tells."""
 
 
 def collect(log: Path) -> dict[str, Any]:
@@ -63,7 +71,7 @@ def collect(log: Path) -> dict[str, Any]:
     uses = _count_uses()
     rows = []
     for kernel in find_kernels():
-        tried = sorted(trials.get(kernel.key, []), key=lambda one: ORDER.index(one["verdict"]))
+        tried = sorted(_drop_unfinished(trials.get(kernel.key, [])), key=lambda one: ORDER.index(one["verdict"]))
         row = {
             "kernel": kernel.key,
             "line": kernel.line,
@@ -72,6 +80,12 @@ def collect(log: Path) -> dict[str, Any]:
         }
         rows.append(row | {"trials": tried} | ({} if launches[kernel.key] else {"unlaunched": _why(kernel, uses)}))
     return {"genesis": metadata.version("genesis-world"), "quadrants": metadata.version("quadrants"), "kernels": rows}
+
+
+def _drop_unfinished(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the trials that came to an end if there are any, else all: a limit of time says nothing of a kernel."""
+    ended = [one for one in trials if one["verdict"] not in ("timeout", "broken")]
+    return ended or trials
 
 
 def _shorten(one: dict[str, Any]) -> dict[str, Any]:
@@ -97,6 +111,9 @@ def _count_uses() -> dict[str, Counter[str]]:
 
 def _why(kernel: KernelSource, uses: dict[str, Counter[str]]) -> str:
     """Return why no scene launched a kernel, as far as the source says."""
+    for pattern, words in UNLAUNCHED:
+        if re.search(pattern, kernel.key):
+            return words
     counts = uses[kernel.name.rpartition(".")[2]]
     if not counts["called"] and counts["gradient"]:
         return "Genesis calls its gradient alone"
@@ -213,7 +230,8 @@ def _result(row: dict[str, Any]) -> str:
 def _scenes(kernels: list[dict[str, Any]]) -> str:
     counts = Counter(name for row in kernels for name in row["launches"])
     lines = [_row(["scene", "what", "kernels launched"]), "|---|---|---:|"]
-    lines += [_row([name, (one.run.__doc__ or "").splitlines()[0], counts[name]]) for name, one in SCENES.items()]
+    run = {name: one for name, one in SCENES.items() if counts[name]}
+    lines += [_row([name, (one.run.__doc__ or "").splitlines()[0], counts[name]]) for name, one in run.items()]
     return "## Scenes\n\n" + "\n".join(lines)
 
 

@@ -452,18 +452,22 @@ def tool(gs: Any, ready: Ready) -> None:
         gs.morphs.Box(pos=(0.02, 0.0, 0.2), size=(0.15, 0.15, 0.15)), material=gs.materials.MPM.Elastic()
     )
     world.build()
-    velocity = _leaf(0.0, 0.0, -0.5)
-    blade.set_velocity(vel=velocity, ang=_leaf(0.1, 0.0, 0.2))
+    blade.set_velocity(vel=_leaf(0.0, 0.0, -0.5)[None], ang=_leaf(0.1, 0.0, 0.2)[None])
     run_steps(world, ready, 2)
     call_all(
         [
-            lambda: blade.set_position(_leaf(0.0, 0.0, 0.3)),
-            lambda: blade.set_quaternion(_leaf(1.0, 0.0, 0.0, 0.0)),
+            lambda: blade.set_position(_leaf(0.0, 0.0, 0.3)[None]),
+            lambda: blade.set_quaternion(_leaf(1.0, 0.0, 0.0, 0.0)[None]),
             lambda: world.step(),
-            lambda: body.get_state().pos.pow(2).sum().backward(),
+            lambda: _loss_of(body.get_state(), blade.get_state()).backward(),
             lambda: world.reset(),
         ]
     )
+
+
+def _loss_of(body: Any, blade: Any) -> torch.Tensor:
+    """Return a loss that depends on all of the state of a tool, and on the particles that it moves."""
+    return body.pos.pow(2).sum() + sum(one.sum() for one in (blade.pos, blade.quat, blade.vel, blade.ang))
 
 
 @scene()

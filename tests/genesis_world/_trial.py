@@ -121,8 +121,6 @@ def try_launch(
         annotations: of the parameters.
         kernel: what a user calls, bound to its object.
     """
-    if any(0 in getattr(one, "shape", ()) for one in arguments if isinstance(one, (np.ndarray, torch.Tensor))):
-        return Outcome("nothing", "an argument has no elements")
     held = hold_arguments(arguments, annotations)
     launch = Launch(lambda: run(*held), names, held)
     try:
