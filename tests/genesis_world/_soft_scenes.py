@@ -257,7 +257,7 @@ def _fem(
 ) -> Any:
     world = make_world(
         gs,
-        dt=1e-3,
+        dt=1e-4,
         requires_grad=requires_grad,
         fem_options=gs.options.FEMOptions(**{"damping": 0.1, **options}),
         **(more or {}),
@@ -282,7 +282,8 @@ def fem_explicit(gs: Any, ready: Ready) -> None:
         ]
     )
     run_steps(world, ready, 3)
-    state = body.get_state()
+    body.get_state()
+    state = world.sim.fem_solver.get_state(world.sim.cur_substep_local)
     call_all([lambda: (state.pos.pow(2).sum() + state.vel.sum()).backward()])
     n = body.n_vertices
     call_all(
