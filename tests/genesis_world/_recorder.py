@@ -107,7 +107,8 @@ class Recorder:
         callable_ = kernel.quadrants_callable
         bound = getattr(arguments[0], kernel.func.__name__) if is_method else callable_
         try:
-            with _time_limit(self._limit):
+            # Genesis launches some kernels in a backward pass, where torch records no gradients.
+            with _time_limit(self._limit), torch.enable_grad():
                 annotations = [one.annotation for one in kernel.arg_metas]
                 outcome = try_launch(partial(self._launch, kernel), names, arguments, annotations, bound)
         except TimeoutError:
