@@ -46,8 +46,14 @@ WORDS = {
     "not tried": "launched, not tried",
     "not launched": "not launched",
 }
-CAUSES: list[tuple[str, str]] = []
-"""Patterns of first lines of refusals, and what they mean in plain words."""
+CAUSES: list[tuple[str, str]] = [
+    ("uses the gradient ", "it reads gradients as values: part of Genesis' own backward pass"),
+    ("took more than", "not done after the seconds of the limit"),
+    ("handles gradients itself", "it writes gradients: part of Genesis' own backward pass"),
+    ("changed nothing", "it changed nothing in the scene"),
+    ("random numbers", "two equal launches write different numbers: random, or in the order of threads"),
+]
+"""Patterns of what outcomes say, and what they mean in plain words."""
 UNLAUNCHED: list[tuple[str, str]] = [
     ("_kernel_solve_graph$", "Genesis launches it on a GPU only"),
     ("raycast_qd.kernel_cast_ray$", "Genesis' viewer alone launches it"),
@@ -119,7 +125,7 @@ def _why(kernel: KernelSource, uses: dict[str, Counter[str]]) -> str:
         return "Genesis calls its gradient alone"
     if not counts["called"] and not counts["named"]:
         return "Genesis never calls it"
-    return "no scene launches it"
+    return "not launched by the scenes that were run"
 
 
 def write(data: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -201,13 +202,24 @@ def _pbd(gs: Any, **options: Any) -> Any:
     return world
 
 
+def _write_sheet(count: int = 6, size: float = 0.3) -> str:
+    """Write a square sheet of triangles to a file. Return its name."""
+    places = np.linspace(-size / 2, size / 2, count)
+    lines = [f"v {x} {y} 0" for y in places for x in places]
+    for row in range(count - 1):
+        for first in range(row * count + 1, row * count + count):
+            lines += [f"f {first} {first + 1} {first + count}", f"f {first + 1} {first + count + 1} {first + count}"]
+    with tempfile.NamedTemporaryFile("w", suffix=".obj", delete=False) as file:
+        file.write("\n".join(lines))
+    return file.name
+
+
 @scene()
 def pbd_cloth(gs: Any, ready: Ready) -> None:
     """Cloth falls on a box, and is fixed to it."""
     world = _pbd(gs)
-    cloth = world.add_entity(
-        gs.morphs.Mesh(file="meshes/cloth.obj", scale=0.3, pos=(0.0, 0.0, 0.12)), material=gs.materials.PBD.Cloth()
-    )
+    morph = gs.morphs.Mesh(file=_write_sheet(), pos=(0.0, 0.0, 0.12))
+    cloth = world.add_entity(morph, material=gs.materials.PBD.Cloth())
     world.build()
     run_steps(world, ready, 3)
     _use_particles(cloth, world)
@@ -324,9 +336,7 @@ def fem_implicit(gs: Any, ready: Ready) -> None:
 def fem_cloth(gs: Any, ready: Ready) -> None:
     """Cloth of finite elements."""
     world = make_world(gs, dt=1e-3)
-    world.add_entity(
-        gs.morphs.Mesh(file="meshes/cloth.obj", scale=0.3, pos=(0.0, 0.0, 0.12)), material=gs.materials.FEM.Cloth()
-    )
+    world.add_entity(gs.morphs.Mesh(file=_write_sheet(), pos=(0.0, 0.0, 0.12)), material=gs.materials.FEM.Cloth())
     call_all([lambda: world.build()])
     ready()
 
