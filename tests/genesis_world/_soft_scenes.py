@@ -198,7 +198,7 @@ def sph_dfsph(gs: Any, ready: Ready) -> None:
 def _pbd(gs: Any, **options: Any) -> Any:
     world = make_world(gs, dt=2e-3, pbd_options=gs.options.PBDOptions(particle_size=0.03, **BOUNDS, **options))
     world.add_entity(gs.morphs.Plane())
-    world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.05), size=(0.2, 0.2, 0.1)))
+    world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.05), size=(0.2, 0.2, 0.1), fixed=True))
     return world
 
 
