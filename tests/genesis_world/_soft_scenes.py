@@ -421,22 +421,7 @@ def coupling_all(gs: Any, ready: Ready) -> None:
 @scene()
 def smoke(gs: Any, ready: Ready) -> None:
     """A jet of smoke."""
-    import quadrants as qd
-
-    @qd.data_oriented
-    class Jet:
-        @qd.func
-        def get_pos(self, t: qd.f32) -> Any:
-            return qd.Vector([0.5, 0.1, 0.5])
-
-        @qd.func
-        def get_factor(self, i: qd.i32, j: qd.i32, k: qd.i32, dx: qd.f64, t: qd.f64) -> Any:
-            near = qd.Vector([i + 0.5, j + 0.5, k + 0.5]) * dx - qd.Vector([0.5, 0.1, 0.5])
-            return qd.exp(-near.norm_sqr() * 20.0)
-
-        @qd.func
-        def get_tan_dir(self, t: qd.f64) -> Any:
-            return qd.Vector([0.1, 1.0, 0.0])
+    from ._jet import Jet
 
     world = make_world(gs, dt=1e-2, sf_options=gs.options.SFOptions(res=8, solver_iters=4, decay=0.99))
     world.add_entity(gs.morphs.Nowhere(), material=gs.materials.SF.Smoke())
