@@ -285,7 +285,7 @@ def rigid_contact_sleeping(gs: Any, ready: Ready) -> None:
 
 @scene()
 def rigid_sleeping(gs: Any, ready: Ready) -> None:
-    """A box and a ball that fall asleep in two environments and are woken up, beside a body that is only moved."""
+    """Let a box and a ball fall asleep in two environments and wake them up, beside a body that is only moved."""
     options = gs.options.RigidOptions(use_hibernation=True, hibernation_thresh_vel=10.0)
     world = make_world(gs, rigid_options=options)
     world.add_entity(gs.morphs.Plane())
@@ -322,7 +322,7 @@ def rigid_sleeping(gs: Any, ready: Ready) -> None:
 
 @scene(uses_views=True)
 def rigid_masked(gs: Any, ready: Ready) -> None:
-    """A box in three environments, some of which are chosen by a mask, with Genesis' views of memory on."""
+    """Choose environments by a mask, with Genesis' views of memory on."""
     world = make_world(gs)
     world.add_entity(gs.morphs.Plane())
     box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2)))
@@ -395,7 +395,7 @@ def rigid_reaching(gs: Any, ready: Ready) -> None:
 
 @scene()
 def rigid_kinematic(gs: Any, ready: Ready) -> None:
-    """A body that is moved and not simulated, and a fixed one, both seen by rays."""
+    """Move a body that is not simulated, and see it and a fixed one by rays."""
     from genesis import sensors as kinds
 
     world = make_world(gs)
@@ -428,7 +428,7 @@ def rigid_kinematic(gs: Any, ready: Ready) -> None:
 
 @scene()
 def rigid_rays(gs: Any, ready: Ready) -> None:
-    """A box that falls and sees by rays."""
+    """Let a box fall that sees by rays."""
     from genesis import sensors as kinds
 
     world = make_world(gs)

@@ -334,7 +334,7 @@ def fem_implicit(gs: Any, ready: Ready) -> None:
 
 @scene()
 def fem_cloth(gs: Any, ready: Ready) -> None:
-    """Cloth of finite elements."""
+    """Build cloth of finite elements."""
     world = make_world(gs, dt=1e-3)
     world.add_entity(gs.morphs.Mesh(file=_write_sheet(), pos=(0.0, 0.0, 0.12)), material=gs.materials.FEM.Cloth())
     call_all([lambda: world.build()])
