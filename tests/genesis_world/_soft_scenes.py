@@ -424,7 +424,6 @@ def smoke(gs: Any, ready: Ready) -> None:
     from ._jet import Jet
 
     world = make_world(gs, dt=1e-2, sf_options=gs.options.SFOptions(res=8, solver_iters=4, decay=0.99))
-    world.add_entity(gs.morphs.Nowhere(), material=gs.materials.SF.Smoke())
     world.sim.sf_solver.set_jets([Jet(), Jet()])
     world.build()
     run_steps(world, ready, 2)
