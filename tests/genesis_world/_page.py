@@ -48,7 +48,7 @@ WORDS = {
 }
 CAUSES: list[tuple[str, str]] = [
     ("uses the gradient ", "it reads gradients as values: part of Genesis' own backward pass"),
-    ("took more than", "not done after the seconds of the limit"),
+    (r"took more than (\d+) s", r"stopped after \1 s of processor time"),
     ("handles gradients itself", "it writes gradients: part of Genesis' own backward pass"),
     ("changed nothing", "it changed nothing in the scene"),
     ("random numbers", "two equal launches write different numbers: random, or in the order of threads"),
@@ -62,6 +62,31 @@ UNLAUNCHED: list[tuple[str, str]] = [
     ("_grad$|_grads?_|_bw$|backward|adjoint|_replay$|copy_acc$|no_check$", "part of Genesis' own backward pass"),
 ]
 """Patterns of kernels that no scene launched, and the reason. Others have the reason that the source tells."""
+PLANNED: list[tuple[str, str]] = [
+    ("sensors[.]", "sensors"),
+    ("path_planning|inverse_kinematics", "rigid_reaching"),
+    ("raycast_qd|update_all_verts", "rigid_rays"),
+    ("sap_coupler|bvh|qvel", "coupling_sap"),
+    (
+        "hibernation|wake_?up|links_pos$|links_quat$|dynamic_constraint|contacts$|collider_kernel_reset",
+        "rigid_sleeping",
+    ),
+    ("masked", "rigid_masked"),
+    ("kinematic_state|vverts", "rigid_kinematic"),
+    ("terrain|drone", "rigid_terrain"),
+    ("heterogeneous", "rigid_mixed_shapes"),
+    ("sf_solver", "smoke"),
+    ("SPHSolver", "sph_dfsph"),
+    ("HybridEntity|compute_F_tmp_only", "hybrid"),
+    ("MPMSolver.*(actu|muscle|free)", "mpm_gradients"),
+    ("mpm_surface|_reset_mpm", "coupling_all"),
+    ("PBD3DEntity|solve_volume", "pbd_elastic"),
+    ("PBDParticleEntity|PBDFreeParticleEntity", "pbd_liquid"),
+    ("_add_cloth", "fem_cloth"),
+    ("FEM.*(linked_vertex|hard_constraints)", "fem_held"),
+    ("FEM.*(pcg|linesearch|constraint|preconditioner|setup_pos_vel|_get_verts_pos)", "fem_implicit"),
+]
+"""Patterns of kernels, and the scene that is made to launch them: the reason where it was not run."""
 
 
 def collect(log: Path) -> dict[str, Any]:
@@ -75,6 +100,7 @@ def collect(log: Path) -> dict[str, Any]:
         one = json.loads(path.read_text())
         trials[one["kernel"]].append(_shorten(one))
     uses = _count_uses()
+    run = {scene for counts in launches.values() for scene in counts}
     rows = []
     for kernel in find_kernels():
         tried = sorted(_drop_unfinished(trials.get(kernel.key, [])), key=lambda one: ORDER.index(one["verdict"]))
@@ -84,7 +110,7 @@ def collect(log: Path) -> dict[str, Any]:
             "kinds": sorted(set(kernel.kinds)),
             "launches": launches[kernel.key],
         }
-        rows.append(row | {"trials": tried} | ({} if launches[kernel.key] else {"unlaunched": _why(kernel, uses)}))
+        rows.append(row | {"trials": tried} | ({} if launches[kernel.key] else {"unlaunched": _why(kernel, uses, run)}))
     return {"genesis": metadata.version("genesis-world"), "quadrants": metadata.version("quadrants"), "kernels": rows}
 
 
@@ -115,7 +141,7 @@ def _count_uses() -> dict[str, Counter[str]]:
     return uses
 
 
-def _why(kernel: KernelSource, uses: dict[str, Counter[str]]) -> str:
+def _why(kernel: KernelSource, uses: dict[str, Counter[str]], run: set[str]) -> str:
     """Return why no scene launched a kernel, as far as the source says."""
     for pattern, words in UNLAUNCHED:
         if re.search(pattern, kernel.key):
@@ -125,6 +151,9 @@ def _why(kernel: KernelSource, uses: dict[str, Counter[str]]) -> str:
         return "Genesis calls its gradient alone"
     if not counts["called"] and not counts["named"]:
         return "Genesis never calls it"
+    planned = next((scene for pattern, scene in PLANNED if re.search(pattern, kernel.key)), None)
+    if planned and planned not in run:
+        return f"the scene {planned} was not run"
     return "not launched by the scenes that were run"
 
 
@@ -194,8 +223,8 @@ def _causes(kernels: list[dict[str, Any]], kind: str, title: str, column: str) -
 def explain(detail: str) -> str:
     """Return what a first line of an error means, without the names and numbers of one kernel."""
     for pattern, words in CAUSES:
-        if re.search(pattern, detail):
-            return words
+        if found := re.search(pattern, detail):
+            return found.expand(words)
     return re.sub(r"\d+", "N", re.sub(r"`[^`]*`", "`...`", detail)).replace("|", "\\|")
 
 
