@@ -223,8 +223,8 @@ def _causes(kernels: list[dict[str, Any]], kind: str, title: str, column: str) -
 def explain(detail: str) -> str:
     """Return what a first line of an error means, without the names and numbers of one kernel."""
     for pattern, words in CAUSES:
-        if found := re.search(pattern, detail):
-            return found.expand(words)
+        if match := re.search(pattern, detail):
+            return match.expand(words)
     return re.sub(r"\d+", "N", re.sub(r"`[^`]*`", "`...`", detail)).replace("|", "\\|")
 
 
