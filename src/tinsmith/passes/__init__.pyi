@@ -23,6 +23,7 @@ from ._exact import Exact as Exact
 from ._exchanges import exchange_values as exchange_values
 from ._local_sums import sum_in_locals as sum_in_locals
 from ._most_runs import most_runs as most_runs
+from ._nesting import limit_nesting as limit_nesting
 from ._one_thread import run_on_one_thread as run_on_one_thread
 from ._pipelines import BATCH as BATCH
 from ._pipelines import CPU as CPU

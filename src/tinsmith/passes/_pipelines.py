@@ -175,6 +175,7 @@ ENGINE: Pipeline = (
         "separate-powers",
         lambda kernel, options: passes.separate_powers(kernel) if options.separates_powers else kernel,
     ),
+    Pass("limit-nesting", lambda kernel, _: passes.limit_nesting(kernel)),
 )
 """What an engine's compiler needs before it gets a kernel."""
 
