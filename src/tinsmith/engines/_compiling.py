@@ -3,11 +3,14 @@
 While the lock is held, handlers of signals (Ctrl-C among them) are delayed. An exception that a handler raises in the
 middle of a compilation would be taken for a mistake in the kernel, and would leave an op half made. The lock also
 raises Python's recursion limit, since passes and engines walk expressions recursively.
+Meanwhile Python's garbage collector is paused: a kernel's trees have no cycles, and because of them the collector would
+go through all objects of the process again and again, which took a quarter of the time.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import signal
 import sys
 import threading
@@ -92,6 +95,7 @@ class CompilingLock:
         self._depth = 0
         self._depth_in_main = 0
         self._usual_recursion_limit = 0
+        self._collects_usually = False
         self._signals = _DelayedSignals()
 
     def acquire(self) -> None:
@@ -121,6 +125,8 @@ class CompilingLock:
         if self._depth == 1:
             self._usual_recursion_limit = sys.getrecursionlimit()
             sys.setrecursionlimit(max(self._usual_recursion_limit, _RECURSION_LIMIT))
+            self._collects_usually = gc.isenabled()
+            gc.disable()
 
     def __exit__(self, *_: object) -> None:
         is_main = threading.current_thread() is threading.main_thread()
@@ -128,6 +134,8 @@ class CompilingLock:
         self._depth -= 1
         if not self._depth:
             sys.setrecursionlimit(self._usual_recursion_limit)
+            if self._collects_usually:
+                gc.enable()
         self._lock.release()
         if is_main and not self._depth_in_main:
             self._signals.end()
