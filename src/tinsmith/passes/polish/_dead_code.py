@@ -34,10 +34,18 @@ def eliminate_dead_code(
     return _Elimination(frozenset(private), frozenset(unread)).block(tuple(body), {*wanted})[0]
 
 
+def find_needed(body: Sequence[nodes.Stmt], wanted: Collection[str]) -> tuple[nodes.Block, Live]:
+    """Return statements without those that have no effect, and the locals that are live before them.
+
+    Arguments as in `eliminate_dead_code`.
+    """
+    return _Elimination(frozenset(), frozenset()).block(tuple(body), {*wanted})
+
+
 def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> Live:
     """Return the locals that statements read before they give them a value, where only some matter afterwards."""
     wanted = set(filter(is_wanted, walk.find_defined(body)))
-    return _Elimination(frozenset(), frozenset()).block(tuple(body), wanted)[1] - wanted
+    return find_needed(body, wanted)[1] - wanted
 
 
 class _Elimination(Liveness):

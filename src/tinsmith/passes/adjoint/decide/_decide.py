@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ...._lazy import lazy
 from ....ir import nodes, types, walk
-from ...polish import eliminate_dead_code, live_before
+from ...polish import find_needed, live_before
 from .._chain_paths import LEAST_VALUE
 from .._dependences import never_overwritten_after_read, never_written_where_read
 from .._flops import is_function
@@ -113,10 +113,11 @@ class _Choosing:
     def choose(self, writer: LoopReversal, loop: nodes.Loop, inner: TurnedFrame, known: int) -> LoopPlan:
         """Return the plan of a loop, from the reverse of an iteration that has everything at hand."""
         own = _find_own(writer.frames, loop, known)
+        wanted = walk.find_defined(inner.whole) - own
+        needed, live = find_needed(inner.whole, wanted)
         # Live before an iteration that runs forward and then back: what neither computes must be handed to it.
-        live = live_before(inner.whole, lambda name: name not in own)
-        heads = tuple(one.head for one in loop.carried if one.head in live)
-        logged, is_idle = self.choose_logs(writer.frames, loop, inner.whole, own)
+        heads = tuple(one.head for one in loop.carried if one.head in live - wanted)
+        logged, is_idle = self.choose_logs(writer.frames, loop, walk.reads(needed))
         # Computing a head backwards takes no memory, so one goes on a tape only if that cannot be done.
         rerun = writer.plan_rerun(loop, heads)
         inverted = tuple(one.carried.head for one in rerun.inverses) if rerun else ()
@@ -142,16 +143,15 @@ class _Choosing:
         room = self.room(loop)
         return None if len(taped) > room else room
 
-    def choose_logs(
-        self, frames: FrameReversal, loop: nodes.Loop, inner: Block, own: set[str]
-    ) -> tuple[tuple[str, ...], bool]:
+    def choose_logs(self, frames: FrameReversal, loop: nodes.Loop, read: set[str]) -> tuple[tuple[str, ...], bool]:
         """Choose the arrays whose overwritten values a loop logs: those that its reverse, or what follows it, reads.
+
+        `read` are the arrays that a reversed iteration reads, as far as anything needs what it computes.
 
         Where nobody reads any of what it stores before it has been reversed, the loop need not run forward for it; the
         second result says so.
         """
         stored = walk.find_changed(loop.body) & self.state
-        read = walk.reads(eliminate_dead_code(inner, walk.find_defined(inner) - own))
         later = frames.read_later[-1]
         loaded = walk.find_loaded(loop.body)
         if loop.carried or loop.exit is not None:

@@ -301,18 +301,18 @@ def _without_last_stores(actions: Sequence[Action], arrays: Collection[str]) -> 
         if isinstance(one, Run):
             places.setdefault(one.kernel, []).append(place)
     touched = {kernel: walk.find_touched(kernel.body) for kernel in places}
-    # Kernels without dead code: there is nothing to leave out of one that does not store the array either.
-    tidy: set[nodes.Kernel] = set()
+    # One elimination for all arrays of a kernel: a kernel of a simulation has dozens of adjoints.
+    unread: dict[int, list[str]] = {}
     for array in arrays:
         users = [where for kernel, where in places.items() if array in touched[kernel]]
         last = max(users, key=lambda where: where[-1], default=[])
-        run = left[last[0]] if len(last) == 1 else None
-        if not isinstance(run, Run) or (run.kernel in tidy and array not in walk.find_changed(run.kernel.body)):
-            continue
-        body = eliminate_dead_code(run.kernel.body, private=[array])
+        if len(last) == 1:
+            unread.setdefault(last[0], []).append(array)
+    for place, names in unread.items():
+        run = left[place]
+        assert isinstance(run, Run)
+        body = eliminate_dead_code(run.kernel.body, private=names)
         if body != run.kernel.body:
             body = declare_locals(body, run.kernel.locals)
-            run = replace(run, kernel=replace(run.kernel, body=body))
-            left[last[0]] = run
-        tidy.add(run.kernel)
+            left[place] = replace(run, kernel=replace(run.kernel, body=body))
     return left
