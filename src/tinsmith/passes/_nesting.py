@@ -82,12 +82,12 @@ class _Flattening:
     def start_arms(self, one: nodes.If) -> tuple[list[nodes.Stmt], list[tuple[nodes.Local, nodes.Block]]]:
         """Return the assignments that decide which arm of a branch runs, and the arms with their decisions."""
         runs = self.names.local("runs", Type.U1)
-        starts: list[nodes.Stmt] = [nodes.Assign(runs.name, one.condition)]
+        starts: list[nodes.Stmt] = [nodes.Assign(runs.name, one.condition, one.line)]
         arms = [(runs, one.body)]
         if one.orelse:
             # Computed before the first arm runs, which may change what the condition reads.
             otherwise = self.names.local("runs", Type.U1)
-            starts.append(nodes.Assign(otherwise.name, opposite(runs)))
+            starts.append(nodes.Assign(otherwise.name, opposite(runs), one.line))
             arms.append((otherwise, one.orelse))
         return starts, arms
 
