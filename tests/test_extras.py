@@ -23,7 +23,8 @@ HERE = Path(_extras.__file__)
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_an_extra_of_the_table_is_the_one_that_is_declared(extra):
     (listed,) = re.findall(rf"^{extra} = \[(.*)\]$", PROJECT, re.MULTILINE)
-    declared = set(re.findall(r'"([a-z][a-z-]*)[<>=]', listed))
+    # The table has no packages that only some versions of Python need.
+    declared = set(re.findall(r'"([a-z][a-z-]*)[<>=][^";]*"', listed))
     assert declared == set(EXTRAS[extra].values())
 
 

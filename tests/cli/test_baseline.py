@@ -39,7 +39,10 @@ def check(*arguments):
 
 
 def findings_of(*arguments):
-    return [(one["path"], one["rule"]) for one in json.loads(check(*arguments, "--format", "json").stdout)["findings"]]
+    return [
+        (one["path"], one["rule"])
+        for one in json.loads(check(*arguments, "--output-format", "json").stdout)["findings"]
+    ]
 
 
 def test_a_baseline_leaves_only_new_findings(folder):
@@ -79,6 +82,18 @@ def test_a_baseline_says_what_was_fixed(folder):
     assert "2 others of it were not found any more: write it again." in " ".join(result.stdout.split())
 
 
+def test_what_was_fixed_is_counted_only_in_files_that_are_checked_or_gone(folder):
+    write("old.py", "first")
+    write("other.py", "second")
+    check(".", "--write-baseline", "known.json")
+    assert "not found any more" not in check("old.py", "--baseline", "known.json").stdout
+    assert "not found any more" not in check("old.py", "--baseline", "known.json", "--select", "TS301").stdout
+    Path("other.py").unlink()
+    assert "2 others of it were not found any more" in " ".join(
+        check("old.py", "--baseline", "known.json").stdout.split()
+    )
+
+
 def test_a_baseline_is_read_from_any_folder(folder, monkeypatch):
     (folder / "inner").mkdir()
     write("inner/old.py", "first")
@@ -112,7 +127,7 @@ def test_a_wrong_baseline_is_refused(folder, case):
     if text is not None:
         Path("known.json").write_text(text, "utf-8")
     with pytest.raises(InputError, match=words) as raised:
-        apply_baseline(check_file(Path("old.py")), Path("known.json"))
+        apply_baseline(check_file(Path("old.py")), Path("known.json"), [Path("old.py")])
     assert "known.json" in str(raised.value) and "--write-baseline" in str(raised.value)
     assert check("old.py", "--baseline", "known.json").exit_code == 2
 

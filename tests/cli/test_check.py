@@ -127,7 +127,7 @@ class Swarm:
 def test_it_says_what_it_read_and_which_ops_have_no_example(write):
     write("fine.py", RIGHT)
     write("many.py", MANY)
-    result = check("fine.py", "many.py", "--format", "json")
+    result = check("fine.py", "many.py", "--output-format", "json")
     assert json.loads(result.stdout)["kernels"] == 4
     assert json.loads(result.stdout)["without_examples"] == ["bare", "called_later"]
     assert "1 kernel read." in check("fine.py").stdout and "no example" not in check("fine.py").stdout
@@ -137,7 +137,7 @@ def test_it_says_what_it_read_and_which_ops_have_no_example(write):
 
 def test_a_run_sees_which_ops_have_examples(write):
     write("all.py", MANY, RIGHT, "bare.example(small)\n")
-    result = check("all.py", "--run", "--format", "json")
+    result = check("all.py", "--run", "--output-format", "json")
     assert json.loads(result.stdout)["without_examples"] == ["plain"], result.output
 
 
@@ -154,7 +154,7 @@ def test_folders_are_walked(write):
         write(name, TRUNCATES)
     Path("venv/pyvenv.cfg").touch()
     Path("notes.txt").touch()
-    result = check(".", "--format", "json")
+    result = check(".", "--output-format", "json")
     assert {one["path"] for one in json.loads(result.stdout)["findings"]} == {"a.py", "deep/er/b.py"}
     assert [str(one) for one in python_files([Path(".hidden"), Path("a.py"), Path(".")])] == [
         ".hidden/c.py",
@@ -167,7 +167,7 @@ MISSING = {
     "no such file": (["gone.py"], ["there is no such file or folder", "gone.py"]),
     "a folder without any": (["empty"], ["there is no Python file to check", "empty"]),
     "no place for the output": (["empty/../fine.py", "--out", "gone/report.txt"], ["the report cannot be written"]),
-    "an odd format": (["fine.py", "--format", "yaml"], ["yaml"]),
+    "an odd format": (["fine.py", "--output-format", "yaml"], ["yaml"]),
 }
 
 
@@ -197,7 +197,7 @@ def test_a_file_that_is_no_python_is_named_with_its_line(write, folder, case, ru
     data, line, words = BROKEN[case]
     (folder / "broken.py").write_bytes(data)
     write("counts.py", TRUNCATES)
-    result = check(".", "--format", "json", *run)
+    result = check(".", "--output-format", "json", *run)
     assert result.exit_code == 2, result.output
     by_rule = {one["rule"]: one for one in json.loads(result.stdout)["findings"]}
     assert by_rule["TS001"]["line"] == line and words in by_rule["TS001"]["message"]
@@ -215,7 +215,7 @@ def test_an_odd_file_does_not_silence_the_others_in_any_format(write, folder, ca
     data = BROKEN[case][0] if case in BROKEN else f"x = {DEEP[case]}1\n".encode()
     (folder / "odd.py").write_bytes(data)
     write("counts.py", TRUNCATES)
-    result = check(".", "--format", form)
+    result = check(".", "--output-format", form)
     assert result.exit_code == 2, result.output
     assert "odd.py" in result.stdout and "TS301" in result.stdout
     if case == "signs" and form == "json":
@@ -230,7 +230,7 @@ NAMES = {"text": r"\udcff.py", "json": r"\udcff.py", "sarif": "%FF.py", "html": 
 @pytest.mark.parametrize("form", NAMES)
 def test_a_file_name_that_is_not_utf_8(folder, write, form, to_file):
     write("counts.py", TRUNCATES).rename(folder / os.fsdecode(b"\xff.py"))
-    result = check(".", "--format", form, *(["--out", "report"] if to_file else []))
+    result = check(".", "--output-format", form, *(["--out", "report"] if to_file else []))
     assert result.exit_code == 1, result.exception
     assert NAMES[form] in (Path("report").read_text("utf-8") if to_file else result.stdout)
 
@@ -238,7 +238,7 @@ def test_a_file_name_that_is_not_utf_8(folder, write, form, to_file):
 def test_a_notebook_is_refused(folder, write):
     (folder / "cells.ipynb").write_text('{"cells": [], "nbformat": 4}', "utf-8")
     write("counts.py", TRUNCATES)
-    result = check("counts.py", "cells.ipynb", "--format", "json")
+    result = check("counts.py", "cells.ipynb", "--output-format", "json")
     by_path = {one["path"]: one for one in json.loads(result.stdout)["findings"]}
     assert result.exit_code == 2 and by_path["counts.py"]["rule"] == "TS301"
     assert by_path["cells.ipynb"]["message"].startswith("the file cannot be read: notebooks are not read; write its")
@@ -258,7 +258,7 @@ def test_a_file_with_a_mark_and_one_in_another_encoding(folder):
 
 def test_a_link_to_itself_is_a_file_that_cannot_be_read(folder):
     (folder / "loop.py").symlink_to("loop.py")
-    result = check(".", "--format", "json")
+    result = check(".", "--output-format", "json")
     assert result.exit_code == 2
     assert [one["rule"] for one in json.loads(result.output)["findings"]] == ["TS001"]
 
@@ -266,7 +266,7 @@ def test_a_link_to_itself_is_a_file_that_cannot_be_read(folder):
 def test_python_s_own_warnings_of_a_file_are_not_told(write):
     write("odd.py", TRUNCATES, r"pattern = '\d'" + "\n")
     for form in ("text", "html"):
-        result = check("odd.py", "--format", form)
+        result = check("odd.py", "--output-format", form)
         assert result.exit_code == 1 and result.stderr == "", result.output
 
 
@@ -279,7 +279,7 @@ def test_one_file_that_the_linter_fails_on_does_not_silence_the_others(write, mo
     monkeypatch.setattr("tinsmith.doctor._files.lint_file", fail)
     write("odd.py", TRUNCATES)
     write("counts.py", TRUNCATES)
-    result = check(".", "--format", "json")
+    result = check(".", "--output-format", "json")
     by_path = {one["path"]: one for one in json.loads(result.stdout)["findings"]}
     assert result.exit_code == 2 and by_path["counts.py"]["rule"] == "TS301"
     assert by_path["odd.py"]["message"] == "lint of the file could not be run: RecursionError: too deep"
@@ -290,7 +290,8 @@ def test_the_docs_name_every_option_and_exit_code():
     shown = CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "200"}).output
     options = set(re.findall(r"--[a-z-]+", shown)) - {"--help", "--no-summary"}
     assert options == {
-        "--format", "--out", "--run", "--severity", "--strict", "--summary", "--baseline", "--write-baseline"
+        "--select", "--ignore", "--output-format", "--out", "--run", "--severity", "--strict", "--summary",
+        "--baseline", "--write-baseline",
     }  # fmt: skip
     assert all(f"`{option}" in docs for option in options)
     assert all(f"| {code} | " in docs for code in (0, 1, 2))
@@ -319,7 +320,7 @@ def warned(x: lang.types.ndarray(), unused: lang.types.ndarray(), y: lang.types.
 @pytest.mark.parametrize(("options", "code", "severities"), LEVELS)
 def test_what_counts(write, options, code, severities):
     write("warned.py", WARNED)
-    result = check("warned.py", "--format", "json", *options)
+    result = check("warned.py", "--output-format", "json", *options)
     assert result.exit_code == code, result.output
     assert {one["severity"] for one in json.loads(result.stdout)["findings"]} == severities
 
@@ -327,8 +328,8 @@ def test_what_counts(write, options, code, severities):
 @pytest.mark.parametrize("form", ["text", "json", "sarif", "html"])
 def test_a_report_as_a_file(write, form):
     write("counts.py", TRUNCATES)
-    printed = check("counts.py", "--format", form)
-    written = check("counts.py", "--format", form, "--out", "report")
+    printed = check("counts.py", "--output-format", form)
+    written = check("counts.py", "--output-format", form, "--out", "report")
     assert printed.exit_code == written.exit_code == 1
     assert written.stdout.endswith(". Written: report\n") and "1 error" in written.stdout
     text = Path("report").read_text("utf-8")
@@ -340,7 +341,7 @@ def test_a_report_as_a_file(write, form):
 
 def test_sarif_names_files_from_the_working_directory(write):
     write("some where/counts.py", TRUNCATES)
-    (run,) = json.loads(check(".", "--format", "sarif").stdout)["runs"]
+    (run,) = json.loads(check(".", "--output-format", "sarif").stdout)["runs"]
     uris = {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in run["results"]}
     assert uris == {"some%20where/counts.py"}
 
@@ -359,7 +360,7 @@ def test_examples_are_run(write):
 def test_what_the_file_and_the_run_say_is_told_once(write):
     example = RIGHT[RIGHT.index("@square.example") :].replace("square", "counted")
     path = write("counts.py", TRUNCATES, example)
-    result = check("counts.py", "--run", "--format", "json")
+    result = check("counts.py", "--run", "--output-format", "json")
     findings = [one for one in json.loads(result.stdout)["findings"] if one["rule"] == "TS301"]
     assert [(one["path"], one["line"]) for one in findings] == [("counts.py", line_of(path, "count += 0.5"))]
     assert list(json.loads(result.stdout)["gradients"]) == ["counted(small)"]
@@ -367,7 +368,7 @@ def test_what_the_file_and_the_run_say_is_told_once(write):
 
 def test_what_an_example_shows_fails(write):
     path = write("shifts.py", OUTSIDE)
-    result = check("shifts.py", "--run", "--format", "json")
+    result = check("shifts.py", "--run", "--output-format", "json")
     by_rule = {one["rule"]: one for one in json.loads(result.stdout)["findings"]}
     assert by_rule["TS604"]["line"] == line_of(path, "y[i + 1]")
     assert "gradient check of op `shifted(small)` was left out" in by_rule["TS002"]["message"]
@@ -401,7 +402,7 @@ FAILING = {
 def test_what_fails_is_named_with_its_line(write, case):
     text, where, words = FAILING[case]
     path = write("fails.py", text)
-    result = check("fails.py", "--run", "--format", "json")
+    result = check("fails.py", "--run", "--output-format", "json")
     assert result.exit_code == 2, result.output
     (finding,) = [one for one in json.loads(result.stdout)["findings"] if one["rule"] == "TS002"]
     assert words in finding["message"] and finding["path"] == "fails.py"
@@ -430,7 +431,7 @@ class Scaler:
 
 def test_ops_that_are_methods_are_run_with_the_objects_of_a_module(write):
     path = write("methods.py", METHOD, "scaler = Scaler(3.0)\n")
-    result = check("methods.py", "--run", "--format", "json")
+    result = check("methods.py", "--run", "--output-format", "json")
     assert result.exit_code == 0, result.output
     assert list(json.loads(result.stdout)["gradients"]) == ["scale(small)"]
     write("methods.py", METHOD)
@@ -455,7 +456,7 @@ def test_files_of_a_package_and_files_that_share_a_name(write, folder, monkeypat
     write("two-words.py", RIGHT.replace("square", "third"))
     write("a/same.py", RIGHT.replace("square", "fourth"))
     write("b/same.py", RIGHT.replace("square", "fifth"))
-    result = check(".", "--run", "--format", "json")
+    result = check(".", "--run", "--output-format", "json")
     assert result.exit_code == 0, result.output
     gradients = json.loads(result.stdout)["gradients"]
     names = ["fifth", "first", "fourth", "second", "square", "third"]
@@ -478,7 +479,7 @@ def test_another_module_of_a_dotted_name_is_refused(folder):
 @pytest.mark.parametrize("run", [(), ("--run",)])
 def test_in_a_process_of_its_own_standard_output_is_the_report(write, run):
     write("fine.py", RIGHT, 'print("the file says this")\n')
-    command = [sys.executable, "-m", "tinsmith", "check", "fine.py", "--format", "json", *run]
+    command = [sys.executable, "-m", "tinsmith", "check", "fine.py", "--output-format", "json", *run]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ok"] is True

@@ -5,10 +5,11 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ import typer
 from rich.console import Console
 
 from .._errors import InputError, refusal
+from ._check_settings import CheckSettings, read_settings
 from ._import_file import keep_import_path
 from ._load_object import keep_stdout_clean
 from ._training import leaving_on_interrupt
@@ -23,6 +25,7 @@ from ._walk import python_files
 
 if TYPE_CHECKING:
     from ..doctor import Report
+    from ..linter import Finding
 
 _FOUND, _COULD_NOT_RUN = 1, 2
 _FILES_PER_COLLECTION = 512
@@ -30,15 +33,14 @@ _FILES_PER_COLLECTION = 512
 
 _MOST_FINDINGS = 100
 """Findings beyond which a summary is printed."""
-_NOT_LOOKED_AT = ("TS001", "TS002")
-"""Rules for what could not be checked."""
 
 
-class Format(str, Enum):
+class OutputFormat(str, Enum):
     """How findings are written."""
 
     text = "text"
     json = "json"
+    github = "github"
     sarif = "sarif"
     html = "html"
 
@@ -55,7 +57,16 @@ def check(
     places: Annotated[
         list[Path], typer.Argument(metavar="FILE_OR_FOLDER...", help="Python files, or folders of them.")
     ],
-    form: Annotated[Format, typer.Option("--format", help="The output format of the findings.")] = Format.text,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULES", help="Report only these rules: ids or prefixes of ids, as `TS105,TS3`. Default: ALL."
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="RULES", help="Leave out these rules: ids or prefixes of ids.")
+    ] = None,
+    output_format: Annotated[OutputFormat, typer.Option(help="The output format of the findings.")] = OutputFormat.text,
     out: Annotated[Path | None, typer.Option(help="The file to write to; else it is printed.")] = None,
     run: Annotated[bool, typer.Option("--run", help="Import the files and run the examples of their ops too.")] = False,
     severity: Annotated[Least, typer.Option(help="Ignore findings that are less severe.")] = Least.info,
@@ -74,24 +85,63 @@ def check(
 ) -> None:
     """Find what is wrong with the kernels in Python files; they are not run, unless --run is given.
 
+    Settings in [tool.tinsmith.check] of pyproject.toml are the defaults of --select, --ignore and --baseline.
+
     Exit code 0: no errors. 1: errors, or warnings with --strict. 2: something could not be checked.
     """
     if baseline is not None and written is not None:
         rows = [("--baseline", str(baseline)), ("--write-baseline", str(written))]
         raise InputError(refusal("a baseline is read or written, not both", rows, "Leave out one of them."))
-    report = _check_files(python_files(places), run).at_least(severity.value)
+    settings = read_settings(places)
+    is_wanted = _select_findings(settings, select, ignore)
+    files = python_files(places, settings.excludes)
+    if not files:
+        typer.echo(f"No file is checked: `exclude` in {settings.file} leaves out all of them.", err=True)
+        return
+    report = _check_files(files, run)
+    known = settings.baseline if baseline is None else baseline
+    if known is not None and written is None:
+        from ..doctor import apply_baseline
+
+        report = apply_baseline(report, known, files)
+    report = report.keep(is_wanted).at_least(severity.value)
     if written is not None:
         _write_baseline(report, written)
         return
-    if baseline is not None:
-        from ..doctor import apply_baseline
-
-        report = apply_baseline(report, baseline)
-    _write(report, form, out, is_summary=len(report.findings) > _MOST_FINDINGS if summary is None else summary)
+    _write(report, output_format, out, is_summary=len(report.findings) > _MOST_FINDINGS if summary is None else summary)
     if not report.was_complete:
         raise typer.Exit(_COULD_NOT_RUN)
     if not report.ok or (strict and report.of("warning")):
         raise typer.Exit(_FOUND)
+
+
+def _select_findings(
+    settings: CheckSettings, select: list[str] | None, ignore: list[str] | None
+) -> Callable[[Finding], bool]:
+    """Return a function that tells which findings the options, or else the settings, select.
+
+    Raises:
+        InputError: a prefix matches no rule.
+    """
+    from ..linter import RuleSelection, parse_prefixes
+
+    file = f" of {settings.file}"
+    selected = settings.select if select is None else select
+    selected = ["ALL"] if selected is None else selected
+    ignored = settings.ignore if ignore is None else ignore
+    chosen = RuleSelection(
+        parse_prefixes(selected, "--select" if select is not None else f"`select`{file}", are_ignored=False),
+        parse_prefixes(ignored, "--ignore" if ignore is not None else f"`ignore`{file}", are_ignored=True),
+    )
+    for rules in settings.per_file_ignores.values():
+        parse_prefixes(rules, f"`per-file-ignores`{file}", are_ignored=True)
+
+    @cache
+    def select_rules(path: str) -> RuleSelection:
+        ignored_here = parse_prefixes(settings.find_ignored_rules(Path(path)), "", are_ignored=True)
+        return RuleSelection(ignore=ignored_here)
+
+    return lambda finding: chosen.includes(finding.rule) and select_rules(finding.path).includes(finding.rule)
 
 
 def _check_files(files: list[Path], run: bool) -> Report:
@@ -141,19 +191,20 @@ def _run(files: list[Path]) -> list[Report]:
 def _write_baseline(report: Report, file: Path) -> None:
     """Write a baseline. What could not be checked is printed, and fails all the same."""
     from ..doctor import write_baseline
+    from ..linter import NOT_LOOKED_AT
 
     count = write_baseline(report, file)
     noun = "finding" if count == 1 else "findings"
     typer.echo(f"{count} {noun} written to {file}. From now on: --baseline {file}")
     if not report.was_complete:
-        lost = [one for one in report.of("error") if one.rule in _NOT_LOOKED_AT]
+        lost = [one for one in report.of("error") if one.rule in NOT_LOOKED_AT]
         typer.echo("\n".join(map(str, lost)), err=True)
         raise typer.Exit(_COULD_NOT_RUN)
 
 
-def _write(report: Report, form: Format, out: Path | None, *, is_summary: bool) -> None:
+def _write(report: Report, form: OutputFormat, out: Path | None, *, is_summary: bool) -> None:
     console = Console()
-    if form is Format.text and out is None and console.is_terminal:
+    if form is OutputFormat.text and out is None and console.is_terminal:
         from ..doctor import render_report
 
         console.print(*render_report(report, console.width, is_summary=is_summary), sep="\n")
@@ -163,7 +214,7 @@ def _write(report: Report, form: Format, out: Path | None, *, is_summary: bool) 
     data = text.encode("utf-8", "backslashreplace")
     if out is None:
         # Formats for programs are UTF-8 whatever the terminal's encoding is.
-        typer.echo(data.decode() if form is Format.text else data, nl=False)
+        typer.echo(data.decode() if form is OutputFormat.text else data, nl=False)
         return
     try:
         out.write_bytes(data)
@@ -175,11 +226,10 @@ def _write(report: Report, form: Format, out: Path | None, *, is_summary: bool) 
     typer.echo(f"{report.summary}. Written: {out}")
 
 
-def _text(report: Report, form: Format, *, is_summary: bool) -> str:
-    from ..doctor import as_json, as_sarif, plain
+def _text(report: Report, form: OutputFormat, *, is_summary: bool) -> str:
+    from ..doctor import as_github, as_json, as_sarif, plain
 
-    if form is Format.json:
-        return as_json(report, Path.cwd())
-    if form is Format.sarif:
-        return as_sarif(report, Path.cwd())
-    return report.html() if form is Format.html else f"{plain(report, is_summary=is_summary)}\n"
+    records = {OutputFormat.json: as_json, OutputFormat.sarif: as_sarif, OutputFormat.github: as_github}
+    if form in records:
+        return records[form](report, Path.cwd())
+    return report.html() if form is OutputFormat.html else f"{plain(report, is_summary=is_summary)}\n"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from .._errors import InputError, refusal
 
 
-def python_files(places: Iterable[Path]) -> list[Path]:
-    """Return the given files and the `.py` files below the given folders, each once.
+def python_files(places: Iterable[Path], is_excluded: Callable[[Path], bool] = lambda path: False) -> list[Path]:
+    """Return the given files and the `.py` files below the given folders, each once; no excluded ones.
 
     Hidden folders, `__pycache__`, `node_modules` and virtual environments are not entered, but for a folder that is
-    named itself.
+    named itself. The list is empty only if all files are excluded.
 
     Raises:
         InputError: a place does not exist, or there is no Python file in any.
@@ -23,17 +23,24 @@ def python_files(places: Iterable[Path]) -> list[Path]:
         if not place.exists():
             words = "there is no such file or folder"
             raise InputError(refusal(words, [("got", str(place))], "Check the path."))
-    files = [file for place in places for file in (_below(place) if place.is_dir() else [place])]
-    if not files:
+    files = [
+        file
+        for place in places
+        if not is_excluded(place)
+        for file in (_below(place, is_excluded) if place.is_dir() else [place])
+    ]
+    if not files and not any(map(is_excluded, places)):
         rows = [("in", ", ".join(map(str, places)))]
         raise InputError(refusal("there is no Python file to check", rows, "Name files, or a folder that has some."))
     return list(dict.fromkeys(files))
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _below(folder: Path, is_excluded: Callable[[Path], bool]) -> Iterator[Path]:
     for root, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if _is_entered(Path(root, name)))
-        yield from (Path(root, name) for name in sorted(files) if name.endswith(".py"))
+        inside = (Path(root, name) for name in sorted(folders))
+        folders[:] = [one.name for one in inside if _is_entered(one) and not is_excluded(one)]
+        paths = (Path(root, name) for name in sorted(files) if name.endswith(".py"))
+        yield from (one for one in paths if not is_excluded(one))
 
 
 def _is_entered(folder: Path) -> bool:

@@ -9,6 +9,7 @@ from ._files import check_file as check_file
 from ._gradcheck import gradcheck as gradcheck
 from ._gradcheck_result import Gradcheck as Gradcheck
 from ._lint import lint as lint
+from ._records import as_github as as_github
 from ._records import as_json as as_json
 from ._records import as_sarif as as_sarif
 from ._report import Report as Report

@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeVar
 
 from .._errors import InputError, refusal
 from .._version import __version__
-from ..linter import Finding
+from ..linter import NOT_LOOKED_AT, Finding
 from ._excerpt import read_lines
-from ._report_contents import NOT_LOOKED_AT, ReportContents
+from ._report_contents import ReportContents
 
 _Report = TypeVar("_Report", bound=ReportContents)
 _FORMAT = 1
@@ -51,9 +51,14 @@ def write_baseline(report: ReportContents, file: Path) -> int:
     return sum(counts.values())
 
 
-def apply_baseline(report: _Report, file: Path) -> _Report:
+def apply_baseline(report: _Report, file: Path, checked: Iterable[Path]) -> _Report:
     """Remove the findings of a baseline from a report. If several findings are alike, remove as many as the baseline
     counts.
+
+    Args:
+        report: all findings of the checked files.
+        file: the baseline.
+        checked: the files that were checked. What the baseline has of other files that exist does not count as fixed.
 
     Raises:
         InputError: the file cannot be read, or is not a baseline.
@@ -65,8 +70,10 @@ def apply_baseline(report: _Report, file: Path) -> _Report:
             known[entry] -= 1
         else:
             new.append(finding)
-    fixed = sum(known.values())
-    return replace(report, findings=new, in_baseline=total - fixed, fixed=fixed)
+    paths = {_escape(_relative(str(one), file)) for one in checked}
+    gone = {one.path for one in known if one.path not in paths and not (file.parent / one.path).exists()}
+    fixed = sum(count for entry, count in known.items() if entry.path in paths | gone)
+    return replace(report, findings=new, in_baseline=total - sum(known.values()), fixed=fixed)
 
 
 def _count_entries(findings: Iterable[Finding], file: Path) -> Counter[_Entry]:
@@ -78,12 +85,15 @@ def _find_entries(findings: Iterable[Finding], file: Path) -> Iterator[tuple[Fin
     known: dict[str, tuple[str, list[str]]] = {}
     for one in findings:
         if one.path not in known:
-            # Bytes of a path that are not valid text are escaped, here and in the baseline.
-            path = _relative(one.path, file).encode("utf-8", "backslashreplace").decode()
-            known[one.path] = path, read_lines(one.path)
+            known[one.path] = _escape(_relative(one.path, file)), read_lines(one.path)
         path, lines = known[one.path]
         code = " ".join(lines[one.line - 1].split()) if 1 <= one.line <= len(lines) else ""
         yield one, _Entry(path, one.rule, code)
+
+
+def _escape(path: str) -> str:
+    """Escape the bytes of a path that are not valid text, as the baseline has them."""
+    return path.encode("utf-8", "backslashreplace").decode()
 
 
 def _relative(path: str, file: Path) -> str:

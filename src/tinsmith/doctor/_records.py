@@ -1,4 +1,4 @@
-"""Records: a report for machines, as JSON and as SARIF 2.1.0, which the scanners of code hosts read.
+"""Records: a report for machines, as JSON, as GitHub's annotations, and as SARIF 2.1.0, which code hosts read.
 
 Paths are relative to a folder, the root of the repository. SARIF requires them as URIs.
 """
@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from .._errors import sentence
 from .._version import __version__
-from ..linter import RULES, Finding, Rule
+from ..linter import RULES, SEVERITIES, Finding, Rule
 from ._excerpt import read_lines
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+_COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
+"""The commands of GitHub's workflows that show a message beside a line."""
 _ROOT = "%SRCROOT%"  # the name by which code hosts know the root
 
 
@@ -66,6 +68,31 @@ def _record(finding: Finding, root: Path) -> dict[str, Any]:
         return record
     path, line, column = finding.follows
     return record | {"follows": {"path": _relative(path, root), "line": line, "column": column}}
+
+
+def as_github(report: ReportContents, root: Path) -> str:
+    """Convert a report to commands of GitHub's workflows: one line for each finding, the most severe first."""
+    ordered = sorted(report.findings, key=lambda one: SEVERITIES.index(one.severity))
+    return "".join(f"{_command(one, root)}\n" for one in ordered)
+
+
+def _command(finding: Finding, root: Path) -> str:
+    path = _relative(finding.path, root)
+    place = {"file": path, "line": str(max(finding.line, 1))}
+    if finding.column:
+        place["col"] = str(finding.column)
+    rule = RULES.get(finding.rule)
+    place["title"] = f"{finding.rule} {rule.name}" if rule else finding.rule
+    properties = ",".join(f"{key}={_escape(value, ':,')}" for key, value in place.items())
+    words = f"{finding.message}\nwrite: {finding.remedy}" if finding.remedy else finding.message
+    return f"::{_COMMANDS[finding.severity]} {properties}::{_escape(words)}"
+
+
+def _escape(text: str, more: str = "") -> str:
+    """Escape what would end a command or one of its properties. Percent signs come first: escapes have them."""
+    for character in f"%\r\n{more}":
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
 
 
 def as_sarif(report: ReportContents, root: Path) -> str:

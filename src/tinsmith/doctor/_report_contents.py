@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import Self
 
 from .._errors import DEBUGGING, CheckError
-from ..linter import SEVERITIES, Finding, Severity
+from ..linter import NOT_LOOKED_AT, SEVERITIES, Finding, Severity
 
 if TYPE_CHECKING:
     from ._gradcheck_result import Gradcheck
-
-NOT_LOOKED_AT = frozenset({"TS001", "TS002"})
-"""The rules for files and parts that could not be checked."""
 
 _NOUNS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "hint"}
 
@@ -111,6 +108,11 @@ class ReportContents:
         """Return the report without findings that are less severe than `severity`."""
         kept = SEVERITIES[: SEVERITIES.index(severity) + 1]
         return replace(self, findings=self.of(*kept), aside=self.aside if "warning" in kept else ())
+
+    def keep(self, is_wanted: Callable[[Finding], bool]) -> Self:
+        """Return the report with the findings for which `is_wanted` returns True."""
+        kept = [one for one in self.findings if is_wanted(one)]
+        return replace(self, findings=kept, aside=tuple(one for one in self.aside if is_wanted(one)))
 
     def raise_if_failed(self) -> None:
         """Raise CheckError with the errors and the result of the gradient check, unless `.ok`."""

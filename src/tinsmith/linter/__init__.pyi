@@ -12,8 +12,12 @@ from ._lint import lint_file as lint_file
 from ._lint import scan_kernels as scan_kernels
 from ._lint_kernels import find_certain_mistakes as find_certain_mistakes
 from ._lint_kernels import lint_kernels as lint_kernels
+from ._rules import NOT_LOOKED_AT as NOT_LOOKED_AT
 from ._rules import RULES as RULES
 from ._rules import Rule as Rule
+from ._selection import RuleSelection as RuleSelection
+from ._selection import find_rule as find_rule
+from ._selection import parse_prefixes as parse_prefixes
 from ._source_form import Cuts as Cuts
 from ._subject import ENGINES as ENGINES
 from .rules import OUTSIDE as OUTSIDE

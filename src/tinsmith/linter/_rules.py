@@ -88,3 +88,5 @@ _ALL = (
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _ALL}
 """By id."""
+NOT_LOOKED_AT = frozenset({"TS001", "TS002"})
+"""The rules for files and parts that could not be checked."""
