@@ -63,6 +63,7 @@ def faults_of_files(wheel: list[str], sdist: list[str], checkout: Path) -> list[
         for one in (checkout / "src").rglob("*")
         if one.is_file() and "__pycache__" not in one.parts and one.suffix != ".pyc"
     }
+    package |= {f"tinsmith/linter/pages/{one.name}" for one in (checkout / "docs/reference/lint").glob("*.md")}
     own = {one for one in wheel if ".dist-info/" not in one}
     faults = [f"wheel: {one} is missing" for one in sorted(package - own)]
     faults += [f"wheel: {one} has no place there" for one in sorted(own - package)]

@@ -24,6 +24,7 @@ _PAGES = {
     "fit-scene": ("a radiance field of pictures", "../how-to/fit-scene.md"),
     "fit-splats": ("Gaussians of pictures", "../how-to/fit-splats.md"),
     "learn-image": ("learn-image", "../how-to/learn-image.md"),
+    "rule": ("lint and its rules", "lint/index.md"),
     "simulate": ("simulations that learn", "../how-to/simulate.md"),
 }
 

@@ -41,7 +41,7 @@ from .layers import (
     weight,
 )
 from .linter import Finding
-from .operation import Op, chain, op
+from .operation import Op, adjoint_source, chain, op
 from .operation.examination import Answer, oracle
 from .time import scan
 
@@ -82,6 +82,7 @@ __all__ = [
     "TruncationWarning",
     "Tube",
     "__version__",
+    "adjoint_source",
     "chain",
     "check",
     "clear_caches",

@@ -9,6 +9,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+import tinsmith as ts
 from tinsmith._errors import InputError
 from tinsmith.cli import _adjoint, _file_names, app
 from tinsmith.ir import parse_ir
@@ -121,6 +122,23 @@ def test_it_prints_python_with_the_kernel_s_lines(invoke, engine):
     assert "grad_k[i] = " in result.stdout
     assert f"# of k, x, on {engine}" in result.stdout
     assert "tape: none" in result.stdout
+
+
+def test_the_function_returns_what_the_command_prints(invoke, engine):
+    assert invoke("squared").exit_code == 0  # it starts the engine, and imports the file
+    module = sys.modules["some_kernels"]
+    for name, options, given in (
+        ("decay", (), {}),
+        ("decay", ("--wrt", "k"), {"wrt": "k"}),
+        ("decay", ("--wrt", "k,x"), {"wrt": ("x", "k")}),
+        ("loose", ("--spec", "x[n] -> y[n]"), {"spec": "x[n] -> y[n]"}),
+        ("squared", (), {"engine": engine}),
+    ):
+        assert ts.adjoint_source(getattr(module, name), **given) == invoke(name, *options).stdout
+    with pytest.raises(ts.ArgumentError, match="op `squared` has a spec already"):
+        ts.adjoint_source(module.squared, spec="x[n] -> y[n]")
+    with pytest.raises(ts.KernelError):
+        ts.adjoint_source(module.seven)
 
 
 def test_the_ir_after_a_pass(invoke):
@@ -259,7 +277,7 @@ REFUSED = {
     "no such name": ("decoy", (), ["there is no `decoy`", "Did you mean `decay`?"]),
     "no kernel": ("seven", (), ["`seven` is not a kernel or an op", "a constant"]),
     "no such input": ("decay", ("--wrt", "x,z"), ["no input `z`", "x, k"]),
-    "a spec for an op": ("squared", ("--spec", "x[n] -> y[n]"), ["has a spec already", "Leave --spec out"]),
+    "a spec for an op": ("squared", ("--spec", "x[n] -> y[n]"), ["has a spec already", "Leave the spec out"]),
     "templates": ("templated", (), ["template arguments", "times", "explain"]),
     "on fields": ("Spring.step", (), ["kernel `step` writes to none of its array parameters", "k: f32", "--spec"]),
     "an open rank": ("open_rank", (), ["leaves the rank of `x` open"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -15,9 +15,6 @@ from .._errors import InputError, refusal
 from ._file_names import list_kernels, refuse_other, require_defined
 from ._load_object import file_and_name, keep_stdout_clean, load_object
 from ._training import Engine, leaving_on_interrupt
-
-if TYPE_CHECKING:
-    from ..operation import Op
 
 
 def adjoint(
@@ -55,13 +52,12 @@ def adjoint(
     require_defined(file, name)  # refused before torch is loaded, and before the file runs
     with leaving_on_interrupt():
         from ..engines import init, list_installed, list_running, of_kernel
-        from ..operation import Op
-        from ..operation.reports import adjoint_source
+        from ..operation import Op, adjoint_source
         from ..passes import PASS_NAMES
     print_after = _select_passes(print_ir_after or (), PASS_NAMES)
     for one in list_installed():
         os.environ.setdefault(f"ENABLE_{one.upper()}_HEADER_PRINT", "False")
-    target = load_object(file, name)
+    target: Any = load_object(file, name)
     _require_kernel(target, file, name)
     runs_on = (
         engine.value if engine is not None else target.engine if isinstance(target, Op) else of_kernel(target).name
@@ -69,7 +65,7 @@ def adjoint(
     with keep_stdout_clean():
         if runs_on not in list_running():
             init("cpu", engine=runs_on)
-        text = adjoint_source(_op(target, spec), _split(wrt), runs_on, print_after=print_after)
+        text = adjoint_source(cast("Any", target), _split(wrt), spec=spec, engine=runs_on, print_after=print_after)
     _print(text, is_source=not print_after)
 
 
@@ -109,19 +105,6 @@ def _require_kernel(target: Any, file: str, name: str) -> None:
     if isinstance(target, Op) or is_kernel(target):
         return
     refuse_other(file, name, type(target).__name__)
-
-
-def _op(target: Any, spec: str | None) -> Op:
-    """Make an op of a kernel, by the given spec or one that follows from its annotations."""
-    from ..operation import Op, op
-    from ..operation.reports import derive_spec
-
-    if not isinstance(target, Op):
-        return op(spec or derive_spec(target))(target)
-    if spec is not None:
-        words = f"op `{target.name}` has a spec already"
-        raise InputError(refusal(words, [("its own", str(target.spec)), ("--spec", spec)], "Leave --spec out."))
-    return cast("Op", target)
 
 
 def _split(names: str | None) -> list[str]:

@@ -20,6 +20,7 @@ from ._fit_image import fit_image
 from ._fit_scene import fit_scene
 from ._fit_splats import fit_splats
 from ._learn_image import learn_image
+from ._rule import rule
 from ._simulate import simulate
 
 
@@ -66,4 +67,5 @@ app.command("fit-image")(fit_image)
 app.command("fit-scene")(fit_scene)
 app.command("fit-splats")(fit_splats)
 app.command("learn-image")(learn_image)
+app.command("rule")(rule)
 app.command("simulate")(simulate)

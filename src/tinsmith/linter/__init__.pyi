@@ -12,6 +12,7 @@ from ._lint import lint_file as lint_file
 from ._lint import scan_kernels as scan_kernels
 from ._lint_kernels import find_certain_mistakes as find_certain_mistakes
 from ._lint_kernels import lint_kernels as lint_kernels
+from ._rule_page import read_rule_page as read_rule_page
 from ._rules import NOT_LOOKED_AT as NOT_LOOKED_AT
 from ._rules import RULES as RULES
 from ._rules import Rule as Rule

@@ -59,7 +59,8 @@ def parse_prefixes(words: Iterable[str], origin: str, *, are_ignored: bool) -> t
     for one in prefixes:
         matched = {rule for rule in RULES if one == ALL or rule.startswith(one)}
         if not matched:
-            raise InputError(refusal(f"{origin} got `{one}`, which matches no rule", [], _suggest_rule(one)))
+            remedy = f"{_suggest_rule(one)}TS105 is one rule, TS1 all that begin so, and ALL every rule."
+            raise InputError(refusal(f"{origin} got `{one}`, which matches no rule", [], remedy))
         if are_ignored and matched <= NOT_LOOKED_AT:
             words_of_error = f"{origin} got `{one}`, which cannot be ignored: it says what could not be checked"
             remedy = "Leave the file out of the check: `exclude` in [tool.tinsmith.check] of pyproject.toml."
@@ -76,13 +77,14 @@ def find_rule(word: str) -> str:
     ids = {rule.id: rule.id for rule in RULES.values()} | {rule.name: rule.id for rule in RULES.values()}
     known = {name.lower(): one for name, one in ids.items()}
     if word.lower() not in known:
-        raise InputError(refusal(f"there is no rule `{word}`", [], _suggest_rule(word)))
+        remedy = _suggest_rule(word) or "`tinsmith rule` lists all of them."
+        raise InputError(refusal(f"there is no rule `{word}`", [], remedy.rstrip()))
     return known[word.lower()]
 
 
 def _suggest_rule(word: str) -> str:
+    """Return the question whether another rule was meant, by its id; "" if none is similar."""
     by_name = {rule.name: rule.id for rule in RULES.values()}
     guess = nearest(word, [*RULES, *by_name])
     guess = by_name.get(guess, guess)
-    remedy = f"Did you mean `{guess}`? " if guess else ""
-    return f"{remedy}A rule is named by its id, as TS105; TS1 stands for all that begin so, and ALL for every rule."
+    return f"Did you mean `{guess}`? " if guess else ""

@@ -4,7 +4,7 @@ are unknown.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from ...calls.derived import find_recorded_at
 from ...compiling import Stage
 from ...engines import Parameter, of_kernel, one_at_a_time
 from ...spec import Fixed
+from .._make_op import op as make_op
 from .._op import Op
 from ._describe_backward import describe_backward
 from ._printed_passes import print_passes, record_passes
@@ -24,27 +25,46 @@ from ._printed_passes import print_passes, record_passes
 
 @one_at_a_time
 def adjoint_source(
-    op: Op, wanted: Collection[str] = (), engine: str | None = None, *, print_after: Collection[str] = ()
+    op: Op | Callable[..., Any],
+    wrt: str | Collection[str] = (),
+    *,
+    spec: str | None = None,
+    engine: str | None = None,
+    print_after: Collection[str] = (),
 ) -> str:
-    """Return the commented source of an op's generated gradient: the kernels of the backward pass, in order.
+    """Return the commented source of the gradient that tinsmith generates: the kernels of the backward pass, in order.
 
-    Dims have the ranks of the spec, without `*b`; arrays without a dtype are float32.
+    The op is not called: dims have the ranks of the spec, without `*b`, and arrays without a dtype are float32. What
+    `tinsmith adjoint FILE:KERNEL` prints.
 
     Args:
-        op: made by `tinsmith.op` or `tinsmith.chain`.
-        wanted: inputs to differentiate by; by default all floating inputs.
+        op: an op of `tinsmith.op` or `tinsmith.chain`, or a kernel.
+        wrt: inputs to differentiate by; by default all floating inputs.
+        spec: the spec of a kernel; by default the one that its annotations give.
         engine: a running engine to print for; by default the op's own.
-        print_after: names of passes (`tinsmith.passes.PASS_NAMES`): return the IR that they leave instead.
+        print_after: names of the compiler's passes: return the IR after them instead.
 
     Raises:
-        ArgumentError: an input is unknown or not floating, or the kernels take template arguments.
+        ArgumentError: an input is unknown or not floating, a spec is given for an op, or the kernels take template
+            arguments.
         SpecError: the spec leaves a rank open.
+        KernelError: `op` is neither an op nor a kernel.
         GradientError: a kernel is not covered; the message names the construct and the line.
+
+    Example:
+        >>> @ts.op("x[n] -> y[n]")
+        ... @ti.kernel
+        ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in x:
+        ...         y[i] = x[i] * x[i]
+        >>> print(ts.adjoint_source(square).splitlines()[0])
+        # The gradient of `square`: x[n] -> y[n]
     """
+    op = _make_op(op, spec)
     op = op if engine in (None, op.engine) else Op(op._kernels, op._text, replace(op._options, engine=engine))
     signature = op._core.signature
     key = _make_key(signature, op)
-    active = _select_active(signature, key, wanted)
+    active = _select_active(signature, key, [wrt] if isinstance(wrt, str) else wrt)
     recorded = find_recorded_at(op._core, key)
     at = SourceReverse(signature).specialize(key) if recorded is None else recorded.specialize_replay(key)
     if print_after:
@@ -58,6 +78,16 @@ def adjoint_source(
         f"# of {', '.join(sorted(active))}, on {signature.stages[0].engine.name}",
     ]
     return "\n".join(_collapse_blank_lines([*lines, *describe_backward(at, active)])) + "\n"
+
+
+def _make_op(op: Any, spec: str | None) -> Op:
+    """Return the op itself, or one of a kernel, by the given spec or the one that its annotations give."""
+    if not isinstance(op, Op):
+        return make_op(spec or derive_spec(op))(op)
+    if spec is not None:
+        words = f"op `{op.name}` has a spec already"
+        raise ArgumentError(refusal(words, [("its own", str(op.spec)), ("given", spec)], "Leave the spec out."))
+    return op
 
 
 def _collapse_blank_lines(lines: Sequence[str]) -> list[str]:
@@ -126,7 +156,7 @@ def derive_spec(kernel: Any) -> str:
             ("parameters", ", ".join(f"{one.name}: {one.annotation}" for one in engine.parameters(kernel)) or "none")
         ]
         remedy = (
-            "Say which templates are arrays, `--spec 'x[n] -> y[n]'`; a field that it names itself must be a parameter."
+            "Give a spec (`spec=`, `--spec`) if templates are arrays: 'x[n] -> y[n]'; fields must be parameters."
         )
         raise SpecError(refusal(words, rows, remedy))
     inputs = [_write_item(parameter, kernel) for parameter in arrays if not roles[parameter.name].is_written]
@@ -141,6 +171,8 @@ def _write_item(parameter: Parameter, kernel: Any) -> str:
         if parameter.ndim is not None:
             words = f"the annotation of `{name}` in kernel `{kernel.__name__}` does not say what size its elements have"
         rows = [("annotation", parameter.annotation)]
-        raise SpecError(refusal(words, rows, f"Write `ndim=...` there, or give a spec: `--spec '{name}[n] -> ...'`."))
+        raise SpecError(
+            refusal(words, rows, f"Write `ndim=...` there, or give a spec (`spec=`, `--spec`): '{name}[n] -> ...'.")
+        )
     dims = [f"{name}{axis}" for axis in range(parameter.ndim)] + [str(size) for size in parameter.element]
     return f"{name}[{', '.join(dims)}]"
