@@ -1,7 +1,8 @@
 """What the build adds to pyproject.toml: addresses, and a README whose links work on a package index.
 
 In the repository README links to its files by relative paths, which a code host shows for any fork and branch. A
-package index knows no such files, so the built README names each by its address at the tag of the version.
+package index knows no such files, so the built README names each by its address at the tag of the version. Its link to
+the notebook opens Colab, and `<address>` in its clone command becomes the public address.
 The public address is written once, in pyproject.toml.
 """
 
@@ -13,7 +14,8 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-_LINK = re.compile(r"(?P<before>!?\]\(|src=\")(?P<target>[^)#\"\s]+)(?P<after>[)#\"])")
+_LINK = re.compile(r"(?P<before>!?\]\(|src(?:set)?=\")(?P<target>[^)#\"\s]+)(?P<after>[)#\"])")
+_GITHUB, _COLAB = "https://github.com/", "https://colab.research.google.com/github/"
 _PICTURES = (".gif", ".jpg", ".png", ".svg")
 
 
@@ -40,7 +42,7 @@ def urls_of(repository: str) -> dict[str, str]:
 
 
 def make_links_absolute(text: str, root: Path, repository: str, revision: str) -> str:
-    """README with each link to a file or folder of the repository made an address.
+    """Return the README with an address in place of each link to the repository's files, and of `<address>`.
 
     Raises:
         FileNotFoundError: a link leads nowhere.
@@ -53,7 +55,10 @@ def make_links_absolute(text: str, root: Path, repository: str, revision: str) -
         path = root / target
         if not path.exists():
             raise FileNotFoundError(f"README.md links to {target}, which does not exist")
+        if target.endswith(".ipynb") and repository.startswith(_GITHUB):
+            opened = f"{_COLAB}{repository.removeprefix(_GITHUB)}/blob/{revision}/{target}"
+            return f"{link['before']}{opened}{link['after']}"
         kind = "raw" if target.endswith(_PICTURES) else "tree" if path.is_dir() else "blob"
         return f"{link['before']}{repository}/{kind}/{revision}/{target}{link['after']}"
 
-    return _LINK.sub(address_of, text)
+    return _LINK.sub(address_of, text.replace("<address>", repository))

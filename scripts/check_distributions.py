@@ -40,7 +40,7 @@ def faults_of_readme(readme: str, html: str | None) -> list[str]:
     """Return what a package index could not show: relative links, and content that is missing in `html`, its
     rendering.
     """
-    links = re.findall(r"\]\(([^)\s]+)\)", readme) + re.findall(r'(?:src|href)="([^"]+)"', readme)
+    links = re.findall(r"\]\(([^)\s]+)\)", readme) + re.findall(r'(?:src|srcset|href)="([^"]+)"', readme)
     faults = [f"README: not an address: {link}" for link in links if not link.startswith(("https://", "#"))]
     if html is None:
         return [*faults, "README: the index's renderer refuses it"]

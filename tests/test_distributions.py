@@ -45,7 +45,9 @@ def test_the_built_readme_has_addresses_alone(hatch_build):
     built = hatch_build.make_links_absolute(README, ROOT, REPOSITORY, "v1.2.3")
     assert checks.faults_of_readme(built, "<table><img><pre>") == []
     assert f"]({REPOSITORY}/blob/v1.2.3/CONTRIBUTING.md)" in built
-    assert re.sub(r"https://host/owner/tinsmith/(blob|raw|tree)/v1.2.3/", "", built) == README
+    assert f"git clone {REPOSITORY} tinsmith" in built
+    relative = re.sub(r"https://host/owner/tinsmith/(blob|raw|tree)/v1.2.3/", "", built)
+    assert relative.replace(f"clone {REPOSITORY}", "clone <address>") == README
 
 
 LINKS = {
@@ -56,6 +58,11 @@ LINKS = {
     '<img src="docs/assets/logo.svg" alt="">': (
         '<img src="https://host/owner/tinsmith/raw/v1/docs/assets/logo.svg" alt="">'
     ),
+    '<source srcset="docs/assets/logo.svg">': (
+        '<source srcset="https://host/owner/tinsmith/raw/v1/docs/assets/logo.svg">'
+    ),
+    "git clone <address>": "git clone https://host/owner/tinsmith",
+    "[a](docs/start/taichi.ipynb)": "[a](https://host/owner/tinsmith/blob/v1/docs/start/taichi.ipynb)",
     "[a](https://pytorch.org)": "[a](https://pytorch.org)",
     "[a](#install)": "[a](#install)",
 }
@@ -64,6 +71,11 @@ LINKS = {
 @pytest.mark.parametrize("link", LINKS)
 def test_links(hatch_build, link):
     assert hatch_build.make_links_absolute(link, ROOT, REPOSITORY, "v1") == LINKS[link]
+
+
+def test_a_notebook_on_github_opens_in_colab(hatch_build):
+    built = hatch_build.make_links_absolute("[a](docs/start/taichi.ipynb)", ROOT, "https://github.com/owner/tin", "v1")
+    assert built == "[a](https://colab.research.google.com/github/owner/tin/blob/v1/docs/start/taichi.ipynb)"
 
 
 def test_a_link_that_leads_nowhere_stops_the_build(hatch_build):

@@ -4,7 +4,7 @@ import importlib
 
 import tinsmith as ts
 
-from . import benchmarks_page, cli_page, configurations_page, notebook, pitfall_pages, plots, rule_pages
+from . import badges, benchmarks_page, cli_page, configurations_page, notebook, pitfall_pages, plots, rule_pages
 from .blocks import without_outputs
 from .programs import write_outputs
 
@@ -16,5 +16,6 @@ for path, text in (made | pitfall_pages.pages()).items():
     if without_outputs(path.read_text(encoding="utf-8") if path.exists() else "") != text:
         path.write_text(text, encoding="utf-8")
 plots.write()
+badges.write()
 write_outputs()
 notebook.write()

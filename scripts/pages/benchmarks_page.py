@@ -1,4 +1,4 @@
-"""The pages that show numbers of benchmarks, between marks: all results and missed targets, networks, peers."""
+"""The pages that show numbers of benchmarks, between marks: results, missed targets, networks, peers, the GPU."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from .blocks import ROOT
 from .results import Bar, bars_of, files, machine, table_of, text_of, title_of
 
 PAGE = ROOT / "docs" / "about" / "benchmarks.md"
+README = ROOT / "README.md"
 NETWORKS = ROOT / "docs" / "how-to" / "networks.md"
 _OF_NETWORKS = "networks-cpu.md"
 _OF_PEERS = "peers-cpu.md"
+_OF_GPU = "gpu-h200.md"
 
 
 def pages() -> dict[Path, str]:
@@ -24,7 +26,8 @@ def pages() -> dict[Path, str]:
         "lost": _lost(),
     }
     networks = {"steps": _steps(), "scattered": _scattered(), "memory": _memory()}
-    return {PAGE: _filled(PAGE, own), NETWORKS: _filled(NETWORKS, networks)}
+    filled = {PAGE: own, NETWORKS: networks, README: {"gpu": _gpu()}}
+    return {page: _filled(page, parts) for page, parts in filled.items()}
 
 
 def _filled(page: Path, parts: dict[str, str]) -> str:
@@ -72,6 +75,30 @@ def _lost() -> str:
                     cases.append(f"{kernel} {what}, {times}")
         lines += [f"- **{who}**: {'; '.join(cases)}."] if cases else []
     return "\n".join(lines) or "Nobody, on this machine."
+
+
+def _gpu() -> str:
+    """Return the sentences of the README about GPUs: the tests that passed, and the best and worst ratio to torch."""
+    text = text_of(_OF_GPU)
+    (date, device), *_ = re.findall(r"on (\d+ \w+ \d{4}):.*?(NVIDIA \w+)", text)
+    rows = table_of(text, "")[1:]
+    tests = [outcome for part, _, _, outcome, *_ in rows if part.startswith("tests")]
+    assert all(outcome.startswith("ok") for outcome in tests), "the README says that all tests pass"
+    passed = sum(int(number) for outcome in tests for number in re.findall(r"(\d+) passed", outcome))
+    ratios = [
+        (float(ratio), what.partition(", ")[0], time.partition(", ")[0])
+        for _, what, way, time, beside, *_ in rows
+        if way == "tinsmith on quadrants"
+        # Not torch.compile, nor the splatting by tiles, which nobody would use.
+        for ratio in re.findall(r"([\d.]+) x as fast as (?:plain torch|torch(?:\.mul)?)(?:,(?! by tiles)|$)", beside)
+    ]
+    (worst, slow, slow_time), *_, (best, fast, fast_time) = sorted(ratios)
+    return (
+        f"**GPUs:** all {passed} tests for CUDA pass on an {device}, on both engines ({date}). Speed there, compared\n"
+        f"with plain torch: from {best:.2g} x ({fast}, {fast_time}) to {worst:.2g} x ({slow}, {slow_time});\n"
+        f"[all results](benchmarks/results/{_OF_GPU}). It ran there only for minutes, so expect bugs, and please\n"
+        "report the output of `scripts/gpu_check`."
+    )
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:

@@ -1,4 +1,7 @@
-"""The notebook of "Taichi in ten minutes", generated from the page so that both always agree."""
+"""The notebook of "Taichi in ten minutes", generated from the page so that both always agree.
+
+Its first cell installs tinsmith where it is missing, as in Colab.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,14 @@ from .blocks import ROOT, Cell, cells_of
 
 PAGE = ROOT / "docs" / "start" / "taichi.md"
 NOTEBOOK = PAGE.with_suffix(".ipynb")
+INSTALL = """\
+import importlib.util
+import subprocess
+import sys
+
+if not importlib.util.find_spec("tinsmith"):  # as in Colab
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "tinsmith"], check=True)\
+"""
 _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -17,7 +28,7 @@ _METADATA = {
 
 def notebook() -> str:
     """Return the notebook as JSON, in the format 4.5."""
-    cells = cells_of(PAGE.read_text(encoding="utf-8"))
+    cells = [Cell(True, INSTALL), *cells_of(PAGE.read_text(encoding="utf-8"))]
     counts = iter(range(1, len(cells) + 1))
     made = [
         _program(cell, next(counts), place) if cell.is_program else _prose(cell, place)

@@ -25,7 +25,8 @@ def test_it_is_that_of_the_page():
 def test_it_has_every_program_with_its_output():
     page = notebook.PAGE.read_text(encoding="utf-8")
     cells = json.loads(notebook.notebook())["cells"]
-    programs = [cell for cell in cells if cell["cell_type"] == "code"]
+    install, *programs = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert "".join(install["source"]) == notebook.INSTALL
     assert len(programs) == sum(cell.is_program for cell in cells_of(page)) > 4
     outputs = ["".join(cell["outputs"][0]["text"]) if cell["outputs"] else "" for cell in programs]
     assert outputs == [one.text for one in shown_outputs(page)] and all(outputs[place] for place in (0, 2))
