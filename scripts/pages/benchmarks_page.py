@@ -19,6 +19,7 @@ _OF_GPU = "gpu-h200.md"
 def pages() -> dict[Path, str]:
     """Return the text of each page, by its path."""
     own = {
+        "meaning": _meaning(),
         "machine": "\n\n".join(machine()),
         "counts": _counts(),
         "misses": _misses(),
@@ -59,6 +60,26 @@ def _scattered() -> str:
 def _peers() -> str:
     heads, *rows = table_of(text_of(_OF_PEERS), "")
     return _table(heads, rows)
+
+
+def _meaning() -> str:
+    """Return what the first chart of the page says, in two sentences."""
+    calls = [row for row in table_of(text_of("overhead-cpu.md"), "")[1:] if row[0] == "64 elements, y.backward(g)"]
+    times = dict(cell.rpartition(": ")[::2] for row in reversed(calls) for cell in row[1:3])
+    ours, hand = (f"{times[f'{way} on quadrants']} to {times[f'{way} on taichi']}" for way in ("ts.op", "by hand"))
+    heads, *rows = table_of(text_of(_OF_PEERS), "")
+    faster: dict[str, list[str]] = {}
+    for who, *cells in rows:
+        for kernel, cell in zip(heads[1:], cells, strict=True):
+            if not who.startswith("tinsmith") and "/" in cell and float(cell.split(" / ")[1]) < 1:
+                faster.setdefault(kernel, []).append(who)
+    kernels, others = len(heads) - 1, "; ".join(f"{kernel} ({', '.join(peers)})" for kernel, peers in faster.items())
+    return (
+        f"A call of an op, forward and backward, takes {ours}, where the hand-written Function\n"
+        f"around the same kernel takes {hand}. In {kernels - len(faster)} of {kernels} kernels, forward and backward,\n"
+        "tinsmith is faster than torch, torch.compile, Warp and Dr.Jit; the exceptions, and who is faster there, are\n"
+        f"{others}."
+    )
 
 
 def _lost() -> str:

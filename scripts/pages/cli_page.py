@@ -16,6 +16,8 @@ from .blocks import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 BEGIN, END = "<!-- commands: begin -->", "<!-- commands: end -->"
+# A default in the words of the help stands in the column of defaults.
+_TOLD_DEFAULT = re.compile(r"\s*(?:Default|Left out): ([^.]+)\.?")
 _PAGES = {
     "adjoint": ("gradients from the kernel's source", "../guide/adjoint.md"),
     "check": ("checking kernels", "check.md"),
@@ -49,7 +51,7 @@ def _command(name: str, callback: Any) -> str:
     firsts = [f"`{one}`" for one in arguments] + flags
     rows = [_row(first, *rest) for first, (_, *rest) in zip(firsts, parameters, strict=True)]
     if rows:
-        parts.append("\n".join(["| | | default |", "|---|---|---|", *rows]))
+        parts.append("\n".join(["| name | meaning | default |", "|---|---|---|", *rows]))
     title, path = _PAGES.get(name, ("", ""))
     if path and (PAGE.parent / path).exists():
         parts.append(f"How it is used: [{title}]({path}).")
@@ -90,6 +92,16 @@ def _row(first: str, info: Any, kind: Any, default: Any) -> str:
     words = " ".join(info.help.split()).replace("|", r"\|")
     if isinstance(kind, type) and issubclass(kind, Enum):
         words += " One of " + ", ".join(f"`{one.value}`" for one in kind) + "."
-    is_told = default is not inspect.Parameter.empty and default is not None and default is not False
-    default_text = f"`{default.value if isinstance(default, Enum) else default}`" if is_told else ""
-    return f"| {first} | {words} | {default_text} |"
+    match = _TOLD_DEFAULT.search(words)
+    if match:
+        return f"| {first} | {_TOLD_DEFAULT.sub('', words)} | {match[1]} |"
+    return f"| {first} | {words} | {_default_text(default)} |"
+
+
+def _default_text(default: Any) -> str:
+    """Return the text of a parameter's default for a cell, which is never blank."""
+    if default is inspect.Parameter.empty:
+        return "required"
+    if default is None or default is False:
+        return "off" if default is False else "none"
+    return f"`{default.value if isinstance(default, Enum) else default}`"

@@ -1,4 +1,4 @@
-"""The hooks that mkdocs calls: they style outputs, and redirect links that leave docs/ to copies in the site.
+"""The hooks that mkdocs calls: they style outputs and arrows, and redirect links that leave docs/ to copies.
 
 A page of docs/ links to files of the repository as a code host would have it (`../../tests/...`). In the site such
 a file is a page of its own below repository/: Markdown as it is, other text as code, pictures as pictures.
@@ -22,17 +22,20 @@ _WHOLE = re.compile(r"(?<!!)\[(?P<words>[^\]]+)\]\((?P<target>[^)#\s]+)\)")
 _FENCED = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
 _PICTURES = (".png", ".jpg", ".svg", ".gif")
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".json": "json"}
-_CHANGELOG = "about/changelog.md"
+_CHANGELOG, _CONTRIBUTING = "about/changelog.md", "CONTRIBUTING.md"
 _PRIVATE_TITLE = re.compile(r' title="[^"]*\btinsmith(?:\.\w+)*\._[^"]*"')
+_PREFORMATTED = re.compile(r"(<pre\b.*?</pre>)", re.DOTALL)
+_INLINE_CODE = re.compile(r"<code\b[^>]*>[^<]*</code>")
 _HIDDEN = "---\nsearch:\n  exclude: true\n---\n\n"
 
 
 def on_files(files, config):
-    """Add the changelog, the files outside docs/ that pages link to, and those that these link to."""
+    """Add the changelog, CONTRIBUTING.md, the files outside docs/ that pages link to, and those that these link to."""
     pages = [file.src_uri for file in files if file.src_uri.endswith(".md")]
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     files.append(File.generated(config, _CHANGELOG, content=changelog))
-    waiting = ["CHANGELOG.md", *(f"docs/{page}" for page in pages)]
+    files.append(_copy(_CONTRIBUTING, config))
+    waiting = ["CHANGELOG.md", _CONTRIBUTING, *(f"docs/{page}" for page in pages)]
     while waiting:
         origin = waiting.pop()
         text = (ROOT / origin).read_text(encoding="utf-8")
@@ -62,7 +65,7 @@ def on_page_markdown(markdown, page, config, files):
 
 def _boost(uri: str) -> float:
     """Return a page's weight in the search: the definition of a name ranks above its uses."""
-    if uri == "reference/op.md":
+    if uri in {"reference/op.md", "how-to/autograd-function.md"}:
         return 4.0
     if uri.startswith("reference/") and not uri.startswith("reference/lint/"):
         return 2.0
@@ -70,8 +73,16 @@ def _boost(uri: str) -> float:
 
 
 def on_post_page(output, page, config):
-    """Remove the private modules before types in signatures. Called by mkdocs."""
-    return _PRIVATE_TITLE.sub("", output)  # here, since mkdocstrings resolves links after on_page_content
+    """Remove the private modules before types in signatures, and keep arrows whole. Called by mkdocs."""
+    output = _PRIVATE_TITLE.sub("", output)  # here, since mkdocstrings resolves links after on_page_content
+    pieces = _PREFORMATTED.split(output)  # blocks of code, whose lines do not break, at odd places
+    pieces[::2] = [_INLINE_CODE.sub(_keep_arrows_whole, piece) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def _keep_arrows_whole(code: re.Match[str]) -> str:
+    """Mark each `->` of an inline code, in which a browser would break the line after the hyphen."""
+    return code[0].replace("-&gt;", '<span class="arrow">-&gt;</span>')
 
 
 def _links(text: str):
