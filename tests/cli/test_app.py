@@ -31,6 +31,14 @@ def test_without_a_command_it_shows_its_commands():
     assert result.exit_code in (0, 2)  # typer changed its mind about this between versions
 
 
+@pytest.mark.parametrize("command", ["", "adjoint", "check", "doctor", "fit-image", "fit-scene", "simulate"])
+def test_help_shows_no_type_of_a_flag(command):
+    """Typer prints `--quiet <bool>`, as if a value were to follow."""
+    result = invoke(*filter(None, [command]), "--help")
+    assert result.exit_code == 0 and "--help" in result.output
+    assert "bool" not in result.output.lower()
+
+
 def test_an_unknown_command_is_refused():
     result = invoke("solder")
     assert result.exit_code == 2

@@ -24,8 +24,17 @@ from ._rule import rule
 from ._simulate import simulate
 
 
-class _RefusingGroup(TyperGroup):
-    """Commands whose refusals are shown, not raised."""
+class _CommandGroup(TyperGroup):
+    """The commands. Errors that tinsmith raises are printed without a traceback."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _hide_flag_types(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _hide_flag_types(command.get_params(ctx))
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -35,9 +44,17 @@ class _RefusingGroup(TyperGroup):
             raise typer.Exit(2) from error
 
 
+def _hide_flag_types(params: Any) -> Any:
+    """Make help print flags as `--quiet`. Typer prints `--quiet <bool>`, as if a value were to follow."""
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
+
+
 app = typer.Typer(
     name="tinsmith",
-    cls=_RefusingGroup,
+    cls=_CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
