@@ -62,7 +62,7 @@ def measured(name: str, limit: float, *options: str) -> Part:
 
 
 PARTS = (
-    Part("doctor", ("-m", "tinsmith", "doctor"), 60),
+    Part("doctor", ("-m", "tinsmith", "doctor", "--all"), 60),
     tests("op", 90, "tests/bridge", "--ignore=tests/bridge/test_gpu.py"),
     tests("op and streams", 90, "tests/bridge/test_gpu.py"),
     tests("layers", 60, "tests/layers"),

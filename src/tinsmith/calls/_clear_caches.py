@@ -13,8 +13,8 @@ def clear_caches() -> dict[str, int]:
     while other threads call ops, and between a forward pass and its backward pass. An engine keeps the kernels that it
     has compiled until it is started again, so most are not compiled again.
 
-    Caches are bounded: a program needs this only to free their memory. `tinsmith doctor` lists them. The cache on disk
-    is kept; set `TINSMITH_CACHE=0` for a process that should not use it.
+    Caches are bounded: a program needs this only to free their memory. `tinsmith doctor --all` lists them. The cache on
+    disk is kept; set `TINSMITH_CACHE=0` for a process that should not use it.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")

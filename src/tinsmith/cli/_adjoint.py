@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, cast
 
@@ -13,7 +12,7 @@ from rich.syntax import Syntax
 
 from .._errors import InputError, refusal
 from ._file_names import list_kernels, refuse_other, require_defined
-from ._load_object import file_and_name, keep_stdout_clean, load_object
+from ._load_object import file_and_name, hide_engine_banners, keep_stdout_clean, load_object
 from ._training import Engine, leaving_on_interrupt
 
 
@@ -51,12 +50,11 @@ def adjoint(
         return
     require_defined(file, name)  # refused before torch is loaded, and before the file runs
     with leaving_on_interrupt():
-        from ..engines import init, list_installed, list_running, of_kernel
+        from ..engines import init, list_running, of_kernel
         from ..operation import Op, adjoint_source
         from ..passes import PASS_NAMES
     print_after = _select_passes(print_ir_after or (), PASS_NAMES)
-    for one in list_installed():
-        os.environ.setdefault(f"ENABLE_{one.upper()}_HEADER_PRINT", "False")
+    hide_engine_banners()
     target: Any = load_object(file, name)
     _require_kernel(target, file, name)
     runs_on = (

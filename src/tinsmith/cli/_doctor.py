@@ -1,6 +1,7 @@
-"""`tinsmith doctor`: what is installed here, and whether torch and the engines still are as we know them.
+"""`tinsmith doctor`: checks that torch and the engines that are installed here are as tinsmith needs them.
 
-The caches that it lists are those of its own process: their names, and how large each may become.
+It prints one line, and the probes that fail. With `--all` it also prints versions, devices, every probe and caches:
+those of its own process, with their names and how large each may become.
 """
 
 from __future__ import annotations
@@ -22,27 +23,79 @@ from rich.text import Text
 from .._cache import measure_caches
 from .._disk_cache import measure_disk_cache
 from .._version import __version__
+from ._load_object import hide_engine_banners
 from ._training import leaving_on_interrupt
 
 if TYPE_CHECKING:
     from ..engines import Probe
 
 _PACKAGES = ("torch", "taichi", "quadrants", "numpy")
+_NAMED = ("torch", "taichi", "quadrants")
+"""The packages whose versions the single line names."""
+_MISSING = "not installed"
 
 
 def doctor(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print versions, devices, every probe and the caches.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as one JSON object.")] = False,
 ) -> None:
-    """Show versions, devices, the probes of torch and the engines, and caches; exit code 1 when a probe fails."""
+    """Check the installed torch and engines: print one line, and the probes that fail.
+
+    A probe tests one property of torch or of an engine that tinsmith relies on. Exit code 1: a probe failed. 2: no
+    engine is installed.
+    """
     with leaving_on_interrupt():
-        from ..engines import run_probes
-    console = Console()
+        from ..engines import choose_default, run_probes
+    hide_engine_banners()
+    checked = [*_torch_probes(), *run_probes()]
     if as_json:
-        _print_json([*_torch_probes(), *run_probes()])
-        return
+        _print_json(checked)
+    else:
+        if everything:
+            _print_tables(checked)
+        _print_outcome(checked)
+    if not all(probe.ok for probe in checked):
+        raise typer.Exit(1)
+    # Raises EngineError if there is no engine, without which no kernel runs.
+    choose_default()
+
+
+def _print_outcome(checked: Sequence[Probe]) -> None:
+    """Print one line with the number of probes and the versions that they checked, and each probe that failed."""
+    console = Console(highlight=False)
+    broken = [probe for probe in checked if not probe.ok]
+    outcome = f"{len(broken)} of {len(checked)} probes failed" if broken else f"All {len(checked)} probes pass"
+    console.print(f"{outcome}: {', '.join([*_list_versions(), _count_gpus()])}")
+    for probe in broken:
+        console.print(Text.assemble(("failed", "bold red"), f": {probe.package}: {probe.name}: {probe.detail}"))
+    if broken:
+        console.print("tinsmith cannot be trusted with these versions. `tinsmith doctor --all` prints everything.")
+    elif not _setuptools_loads():
+        console.print(
+            "torch.compile fails here in a program that imports Quadrants: setuptools, which it needs, does not load "
+            "after it. Put `import setuptools` before `import quadrants`."
+        )
+
+
+def _list_versions() -> list[str]:
+    versions = dict(_versions())
+    return [f"{name} {versions[name]}" for name in _NAMED if versions[name] != _MISSING]
+
+
+def _count_gpus() -> str:
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return "no GPU" if not count else f"{count} GPU{'s' * (count > 1)}"
+
+
+def _print_tables(checked: Sequence[Probe]) -> None:
+    """Print versions, devices, probes and caches."""
+    console = Console()
     console.print(_table("Versions", ("", "version"), _versions()))
     console.print(_table("Devices", ("", "device"), _devices()))
-    checked = [*_torch_probes(), *run_probes()]
     console.print(_table("Probes", ("of", "fact", "holds", "detail"), map(_probe_row, checked)))
     caches = [(one.name, f"{one.caches:,}", f"{one.entries:,}", f"{one.most:,}") for one in measure_caches()]
     # A process that only ran probes has none, or few.
@@ -51,20 +104,10 @@ def doctor(
     disk = measure_disk_cache()
     row = (disk.folder, f"{disk.entries:,}", f"{disk.bytes:,}", f"{disk.most:,}")
     console.print(_table("Cache on disk", ("folder", "entries", "bytes", "most bytes"), [row]))
-    broken = [probe for probe in checked if not probe.ok]
-    if broken:
-        console.print(f"{len(broken)} of {len(checked)} probes failed: tinsmith cannot be trusted with these versions.")
-        raise typer.Exit(1)
-    console.print(f"All {len(checked)} probes hold.")
-    if not _setuptools_loads():
-        console.print(
-            "torch.compile fails here in a program that imports Quadrants: setuptools, which it needs, does not load "
-            "after it. Put `import setuptools` before `import quadrants`."
-        )
 
 
 def _print_json(probes: Sequence[Probe]) -> None:
-    """Print what `doctor` shows. Raises typer.Exit where a probe fails."""
+    """Print what `doctor --all` shows as JSON."""
     shown = {
         "versions": dict(_versions()),
         "devices": dict(_devices()),
@@ -73,8 +116,6 @@ def _print_json(probes: Sequence[Probe]) -> None:
         "cache on disk": measure_disk_cache()._asdict(),
     }
     typer.echo(json.dumps(shown, indent=2))
-    if not all(one.ok for one in probes):
-        raise typer.Exit(1)
 
 
 def _versions() -> Iterable[tuple[str, str]]:
@@ -84,7 +125,7 @@ def _versions() -> Iterable[tuple[str, str]]:
         try:
             yield package, metadata.version(package)
         except metadata.PackageNotFoundError:
-            yield package, "not installed"
+            yield package, _MISSING
 
 
 def _devices() -> Iterable[tuple[str, str]]:

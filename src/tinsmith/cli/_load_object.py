@@ -67,6 +67,14 @@ def _run(path: Path) -> ModuleType:
     return module
 
 
+def hide_engine_banners() -> None:
+    """Keep engines from printing their versions when they are imported, unless the environment asks for it."""
+    from ..engines import list_installed
+
+    for name in list_installed():
+        os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
+
+
 @contextmanager
 def keep_stdout_clean() -> Generator[None]:
     """Send to standard error what is printed to standard output meanwhile, also by engines."""
