@@ -174,6 +174,17 @@ def test_the_command_resumes(photo, tmp_path):
     assert done.exit_code == 0 and "raise --steps" in done.output and "Nothing was written" in done.output
 
 
+def test_the_command_replaces_an_earlier_run_only_if_told(photo, tmp_path):
+    arguments = (photo, "--out", tmp_path / "out", *SMALL)
+    run(*arguments)
+    before = contents(tmp_path / "out")
+    done = run(*arguments, "--seed", 1)
+    assert done.exit_code == 2 and "the output folder holds an earlier run" in done.output
+    assert contents(tmp_path / "out") == before
+    done = run(*arguments, "--seed", 1, "--overwrite")
+    assert done.exit_code == 0 and contents(tmp_path / "out")["fitted.png"] != before["fitted.png"]
+
+
 def test_the_command_refuses_in_words(tmp_path):
     done = run(tmp_path / "none.jpg", "--out", tmp_path / "out")
     assert done.exit_code == 2

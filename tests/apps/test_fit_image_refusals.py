@@ -99,6 +99,35 @@ def test_an_image_that_the_fit_would_overwrite(options, photo, tmp_path):
     assert image.read_bytes() == photo.read_bytes()
 
 
+@pytest.mark.usefixtures("nothing_runs")
+@pytest.mark.parametrize(
+    ("present", "remedy"),
+    [
+        (
+            ["checkpoint.safetensors", "fitted.png", "curve.png", "fit.gif"],
+            "Pass --resume to continue it, --overwrite to",
+        ),
+        (["summary.json"], "Pass --overwrite to"),
+    ],
+)
+def test_a_folder_that_holds_an_earlier_run(options, present, remedy):
+    out = options().out
+    out.mkdir()
+    for name in present:
+        (out / name).write_text("precious")
+    with pytest.raises(InputError, match="the output folder holds an earlier run") as refused:
+        fit_image(options())
+    assert str(out) in str(refused.value) and remedy in str(refused.value)
+    assert present[0] in str(refused.value) and (" and 1 more" in str(refused.value)) == (len(present) > 3)
+    assert all((out / name).read_text() == "precious" for name in present)
+
+
+@pytest.mark.usefixtures("nothing_runs")
+def test_resume_and_overwrite_exclude_each_other(options):
+    with pytest.raises(InputError, match="--resume and --overwrite exclude each other"):
+        fit_image(options(resume=True, overwrite=True))
+
+
 @pytest.mark.parametrize("name", ["gaussians", "steps", "size"])
 def test_a_number_too_small(options, name):
     with pytest.raises(InputError, match=f"`{name}` is too small\n  got       0\n  expected  1 or more"):

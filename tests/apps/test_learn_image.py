@@ -200,7 +200,7 @@ def test_a_summary_is_a_configuration(learning, tmp_path):
 def test_a_rate_that_is_too_high_is_told(learning):
     wild = GRID | {"optimizer": {"otype": "Adam", "learning_rate": 1000.0}}
     reached = learn_image(learning(wild))
-    assert reached.learned_nothing and not learn_image(learning(GRID)).learned_nothing
+    assert reached.learned_nothing and not learn_image(learning(GRID, overwrite=True)).learned_nothing
     assert reached.flat == pytest.approx(flat_psnr(load_photo(learning().image, 48).pixels))
 
 

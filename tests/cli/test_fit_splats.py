@@ -44,7 +44,7 @@ def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
         assert name in done.output and (tmp_path / "out" / name).is_file()
     done = run(folder, *out, "--resume")
     assert done.exit_code == 0 and "raise --steps" in done.output
-    done = run(folder, *out, "--quiet", "--background", "black", "--strategy", "mcmc", "--most", 30)
+    done = run(folder, *out, "--overwrite", "--quiet", "--background", "black", "--strategy", "mcmc", "--most", 30)
     assert (done.exit_code, done.output) == (0, "")
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert (summary["background"], summary["strategy"], summary["most"]) == ("black", "mcmc", 30)

@@ -18,7 +18,7 @@ _LONG = 40  # letters
 _GLIMPSE = 12
 _KEY = 60  # a key of a configuration with its value
 
-_AFRESH = "Leave out --resume to start afresh; that overwrites it."
+_AFRESH = "Pass --overwrite instead of --resume to start afresh."
 
 
 class Checkpoints:
@@ -98,7 +98,7 @@ def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapp
     for key, value in ours.items():
         saved, wanted = _shorten_pair(str(theirs.get(key)), str(value))
         rows.append((key, saved, "" if theirs.get(key) == value else f"this {what} has {wanted}"))
-    remedy = "Resume with the input and options that it was made with, or leave out --resume to start afresh."
+    remedy = "Resume with the input and options that it was made with, or pass --overwrite instead to start afresh."
     raise CheckpointError(refusal(f"the checkpoint belongs to another {what}", rows, remedy))
 
 

@@ -23,6 +23,9 @@ from ._progress import Watch
 from ._threads import one_torch_thread
 from ._training import AnyEvaluation, AnyOutcome, Learner, Training
 
+_MOST_NAMED = 3
+"""The number of existing files that a message names."""
+
 
 class RunOptions(Protocol):
     """The options that all apps have."""
@@ -35,6 +38,8 @@ class RunOptions(Protocol):
     def device(self) -> str: ...
     @property
     def resume(self) -> bool: ...
+    @property
+    def overwrite(self) -> bool: ...
 
 
 def require_at_least(least: int, **numbers: int) -> None:
@@ -91,15 +96,18 @@ def run_training(
         page: a page that shows the run.
 
     Raises:
-        InputError: a file cannot be written, another run uses the folder, or the batch cannot be split among the
-            processes.
+        InputError: the folder holds an earlier run and neither `resume` nor `overwrite` is set, a file cannot be
+            written, another run uses the folder, or the batch cannot be split among the processes.
         CheckpointError: with `resume`, the checkpoint is missing, broken or of another run.
     """
+    if options.resume and options.overwrite:
+        raise InputError(refusal("--resume and --overwrite exclude each other", remedy="Leave out one of them."))
     if options.resume:
         checkpoints.load()
     for what, path in inputs:
         _require_apart(what, path, options.out, files)
     require_writable(options.out)
+    _require_unused(options, (FILE, *files))
     joined = nullcontext(ALONE) if shares is None else join_processes(options.device)
     with claim_folder(options.out), joined as processes, stop_on_interrupt() as stop, one_torch_thread():
         if shares is not None:
@@ -134,6 +142,24 @@ def _require_apart(what: str, given: Path | None, out: Path, files: Collection[s
         return
     headline = f"the {what} would be overwritten"
     raise InputError(refusal(headline, [("file", str(given))], "Choose another folder with --out."))
+
+
+def _require_unused(options: RunOptions, files: Collection[str]) -> None:
+    """Raise InputError if the output folder holds files of an earlier run, unless the options say what to do."""
+    if options.resume or options.overwrite:
+        return
+    present = [name for name in files if (options.out / name).exists()]
+    if not present:
+        return
+    shown = ", ".join(present[:_MOST_NAMED]) + f" and {len(present) - _MOST_NAMED} more" * (len(present) > _MOST_NAMED)
+    resume = "Pass --resume to continue it, " if FILE in present else "Pass "
+    raise InputError(
+        refusal(
+            "the output folder holds an earlier run",
+            [("folder", str(options.out)), ("files", shown)],
+            f"{resume}--overwrite to replace it, or choose another folder with --out.",
+        )
+    )
 
 
 def _are_written(folder: Path, files: Collection[str]) -> bool:

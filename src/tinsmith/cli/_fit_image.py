@@ -14,6 +14,7 @@ from ._training import (
     Device,
     DeviceOption,
     EngineOption,
+    Overwrite,
     PhotographSize,
     Quiet,
     Resume,
@@ -35,6 +36,7 @@ def fit_image(
     engine: EngineOption = None,
     device: DeviceOption = Device.cpu,
     resume: Resume = False,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit a photograph with 2-D Gaussians, and write pictures, a film and the Gaussians."""
@@ -43,7 +45,7 @@ def fit_image(
     with leaving_on_interrupt():
         from ..apps.fit_image import FitOptions, progress_bar
         from ..apps.fit_image import fit_image as fit
-    options = FitOptions(out, image, gaussians, steps, size, seed, name_engine(engine), device.value, resume)
+    options = FitOptions(out, image, gaussians, steps, size, seed, name_engine(engine), device.value, resume, overwrite)
     console = Console(quiet=quiet)
     with nullcontext() if quiet else progress_bar(console, "fitting") as watch:
         reached = fit(options, watch)

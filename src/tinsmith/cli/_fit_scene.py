@@ -17,6 +17,7 @@ from ._training import (
     Device,
     DeviceOption,
     EngineOption,
+    Overwrite,
     PictureSize,
     PixelSeed,
     Port,
@@ -53,6 +54,7 @@ def fit_scene(
     view: View = False,
     port: Port = 0,
     resume: Resume = False,
+    overwrite: Overwrite = False,
     quiet: QuietViewer = False,
 ) -> None:
     """Fit a radiance field to pictures of a scene, and render new views."""
@@ -76,6 +78,7 @@ def fit_scene(
         device=device.value,
         tensorboard=tensorboard,
         resume=resume,
+        overwrite=overwrite,
     )
     processes = read_launched_processes()
     if view:

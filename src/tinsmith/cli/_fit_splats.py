@@ -18,6 +18,7 @@ from ._training import (
     Device,
     DeviceOption,
     EngineOption,
+    Overwrite,
     PictureSize,
     Port,
     QuietViewer,
@@ -65,6 +66,7 @@ def fit_splats(
     view: View = False,
     port: Port = 0,
     resume: Resume = False,
+    overwrite: Overwrite = False,
     quiet: QuietViewer = False,
 ) -> None:
     """Fit Gaussians to pictures of a scene, and render new views."""
@@ -87,6 +89,7 @@ def fit_splats(
         engine=name_engine(engine),
         device=device.value,
         resume=resume,
+        overwrite=overwrite,
     )
     console = Console(quiet=quiet)
     with ExitStack() as stack:

@@ -16,6 +16,7 @@ from ._training import (
     Device,
     DeviceOption,
     EngineOption,
+    Overwrite,
     PagePort,
     PhotographSize,
     PixelSeed,
@@ -79,6 +80,7 @@ def learn_image(
     ] = False,
     port: PagePort = 0,
     resume: Resume = False,
+    overwrite: Overwrite = False,
     quiet: QuietPage = False,
 ) -> None:
     """Learn a photograph with neural networks, and write what they learned, a film and a curve."""
@@ -102,6 +104,7 @@ def learn_image(
         engine=name_engine(engine),
         device=device.value,
         resume=resume,
+        overwrite=overwrite,
     )
     processes = read_launched_processes()
     if live:

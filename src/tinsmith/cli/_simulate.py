@@ -13,6 +13,7 @@ from ..apps import SIMULATIONS, require_folder, require_simulation
 from ._training import (
     Device,
     EngineOption,
+    Overwrite,
     PagePort,
     QuietPage,
     Resume,
@@ -45,6 +46,7 @@ def simulate(
     ] = False,
     port: PagePort = 0,
     resume: Resume = False,
+    overwrite: Overwrite = False,
     quiet: QuietPage = False,
 ) -> None:
     """Train a simulation, and write pictures, a film and its score."""
@@ -58,7 +60,7 @@ def simulate(
     with leaving_on_interrupt():
         from ..apps.simulate import SimulateOptions, live_page, progress_bar
         from ..apps.simulate import simulate as run
-    options = SimulateOptions(out, name, steps, iterations, seed, name_engine(engine), device.value, resume)
+    options = SimulateOptions(out, name, steps, iterations, seed, name_engine(engine), device.value, resume, overwrite)
     console = Console(quiet=quiet)
     with ExitStack() as stack:
         page = stack.enter_context(open_live_page(live, live_page, port, console))

@@ -91,6 +91,7 @@ View = Annotated[
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the viewer; 0 picks a free one.")]
 PagePort = Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 picks a free one.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Start afresh, and replace an earlier run in OUT.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 QuietViewer = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the viewer's URL.")]
 QuietPage = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the page's URL.")]

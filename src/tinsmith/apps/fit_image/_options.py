@@ -26,6 +26,7 @@ class FitOptions:
     engine: str = field(default_factory=choose_default)
     device: str = "cpu"
     resume: bool = False
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         require_at_least(1, gaussians=self.gaussians, steps=self.steps, size=self.size)

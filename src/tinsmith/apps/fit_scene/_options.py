@@ -36,6 +36,7 @@ class SceneOptions:
     device: str = "cpu"
     tensorboard: bool = False
     resume: bool = False
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         require_at_least(1, steps=self.steps, rays=self.rays, samples=self.samples)

@@ -36,6 +36,7 @@ class SplatOptions:
     engine: str | None = None
     device: str = "cpu"
     resume: bool = False
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         require_at_least(1, steps=self.steps, gaussians=self.gaussians)

@@ -29,6 +29,7 @@ class LearnOptions:
     engine: str | None = None
     device: str = "cpu"
     resume: bool = False
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         given = {"steps": self.steps, "batch_size": self.batch_size, "size": self.size}

@@ -39,6 +39,7 @@ class SimulateOptions:
     engine: str = field(default_factory=choose_default)
     device: str = "cpu"
     resume: bool = False
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         require_simulation(self.name)
