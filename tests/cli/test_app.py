@@ -45,6 +45,21 @@ def test_an_unknown_command_is_refused():
     assert "solder" in result.output
 
 
+@pytest.mark.parametrize(
+    ("option", "fault"),
+    [
+        ("--engine=foo", "'foo' is not one of 'taichi', 'quadrants'"),
+        ("--device=tpu", "'tpu' is not one of 'cpu', 'cuda'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit-image", "fit-scene", "fit-splats"])
+def test_an_unknown_value_of_an_option_is_named_first(command, option, fault):
+    result = invoke(command, option)
+    words = " ".join(result.output.replace("│", " ").split())
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option.partition('=')[0]}': {fault}" in words
+
+
 @pytest.fixture
 def add_command():
     """Register a command for one test."""

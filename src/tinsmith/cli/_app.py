@@ -39,6 +39,10 @@ class _CommandGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            # Typer 0.29 shows pydantic's message, which begins with the name of an exception.
+            error.message = error.message.removeprefix("Value error, ")
+            raise
         except TinsmithError as error:
             typer.echo(f"tinsmith: {error}", err=True)
             raise typer.Exit(2) from error
