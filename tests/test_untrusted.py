@@ -200,9 +200,9 @@ def bomb_spz(count):
     return write
 
 
-def bomb_picture(path):
+def bomb_picture(path, side=13_000):
     """A file of a header alone: it is refused before anything is decoded."""
-    numbers = b"IHDR" + struct.pack(">IIBBBBB", 13_000, 13_000, 16, 0, 0, 0, 0)
+    numbers = b"IHDR" + struct.pack(">IIBBBBB", side, side, 16, 0, 0, 0, 0)
     header = struct.pack(">I", 13) + numbers + struct.pack(">I", zlib.crc32(numbers))
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + header + bytes(4) + b"IDAT")
 
@@ -219,8 +219,23 @@ def write_metadata(text):
 BOMBS = {
     "few Gaussians": ("spz", bomb_spz(5), "5 Gaussians of 20 bytes, but more than 100 bytes are left"),
     "many Gaussians": ("spz", bomb_spz((64 << 20) // 20), "3355443 Gaussians of 20 bytes in a file of"),
-    "pixels": ("png", bomb_picture, "13000 x 13000 pixels in 41 bytes: more than 33,554,432"),
-    "pixels of a capture": ("pictures", bomb_picture, "13000 x 13000 pixels in 41 bytes"),
+    "pixels": (
+        "png",
+        bomb_picture,
+        "13,000 x 13,000 = 169,000,000 pixels in 41 bytes; at most 33,554,432 are read from a file of this size",
+    ),
+    "pixels of a capture": ("pictures", bomb_picture, "13,000 x 13,000 = 169,000,000 pixels in 41 bytes"),
+    "pixels that Pillow refuses": (
+        "png",
+        lambda path: bomb_picture(path, 20_000),
+        "it has 400,000,000 pixels; at most 178,956,970 are read from any file",
+    ),
+    "remedy for pixels": ("png", bomb_picture, "Scale the picture down, for example to 5,700 x 5,700 pixels."),
+    "remedy for pixels that Pillow refuses": (
+        "pictures",
+        lambda path: bomb_picture(path, 20_000),
+        "Scale the picture down, for example to 13,300 x 13,300 pixels.",
+    ),
     "PostScript": ("png", lambda path: Image.new("L", (2, 2)).save(path, "EPS"), "it is a program in PostScript"),
     "deep": ("transforms", write_json("[" * 5000), "Nested more than 200 deep"),
     "digits": ("transforms", write_json("1" + "0" * 400), "A number of more than 300 digits"),

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MakeError = Callable[[str], TinsmithError]
 """Creates a loader's error, which names the file, from a reason."""
+MakePictureError = Callable[[str, str], TinsmithError]
+"""Creates a loader's error, which names the picture's file, from a reason and a remedy."""
 
 CONFIGURATION_BYTES = 1 << 20
 JSON_BYTES = 1 << 25
@@ -43,6 +45,8 @@ GZIP_BYTES = 1 << 24
 PICTURE_PIXELS = 1 << 25
 """The maximum number of pixels of a picture, unless its file has a byte for each `PIXELS_PER_BYTE` pixels."""
 PIXELS_PER_BYTE = 64
+READABLE_PICTURE = "Give an image that Pillow reads: JPEG, PNG, WebP, ..."
+"""The remedy for a picture that cannot be read."""
 
 # A closing quote is optional: a pattern that can fail at the end of a long text is quadratic.
 _STRINGS_AND_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
@@ -127,9 +131,12 @@ def read_safetensors(path: str | Path, make_error: MakeError) -> tuple[dict[str,
 
 
 @contextmanager
-def open_picture(path: str | Path, make_error: MakeError) -> Iterator[Image.Image]:
+def open_picture(path: str | Path, make_picture_error: MakePictureError) -> Iterator[Image.Image]:
     """Open a picture whose number of pixels is within the limits; decode it inside the block."""
     from PIL import Image, UnidentifiedImageError  # not needed to import tinsmith
+
+    def make_error(reason: str) -> TinsmithError:
+        return make_picture_error(reason, READABLE_PICTURE)
 
     with open_untrusted(path, make_error) as file:
         try:
@@ -138,12 +145,20 @@ def open_picture(path: str | Path, make_error: MakeError) -> Iterator[Image.Imag
                 warnings.simplefilter("ignore")
                 opened = Image.open(file)
             with opened:
-                _check_picture(opened, size_of(file), make_error)
+                if opened.format == "EPS":
+                    raise make_error("it is a program in PostScript, which Pillow would run")
+                _require_few_pixels(opened.width, opened.height, size_of(file), make_picture_error)
                 yield opened
         except TinsmithError:
             raise
         except UnidentifiedImageError as cause:
             raise make_error("it is not an image of a known format") from cause
+        except Image.DecompressionBombError as cause:
+            # Pillow refuses the largest pictures itself, and says how many pixels they have only in its message.
+            count = re.search(r"\d+", str(cause))
+            pixels = f"{int(count[0]):,} pixels" if count else "too many pixels"
+            most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+            raise _make_size_error(pixels, f"{most:,} are read from any file", most, make_picture_error) from cause
         except MemoryError:
             raise
         except Exception as cause:
@@ -170,14 +185,19 @@ def _open_regular(path: str | Path, make_error: MakeError, most: int | None) -> 
         raise make_error(f"no file can have this name: {cause}") from cause
 
 
-def _check_picture(opened: Image.Image, size: int, make_error: MakeError) -> None:
-    if opened.format == "EPS":
-        raise make_error("it is a program in PostScript, which Pillow would run")
-    pixels = opened.width * opened.height
+def _require_few_pixels(width: int, height: int, size: int, make_error: MakePictureError) -> None:
+    """Raise an error if a picture, whose file has `size` bytes, has more pixels than are read."""
     most = max(PICTURE_PIXELS, PIXELS_PER_BYTE * size)
-    if pixels > most:
-        reason = f"it has {opened.width} x {opened.height} pixels in {size:,} bytes"
-        raise make_error(f"{reason}: more than {PICTURE_PIXELS:,}, and more than {PIXELS_PER_BYTE} a byte")
+    if width * height > most:
+        pixels = f"{width:,} x {height:,} = {width * height:,} pixels in {size:,} bytes"
+        raise _make_size_error(pixels, f"{most:,} are read from a file of this size", most, make_error)
+
+
+def _make_size_error(pixels: str, limit: str, most: int, make_error: MakePictureError) -> TinsmithError:
+    """Create the error for a picture with more than `most` pixels. `pixels` and `limit` say both numbers in words."""
+    reason = f"it has {pixels}; at most {limit}, since a small file that decompresses to more can fill the memory"
+    side = math.isqrt(most) // 100 * 100
+    return make_error(reason, f"Scale the picture down, for example to {side:,} x {side:,} pixels.")
 
 
 def _check_depth(text: str) -> None:

@@ -15,7 +15,7 @@ from PIL import ExifTags, Image, ImageOps
 from torch import Tensor
 
 from .._errors import InputError, refusal
-from .._untrusted import open_picture
+from .._untrusted import READABLE_PICTURE, open_picture
 from ._files import require_image
 
 _SIXTEEN_BITS = 65535
@@ -89,7 +89,7 @@ def open_image(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Im
     Raises:
         InputError: it is not an image, or has more than 16 bits a channel.
     """
-    with open_picture(path, lambda reason: _unreadable(path, reason, named_by)) as opened:
+    with open_picture(path, lambda reason, remedy: _unreadable(path, reason, named_by, remedy)) as opened:
         # Pillow would copy an upright picture, so turn only the others.
         is_turned = opened.getexif().get(ExifTags.Base.Orientation, 1) != 1
         opened.load()
@@ -113,8 +113,9 @@ def _reduce_to_8_bits(image: Image.Image, path: Path, named_by: Iterable[tuple[s
     return Image.fromarray(reduced)
 
 
-def _unreadable(path: Path, reason: str, named_by: Iterable[tuple[str, ...]]) -> InputError:
-    remedy = "Give an image that Pillow reads: JPEG, PNG, WebP, ..."
+def _unreadable(
+    path: Path, reason: str, named_by: Iterable[tuple[str, ...]], remedy: str = READABLE_PICTURE
+) -> InputError:
     rows = [*named_by, ("image" if named_by else "file", str(path)), ("because", reason)]
     return InputError(refusal("the image cannot be read", rows, remedy))
 

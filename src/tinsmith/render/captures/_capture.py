@@ -184,9 +184,9 @@ def _upright_size(frame: Frame) -> tuple[int, int]:
     """
     require_packages("reading the size of a picture", "captures", "PIL")
 
-    def make_error(reason: str) -> InputError:
+    def make_error(reason: str, remedy: str) -> InputError:
         rows: list[tuple[str, ...]] = [("image", str(frame.image)), ("because", reason)]
-        return frame.entry.make_error("a picture of the dataset cannot be read", rows)
+        return frame.entry.make_error("a picture of the dataset cannot be read", rows, remedy)
 
     with open_picture(frame.image, make_error) as opened:
         width, height = opened.size
@@ -198,9 +198,9 @@ def _upright_size(frame: Frame) -> tuple[int, int]:
 def _read_pixels(path: Path, size: tuple[int, ...]) -> Array:
     from PIL import ImageOps  # not needed to import tinsmith
 
-    def make_error(reason: str) -> InputError:
+    def make_error(reason: str, remedy: str) -> InputError:
         rows = [("image", str(path)), ("because", reason)]
-        return InputError(refusal("a picture of the capture cannot be read", rows))
+        return InputError(refusal("a picture of the capture cannot be read", rows, remedy))
 
     with open_picture(path, make_error) as opened:
         # Only if it is rotated: `exif_transpose` would copy an upright picture.
