@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ._film import format_decibels
+from ._progress import format_speed
 
 _LEAST_GAIN, _GOOD = 0.5, 30.0  # dB
 
@@ -38,6 +39,16 @@ class Outcome(ABC):
     @abstractmethod
     def score(self) -> str:
         """The quality as text."""
+
+    def describe_speed(self, unit: str = "", a_step: int = 0) -> str:
+        """Return the seconds and the speed of this run as text, such as "12.0 s, 41 steps/s, 85,000 rays/s".
+
+        Args:
+            unit: a second unit for the speed, in the plural.
+            a_step: the number of such units in a step; 0 leaves the second speed out.
+        """
+        speed = f"{self.seconds:.1f} s, {format_speed(self.steps_per_second, f'{self.unit}s')}"
+        return speed + (f", {format_speed(self.steps_per_second * a_step, unit)}" if a_step else "")
 
     @property
     def details(self) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ._film import format_decibels
 
@@ -34,19 +34,26 @@ def progress_bar(
         describe: formats the last argument of the callback: a PSNR by default.
     """
     describe = describe or _format_quality
-    speed = _Speed(unit, a_step)
-    columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[shown]}"), speed)
+    texts = TextColumn("{task.fields[shown]}"), TextColumn("{task.fields[speed]}")
+    columns = (doing, BarColumn(), MofNCompleteColumn(), *texts)
     # If stdout were redirected, Taichi, which is imported within the context, would print a warning into the bar.
     progress = Progress(*columns, TimeRemainingColumn(), console=console, redirect_stdout=False)
-    task = progress.add_task(doing, total=None, shown=describe(math.nan))
+    task = progress.add_task(doing, total=None, shown=describe(math.nan), speed=f"- {unit}/s")
+    first, start = 0, 0.0
     with ExitStack() as stack:
         stack.callback(progress.stop)
 
         def watch(step: int, steps: int, shown: float) -> None:
+            nonlocal first, start
             # A resumed run does not start at step 0, so its speed is counted from here.
             if progress.tasks[task].total is None:
                 progress.reset(task, total=steps, completed=step)
+                first, start = step, time.perf_counter()
             progress.update(task, completed=step, shown=describe(shown))
+            if step > first:
+                # The mean since the start, as in the summary: rich's own speed is that of the last moments.
+                rate = (step - first) / (time.perf_counter() - start)
+                progress.update(task, speed=format_speed(rate * a_step, unit))
             # The bar is full: later work is not a step.
             if step == steps:
                 stack.close()
@@ -65,11 +72,6 @@ def _format_quality(psnr: float) -> str:
     return "    - dB" if math.isnan(psnr) else f"{format_decibels(psnr, 2):>8}"
 
 
-class _Speed(ProgressColumn):
-    def __init__(self, unit: str, a_step: int) -> None:
-        super().__init__()
-        self.unit, self.a_step = unit, a_step
-
-    def render(self, task: Task) -> Text:
-        digits = 1 if self.a_step == 1 else 0
-        return Text(f"{task.speed * self.a_step:6.{digits}f} {self.unit}/s" if task.speed else f"     - {self.unit}/s")
+def format_speed(rate: float, unit: str) -> str:
+    """Format a speed of `rate` units per second, such as "5.25 steps/s" or "24,576 rays/s"."""
+    return f"{rate:,.{0 if rate >= 10 else 2}f} {unit}/s"

@@ -20,7 +20,6 @@ from ._page import Page
 from ._pictures import write_files
 from ._processes import ALONE, Processes, join_processes
 from ._progress import Watch
-from ._threads import one_torch_thread
 from ._training import AnyEvaluation, AnyOutcome, Learner, Training
 
 _MOST_NAMED = 3
@@ -109,7 +108,7 @@ def run_training(
     require_writable(options.out)
     _require_unused(options, (FILE, *files))
     joined = nullcontext(ALONE) if shares is None else join_processes(options.device)
-    with claim_folder(options.out), joined as processes, stop_on_interrupt() as stop, one_torch_thread():
+    with claim_folder(options.out), joined as processes, stop_on_interrupt() as stop:
         if shares is not None:
             processes.require_shares(*shares)
         if page is not None:

@@ -167,15 +167,15 @@ class Training(Generic[AnyLearner]):
     def run(self, save: Callable[[], object], watch: Watch | None, stop: Stop) -> None:
         """Run the remaining steps unless a stop is requested; save a checkpoint every 100 steps."""
         watch = watch or (lambda *_: None)
-        watch(self.step, self.steps, self.quality)
+        # Like the progress bar, count the time from the first call of `watch` to the last step.
         first, start = self.step, time.perf_counter()
+        watch(self.step, self.steps, self.quality)
         while self.step < self.steps and not self.processes.any_process(stop.is_requested):
             self.run_training_step()
+            self.taken, self.seconds = self.step - first, time.perf_counter() - start
             watch(self.step, self.steps, self.quality)
             if self.step % _SAVE_EVERY == 0 and self.processes.is_first:
                 _try_to_save(save)
-        self.taken = self.step - first
-        self.seconds = time.perf_counter() - start if self.taken else 0.0
 
     def describe_run(self, files: Collection[Path]) -> dict[str, Any]:
         """Return the fields that all outcomes share, for a run that wrote these files."""

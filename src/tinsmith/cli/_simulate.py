@@ -64,7 +64,7 @@ def simulate(
     console = Console(quiet=quiet)
     with ExitStack() as stack:
         page = stack.enter_context(open_live_page(live, live_page, port, console))
-        bar = progress_bar(console, "training", "it", describe="{:.4g}".format)
+        bar = progress_bar(console, "training", "iterations", describe="{:.4g}".format)
         watch = None if quiet else stack.enter_context(bar)
         reached = run(options, watch, page)
     report(console, reached)

@@ -166,9 +166,7 @@ def report(
         a_step: how many of them a step takes.
         processes: how many trained together.
     """
-    a_second = f"{reached.steps_per_second:.{0 if reached.steps_per_second >= 10 else 2}f}"
-    speed = f"{reached.seconds:.1f} s, {a_second} {reached.unit}s/s"
-    speed += f", {reached.steps_per_second * a_step:,.0f} {unit}/s" if a_step else ""
+    speed = reached.describe_speed(unit, a_step)
     speed = f" ({speed} by {processes} processes)" if processes > 1 else f" ({speed})"
     if reached.details:
         console.print(reached.details, highlight=False)

@@ -8,12 +8,14 @@ from .._photo import load_photo
 from .._processes import Processes
 from .._progress import Watch
 from .._run import require_runnable, run_training
+from .._threads import one_torch_thread
 from ._checkpoint import FitCheckpoints
 from ._gaussians import make_renderer, scatter_gaussians
 from ._learner import FILES, GaussianLearner
 from ._options import FitOptions
 
 
+@one_torch_thread()
 def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
     """Fit a photograph with 2-D Gaussians, and write the results into `options.out`.
 

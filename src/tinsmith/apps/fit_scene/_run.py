@@ -8,6 +8,7 @@ from ..._errors import InputError, refusal
 from .._checkpoint import Checkpoints
 from .._cost import Cost
 from .._progress import Watch
+from .._threads import one_torch_thread
 from ..scenes import PICTURE_FILES, Box, Dataset, SceneReached, Viewer, identify_run, load_scene, run_scene
 from ._learner import FieldLearner
 from ._options import SceneOptions
@@ -16,6 +17,7 @@ _FORMAT = "tinsmith fit-scene 1"
 _SHARED = ("rays", "bound", "samples", "background", "distortion", "seed")
 
 
+@one_torch_thread()
 def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
     """Fit a radiance field to pictures of a scene, and write the results into `options.out`.
 

@@ -11,6 +11,7 @@ from .._checkpoint import Checkpoints
 from .._cost import Cost
 from .._processes import Processes
 from .._progress import Watch
+from .._threads import one_torch_thread
 from ..scenes import SceneReached, Viewer, identify_run, load_scene, run_scene
 from ._learner import FILES, SplatLearner
 from ._options import SplatOptions
@@ -19,6 +20,7 @@ _FORMAT = "tinsmith fit-splats 1"
 _SHARED = ("gaussians", "most", "degree", "strategy", "background", "seed")
 
 
+@one_torch_thread()
 def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
     """Fit Gaussians to pictures of a scene, and write the results into `options.out`.
 

@@ -11,6 +11,7 @@ from .._photo import load_photo
 from .._processes import Processes, read_launched_processes
 from .._progress import Watch
 from .._run import require_runnable, run_training
+from .._threads import one_torch_thread
 from ._blocks import require_room
 from ._learner import FILES, NetworkLearner
 from ._live import LiveImage
@@ -20,6 +21,7 @@ from ._recipe import Recipe, resolve_recipe
 _FORMAT = "tinsmith learn-image 1"
 
 
+@one_torch_thread()
 def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveImage | None = None) -> Reached:
     """Learn a photograph with one network or an array of them, and write the results into `options.out`.
 

@@ -9,7 +9,6 @@ from .._cost import Cost
 from .._processes import Processes
 from .._progress import Watch
 from .._run import require_runnable, run_training
-from .._threads import one_torch_thread
 from ._built_in_scene import estimate_own_scene_cost, render_own_scene
 from ._dataset import read_dataset, write_dataset
 from ._learner import SceneLearner, SceneReached, SceneRunOptions
@@ -37,11 +36,7 @@ def load_scene(options: SceneRunOptions, cost: Cost, **numbers: object) -> Datas
         cost = Cost(own.memory + cost.memory, own.seconds + cost.seconds)
         numbers["size"] = options.size
     require_runnable(options, cost, **numbers)
-    # With several threads, steps beside other busy processes take ten times as long.
-    with one_torch_thread():
-        return (
-            render_own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
-        )
+    return render_own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
 
 
 def run_scene(

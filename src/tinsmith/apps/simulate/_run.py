@@ -16,6 +16,7 @@ from .._processes import Processes
 from .._progress import Watch
 from .._run import require_at_least, require_runnable, run_training
 from .._simulations import SIMULATIONS, require_simulation
+from .._threads import one_torch_thread
 from ._learner import FILES, SimulationLearner
 from ._live import LiveSimulation
 from ._simulation import Simulation, SimulationOutcome
@@ -48,6 +49,7 @@ class SimulateOptions:
         require_at_least(0, seed=self.seed)
 
 
+@one_torch_thread()
 def simulate(
     options: SimulateOptions, watch: Watch | None = None, live: LiveSimulation | None = None
 ) -> SimulationOutcome:
