@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -15,6 +16,7 @@ from support.folders import StopAt, names, without_times
 from tinsmith._errors import CheckpointError, InputError
 from tinsmith.apps import SIMULATIONS
 from tinsmith.apps.simulate import SimulateOptions, simulate
+from tinsmith.apps.simulate._drawing import add_caption
 from tinsmith.cli import app
 
 FILES = {"simulation.png", "simulation.gif", "curve.png", "summary.json", "checkpoint.safetensors"}
@@ -84,7 +86,24 @@ def test_a_run_gets_better_and_writes_what_it_says(engine, options):
     summary = json.loads((options().out / "summary.json").read_text())
     assert (summary["before"], summary["after"]) == reached.figures and summary["iteration"] == 20
     with Image.open(options().out / "simulation.gif") as film:
-        assert film.n_frames > 10
+        assert film.n_frames > 10 and film.width >= 480
+        film.seek(5)
+        caption = np.asarray(film.convert("L"))[: film.height - 256]
+    assert len(caption) > 40 and (caption < 64).any() and (caption[:, -6:] > 240).all()
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("name", SIMULATIONS)
+def test_films_are_wide_and_their_captions_fit(engine, name):
+    with torch.no_grad():
+        simulation = made(name, engine)
+        frames, figure = simulation.look()
+    assert frames[0].shape[1] >= 480
+    title = f"{name}, iteration 9999: {simulation.figure.format(max(figure, 0.1))}"
+    plain, captioned = (add_caption(frame, title, simulation.caption) for frame in (frames[0], frames[-1]))
+    top = len(plain) - len(frames[0])
+    assert torch.equal(captioned[top:], frames[-1]) and torch.equal(plain[:top], captioned[:top])
+    assert (plain[:top] < 64).any() and (plain[:top, -6:] == 255).all()
 
 
 @pytest.mark.costly

@@ -99,9 +99,15 @@ def stack_sheets(sheets: Sequence[Image.Image]) -> Image.Image:
     return whole
 
 
-def write_loop(file: Path | BinaryIO, frames: Sequence[Tensor]) -> None:
-    """Write frames of one size as a GIF that repeats."""
-    film = _in_one_palette([make_image(frame) for frame in frames])
+def write_loop(file: Path | BinaryIO, frames: Sequence[Tensor], *, is_dithered: bool = True) -> None:
+    """Write frames of one size as a GIF that repeats.
+
+    Args:
+        file: a path or an open file.
+        frames: (rows, columns, 3) uint8 each.
+        is_dithered: mix colors from neighboring pixels. Drawings of few colors need none, and are smaller without.
+    """
+    film = _in_one_palette([make_image(frame) for frame in frames], is_dithered=is_dithered)
     film[0].save(file, "GIF", save_all=True, append_images=film[1:], duration=_FRAME_MS, loop=0, optimize=False)
 
 
@@ -113,13 +119,13 @@ def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:
     film = [
         *_in_one_palette([make_image(frame) for frame in frames]),
         # The last frame is shown longest, so it has its own palette.
-        *_dither(last, last),
+        *_reduce_colors(last, last),
     ]
     durations = [_FRAME_MS] * len(frames) + [_LAST_FRAME_MS]
     film[0].save(path, save_all=True, append_images=film[1:], duration=durations, loop=0, optimize=False)
 
 
-def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:
+def _in_one_palette(frames: Sequence[Image.Image], *, is_dithered: bool = True) -> list[Image.Image]:
     """Reduce frames of one size to 256 colors that they share: a palette for each frame takes ten times as long to
     find.
     """
@@ -131,16 +137,17 @@ def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:
     for number in range(_SAMPLED):
         frame = frames[round(number * (len(frames) - 1) / (_SAMPLED - 1))]
         sample.paste(frame.resize((width, height), Image.Resampling.NEAREST), (0, number * height))
-    return _dither(sample, *frames)
+    return _reduce_colors(sample, *frames, is_dithered=is_dithered)
 
 
-def _dither(sample: Image.Image, *pictures: Image.Image) -> list[Image.Image]:
-    """Reduce pictures to the 256 colors that suit a sample, with dithering, since smooth areas would show bands
-    otherwise.
+def _reduce_colors(sample: Image.Image, *pictures: Image.Image, is_dithered: bool = True) -> list[Image.Image]:
+    """Reduce pictures to the 256 colors that suit a sample; smooth areas of many colors show bands if they are not
+    dithered.
     """
     # k-means is 2 to 4 dB better than the median cut from which it starts.
     palette = sample.quantize(256, kmeans=1)
-    return [one.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for one in pictures]
+    dither = Image.Dither.FLOYDSTEINBERG if is_dithered else Image.Dither.NONE
+    return [one.quantize(palette=palette, dither=dither) for one in pictures]
 
 
 def write_curve(

@@ -14,7 +14,7 @@ from ...engines import get
 from ...operation import op
 from ...time import scan
 from ._drawing import Canvas
-from ._simulation import Look, Simulation
+from ._simulation import FRAME_WIDTH, Look, Simulation
 
 RATE = 4e-3  # seconds a step
 RADIUS, LENGTH, WIDTH = 0.03, 1.5, 1.0
@@ -71,6 +71,7 @@ class Billiards(Simulation):
     rack: Tensor
     pocket: Tensor
     figure = "{:.4f} m from the pocket"
+    caption = "The best of 32 shots: the orange ball must reach the pocket."
 
     def __init__(self, engine: str, steps: int | None = None) -> None:
         super().__init__(steps)
@@ -108,7 +109,7 @@ class Billiards(Simulation):
         return Look(frames, misses.min().sqrt().item())
 
     def draw(self, x: Tensor) -> Tensor:
-        canvas = Canvas(320, 0, LENGTH, 0, WIDTH, "#2d6a4f")
+        canvas = Canvas(FRAME_WIDTH, 0, LENGTH, 0, WIDTH, "#2d6a4f")
         canvas.disc(POCKET, 1.5 * RADIUS, "#111111")
         for ball, colour in ((0, "#eeeeee"), (SUNK, "#f4a261")):
             canvas.line(x[:, ball], colour, 1)

@@ -14,7 +14,7 @@ from ...engines import get
 from ...operation import chain
 from ...time import scan
 from ._drawing import Canvas
-from ._simulation import Look, Simulation
+from ._simulation import FRAME_WIDTH, Look, Simulation
 
 GRID = 48  # cells along a side of the world, which is 1 x 1
 RATE = 2e-3  # seconds a step: sound, with a speed of about 6 a second, must not cross a cell
@@ -122,6 +122,7 @@ class ElasticWalker(Simulation):
     muscle: Tensor
     waves: Tensor
     figure = "walked {:.3f} of its world"
+    caption = "An elastic body. Each colored part is a muscle."
 
     def __init__(self, engine: str, steps: int | None = None) -> None:
         super().__init__(steps)
@@ -159,7 +160,7 @@ class ElasticWalker(Simulation):
         return Look([self.draw(one) for one in x], (x[-1] - x[0]).mean(0)[0].item())
 
     def draw(self, x: Tensor) -> Tensor:
-        canvas = Canvas(320, 0, 1, 0.03, 0.43)
+        canvas = Canvas(FRAME_WIDTH, 0, 1, 0.03, 0.43)
         canvas.line([(0, FLOOR / GRID), (1, FLOOR / GRID)], "#888888", 2)
         for place, muscle in zip(x.tolist(), self.muscle.tolist(), strict=True):
             canvas.disc(place, 0.6 * SPACING, ("#d95f02", "#7570b3", "#d95f02", "#7570b3", "#333333")[muscle])

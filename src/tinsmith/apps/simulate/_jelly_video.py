@@ -62,6 +62,7 @@ class JellyVideo(Simulation):
     rest: Tensor
     truth: Tensor
     figure = "stiffness off by {:.2%}"
+    caption = "Left: the given video. Right: the ring as learned from it."
 
     def __init__(self, engine: str, steps: int | None = None) -> None:
         super().__init__(steps)
@@ -97,4 +98,4 @@ class JellyVideo(Simulation):
         fitted_video = self.record(self.stiffness, self.throw)
         pairs = [torch.cat([self.video[at], fitted_video[at]], 1) for at in range(0, self.steps, self.every)]
         off = (self.stiffness - self.truth[0]).exp().item()
-        return Look([colorize(one, 0.0, 5.0, 5, "magma") for one in pairs], abs(off - 1.0))
+        return Look([colorize(one, 0.0, 5.0, 6, "magma") for one in pairs], abs(off - 1.0))

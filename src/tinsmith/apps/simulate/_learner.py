@@ -12,6 +12,7 @@ import torch
 from ...nn import write_checkpoint
 from .._pictures import Writer, make_image, stack_sheets, write_curve, write_loop, write_summary
 from .._training import History, Learner, Training
+from ._drawing import add_caption
 from ._simulation import Look, Simulation, SimulationOutcome
 
 FILES = ("simulation.png", "simulation.gif", "curve.png", "summary.json")
@@ -19,6 +20,7 @@ FILES = ("simulation.png", "simulation.gif", "curve.png", "summary.json")
 _LAST_RATE = 0.05  # the factor of the learning rate at the end
 _STEEPEST = 0.1  # the maximum norm of a gradient: of a chaotic simulation, one may be a million times the others
 _SHOWN = 5  # frames in the picture
+_SHEET_WIDTH = 1600  # pixels of the picture
 
 
 class SimulationTrainer:
@@ -83,22 +85,26 @@ class SimulationLearner(Learner[Look, SimulationOutcome]):
 
     def writers(self, training: Training[Any], evaluation: Look) -> Mapping[str, Writer]:
         def draw(path: Path) -> None:
-            stack_sheets([make_image(_choose(look)) for look in (self.before, evaluation)]).save(path)
+            sheet = stack_sheets([make_image(_choose(look)) for look in (self.before, evaluation)])
+            sheet.thumbnail((_SHEET_WIDTH, sheet.height))
+            sheet.save(path)
 
-        losses = training.history.losses
+        simulation, losses = self.simulation, training.history.losses
+        title = f"{self.name}, iteration {training.step}: {simulation.figure.format(evaluation.figure)}"
+        film = [add_caption(frame, title, simulation.caption) for frame in evaluation.frames]
         facts = {
             "simulation": self.name,
-            "figure": self.simulation.figure,
+            "figure": simulation.figure,
             "before": self.before.figure,
             "after": evaluation.figure,
             "iteration": training.step,
             "iterations": training.steps,
-            "time_steps": self.simulation.steps,
+            "time_steps": simulation.steps,
             "seconds": training.seconds,
         }
         writers = (
             draw,
-            lambda path: write_loop(path, evaluation.frames),
+            lambda path: write_loop(path, film, is_dithered=False),
             lambda path: write_curve(path, {"loss": (range(len(losses)), losses)}, logarithmic="loss"),
             lambda path: write_summary(path, facts),
         )

@@ -15,6 +15,9 @@ from .._outcome import Outcome
 FRAMES = 48
 """The maximum number of frames in a film."""
 
+FRAME_WIDTH = 480
+"""The minimum width of a frame in pixels."""
+
 
 class Look(NamedTuple):
     """A run of a simulation: its frames (rows, columns, 3) uint8, and a number that measures its result."""
@@ -47,12 +50,14 @@ class Simulation(torch.nn.Module, ABC):
         iterations: the default number of iterations of Adam.
         rate: the learning rate at the start.
         figure: a format string that describes `Look.figure`, with its unit.
+        caption: a sentence or two for the film: what its frames show.
     """
 
     steps: int
     iterations: ClassVar[int]
     rate: ClassVar[float]
     figure: ClassVar[str]
+    caption: ClassVar[str]
 
     def __init__(self, steps: int | None) -> None:
         super().__init__()

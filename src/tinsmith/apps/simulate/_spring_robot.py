@@ -15,7 +15,7 @@ from ...nn import NetworkWithInputEncoding
 from ...operation import op
 from ...time import scan
 from ._drawing import Canvas
-from ._simulation import Look, Simulation
+from ._simulation import FRAME_WIDTH, Look, Simulation
 
 RATE = 4e-3  # seconds a step
 SQUARES, SIDE = 3, 0.1  # the body is a row of squares
@@ -59,6 +59,7 @@ class SpringRobot(Simulation):
     rest: Tensor
     clocks: Tensor
     figure = "walked {:.3f} m"
+    caption = "Masses and springs, controlled by a network."
 
     def __init__(self, engine: str, steps: int | None = None) -> None:
         super().__init__(steps)
@@ -112,7 +113,7 @@ class SpringRobot(Simulation):
         return Look([self.draw(one) for one in x], (x[-1] - x[0]).mean(0)[0].item())
 
     def draw(self, x: Tensor) -> Tensor:
-        canvas = Canvas(320, -0.1, 1.5, -0.05, 0.35)
+        canvas = Canvas(FRAME_WIDTH, -0.1, 1.5, -0.05, 0.35)
         canvas.line([(-1, 0), (2, 0)], "#888888", 2)
         for a, b in self.ends.tolist():
             canvas.line([x[a], x[b]], "#333333", 2)

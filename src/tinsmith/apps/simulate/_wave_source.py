@@ -51,6 +51,7 @@ class WaveSource(Simulation):
     sensors: Tensor
     truth: Tensor
     figure = "error of the pulse {:.1%}"
+    caption = "Left: the true waves. Right: those of the pulse that was found."
 
     def __init__(self, engine: str, steps: int | None = None) -> None:
         super().__init__(steps)
@@ -90,5 +91,5 @@ class WaveSource(Simulation):
         ponds = [self.record(pulse, keep=self.every)[0] for pulse in (self.truth, self.pulse)]
         error = (self.pulse - self.truth).norm() / self.truth.norm()
         begin = [torch.cat([pulse[None], pond]) for pulse, pond in zip((self.truth, self.pulse), ponds, strict=True)]
-        frames = [colorize(torch.cat(pair, 1), -0.8, 0.8, zoom=2) for pair in zip(*begin, strict=True)]
+        frames = [colorize(torch.cat(pair, 1), -0.8, 0.8, zoom=4) for pair in zip(*begin, strict=True)]
         return Look(frames, error.item())
