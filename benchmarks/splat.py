@@ -1,6 +1,6 @@
 """The renderer of `tinsmith fit-image` against the same written as plain tensor operations.
 
-    python benchmarks/splat.py [--size 256] [--gaussians 2000] [--rounds 9]
+    python benchmarks/splat.py [--size 256] [--gaussians 2000] [--rounds 9] [--quick] [--out benchmarks/results]
 
 Two people without this library are asked. The first writes what the formula says: every Gaussian
 in every pixel, some Gaussians at a time, each batch recomputed in the backward pass so that memory
@@ -9,7 +9,7 @@ sorted by the size of their squares, all squares of a size at once. Both get the
 autograd. All render the same Gaussians, fitted to the default photograph for a while, so that
 their sizes are those that occur.
 
-Prints one table and writes it to benchmarks/results/splat.md. All ways take turns, so that a busy
+Prints one table and writes it to splat.md. All ways take turns, so that a busy
 machine meets them alike; still, torch's threads suffer most from company (they wait for each other
 after every operation), so that only a quiet machine is fair to plain torch.
 """
@@ -33,7 +33,7 @@ from tinsmith.apps._training import Training
 from tinsmith.apps.fit_image._gaussians import make_renderer, scatter_gaussians
 from tinsmith.apps.fit_image._learner import GaussianLearner
 
-RESULT = Path(__file__).parent / "results" / "splat.md"
+RESULTS = Path(__file__).parent / "results"
 Way = Callable[..., Tensor]
 """pos, scale, angle, colour, opacity, h=, w= -> image."""
 
@@ -91,7 +91,11 @@ def main() -> None:
     asked.add_argument("--size", type=int, default=256)
     asked.add_argument("--gaussians", type=int, default=2000)
     asked.add_argument("--rounds", type=int, default=9)
+    asked.add_argument("--quick", action="store_true", help="little of everything; its numbers mean nothing")
+    asked.add_argument("--out", type=Path, default=RESULTS)
     options = asked.parse_args()
+    if options.quick:
+        options.size, options.gaussians, options.rounds = 32, 50, 2
     photo = load_photo(None, options.size)
     ops = {f"tinsmith on {engine}": make_renderer(engine, "cpu") for engine in ENGINES}
     given = fitted(photo, options.gaussians, next(iter(ops.values())))
@@ -103,8 +107,8 @@ def main() -> None:
     both = timed({name: differentiating(way, given, photo) for name, way in ways.items()}, effort)
     text = report(forward, both, photo, options, load)
     print(text)
-    RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(text, encoding="utf-8")
+    options.out.mkdir(exist_ok=True)
+    (options.out / "splat.md").write_text(text, encoding="utf-8")
 
 
 def fitted(photo: Photo, count: int, render: Way) -> dict[str, Tensor]:

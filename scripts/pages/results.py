@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from .blocks import ROOT
@@ -21,9 +23,9 @@ class Bar(NamedTuple):
     verdict: str
 
 
-def text_of(name: str) -> str:
-    """Return the text of a file of results."""
-    return (FOLDER / name).read_text(encoding="utf-8")
+def text_of(name: str, folder: Path | None = None) -> str:
+    """Return the text of a file of results, of benchmarks/results unless another folder is given."""
+    return ((folder or FOLDER) / name).read_text(encoding="utf-8")
 
 
 def files() -> list[str]:
@@ -31,10 +33,16 @@ def files() -> list[str]:
     return sorted(path.name for path in FOLDER.glob("*.md") if bars_of(path.name))
 
 
-def bars_of(name: str) -> list[Bar]:
-    """Return the rows of a file's first table that have a target."""
-    heads, *rows = table_of(text_of(name), "") or [[]]
+def bars_of(name: str, folder: Path | None = None) -> list[Bar]:
+    """Return the rows of a file's first table that have a target. A file without a table has none."""
+    text = text_of(name, folder)
+    heads, *rows = table_of(text, "") if "\n|" in text else [[]]
     return [Bar(*row) for row in rows if "to hold" in heads and len(row) == len(Bar._fields) and row[4]]
+
+
+def missed(bars: Iterable[Bar]) -> list[Bar]:
+    """Return the rows whose target is missed."""
+    return [bar for bar in bars if bar.verdict == "MISSED"]
 
 
 def title_of(name: str) -> str:
