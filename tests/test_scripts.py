@@ -129,6 +129,8 @@ def test_gpu_check_without_a_gpu_is_one_clear_line(checkout):
 def test_a_release_that_is_not_ready_is_refused_with_reasons(checkout):
     for name in ["scripts/release", "CITATION.cff", "CHANGELOG.md"]:
         shutil.copy(ROOT / name, checkout / name)
+    with (checkout / "CHANGELOG.md").open("a") as changelog:
+        changelog.write("\n## Unreleased\n")
     (checkout / "changelog.d").mkdir()
     (checkout / "changelog.d/one.md").write_text("A sentence.")
     done = subprocess.run(
@@ -141,6 +143,7 @@ def test_a_release_that_is_not_ready_is_refused_with_reasons(checkout):
     assert done.returncode == 1 and done.stderr == "release: nothing was built\n"
     assert "the tag is v9.9.9, the version is " in done.stdout
     assert "changelog.d: sentences that are not in CHANGELOG.md yet" in done.stdout
+    assert "CHANGELOG.md: the section Unreleased has no number yet" in done.stdout
 
 
 def test_a_misspelt_option_of_release_is_named(checkout):
