@@ -29,7 +29,7 @@ BAD = engines.Probe("launch takes a gradient pointer", "quadrants", False, "no s
 @pytest.fixture
 def doctor(monkeypatch):
     def run(*probes, options=(), columns=200):
-        monkeypatch.setattr(engines, "probes", lambda: iter(probes))
+        monkeypatch.setattr(engines, "run_probes", lambda: iter(probes))
         monkeypatch.setattr(tracing, "torch_probes", lambda: ())
         return CliRunner().invoke(app, ["doctor", *options], env={"COLUMNS": str(columns)})
 
@@ -110,7 +110,7 @@ def test_a_setuptools_that_does_not_load_is_told(doctor, monkeypatch):
     assert "torch.compile fails here" in result.stdout and "import setuptools" in result.stdout
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "setuptools", sys)
-    monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
+    monkeypatch.setattr(engines, "run_probes", lambda: iter([GOOD]))
     monkeypatch.setattr(tracing, "torch_probes", lambda: ())
     assert "torch.compile" not in CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"}).stdout
 
@@ -129,7 +129,7 @@ def test_a_probe_that_fails_is_named_and_is_the_exit_code(doctor):
 
 
 def test_a_probe_of_torch_that_fails_is_named_and_is_the_exit_code(doctor, monkeypatch):
-    monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
+    monkeypatch.setattr(engines, "run_probes", lambda: iter([GOOD]))
     monkeypatch.setattr(_torch_state, "is_transformed", lambda: False)
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "250"})
     assert result.exit_code == 1
@@ -140,7 +140,7 @@ def test_a_probe_of_torch_that_fails_is_named_and_is_the_exit_code(doctor, monke
 
 def test_a_torch_that_lost_a_name_is_told(monkeypatch):
     """No op can then be made at all."""
-    monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
+    monkeypatch.setattr(engines, "run_probes", lambda: iter([GOOD]))
     monkeypatch.delattr(tracing, "torch_probes", raising=False)
     monkeypatch.setitem(sys.modules, "tinsmith.tracing._probes", None)
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "250"})
@@ -175,7 +175,7 @@ def test_json_has_all_of_it(doctor, monkeypatch):
     cache = Cache("things of another test", 40)
     cache.keep(1, 1)
     for probe, code in ((GOOD, 0), (BAD, 1)):
-        monkeypatch.setattr(engines, "probes", lambda probe=probe: iter([probe]))
+        monkeypatch.setattr(engines, "run_probes", lambda probe=probe: iter([probe]))
         monkeypatch.setattr(tracing, "torch_probes", lambda: ())
         result = CliRunner().invoke(app, ["doctor", "--json"])
         assert result.exit_code == code
