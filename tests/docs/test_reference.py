@@ -57,6 +57,13 @@ def test_the_command_line_is_that_of_the_page():
     assert not stale, "run ./scripts/docs write"
 
 
+def test_no_cell_of_the_command_line_is_blank():
+    rows = [line for line in cli_page.commands().splitlines() if line.startswith("|")]
+    assert rows and not [row for row in rows if re.search(r"\|\s*\|", row)]
+    # A default in the words of an option is not told twice.
+    assert "| all floating inputs |" in "\n".join(rows) and "Default:" not in "\n".join(rows)
+
+
 def test_the_configurations_are_those_of_the_page():
     [(path, text)] = configurations_page.pages().items()
     assert path.read_text(encoding="utf-8") == text, "run ./scripts/docs write"

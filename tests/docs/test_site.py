@@ -69,6 +69,34 @@ def test_the_page_of_a_name_stands_first_in_a_search(site):
     assert any(one["location"].startswith("reference/op/") and "ts.op" in one["text"] for one in docs)
 
 
+def test_a_search_for_autograd_function_finds_the_page_about_it(site):
+    """The search splits words at spaces only, so its title must not say `autograd.Function`."""
+    docs = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    (page,) = [one for one in docs if one["location"] == "how-to/autograd-function/"]
+    assert page["title"].lower().endswith("autograd function")
+    assert page["boost"] == max(one.get("boost", 1) for one in docs)
+
+
+def test_an_arrow_in_inline_code_is_whole(site):
+    text = re.sub(r"<pre\b.*?</pre>", "", (site / "reference/spec/index.html").read_text("utf-8"), flags=re.DOTALL)
+    assert text.count('<span class="arrow">-&gt;</span>') > 1
+    assert not re.search(r"<code>[^<]*-&gt;", text)
+    assert ".arrow { white-space: nowrap; }" in (site / "assets" / "site.css").read_text(encoding="utf-8")
+
+
+def test_decisions_and_logs_are_in_the_section_for_contributors():
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    before, _, after = nav.partition("  - Contributing:\n")
+    logs = ["about/decisions/", "about/census.md", "about/fuzz.md", "about/locks.md", "repository/CONTRIBUTING.md"]
+    assert all(log in after and log not in before for log in logs)
+    assert "about/benchmarks.md" in before and "about/limits.md" in before
+
+
+def test_code_on_the_home_page_is_at_most_80_characters_wide():
+    blocks = re.findall(r"```\w+.*?\n(.*?)```", (ROOT / "docs" / "index.md").read_text("utf-8"), re.DOTALL)
+    assert blocks and max(len(line) for block in blocks for line in block.splitlines()) <= 80
+
+
 def test_the_changelog_is_in_the_site(site):
     page = (site / "about" / "changelog" / "index.html").read_text(encoding="utf-8")
     assert "0.1.0" in page and 'href="../../reference/torch/"' in page
