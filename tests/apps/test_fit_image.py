@@ -25,6 +25,7 @@ FILES = {
     "comparison.png",
     "fit.gif",
     "curve.png",
+    "report.html",
     "gaussians.safetensors",
     "summary.json",
     "checkpoint.safetensors",

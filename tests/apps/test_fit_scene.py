@@ -27,6 +27,7 @@ FILES = {
     "opacity.png",
     "turntable.gif",
     "curve.png",
+    "report.html",
     "summary.json",
     "checkpoint.safetensors",
 }

@@ -28,6 +28,7 @@ FILES = {
     "turntable.gif",
     "depth.gif",
     "curve.png",
+    "report.html",
     "summary.json",
     "splats.ply",
     "checkpoint.safetensors",

@@ -32,6 +32,7 @@ FILES = {
     "comparison.png",
     "learning.gif",
     "curve.png",
+    "report.html",
     "summary.json",
     "checkpoint.safetensors",
 }

@@ -19,7 +19,7 @@ from tinsmith.apps.simulate import SimulateOptions, simulate
 from tinsmith.apps.simulate._drawing import add_caption
 from tinsmith.cli import app
 
-FILES = {"simulation.png", "simulation.gif", "curve.png", "summary.json", "checkpoint.safetensors"}
+FILES = {"simulation.png", "simulation.gif", "curve.png", "report.html", "summary.json", "checkpoint.safetensors"}
 STEPS = {"billiards": 160, "elastic-walker": 30, "jelly-video": 60, "smoke": 5, "spring-robot": 12, "wave-source": 40}
 
 

@@ -20,6 +20,7 @@ from ._page import Page
 from ._pictures import write_files
 from ._processes import ALONE, Processes, join_processes
 from ._progress import Watch
+from ._report import REPORT_FILES
 from ._training import AnyEvaluation, AnyOutcome, Learner, Training
 
 _MOST_NAMED = 3
@@ -87,7 +88,7 @@ def run_training(
         options: the options of the run.
         make_learner: builds the learner of one of the processes that train together.
         checkpoints: the run's checkpoints.
-        files: the names of the files that the learner's `writers` write.
+        files: the names of the files that the learner's `writers` write. The report's files are added.
         inputs: the input files, which must not be overwritten, each with its description.
         shares: the name and size of what processes that train together split in a step; None for an app that trains in
             one process.
@@ -101,6 +102,7 @@ def run_training(
     """
     if options.resume and options.overwrite:
         raise InputError(refusal("--resume and --overwrite exclude each other", remedy="Leave out one of them."))
+    files = (*files, *REPORT_FILES)
     if options.resume:
         checkpoints.load()
     for what, path in inputs:
@@ -128,7 +130,9 @@ def run_training(
             written = [checkpoints.save(training)] if is_new else []
             evaluation = learner.evaluate(training)
             if is_new:
-                written = [*write_files(options.out, learner.writers(training, evaluation)), *written]
+                report = learner.make_report(training, evaluation)
+                writers = {**learner.writers(training, evaluation, report), **report.writers()}
+                written = [*write_files(options.out, writers), *written]
             processes.wait()
             return learner.summarize(evaluation, training.describe_run(written))
 

@@ -21,6 +21,7 @@ from ._outcome import Outcome
 from ._pictures import Writer
 from ._processes import ALONE, Processes
 from ._progress import Watch
+from ._report import Report
 
 _SAVE_EVERY = 100  # steps
 
@@ -104,11 +105,17 @@ class Learner(ABC, Generic[AnyEvaluation, AnyOutcome]):
 
     @abstractmethod
     def evaluate(self, training: Training[Any]) -> AnyEvaluation:
-        """Evaluate the current model, for `writers` and `summarize`."""
+        """Evaluate the current model, for `make_report`, `writers` and `summarize`."""
 
     @abstractmethod
-    def writers(self, training: Training[Any], evaluation: AnyEvaluation) -> Mapping[str, Writer]:
-        """Return the function that writes each result file, by the file's name. The checkpoint is not among them."""
+    def make_report(self, training: Training[Any], evaluation: AnyEvaluation) -> Report:
+        """Make the report of the training: its curves, its pictures and its numbers."""
+
+    @abstractmethod
+    def writers(self, training: Training[Any], evaluation: AnyEvaluation, report: Report) -> Mapping[str, Writer]:
+        """Return the function that writes each of the app's own result files, by the file's name. The checkpoint and
+        the files of the report are not among them.
+        """
 
     @abstractmethod
     def summarize(self, evaluation: AnyEvaluation, run: Mapping[str, Any]) -> AnyOutcome:

@@ -15,11 +15,12 @@ from torch import Tensor
 from .._film import as_pixels, format_decibels, psnr, shrink_to_film
 from .._photo import Photo
 from .._photo_learner import PhotoLearner
-from .._pictures import Writer, arrange_side_by_side, make_image, write_curve, write_film, write_summary
+from .._pictures import Writer, make_image, write_film
+from .._report import Report
 from .._training import History, Snapshot, Training
 from ._gaussians import Gaussians, Renderer
 
-FILES = ("fitted.png", "comparison.png", "fit.gif", "curve.png", "gaussians.safetensors", "summary.json")
+FILES = ("fitted.png", "comparison.png", "fit.gif", "gaussians.safetensors")
 
 _RATES = {"pos": 0.06, "log_scale": 0.12, "angle": 0.05, "colour": 0.04, "logit": 0.03}
 """Adam's learning rates at the start; that of pos in mean distances between Gaussians."""
@@ -77,10 +78,10 @@ class GaussianLearner(PhotoLearner):
         return self.render(**self.gaussians.activate(), h=self.photo.height, w=self.photo.width)
 
     @torch.no_grad()
-    def writers(self, training: Training[Any], evaluation: Tensor) -> Mapping[str, Writer]:
-        errors = training.history.losses
-        curves = {"PSNR, dB": (range(len(errors)), [psnr(error) for error in errors])}
-        gaussians = self.gaussians
+    def make_report(self, training: Training[Any], evaluation: Tensor) -> Report:
+        errors, gaussians = training.history.losses, self.gaussians
+        steps = range(len(errors))
+        curves = {"loss": (steps, errors), "PSNR, dB": (steps, [psnr(error) for error in errors])}
         facts = {
             **self.describe(training, evaluation),
             "gaussians": len(gaussians.pos),
@@ -91,13 +92,15 @@ class GaussianLearner(PhotoLearner):
             f"fitted, {format_decibels(self.psnr(evaluation))}": make_image(evaluation),
             f"its {len(gaussians.pos)} Gaussians, shrunk": make_image(self._shrunk()),
         }
+        score = format_decibels(self.psnr(evaluation), 2)
+        return Report(f"fit-image: {self.photo.name}", score, facts, curves, [panels])
+
+    def writers(self, training: Training[Any], evaluation: Tensor, report: Report) -> Mapping[str, Writer]:
         writers = (
             make_image(evaluation).save,
-            arrange_side_by_side(panels).save,
+            report.draw_rows().save,
             lambda path: write_film(path, training.history.frames, evaluation),
-            lambda path: write_curve(path, curves),
             lambda path: self._write_gaussians(path, evaluation),
-            lambda path: write_summary(path, facts),
         )
         return dict(zip(FILES, writers, strict=True))
 

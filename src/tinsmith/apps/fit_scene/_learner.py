@@ -14,8 +14,18 @@ from ...nn import Trainer
 from ...render import PixelSampler, Rays, image_rays
 from .._pictures import Writer
 from .._processes import ALONE, Processes
+from .._report import Report
 from .._training import Training
-from ..scenes import Dataset, Evaluation, SceneLearner, Views, describe_scene, picture_writers, turntable
+from ..scenes import (
+    Dataset,
+    Evaluation,
+    SceneLearner,
+    Views,
+    describe_scene,
+    make_scene_report,
+    picture_writers,
+    turntable,
+)
 from ._field import COLOUR, DENSITY, GRID, HARMONICS, Scene, Seen
 from ._options import SceneOptions
 
@@ -97,7 +107,7 @@ class FieldLearner(SceneLearner):
         self.trainer.close()
         return evaluation
 
-    def writers(self, training: Training[Any], evaluation: Evaluation) -> Mapping[str, Writer]:
+    def make_report(self, training: Training[Any], evaluation: Evaluation) -> Report:
         option_names = ("rays", "bound", "samples", "background", "distortion", "seed")
         facts = {
             **describe_scene(training, self.dataset, evaluation),
@@ -106,7 +116,10 @@ class FieldLearner(SceneLearner):
             **{name: getattr(self.options, name) for name in option_names},
             "field": {"grid": GRID, "density": DENSITY, "harmonics": HARMONICS, "colour": COLOUR},
         }
-        return picture_writers(training.history, evaluation, facts, turntable(self))
+        return make_scene_report(f"fit-scene: {self.dataset.name}", training.history, evaluation, facts)
+
+    def writers(self, training: Training[Any], evaluation: Evaluation, report: Report) -> Mapping[str, Writer]:
+        return picture_writers(report, evaluation, turntable(self))
 
 
 def _load_pixels(views: Views, device: str, engine: str | None) -> PixelSampler:

@@ -13,6 +13,7 @@ from ...render import l1_ssim_loss
 from ...render.captures import convert_to_viewmat
 from ...render.gaussians import save_ply
 from .._pictures import Writer, write_loop
+from .._report import Report
 from .._training import Training
 from ..scenes import (
     PICTURE_FILES,
@@ -22,6 +23,7 @@ from ..scenes import (
     SceneLearner,
     depth_frames,
     describe_scene,
+    make_scene_report,
     picture_writers,
     turntable,
 )
@@ -80,17 +82,20 @@ class SplatLearner(SceneLearner):
         images, alphas, _ = self.trainer.render(viewmat, matrix, size, self.ground, "RGB+D")
         return Seen(images[0, ..., :3], alphas[0, ..., 0], images[0, ..., 3])
 
-    def writers(self, training: Training[Any], evaluation: Evaluation) -> Mapping[str, Writer]:
-        frames = turntable(self)
-        depths = depth_frames(frames)
+    def make_report(self, training: Training[Any], evaluation: Evaluation) -> Report:
         option_names = ("degree", "strategy", "background", "seed", "most")
         facts = {
             **describe_scene(training, self.dataset, evaluation),
             "gaussians": len(self.trainer),
             **{name: getattr(self.options, name) for name in option_names},
         }
+        return make_scene_report(f"fit-splats: {self.dataset.name}", training.history, evaluation, facts)
+
+    def writers(self, training: Training[Any], evaluation: Evaluation, report: Report) -> Mapping[str, Writer]:
+        frames = turntable(self)
+        depths = depth_frames(frames)
         return {
-            **picture_writers(training.history, evaluation, facts, frames),
+            **picture_writers(report, evaluation, frames),
             "depth.gif": lambda path: write_loop(path, depths),
             "splats.ply": lambda path: save_ply(path, self.trainer.params),
         }

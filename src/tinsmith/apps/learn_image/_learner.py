@@ -17,19 +17,17 @@ from .._photo_learner import PhotoLearner
 from .._pictures import (
     BRIGHTEST_ERROR,
     Writer,
-    arrange_side_by_side,
     draw_error_map,
     make_image,
-    write_curve,
     write_film,
-    write_summary,
 )
 from .._processes import ALONE, Processes
+from .._report import Report
 from .._training import Snapshot, Training
 from ._blocks import Blocks
 from ._recipe import Recipe
 
-FILES = ("learned.png", "error.png", "comparison.png", "learning.gif", "curve.png", "summary.json")
+FILES = ("learned.png", "error.png", "comparison.png", "learning.gif")
 
 _LOOK_SIDE = 640  # pixels: snapshots of a larger photograph skip rows and columns to this size
 _CHUNK = 65536  # samples that are rendered at a time, which bounds the memory of hidden layers
@@ -117,25 +115,26 @@ class NetworkLearner(PhotoLearner):
         errors = (image.clamp(0, 1) - target).square().mean(-1)
         return [psnr(error) for error in self.looked_at.mean(errors).tolist()]
 
-    def writers(self, training: Training[Any], evaluation: Tensor) -> Mapping[str, Writer]:
-        history = training.history
-        map_of_errors = draw_error_map(evaluation, self.photo.pixels)
+    def make_report(self, training: Training[Any], evaluation: Tensor) -> Report:
+        history, quality = training.history, self.psnr(evaluation)
         panels = {
             "the photograph": make_image(self.photo.pixels),
-            f"learned, {format_decibels(self.psnr(evaluation))}": make_image(evaluation),
-            f"error; bright: {BRIGHTEST_ERROR:.0%} and more": map_of_errors,
+            f"learned, {format_decibels(quality)}": make_image(evaluation),
+            f"error; bright: {BRIGHTEST_ERROR:.0%} and more": draw_error_map(evaluation, self.photo.pixels),
         }
         curves = {
             "loss": (range(len(history.losses)), history.losses),
-            "PSNR, dB": ([*history.looked, training.step], [*history.psnrs, self.psnr(evaluation)]),
+            "PSNR, dB": ([*history.looked, training.step], [*history.psnrs, quality]),
         }
+        title, score = f"learn-image: {self.photo.name}", format_decibels(quality, 2)
+        return Report(title, score, self.describe(training, evaluation), curves, [panels])
+
+    def writers(self, training: Training[Any], evaluation: Tensor, report: Report) -> Mapping[str, Writer]:
         writers = (
             make_image(evaluation).save,
-            map_of_errors.save,
-            arrange_side_by_side(panels).save,
-            lambda path: write_film(path, history.frames, evaluation),
-            lambda path: write_curve(path, curves, logarithmic="loss"),
-            lambda path: write_summary(path, self.describe(training, evaluation)),
+            draw_error_map(evaluation, self.photo.pixels).save,
+            report.draw_rows().save,
+            lambda path: write_film(path, training.history.frames, evaluation),
         )
         return dict(zip(FILES, writers, strict=True))
 

@@ -18,17 +18,15 @@ from .._pictures import (
     arrange_side_by_side,
     draw_error_map,
     make_image,
-    stack_sheets,
-    write_curve,
     write_loop,
-    write_summary,
 )
+from .._report import Report
 from .._training import History, Training
 from ._learner import Evaluation, Rendered, SceneLearner
 from ._orbit import Orbit
 from ._views import Dataset
 
-FILES = ("comparison.png", "depth.png", "opacity.png", "turntable.gif", "curve.png", "summary.json")
+FILES = ("comparison.png", "depth.png", "opacity.png", "turntable.gif")
 
 _SHOWN = 4  # held-out views in a sheet
 _TURNTABLE_FRAMES = 48
@@ -37,22 +35,25 @@ _MOST_RANKED = 1_000_000  # depths for a quantile; torch accepts no more than 16
 _SEEN_THROUGH = 0.05  # opacity below which no depth is shown
 
 
-def picture_writers(
-    history: History, evaluation: Evaluation, facts: Mapping[str, object], frames: Sequence[Rendered]
-) -> dict[str, Writer]:
-    """Return the function that writes each of `FILES`, by name; `frames` are those of a turntable."""
+def make_scene_report(title: str, history: History, evaluation: Evaluation, facts: Mapping[str, object]) -> Report:
+    """Make the report of a training on a scene: held-out views beside the given pictures."""
     curves = {
         "loss": (range(len(history.losses)), history.losses),
         "PSNR held out, dB": (history.looked, history.psnrs),
     }
+    views = f"{len(evaluation.ours)} held-out view{'s' * (len(evaluation.ours) != 1)}"
+    score = f"{format_decibels(evaluation.psnr, 2)}, SSIM {evaluation.ssim:.3f} on {views}"
+    return Report(title, score, facts, curves, _compare_views(evaluation))
+
+
+def picture_writers(report: Report, evaluation: Evaluation, frames: Sequence[Rendered]) -> dict[str, Writer]:
+    """Return the function that writes each of `FILES`, by name; `frames` are those of a turntable."""
     shown = [as_pixels(frame.colour) for frame in frames]
     writers = (
-        _comparison(evaluation).save,
+        report.draw_rows().save,
         _depths(evaluation).save,
         _opacities(evaluation).save,
         lambda path: write_loop(path, shown),
-        lambda path: write_curve(path, curves, logarithmic="loss"),
-        lambda path: write_summary(path, facts),
     )
     return dict(zip(FILES, writers, strict=True))
 
@@ -63,19 +64,20 @@ def _pick_evenly(count: int) -> list[int]:
     return [round(place * (count - 1) / max(1, shown - 1)) for place in range(shown)]
 
 
-def _comparison(evaluation: Evaluation) -> Image.Image:
-    rows: list[Image.Image] = []
+def _compare_views(evaluation: Evaluation) -> list[dict[str, Image.Image]]:
+    """Return rows of pictures by their captions: some held-out views, what is rendered, and the error."""
+    rows: list[dict[str, Image.Image]] = []
     for number in _pick_evenly(len(evaluation.ours)):
         ours, truth = evaluation.ours[number], evaluation.truth[number]
-        panels = {
-            f"held-out view {number}": make_image(truth),
-            f"rendered, {format_decibels(evaluation.psnrs[number])}, SSIM {evaluation.ssims[number]:.3f}": make_image(
-                ours
-            ),
-            f"error; bright: {BRIGHTEST_ERROR:.0%} and more": draw_error_map(ours, truth),
-        }
-        rows.append(arrange_side_by_side(panels))
-    return stack_sheets(rows)
+        score = f"{format_decibels(evaluation.psnrs[number])}, SSIM {evaluation.ssims[number]:.3f}"
+        rows.append(
+            {
+                f"held-out view {number}": make_image(truth),
+                f"rendered, {score}": make_image(ours),
+                f"error; bright: {BRIGHTEST_ERROR:.0%} and more": draw_error_map(ours, truth),
+            }
+        )
+    return rows
 
 
 def _depths(evaluation: Evaluation) -> Image.Image:

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from ...nn import write_checkpoint
-from .._pictures import Writer, make_image, stack_sheets, write_curve, write_loop, write_summary
+from .._pictures import Writer, make_image, stack_sheets, write_loop
+from .._report import Report
 from .._training import History, Learner, Training
 from ._drawing import add_caption
 from ._simulation import Look, Simulation, SimulationOutcome
 
-FILES = ("simulation.png", "simulation.gif", "curve.png", "summary.json")
+FILES = ("simulation.png", "simulation.gif")
 
 _LAST_RATE = 0.05  # the factor of the learning rate at the end
 _STEEPEST = 0.1  # the maximum norm of a gradient: of a chaotic simulation, one may be a million times the others
@@ -83,15 +84,8 @@ class SimulationLearner(Learner[Look, SimulationOutcome]):
         figures = self.before.figure, evaluation.figure
         return SimulationOutcome(**run, figures=figures, words=self.simulation.figure)
 
-    def writers(self, training: Training[Any], evaluation: Look) -> Mapping[str, Writer]:
-        def draw(path: Path) -> None:
-            sheet = stack_sheets([make_image(_choose(look)) for look in (self.before, evaluation)])
-            sheet.thumbnail((_SHEET_WIDTH, sheet.height))
-            sheet.save(path)
-
+    def make_report(self, training: Training[Any], evaluation: Look) -> Report:
         simulation, losses = self.simulation, training.history.losses
-        title = f"{self.name}, iteration {training.step}: {simulation.figure.format(evaluation.figure)}"
-        film = [add_caption(frame, title, simulation.caption) for frame in evaluation.frames]
         facts = {
             "simulation": self.name,
             "figure": simulation.figure,
@@ -102,16 +96,32 @@ class SimulationLearner(Learner[Look, SimulationOutcome]):
             "time_steps": simulation.steps,
             "seconds": training.seconds,
         }
-        writers = (
-            draw,
-            lambda path: write_loop(path, film, is_dithered=False),
-            lambda path: write_curve(path, {"loss": (range(len(losses)), losses)}, logarithmic="loss"),
-            lambda path: write_summary(path, facts),
-        )
+        before, after = (simulation.figure.format(look.figure) for look in (self.before, evaluation))
+        rows = [
+            {f"{words}, step {step}": make_image(frame) for step, frame in _choose(look, simulation.every)}
+            for words, look in (("before training", self.before), ("after", evaluation))
+        ]
+        curves = {"loss": (range(len(losses)), losses)}
+        return Report(f"simulate: {self.name}", f"{after} (before training: {before})", facts, curves, rows)
+
+    def writers(self, training: Training[Any], evaluation: Look, report: Report) -> Mapping[str, Writer]:
+        simulation = self.simulation
+        title = f"{self.name}, iteration {training.step}: {simulation.figure.format(evaluation.figure)}"
+        film = [add_caption(frame, title, simulation.caption) for frame in evaluation.frames]
+
+        def draw(path: Path) -> None:
+            looks = (self.before, evaluation)
+            moments = [torch.cat([frame for _, frame in _choose(look, simulation.every)], 1) for look in looks]
+            sheet = stack_sheets([make_image(one) for one in moments])
+            sheet.thumbnail((_SHEET_WIDTH, sheet.height))
+            sheet.save(path)
+
+        writers = (draw, lambda path: write_loop(path, film, is_dithered=False))
         return dict(zip(FILES, writers, strict=True))
 
 
-def _choose(look: Look) -> torch.Tensor:
-    """Select some frames, from the first to the last, and concatenate them side by side."""
+def _choose(look: Look, every: int) -> list[tuple[int, torch.Tensor]]:
+    """Select some frames, from the first to the last, each with its time step. Frames are `every` time steps apart."""
     last = len(look.frames) - 1
-    return torch.cat([look.frames[number * last // (_SHOWN - 1)] for number in range(_SHOWN)], 1)
+    numbers = [number * last // (_SHOWN - 1) for number in range(_SHOWN)]
+    return [(every * number, look.frames[number]) for number in numbers]
