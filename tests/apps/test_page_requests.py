@@ -134,7 +134,7 @@ def test_websockets_of_other_sites_are_refused(capfd):
 
 def test_a_viewer_without_protection_is_not_served(monkeypatch):
     pytest.importorskip("viser", reason="viser, of the extra `view`, serves the viewer")
-    monkeypatch.setattr(_viser_server, "_refuse_others", lambda process_request, protocol: process_request)
+    monkeypatch.setattr(_viser_server, "_refuse_others", lambda process_request, *_: process_request)
     with pytest.raises(ConfigError, match="cannot be protected from other sites") as refused:
         with viewer_page("tinsmith"):
             pytest.fail("it is served")

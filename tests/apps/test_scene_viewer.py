@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import math
 import shutil
 import socket
 import sys
 import threading
+import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +29,7 @@ from tinsmith.apps.fit_splats import fit_splats
 from tinsmith.apps.fit_splats._learner import SplatLearner
 from tinsmith.apps.scenes import _viewer, viewer_page
 from tinsmith.apps.scenes._dataset import read_dataset
-from tinsmith.apps.scenes._viewer import _camera, _read_camera, _rotation
+from tinsmith.apps.scenes._viewer import _camera, _read_camera, _rotation, _widen_view
 
 STEPS = 1_000_000  # more than it ever takes: the page ends the run
 SOON = 60_000  # milliseconds: kernels are compiled meanwhile, on a machine that may be busy
@@ -57,14 +59,14 @@ def needs_viser():
 
 
 @contextmanager
-def browsed(viewer):
+def browsed(viewer, width=640, height=400):
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright, of the extra `dev`, drives the browser")
     if CHROMIUM is None:
         pytest.skip("there is no Chromium here")
     own = tuple(f"{scheme}{viewer.url.removeprefix('http')}" for scheme in ("http", "ws", "blob:http"))
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=SOFTWARE)
-        page = browser.new_page(viewport={"width": 640, "height": 400})
+        page = browser.new_page(viewport={"width": width, "height": height})
         page.set_default_timeout(SOON)
         page.complaints = []
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
@@ -151,6 +153,56 @@ def test_one_walks_around_while_it_learns(fitted, tmp_path):
     assert (fitted.options().out / "turntable.gif").is_file()
     with Image.open(tmp_path / "viewer.png") as image:
         assert image.size == (640, 400)
+
+
+@pytest.mark.usefixtures("needs_viser")
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_the_tab_has_the_title(encoding):
+    with viewer_page("tinsmith fit-<scene>") as viewer:
+        request = urllib.request.Request(viewer.url, headers={"Accept-Encoding": encoding})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            body = answer.read()
+            assert answer.headers.get_all("Content-Length") == [str(len(body))]
+            assert answer.headers["Content-Encoding"] == encoding
+    page = gzip.decompress(body) if encoding == "gzip" else body
+    assert b"<title>tinsmith fit-&lt;scene&gt;</title>" in page and b"<title>Viser" not in page
+
+
+@pytest.mark.costly
+@pytest.mark.usefixtures("needs_viser")
+def test_the_page_suits_a_phone(splatting):
+    from playwright.sync_api import expect
+
+    def visit(viewer):
+        with browsed(viewer, 390, 844) as page:
+            expect(page.get_by_text("held out")).to_contain_text("learning", timeout=SOON)
+            assert page.title() == "tinsmith"
+            assert page.evaluate("document.documentElement.scrollWidth") == 390
+            for name in ("Pause", "Stop and write"):
+                box = page.get_by_role("button", name=name).bounding_box()
+                assert box["width"] > 340 and box["height"] >= 40 and box["x"] >= 0 and box["x"] + box["width"] <= 390
+            [visitor] = viewer._visitors.values()
+            camera, aspect = visitor.client.camera, 24 / 20
+            wanted = 2 * math.atan(10 / 26 * aspect * camera.image_height / camera.image_width)
+            for _ in range(100):
+                if abs(camera.fov - wanted) < 1e-3:
+                    break
+                page.wait_for_timeout(100)
+            assert camera.fov == pytest.approx(wanted, abs=1e-3)
+
+    visited(fit_splats, splatting(steps=STEPS), visit)
+
+
+@pytest.mark.parametrize(("width", "height"), [(600, 400), (400, 400), (390, 844)])
+def test_a_narrow_window_sees_the_whole_width_of_a_picture(width, height):
+    client, fov, aspect = Client(1), 0.8, 1.25
+    client.image_width, client.image_height = width, height
+    _widen_view(client, fov, aspect)
+    seen = math.tan(client.fov / 2) * width / height
+    if width / height >= aspect:
+        assert client.fov == fov
+    else:
+        assert seen == pytest.approx(math.tan(fov / 2) * aspect)
 
 
 class Client:
@@ -246,7 +298,7 @@ def test_splats_are_seen_from_the_camera_of_the_page(splatting, monkeypatch):
     with viewer_page("tinsmith") as viewer:
         viewer._welcome(client)
         viewer.begin(Training(learner), Stop(), splatting().out)
-        for shows in ("colour", "depth", "opacity"):
+        for shows in ("color", "depth", "opacity"):
             viewer._shows.value = shows
             monkeypatch.setattr(_viewer, "time", Clock(iter(())))
             viewer._visitors[1].next = 0.0
@@ -258,7 +310,7 @@ def test_splats_are_seen_from_the_camera_of_the_page(splatting, monkeypatch):
     with torch.no_grad():
         images, alphas, _ = learner.trainer.render(viewmat, matrix, (160, 107), learner.ground, "RGB+ED")
     colours = (images[0, ..., :3].clamp(0, 1) * 255).round()
-    assert (pictures["colour"].float() - colours).abs().max() <= 1 and colours.std() > 20
+    assert (pictures["color"].float() - colours).abs().max() <= 1 and colours.std() > 20
     assert (pictures["opacity"].float() - (alphas[0] * 255).round()).abs().max() <= 1
     is_solid = alphas[0, ..., 0] > 0.5
     assert (pictures["depth"][~is_solid] == 255).all() and 100 < is_solid.sum() < is_solid.numel()

@@ -40,7 +40,7 @@ The scene appears here when the kernels are compiled, after up to a minute, and 
 Drag to turn it, scroll to come nearer.
 """
 _COMPILING = "compiling kernels (2 of 2)"
-_SHOWS = ("colour", "depth", "opacity")
+_SHOWS = ("color", "depth", "opacity")
 
 
 @dataclass
@@ -65,6 +65,8 @@ class Viewer(Page[SceneLearner, SceneReached]):
         self._lock = threading.Lock()
         self._visitors: dict[int, _Visitor] = {}
         self._shown_text = self._more = ""
+        # The pictures' vertical field of view and width / height, when they are known.
+        self._shape: tuple[float, float] | None = None
         self._make_panel()
         server.on_client_connect(self._welcome)
         server.on_client_disconnect(self._dismiss)
@@ -95,6 +97,8 @@ class Viewer(Page[SceneLearner, SceneReached]):
         client.camera.on_update(lambda _: self._note_movement(visitor))
         with self._lock:
             self._visitors[client.client_id] = visitor
+            if self._shape is not None:
+                _widen_view(client.camera, *self._shape)
 
     def _note_movement(self, visitor: _Visitor) -> None:
         visitor.moved = time.monotonic()
@@ -111,6 +115,10 @@ class Viewer(Page[SceneLearner, SceneReached]):
         start = self._server.initial_camera
         start.position, start.look_at = orbit.place(0.0).numpy(), orbit.middle.numpy()
         start.fov = 2 * np.arctan(dataset.height / 2 / dataset.train.intrinsics[0, 1, 1].item())
+        with self._lock:
+            self._shape = start.fov, dataset.width / dataset.height
+            for visitor in self._visitors.values():
+                _widen_view(visitor.client.camera, *self._shape)
         self._show_cameras(orbit.distance)
         self.tell(_COMPILING)
 
@@ -195,7 +203,7 @@ class Viewer(Page[SceneLearner, SceneReached]):
         visitor.drawn, visitor.next = wanted, time.monotonic() + max(_LEAST_PAUSE, _SHARE * took)
 
     def _picture(self, seen: Rendered) -> np.ndarray:
-        if self._shows.value == "colour":
+        if self._shows.value == "color":
             return as_pixels(seen.colour).numpy()
         if self._shows.value == "opacity":
             return as_pixels(seen.opacity[..., None].expand(-1, -1, 3)).numpy()
@@ -205,6 +213,15 @@ class Viewer(Page[SceneLearner, SceneReached]):
         shown = np.array(apply_colormap(1 - (mean - near) / max(float(far - near), 1e-6), "viridis"))
         shown[(seen.opacity <= 0.5).cpu().numpy()] = 255
         return shown
+
+
+def _widen_view(camera: Any, fov: float, aspect: float) -> None:
+    """Widen a page's vertical field of view, in radians, so that a window narrower than `aspect` sees a picture's whole
+    width. Do nothing for other windows.
+    """
+    seen = _read_camera(camera)
+    if seen is not None and seen[8] < aspect * seen[9]:
+        camera.fov = 2 * math.atan(math.tan(fov / 2) * aspect * seen[9] / seen[8])
 
 
 def _read_camera(camera: Any) -> tuple[float, ...] | None:

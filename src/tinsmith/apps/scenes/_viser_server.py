@@ -1,19 +1,21 @@
-"""Viser's server, closed to other sites.
+"""Viser's server, closed to other sites, with a page of our title that suits phones.
 
 Viser 1.1.1 accepts a WebSocket from any origin and under any host name, and has no option for it: every website that
 its user visits could read the scene and press its buttons. It calls `websockets.asyncio.server.serve`, whose documented
 options can refuse requests; viser passes none of them on. So that function is replaced while viser starts; this is the
-only private fact about viser that tinsmith relies on. `_require_protection` checks it with foreign requests: if a
-version of viser starts in another way, it is stopped, never served unprotected.
+only private fact about viser that tinsmith's safety relies on. `_require_protection` checks it with foreign requests:
+if a version of viser starts in another way, it is stopped, never served unprotected.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from html import escape
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
@@ -23,6 +25,12 @@ from .._requests import BUSY, CLOSED_TO_OTHERS, CONNECTIONS, HOST, READ_SECONDS,
 
 _MESSAGE_BYTES = 1 << 20  # the page sends only its camera and its buttons
 _BACKLOG = 64  # asyncio accepts so many connections at once before they are counted
+_TITLE = b"<title>Viser</title>"
+# Viser's panel for narrow windows leaves a third of the width unused, and its buttons are too low for a finger.
+_PHONES = """<style>@media (max-width: 36em) {
+  [style*="width: 20em"] { width: 100% !important; }
+  .mantine-Button-root { min-height: 40px; }
+}</style>"""
 
 
 @contextmanager
@@ -40,7 +48,7 @@ def serve_viser(title: str, port: int) -> Iterator[Any]:
         raise missing_package("the viewer", "view", "viser", "leave out --view") from error
     _require_free(port)
     connections = _Connections()
-    with _silence(), _protection(connections, f"viser-v{viser.__version__}"):
+    with _silence(), _protection(connections, f"viser-v{viser.__version__}", title):
         server = viser.ViserServer(host=HOST, port=port, label=title, verbose=False)
     try:
         # A client's message could make viser open a tunnel to the internet.
@@ -66,8 +74,10 @@ class _Connections(set[Any]):
 
 
 @contextmanager
-def _protection(connections: _Connections, protocol: str) -> Iterator[None]:
-    """Make each `websockets` server that a `with` block starts refuse other sites, and record its connections."""
+def _protection(connections: _Connections, protocol: str, title: str) -> Iterator[None]:
+    """Make each `websockets` server that a `with` block starts refuse other sites, give its page a title, and record
+    its connections.
+    """
     from websockets.asyncio import server
 
     serve = server.serve
@@ -90,7 +100,7 @@ def _protection(connections: _Connections, protocol: str) -> Iterator[None]:
         # Do not print clients' errors: the terminal shows the training's progress.
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         options |= {
-            "process_request": _refuse_others(process_request, protocol),
+            "process_request": _refuse_others(process_request, protocol, title),
             "create_connection": Connection,
             "logger": logging.Logger("tinsmith.viewer", logging.CRITICAL + 1),
             "open_timeout": READ_SECONDS,
@@ -106,9 +116,9 @@ def _protection(connections: _Connections, protocol: str) -> Iterator[None]:
         server.serve = serve
 
 
-def _refuse_others(process_request: Callable[[Any, Any], Any], protocol: str) -> Callable[[Any, Any], Any]:
+def _refuse_others(process_request: Callable[[Any, Any], Any], protocol: str, title: str) -> Callable[[Any, Any], Any]:
     """Wrap the callback that answers HTTP requests so that it refuses foreign ones, including the first one of a
-    WebSocket.
+    WebSocket, and gives the page a title.
     """
 
     def answer(connection: Any, request: Any) -> Any:
@@ -122,10 +132,22 @@ def _refuse_others(process_request: Callable[[Any, Any], Any], protocol: str) ->
         else:
             response = process_request(connection, request)
         if response is not None:
+            if response.headers.get("Content-Type", "").startswith("text/html"):
+                _adapt_page(response, title)
             response.headers.update(CLOSED_TO_OTHERS)
         return response
 
     return answer
+
+
+def _adapt_page(response: Any, title: str) -> None:
+    """Give viser's page a title and a style for phones. Viser 1.1.1 has options for neither."""
+    is_packed = response.headers.get("Content-Encoding") == "gzip"
+    page = gzip.decompress(response.body) if is_packed else response.body
+    page = page.replace(_TITLE, f"<title>{escape(title)}</title>{_PHONES}".encode(), 1)
+    response.body = gzip.compress(page) if is_packed else page
+    del response.headers["Content-Length"]
+    response.headers["Content-Length"] = str(len(response.body))
 
 
 def _require_protection(port: int, version: str) -> None:
