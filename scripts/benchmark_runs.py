@@ -65,6 +65,7 @@ BENCHMARKS = (
     Benchmark("networks", "networks-cpu.md", 10),
     Benchmark("input_encodings", "encodings-cpu.md", 5, ("--rounds", "7")),
     Benchmark("rollout", "rollout-cpu.md", 4, ("--rounds", "7")),
+    Benchmark("commands", "commands-cpu.md", 9),
     Benchmark("compile_time", "compile-time-cpu.md", 4, ("--rounds", "3")),
     Benchmark("preparation", "preparation-cpu.md", 4, ("--most", "5")),
     Benchmark("rounds", "rounds-cpu.md", 3),
