@@ -51,6 +51,7 @@ def test_json(report, root):
         "message": "`b` is an integer",
         "remedy": "b = 2.0",
         "engines": [],
+        "fix": None,
     }
     assert [one["path"] for one in whole["findings"]][2] == str(root.parent / "elsewhere.py")
 

@@ -67,6 +67,15 @@ def check(
         list[str] | None, typer.Option(metavar="RULES", help="Leave out these rules: ids or prefixes of ids.")
     ] = None,
     output_format: Annotated[OutputFormat, typer.Option(help="The output format of the findings.")] = OutputFormat.text,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Correct the findings whose fix is certain, then report the others.")
+    ] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Print what --fix would change, and write nothing. Exit code 1: something.")
+    ] = False,
+    statistics: Annotated[
+        bool, typer.Option("--statistics", help="Print the number of findings of each rule instead of the findings.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="The file to write to; else it is printed.")] = None,
     run: Annotated[bool, typer.Option("--run", help="Import the files and run the examples of their ops too.")] = False,
     severity: Annotated[Least, typer.Option(help="Ignore findings that are less severe.")] = Least.info,
@@ -89,41 +98,84 @@ def check(
 
     Exit code 0: no errors. 1: errors, or warnings with --strict. 2: something could not be checked.
     """
-    if baseline is not None and written is not None:
-        rows = [("--baseline", str(baseline)), ("--write-baseline", str(written))]
-        raise InputError(refusal("a baseline is read or written, not both", rows, "Leave out one of them."))
+    _refuse_combinations(output_format, baseline, written, statistics=statistics)
     settings = read_settings(places)
-    is_wanted = _select_findings(settings, select, ignore)
+    is_wanted = _select_findings(settings, select, ignore, severity)
     files = python_files(places, settings.excludes)
     if not files:
         typer.echo(f"No file is checked: `exclude` in {settings.file} leaves out all of them.", err=True)
         return
+    if diff:
+        raise typer.Exit(_FOUND if _print_diff(files, is_wanted) else 0)
+    if fix:
+        _fix_files(files, is_wanted)
     report = _check_files(files, run)
     known = settings.baseline if baseline is None else baseline
     if known is not None and written is None:
         from ..doctor import apply_baseline
 
         report = apply_baseline(report, known, files)
-    report = report.keep(is_wanted).at_least(severity.value)
+    report = report.keep(is_wanted)
     if written is not None:
         _write_baseline(report, written)
         return
-    _write(report, output_format, out, is_summary=len(report.findings) > _MOST_FINDINGS if summary is None else summary)
+    is_summary = len(report.findings) > _MOST_FINDINGS if summary is None else summary
+    _write(report, output_format, out, is_summary=is_summary, statistics=statistics)
     if not report.was_complete:
         raise typer.Exit(_COULD_NOT_RUN)
     if not report.ok or (strict and report.of("warning")):
         raise typer.Exit(_FOUND)
 
 
+def _refuse_combinations(
+    output_format: OutputFormat, baseline: Path | None, written: Path | None, *, statistics: bool
+) -> None:
+    """Raise InputError for options that exclude each other."""
+    if baseline is not None and written is not None:
+        rows = [("--baseline", str(baseline)), ("--write-baseline", str(written))]
+        raise InputError(refusal("a baseline is read or written, not both", rows, "Leave out one of them."))
+    if statistics and output_format not in (OutputFormat.text, OutputFormat.json):
+        rows = [("--output-format", output_format.value)]
+        raise InputError(refusal("--statistics is printed as text or JSON", rows, "Choose one of them."))
+
+
+def _fix_files(files: list[Path], is_wanted: Callable[[Finding], bool]) -> None:
+    """Fix the findings of files that can be, and say how many on standard error."""
+    with leaving_on_interrupt():
+        from ._check_fix import find_fixes
+    counts: list[int] = []
+    with _pause_collection():
+        for one in find_fixes(files, is_wanted):
+            one.write()
+            counts.append(one.fixed)
+    fixed, places = sum(counts), len(counts)
+    words = f"Fixed {fixed} finding{'' if fixed == 1 else 's'} in {places} file{'' if places == 1 else 's'}."
+    typer.echo(words if fixed else "No finding can be fixed.", err=True)
+
+
+def _print_diff(files: list[Path], is_wanted: Callable[[Finding], bool]) -> bool:
+    """Print what would be fixed, and return whether there is anything."""
+    with leaving_on_interrupt():
+        from ._check_fix import find_fixes
+    count = 0
+    with _pause_collection():
+        for one in find_fixes(files, is_wanted):
+            typer.echo(one.diff(), nl=False)
+            count += one.fixed
+    words = f"{count} finding{'' if count == 1 else 's'} would be fixed."
+    typer.echo(words if count else "No finding can be fixed.", err=True)
+    return count > 0
+
+
 def _select_findings(
-    settings: CheckSettings, select: list[str] | None, ignore: list[str] | None
+    settings: CheckSettings, select: list[str] | None, ignore: list[str] | None, severity: Least
 ) -> Callable[[Finding], bool]:
     """Return a function that tells which findings the options, or else the settings, select.
 
     Raises:
         InputError: a prefix matches no rule.
     """
-    from ..linter import RuleSelection, parse_prefixes
+    from ..linter import SEVERITIES, RuleSelection, parse_prefixes
 
     file = f" of {settings.file}"
     selected = settings.select if select is None else select
@@ -141,7 +193,12 @@ def _select_findings(
         ignored_here = parse_prefixes(settings.find_ignored_rules(Path(path)), "", are_ignored=True)
         return RuleSelection(ignore=ignored_here)
 
-    return lambda finding: chosen.includes(finding.rule) and select_rules(finding.path).includes(finding.rule)
+    severities = SEVERITIES[: SEVERITIES.index(severity.value) + 1]
+    return lambda finding: (
+        finding.severity in severities
+        and chosen.includes(finding.rule)
+        and select_rules(finding.path).includes(finding.rule)
+    )
 
 
 def _check_files(files: list[Path], run: bool) -> Report:
@@ -202,14 +259,14 @@ def _write_baseline(report: Report, file: Path) -> None:
         raise typer.Exit(_COULD_NOT_RUN)
 
 
-def _write(report: Report, form: OutputFormat, out: Path | None, *, is_summary: bool) -> None:
+def _write(report: Report, form: OutputFormat, out: Path | None, *, is_summary: bool, statistics: bool) -> None:
     console = Console()
-    if form is OutputFormat.text and out is None and console.is_terminal:
+    if form is OutputFormat.text and out is None and console.is_terminal and not statistics:
         from ..doctor import render_report
 
         console.print(*render_report(report, console.width, is_summary=is_summary), sep="\n")
         return
-    text = _text(report, form, is_summary=is_summary)
+    text = _format_statistics(report, form) if statistics else _text(report, form, is_summary=is_summary)
     # File names need not be valid Unicode. In JSON, this is the escape that stands for the same name.
     data = text.encode("utf-8", "backslashreplace")
     if out is None:
@@ -224,6 +281,12 @@ def _write(report: Report, form: OutputFormat, out: Path | None, *, is_summary: 
             refusal("the report cannot be written", rows, "Name a file in a folder that exists.")
         ) from cause
     typer.echo(f"{report.summary}. Written: {out}")
+
+
+def _format_statistics(report: Report, form: OutputFormat) -> str:
+    from ..doctor import format_statistics, statistics_as_json
+
+    return statistics_as_json(report) if form is OutputFormat.json else format_statistics(report)
 
 
 def _text(report: Report, form: OutputFormat, *, is_summary: bool) -> str:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from .._errors import sentence
 from .._version import __version__
-from ..linter import RULES, SEVERITIES, Finding, Rule
+from ..linter import RULES, SEVERITIES, Edit, Finding, Rule
 from ._excerpt import read_lines
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _record(finding: Finding, root: Path) -> dict[str, Any]:
     """Convert a finding to a dict for JSON.
 
     `engines` has the engines whose own reverse mode the finding is limited to. `follows` is present if the finding
-    follows from another one, and has that one's place.
+    follows from another one, and has that one's place. `fix` has the edit that corrects it, or null.
     """
     record = {
         "rule": finding.rule,
@@ -63,11 +63,21 @@ def _record(finding: Finding, root: Path) -> dict[str, Any]:
         "message": finding.message,
         "remedy": finding.remedy,
         "engines": list(finding.engines),
+        "fix": None if finding.fix is None else _edit(finding.fix),
     }
     if finding.follows is None:
         return record
     path, line, column = finding.follows
     return record | {"follows": {"path": _relative(path, root), "line": line, "column": column}}
+
+
+def _edit(edit: Edit) -> dict[str, Any]:
+    (first, start), (last, end) = edit.start, edit.end
+    return {
+        "start": {"line": first, "column": start},
+        "end": {"line": last, "column": end},
+        "replacement": edit.replacement,
+    }
 
 
 def as_github(report: ReportContents, root: Path) -> str:

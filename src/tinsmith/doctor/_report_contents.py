@@ -100,6 +100,12 @@ class ReportContents:
         verb = "was" if self.fixed == 1 else "were"
         return f"{words} {_format_count(self.fixed, 'other')} of it {verb} not found any more: write it again."
 
+    @property
+    def fixes(self) -> str:
+        """How many findings can be fixed, as text: "2 can be fixed: ..."; "" if none can."""
+        count = sum(one.fix is not None for one in self.findings)
+        return f"{_format_count(count, 'finding')} can be fixed with --fix; --diff shows how." if count else ""
+
     def of(self, *severities: Severity) -> list[Finding]:
         """Return the findings of some severities."""
         return [one for one in self.findings if one.severity in severities]

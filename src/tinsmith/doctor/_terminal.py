@@ -60,7 +60,9 @@ def render_report(report: ReportContents, width: int, *, is_summary: bool = Fals
     if report.aside:
         yield Text()
         yield Text(describe_engine_findings(report.aside), style="dim")
-    for words in filter(None, (report.coverage, report.baseline)):
+    # Only files are fixed, and only they have a coverage.
+    fixes = report.fixes if report.coverage else ""
+    for words in filter(None, (report.coverage, report.baseline, fixes)):
         yield Text()
         yield Text(words, style="dim")
     yield Text()

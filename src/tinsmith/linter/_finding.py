@@ -19,6 +19,21 @@ _MARK = re.compile(r"#\s*tinsmith:\s*ignore(?:\[([\w\s,]*)\])?")
 
 
 @dataclass(frozen=True)
+class Edit:
+    """A replacement of a part of a file.
+
+    Attributes:
+        start: the line and column of the first character that is replaced, both counted from 1.
+        end: those after the last one.
+        replacement: the text that replaces it.
+    """
+
+    start: tuple[int, int]
+    end: tuple[int, int]
+    replacement: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One actual or possible mistake in a kernel.
 
@@ -34,6 +49,7 @@ class Finding:
         follows: path, line and column of the finding that this one is a consequence of; None if there is none.
         engines: names of the engines, if the finding only concerns their own reverse mode, which an op does not use
             unless `adjoint="engine"` is passed. Empty if it concerns the kernel itself.
+        fix: the edit that corrects it, applied by `tinsmith check --fix`; None if there is none that is certain.
 
     Example:
         >>> message = "`count` is an integer: 0.5 is cut to 0"
@@ -51,6 +67,7 @@ class Finding:
     remedy: str = ""
     follows: tuple[str, int, int] | None = None
     engines: tuple[str, ...] = ()
+    fix: Edit | None = None
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}:{self.column}" if self.column else f"{self.path}:{self.line}"

@@ -10,7 +10,7 @@ import ast
 import linecache
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias, TypeGuard
+from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 from .._cache import cache_results
 from ..codegen import BINARY
@@ -99,6 +99,14 @@ def get_start(node: Expression) -> str:
 def unparse(node: Node) -> str:
     """Return the text of a node, on one line for each statement."""
     return ast.unparse(node)
+
+
+def is_same_expression(text: str, unparsed: str) -> bool:
+    """Return True if a text is the source of a statement or expression whose tree unparses to `unparsed`."""
+    try:
+        return ast.unparse(ast.parse(text.strip())) == unparsed
+    except (SyntaxError, ValueError):
+        return False
 
 
 def find_names(nodes: Iterable[Node]) -> dict[str, Expression]:
@@ -263,6 +271,26 @@ def get_call(statement: Statement) -> Call | None:
 def is_empty(body: Sequence[Statement]) -> bool:
     """Return True if all that stands in a block is `pass`."""
     return all(isinstance(one, ast.Pass) for one in body)
+
+
+class SelfAddition(NamedTuple):
+    """An assignment of a target plus or minus a value to the target itself."""
+
+    target: Expression
+    sign: Literal["+", "-"]
+    value: Expression
+
+
+def get_self_addition(statement: Node) -> SelfAddition | None:
+    """Return the parts of `x[i] = x[i] + a`, `x[i] = a + x[i]` and `x[i] = x[i] - a`; None for other statements."""
+    match statement:
+        case ast.Assign(targets=[target], value=ast.BinOp(left=left, op=ast.Add() | ast.Sub() as sign, right=right)):
+            is_sum = isinstance(sign, ast.Add)
+            if unparse(left) == unparse(target):
+                return SelfAddition(target, "+" if is_sum else "-", right)
+            if is_sum and unparse(right) == unparse(target):
+                return SelfAddition(target, "+", left)
+    return None
 
 
 def get_jump(statement: Node) -> str:

@@ -24,7 +24,7 @@ from ..frontend import (
     spots,
 )
 from ..spec import Spec
-from ._finding import Finding, Severity
+from ._finding import Edit, Finding, Severity
 from ._members import restore_members
 from ._source_form import (
     Call,
@@ -38,6 +38,7 @@ from ._source_form import (
     get_name,
     get_start,
     is_call,
+    is_same_expression,
     unparse,
 )
 from ._unrun import EngineName, UnrunSource, element_of
@@ -279,11 +280,31 @@ class Subject:
         message: str,
         remedy: str = "",
         engines: tuple[str, ...] = (),
+        fix: Edit | None = None,
     ) -> Finding:
         """Make a finding at a node. `engines` are the engines whose own reverse mode it is about."""
         line, offset = getattr(node, "lineno", self.tree.lineno), getattr(node, "col_offset", None)
         column = 0 if offset is None else count_column("".join(self.lines[line - 1 : line]), offset)
-        return Finding(rule, severity, self.source.path, line, column, message, remedy, engines=engines)
+        return Finding(rule, severity, self.source.path, line, column, message, remedy, engines=engines, fix=fix)
+
+    @lazy
+    def bound_module_name(self) -> str:
+        """Return the name of the engine's module if the kernel's text uses it, so that it is bound; "" otherwise."""
+        return self.module_name if self.module_name in names_in(self.tree) else ""
+
+    def replace_node(self, node: Node | None, replacement: str) -> Edit | None:
+        """Return the edit that replaces a node's text; None if the node is not on one line of the file as it stands.
+
+        The fields of an object have names of their own in the tree, so the text is compared.
+        """
+        line, start, end = (getattr(node, name, None) for name in ("lineno", "col_offset", "end_col_offset"))
+        if node is None or line is None or start is None or end is None or getattr(node, "end_lineno", None) != line:
+            return None
+        whole = "".join(self.lines[line - 1 : line])
+        first, last = count_column(whole, start), count_column(whole, end)
+        if not is_same_expression(whole[first - 1 : last - 1], self.text(node)):
+            return None
+        return Edit((line, first), (line, last), replacement)
 
 
 _PYTHONS = frozenset({"math", "np", "numpy"})

@@ -13,10 +13,11 @@ from ...analyses import (
     find_conflicts,
     find_out_of_range,
 )
-from ...frontend import index_parts
+from ...frontend import index_parts, names_in
 from ...ir import nodes, walk
-from .._finding import Finding
+from .._finding import Edit, Finding
 from .._sketch import Sketch, sketch_of
+from .._source_form import Node, get_self_addition
 from .._subject import Subject
 
 
@@ -51,7 +52,18 @@ def _report_conflict(subject: Subject, sketch: Sketch, conflict: Conflict) -> Fi
     change = conflict.change.of
     node = subject.tree if isinstance(change, nodes.Load) else sketch.places.get(change.number, subject.tree)
     rule = "TS106" if conflict.is_of_neighbors else "TS105"
-    return subject.finding(rule, "error" if is_certain else "warning", node, words, remedy)
+    fix = _add_atomically(subject, node, conflict.array)
+    return subject.finding(rule, "error" if is_certain else "warning", node, words, remedy, fix=fix)
+
+
+def _add_atomically(subject: Subject, target: Node, array: str) -> Edit | None:
+    """Return the edit of `x[i] = x[i] + a` to `x[i] += a`, which is atomic; None for other stores to a target."""
+    for spot in subject.spots:
+        addition = get_self_addition(spot.statement)
+        if addition is not None and addition.target is target and array not in names_in(addition.value):
+            text = f"{subject.text(target)} {addition.sign}= {subject.text(addition.value)}"
+            return subject.replace_node(spot.statement, text)
+    return None
 
 
 def find_indices_outside(subject: Subject) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from ...frontend import (
     root,
     sources,
 )
-from .._finding import Finding
+from .._finding import Edit, Finding
 from .._source_form import (
     Expression,
     Node,
@@ -26,11 +26,13 @@ from .._source_form import (
     find_attributes,
     get_arguments,
     get_array,
+    get_attribute,
     get_index,
     get_jump,
     get_name,
     get_returned,
     get_static_branches,
+    is_call,
     is_expression,
     is_for,
     is_loop,
@@ -222,7 +224,18 @@ def without_rule(subject: Subject) -> Iterator[Finding]:
         if subject.resolve_builtin(node) == "tan" and subject.engine_name != "quadrants":
             remedy = subject.text(node).replace("tan(", "sin(") + " / " + subject.text(node).replace("tan(", "cos(")
             words = "Taichi has no derivative of `tan`, and refuses it"
-            yield subject.finding("TS407", "warning", node, words, remedy, ("taichi",))
+            fix = _divide_sine(subject, node)
+            yield subject.finding("TS407", "warning", node, words, remedy, ("taichi",), fix)
+
+
+def _divide_sine(subject: Subject, node: Node) -> Edit | None:
+    """Return the edit of `ti.tan(a)` to the sine by the cosine; None if `a` may not be computed twice."""
+    function = get_attribute(node.func) if is_call(node) else None
+    arguments = get_arguments(node)
+    if function is None or len(arguments) != 1 or any(map(is_call, walk(arguments[0]))):
+        return None
+    module, argument = subject.text(function[0]), subject.text(arguments[0])
+    return subject.replace_node(node, f"({module}.sin({argument}) / {module}.cos({argument}))")
 
 
 def find_returned_values(subject: Subject) -> Iterator[Finding]:

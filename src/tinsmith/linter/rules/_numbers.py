@@ -10,7 +10,7 @@ from ...frontend import Spot, changes_of, definitions, dynamic, names_in, resolv
 from ...ir import Operator, nodes
 from ...ir import types as ir_types
 from ...ir import walk as ir_walk
-from .._finding import Finding
+from .._finding import Edit, Finding
 from .._flow import has_gradient
 from .._sketch import Sketch, sketch_of
 from .._source_form import (
@@ -18,8 +18,10 @@ from .._source_form import (
     Expression,
     Node,
     Operation,
+    find_bit_operands,
     find_divisions,
     find_index_parts,
+    find_indices_and_bounds,
     find_value_parts,
     get_arguments,
     get_array,
@@ -29,6 +31,7 @@ from .._source_form import (
     get_literal,
     get_name,
     get_operation,
+    is_call,
 )
 from .._subject import BOTH, ENGINES, Subject
 from .._types import INT, Scope, Types, types_of
@@ -59,7 +62,8 @@ def find_truncated_values(subject: Subject) -> Iterator[Finding]:
                 else:
                     remedy = f"{name} = {_as_float(subject, first)}"
                 words = f"{was}: `{given}` is truncated to an integer"
-                yield subject.finding("TS301", "error", spot.statement, words, remedy)
+                fix = _start_as_float(subject, get_name(target), first)
+                yield subject.finding("TS301", "error", spot.statement, words, remedy, fix=fix)
             yield from _find_integer_accumulators(subject, scope, spot, target, value)
 
 
@@ -88,6 +92,25 @@ def _where(subject: Subject, first: Expression) -> str:
 def _as_float(subject: Subject, first: Expression) -> str:
     number = get_literal(first)
     return repr(float(number)) if isinstance(number, int) else f"float({subject.text(first)})"
+
+
+def _start_as_float(subject: Subject, name: str, first: Expression | None) -> Edit | None:
+    """Return the edit of `n = 0` to `n = 0.0`; None if `n` must be an integer, or may have to be one."""
+    number = get_literal(first)
+    if not name or type(number) is not int or _is_used_as_integer(subject, name):
+        return None
+    return subject.replace_node(first, repr(float(number)))
+
+
+def _is_used_as_integer(subject: Subject, name: str) -> bool:
+    """Return True if a local stands in an index, in the bounds of a loop, with bits, or in a call of another function.
+
+    Functions of the engine take floats too.
+    """
+    nodes = subject.source.nodes
+    calls = [part for one in nodes if is_call(one) and not subject.resolve_builtin(one) for part in get_arguments(one)]
+    parts = [*find_indices_and_bounds(nodes), *find_bit_operands(nodes), *find_divisions(nodes), *calls]
+    return any(name in names_in(part) for part in parts)
 
 
 def _is_integer(target: Expression, scope: Scope) -> bool:
@@ -304,7 +327,9 @@ def narrow_literals(subject: Subject) -> Iterator[Finding]:
                 shown = " and ".join(f"`{name}`" for name in sorted(doubles))
                 words = f"`{name}` begins as a literal, so it is float32, and {shown} float64"
                 remedy = f"{name} = {subject.module_name}.f64({number!r})"
-                yield subject.finding("TS305", "warning", value, words, remedy)
+                module = subject.bound_module_name
+                fix = subject.replace_node(value, f"{module}.f64({subject.text(value)})") if module else None
+                yield subject.finding("TS305", "warning", value, words, remedy, fix=fix)
 
 
 # Divisions ----------------------------------------------------------------------------------------
@@ -325,7 +350,9 @@ def known_divisions(subject: Subject) -> Iterator[Finding]:
         local = next(part.name for part in ir_walk.parts(one.expr) if isinstance(part, nodes.Local))
         value = next(other.node for other in sketch.noted if other.expr is sketch.definitions[local])
         remedy = f"{sketch.kernel.source_name(local)} = {subject.module_name}.static({subject.text(value)})"
-        yield subject.finding("TS306", "warning", one.node, words, remedy)
+        module = subject.bound_module_name
+        fix = subject.replace_node(value, f"{module}.static({subject.text(value)})") if module else None
+        yield subject.finding("TS306", "warning", one.node, words, remedy, fix=fix)
 
 
 def _may_be_known(division: Node, subject: Subject) -> bool:
