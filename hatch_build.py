@@ -23,7 +23,7 @@ class Hook(MetadataHookInterface):
     """Fills in the dynamic fields `readme` and `urls`."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Called by hatchling with the fields of [project]."""
+        """Fill in the fields of [project]; hatchling calls this."""
         root, repository = Path(self.root), self.config["repository"]
         version = re.search(r'"([^"]+)"', (root / "src/tinsmith/_version.py").read_text("utf-8").splitlines()[-1])[1]
         text = make_links_absolute((root / "README.md").read_text("utf-8"), root, repository, f"v{version}")

@@ -143,7 +143,7 @@ class Transfer:
 
     @lazy
     def _plan(self) -> _Plan:
-        """How each copy is done."""
+        """Return how each copy is done."""
         plan, launched, taken = _Plan([], (), [], [], []), [], 0
         sides = {"store": plan.stores, "clear": plan.clears}
         for copy in self._copies:

@@ -45,8 +45,8 @@ def adjoint_source(
         print_after: names of the compiler's passes: return the IR after them instead.
 
     Raises:
-        ArgumentError: `op` is neither an op nor a kernel, an input is unknown or not floating, a spec is given for an op,
-            or the kernels take template arguments.
+        ArgumentError: `op` is neither an op nor a kernel, an input is unknown or not floating, a spec is given for an
+            op, or the kernels take template arguments.
         SpecError: the spec leaves a rank open.
         GradientError: a kernel is not covered; the message names the construct and the line.
 
