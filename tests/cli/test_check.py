@@ -291,7 +291,7 @@ def test_the_docs_name_every_option_and_exit_code():
     options = set(re.findall(r"--[a-z-]+", shown)) - {"--help", "--no-summary"}
     assert options == {
         "--select", "--ignore", "--output-format", "--out", "--run", "--severity", "--strict", "--summary",
-        "--baseline", "--write-baseline", "--fix", "--diff", "--statistics",
+        "--baseline", "--write-baseline", "--fix", "--diff", "--statistics", "--watch",
     }  # fmt: skip
     assert all(f"`{option}" in docs for option in options)
     assert all(f"| {code} | " in docs for code in (0, 1, 2))

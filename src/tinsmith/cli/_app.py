@@ -60,7 +60,6 @@ app = typer.Typer(
     name="tinsmith",
     cls=_CommandGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

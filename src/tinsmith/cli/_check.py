@@ -17,11 +17,12 @@ import typer
 from rich.console import Console
 
 from .._errors import InputError, refusal
-from ._check_settings import CheckSettings, read_settings
+from ._check_settings import CheckSettings, find_settings_files, read_settings
 from ._import_file import keep_import_path
 from ._load_object import keep_stdout_clean
 from ._training import leaving_on_interrupt
 from ._walk import python_files
+from ._watch import watch as watch_files
 
 if TYPE_CHECKING:
     from ..doctor import Report
@@ -76,6 +77,9 @@ def check(
     statistics: Annotated[
         bool, typer.Option("--statistics", help="Print the number of findings of each rule instead of the findings.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Check again each time that a file changes, until Ctrl-C.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="The file to write to; else it is printed.")] = None,
     run: Annotated[bool, typer.Option("--run", help="Import the files and run the examples of their ops too.")] = False,
     severity: Annotated[Least, typer.Option(help="Ignore findings that are less severe.")] = Least.info,
@@ -105,6 +109,9 @@ def check(
     if not files:
         typer.echo(f"No file is checked: `exclude` in {settings.file} leaves out all of them.", err=True)
         return
+    if watch:
+        watch_files(lambda: _list_watched(places))
+        return
     if diff:
         raise typer.Exit(_FOUND if _print_diff(files, is_wanted) else 0)
     if fix:
@@ -125,6 +132,17 @@ def check(
         raise typer.Exit(_COULD_NOT_RUN)
     if not report.ok or (strict and report.of("warning")):
         raise typer.Exit(_FOUND)
+
+
+def _list_watched(places: list[Path]) -> list[Path]:
+    """Return the files that a check depends on: those that it checks, and the project's settings."""
+    try:
+        settings = read_settings(places)
+        files = python_files(places, settings.excludes)
+    except InputError:  # they are being edited: the next check says what is wrong
+        return find_settings_files(places)
+    extra = [one for one in (settings.baseline,) if one is not None]
+    return [*files, *find_settings_files(places), *extra]
 
 
 def _refuse_combinations(

@@ -104,24 +104,29 @@ def read_settings(places: Iterable[Path]) -> CheckSettings:
     )
 
 
-def _find_table(places: Iterable[Path]) -> tuple[Path, Any] | None:
-    """Return the nearest pyproject.toml with a table [tool.tinsmith], and that table; None if there is none."""
+def find_settings_files(places: Iterable[Path]) -> list[Path]:
+    """Return the pyproject.toml files in the common folder of the places and above it, the nearest first."""
     folders = [os.path.abspath(one if one.is_dir() else one.parent) for one in places]
     try:
         common = Path(os.path.commonpath(folders))
     except ValueError:  # on several drives
-        return None
-    for folder in (common, *common.parents):
-        tools = _read_tools(folder / _FILE)
+        return []
+    return [folder / _FILE for folder in (common, *common.parents) if (folder / _FILE).is_file()]
+
+
+def _find_table(places: Iterable[Path]) -> tuple[Path, Any] | None:
+    """Return the nearest pyproject.toml with a table [tool.tinsmith], and that table; None if there is none."""
+    for file in find_settings_files(places):
+        tools = _read_tools(file)
         if "tinsmith" in tools:
-            return folder / _FILE, tools["tinsmith"]
+            return file, tools["tinsmith"]
     return None
 
 
 def _read_tools(file: Path) -> dict[str, Any]:
     """Return the table [tool] of a file that mentions tinsmith; an empty one for any other file."""
     try:
-        data = file.read_bytes() if file.is_file() else b""
+        data = file.read_bytes()
     except OSError as cause:
         rows = [("file", str(file)), (type(cause).__name__, cause.strerror or str(cause))]
         raise InputError(refusal("the settings cannot be read", rows, "Make the file readable.")) from cause

@@ -8,10 +8,21 @@ import typer
 from rich.console import Console
 
 
+def _complete_rule(incomplete: str) -> list[str]:
+    """Return the ids of the rules that begin with a text, for shells."""
+    from ..linter import RULES
+
+    return [one for one in RULES if one.startswith(incomplete)]
+
+
 def rule(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="RULE", help="The id of a rule, as TS105, or its name. Left out: all are listed."),
+        typer.Argument(
+            metavar="RULE",
+            help="The id of a rule, as TS105, or its name. Left out: all are listed.",
+            autocompletion=_complete_rule,
+        ),
     ] = None,
 ) -> None:
     """Explain a rule: what it finds, why that matters, a wrong kernel and a right one."""
