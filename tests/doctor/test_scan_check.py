@@ -111,6 +111,10 @@ def test_a_gradient_that_vanishes_is_said_to():
     check = ts.scan.check(lambda x, _: (0.5 * x, None), torch.ones(3), length=64)
     assert (check.verdict, check.vanishes_at) == ("right", 64 - 20)
     assert "it vanishes: a millionth as long before step 44, 0.5 times a step" in str(check)
+    assert repr(check).startswith("<tinsmith check of a scan over `") and repr(check).endswith(
+        f"steps: {check.verdict}>"
+    )
+    assert check._repr_html_().startswith("<pre>the gradient of a scan")
 
 
 def test_where_a_gradient_stops_being_finite_is_named_with_kernel_and_line(lang):

@@ -6,12 +6,12 @@ from typing import Any
 
 from .._errors import ArgumentError, refusal
 from ..engines import is_kernel
-from ..linter import Finding, lint_kernels
+from ..linter import Findings, lint_kernels
 from ..operation import Op
 from ..operation.examination import Examinable, lint_subject
 
 
-def lint(subject: Any) -> list[Finding]:
+def lint(subject: Any) -> Findings:
     """Find mistakes in a kernel from its source: nothing is run or compiled.
 
     Engine functions that it calls are checked as well. Lines that end in `# tinsmith: ignore[TS101]` are not reported.
@@ -20,8 +20,8 @@ def lint(subject: Any) -> list[Finding]:
         subject: a kernel of Taichi or Quadrants, or a bound method of a data-oriented object; an op; or a layer.
 
     Returns:
-        Findings, sorted by file and line. "error": wrong with any gradient; "warning": right with tinsmith's gradient,
-        wrong with the engine's own, which the message names; "info": hints.
+        Findings, sorted by file and line: a list that prints as text. "error": wrong with any gradient; "warning":
+        right with tinsmith's gradient, wrong with the engine's own, which the message names; "info": hints.
 
     Raises:
         ArgumentError: `subject` is none of these.
@@ -38,10 +38,10 @@ def lint(subject: Any) -> list[Finding]:
         TS301
     """
     if isinstance(subject, Op | Examinable):
-        return lint_subject(subject)
+        return Findings(lint_subject(subject))
     if not is_kernel(subject):
         words = "ts.lint takes a kernel, an op or a layer"
         decorators = "`@ti.kernel` (or `@qd.kernel`)"
         remedy = f"Decorate the function with {decorators}; `tinsmith check FILE` lints files without running them."
         raise ArgumentError(refusal(words, [("got", type(subject).__name__)], remedy))
-    return lint_kernels([subject])
+    return Findings(lint_kernels([subject]))

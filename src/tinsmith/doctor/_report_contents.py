@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -10,12 +9,10 @@ from typing import TYPE_CHECKING, Literal
 from typing_extensions import Self
 
 from .._errors import DEBUGGING, CheckError
-from ..linter import NOT_LOOKED_AT, SEVERITIES, Finding, Severity
+from ..linter import NOT_LOOKED_AT, SEVERITIES, Finding, Severity, count_severities
 
 if TYPE_CHECKING:
     from ._gradcheck_result import Gradcheck
-
-_NOUNS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "hint"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,9 +69,7 @@ class ReportContents:
     @property
     def summary(self) -> str:
         """The numbers of findings as text: "2 errors, 1 hint"."""
-        counts = Counter(one.severity for one in self.findings)
-        words = [_format_count(counts[severity], _NOUNS[severity]) for severity in SEVERITIES if counts[severity]]
-        return ", ".join(words) or "nothing found"
+        return count_severities(self.findings)
 
     @property
     def coverage(self) -> str:

@@ -6,6 +6,7 @@ import linecache
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Literal
 
 from .._errors import TinsmithError
@@ -69,9 +70,20 @@ class Finding:
     engines: tuple[str, ...] = ()
     fix: Edit | None = None
 
+    @property
+    def place(self) -> str:
+        """The file, line and column as text: "swarm.py:12:9"."""
+        return f"{self.path}:{self.line}:{self.column}" if self.column else f"{self.path}:{self.line}"
+
+    def __repr__(self) -> str:
+        return f"<{self.severity} {self.rule} at {self.place}: {' '.join(self.message.split())}>"
+
+    def _repr_html_(self) -> str:
+        """Return the finding as HTML for notebooks."""
+        return f"<pre>{escape(str(self))}</pre>"
+
     def __str__(self) -> str:
-        place = f"{self.path}:{self.line}:{self.column}" if self.column else f"{self.path}:{self.line}"
-        lines = [f"{place}: {self.severity} {self.rule}: {self.message}"]
+        lines = [f"{self.place}: {self.severity} {self.rule}: {self.message}"]
         text = "".join(file_lines(self.path)[max(self.line - 1, 0) : self.line]).rstrip()
         if text:
             lines.append(f"    {text.strip()}")

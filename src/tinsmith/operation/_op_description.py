@@ -111,9 +111,10 @@ class OpDescription:
         """Whether its kernels draw random numbers from the engine, which a second run cannot reproduce."""
         return self._seeded is None and self._core.signature.draws
 
-    def lint(self) -> list[linter.Finding]:
+    def lint(self) -> linter.Findings:
         """Return findings in the source of the kernels: see `tinsmith.lint`."""
-        return operation.replace_races(self._core.signature, linter.lint_kernels(self._kernels, self.spec))
+        findings = linter.lint_kernels(self._kernels, self.spec)
+        return linter.Findings(operation.replace_races(self._core.signature, findings))
 
     def check(self, *inputs: Any, **named: Any) -> Any:
         """Run lint, the sanitizer and a gradient check on a call, and return one report: see `tinsmith.check`."""

@@ -15,7 +15,7 @@ from ..._errors import DEBUGGING
 from ...engines import NoRule
 from ...frontend import Columns
 from ...ir import NotCovered, nodes
-from ...linter import Finding, drop_suppressed, in_order
+from ...linter import Finding, Findings, drop_suppressed, in_order
 from ...operation import Op
 from ...operation.examination import Examinable, Examination, examine_call
 from .._budget import OPERATIONS, Budget, TooLong, build_too_long_error
@@ -30,7 +30,7 @@ from ._promises import find_broken_promises
 _REMEDY = f'ts.init(engine="python", raise_on_nan=True)  # stops at the first NaN: {DEBUGGING}'
 
 
-def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
+def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> Findings:
     """Interpret the kernels of an op or a layer on small inputs, and report what goes wrong in the run.
 
     It finds races of parallel iterations (TS601), reads of elements that were never written (TS602), values overwritten
@@ -68,7 +68,7 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
     """
     with torch.random.fork_rng(devices=[]):  # an op that draws numbers would take a seed from torch's generator
         call = examine_call(op, inputs, named, "ts.sanitize")
-    return drop_suppressed(_find_problems(call))
+    return Findings(drop_suppressed(_find_problems(call)))
 
 
 def _find_problems(call: Examination) -> list[Finding]:

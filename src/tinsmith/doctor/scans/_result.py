@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -144,6 +145,13 @@ class ScanCheck:
         Returns the figure, which is also written to `path` if passed.
         """
         return _plot(self, path)
+
+    def __repr__(self) -> str:
+        return f"<tinsmith check of a scan over `{self.name}`, {len(self.sizes) - 1} steps: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        """Return the result as HTML for notebooks."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         lines = [f"the gradient of a scan over `{self.name}`, {len(self.sizes) - 1} steps: {self.verdict}"]
