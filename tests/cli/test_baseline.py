@@ -143,11 +143,50 @@ def test_a_baseline_is_read_or_written(folder):
 def test_a_summary_says_each_cause_once(folder):
     write("many.py", *(f"kernel_{number}" for number in range(60)))
     text = " ".join(check("many.py").stdout.split())
-    assert text.count("warning TS202 while-loop: 60 in 1 file") == 1
+    assert text.count("warning TS202 while-loop, of the engine's own gradient: 60 in 1 file") == 1
     assert text.count("a `while` loop: Taichi and Quadrants refuse to differentiate it") == 1
     assert text.count("first at many.py:9") == 1
+    assert "`tinsmith rule TS202` explains a rule" in text
     assert text.count("error TS301") == 60  # errors are shown one by one
     assert check("many.py", "--no-summary").stdout.count("warning TS202") == 60
     write("few.py", "only")
-    assert "while-loop: 1 in 1 file" not in check("few.py").stdout
-    assert "while-loop: 1 in 1 file" in check("few.py", "--summary").stdout
+    assert "gradient: 1 in 1 file" not in check("few.py").stdout
+    assert "gradient: 1 in 1 file" in check("few.py", "--summary").stdout
+
+
+ORDERED = """
+@ti.kernel
+def hinted(x: ti.types.ndarray(dtype=ti.f32, ndim=1), unused: ti.i32, y: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    for i in x:
+        while y[i] > 0.0:
+            y[i] -= 1.0
+        y[i] = ti.Vector([x[i], x[i]]).normalized()[0]
+
+
+@ti.kernel
+def wrong(x: ti.types.ndarray(dtype=ti.f32, ndim=1), y: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+    for i in x:
+        y[0] = y[0] + x[i]
+"""
+
+
+@pytest.mark.parametrize("option", ["--no-summary", "--summary", "--statistics"])
+@pytest.mark.parametrize("name", ["taichi", "quadrants"])
+def test_the_most_useful_findings_come_first(folder, name, option):
+    Path("a.py").write_text(f"import {name} as ti\n{ORDERED}", "utf-8")
+    text = check(".", option).stdout
+    rules = [text.index(rule) for rule in ("TS105", "TS303", "TS202", "TS501")]
+    # an error, a warning about the kernel itself, one about engines' gradients, a hint
+    assert rules == sorted(rules)
+
+
+def test_paths_outside_the_working_directory_are_short(folder, monkeypatch):
+    (folder / "project" / "deep").mkdir(parents=True)
+    (folder / "elsewhere").mkdir()
+    write("project/deep/many.py", "first")
+    write("project/few.py", "second")
+    monkeypatch.chdir(folder / "elsewhere")
+    text = " ".join(check("../project", "--summary", "--select", "TS202").stdout.split())
+    shown = "".join(text.split())
+    assert "".join(f"Paths are relative to {folder / 'project'}".split()) in shown
+    assert "2 in 2 files" in text and "first at deep/many.py:9" in text

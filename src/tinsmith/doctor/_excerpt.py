@@ -73,6 +73,15 @@ def shorten_path(path: str) -> str:
     return path if short.startswith("..") else short
 
 
+def find_common_folder(paths: Collection[str]) -> str:
+    """Return the folder that all paths are in, if it is not below the working directory; "" otherwise."""
+    try:
+        folder = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    except ValueError:  # no paths, or several drives
+        return ""
+    return folder if shorten_path(folder) == folder and folder != os.path.abspath(os.sep) else ""
+
+
 def _expand_line(line: int, functions: Iterable[tuple[int, int]], count: int) -> tuple[int, int]:
     inside = [span for span in functions if span[0] <= line <= span[1]]
     if inside:

@@ -49,7 +49,7 @@ def _hide(match: re.Match[str]) -> str:
 
 @dataclass(frozen=True)
 class RuleSummary:
-    """The findings of one rule and severity, by cause."""
+    """The findings of one rule and severity, about kernels or about engines' own reverse modes, by cause."""
 
     rule: str
     severity: str
@@ -67,14 +67,23 @@ class RuleSummary:
 
 
 def summarize(findings: Iterable[Finding]) -> list[RuleSummary]:
-    """Group findings by rule and cause: the most severe first, then those with the most findings."""
-    groups: dict[tuple[str, str], dict[str, list[Finding]]] = {}
+    """Group findings by rule and cause, the most useful first.
+
+    Errors come before warnings, and warnings before hints. Within a severity, rules about the kernel itself come before
+    those about an engine's own reverse mode, which ops do not use; then by id, which begins with what goes wrong in
+    memory.
+    """
+    groups: dict[tuple[str, str, bool], dict[str, list[Finding]]] = {}
     for one in findings:
         words = _VARYING.sub(_hide, one.message)
-        groups.setdefault((one.severity, one.rule), {}).setdefault(words, []).append(one)
+        groups.setdefault((one.severity, one.rule, bool(one.engines)), {}).setdefault(words, []).append(one)
     summaries = [
         RuleSummary(rule, severity, sorted(map(Cause, causes.values()), key=lambda one: -len(one.findings)))
-        for (severity, rule), causes in groups.items()
+        for (severity, rule, _), causes in groups.items()
     ]
-    order = {severity: place for place, severity in enumerate(SEVERITIES)}
-    return sorted(summaries, key=lambda one: (order[one.severity], -len(one.findings), one.rule))
+    return sorted(summaries, key=lambda one: (*rank_finding(one.findings[0]), one.rule))
+
+
+def rank_finding(finding: Finding) -> tuple[int, bool]:
+    """Return a key that sorts findings by usefulness: by severity, then those about the kernel itself first."""
+    return SEVERITIES.index(finding.severity), bool(finding.engines)

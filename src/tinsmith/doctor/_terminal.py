@@ -6,6 +6,7 @@ No line exceeds the width: messages are wrapped, and long source lines are clipp
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -17,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..linter import RULES, Finding
-from ._excerpt import describe_lines, read_lines, shorten_path
-from ._summary import summarize
+from ._excerpt import describe_lines, find_common_folder, read_lines, shorten_path
+from ._summary import rank_finding, summarize
 
 if TYPE_CHECKING:
     from ._report_contents import ReportContents
@@ -42,7 +43,7 @@ def render_report(report: ReportContents, width: int, *, is_summary: bool = Fals
     findings.
     """
     yield _heading(f"check of {report.name}")
-    shown = causes(report.of("error") if is_summary else report.findings)
+    shown = causes(sorted(report.of("error") if is_summary else report.findings, key=rank_finding))
     for path, findings in groupby(shown, key=lambda one: one.path):
         yield Text(f"\n{shorten_path(path)}", style="bold", overflow="fold")
         lines = read_lines(path)
@@ -74,23 +75,33 @@ def _render_summary(report: ReportContents) -> Iterator[RenderableType]:
     """Yield each rule, followed by each of its causes once, with the names that it mentions most and its
     first place.
     """
-    for one in summarize(report.of("warning", "info")):
+    rows = summarize(report.of("warning", "info"))
+    folder = find_common_folder([one.path for row in rows for one in row.findings])
+    if folder:
+        yield Text(f"\nPaths are relative to {folder}", style="dim", overflow="fold")
+    for one in rows:
         rule = RULES.get(one.rule)
         yield Text()
         count = f"{len(one.findings)} in {one.files} file{'' if one.files == 1 else 's'}"
         name = f" {rule.name}" if rule else ""
-        yield Text.assemble((one.severity, _STYLES[one.severity]), f" {one.rule}", (name, "dim"), f": {count}")
+        own = ", of the engine's own gradient" if one.findings[0].engines else ""
+        yield Text.assemble((one.severity, _STYLES[one.severity]), f" {one.rule}", (name + own, "dim"), f": {count}")
         for cause in one.causes:
             first, subjects = cause.findings[0], cause.subjects
             named = ", ".join(f"{name} ({times})" for name, times in subjects[:_MOST_SUBJECTS])
             more = f" and {len(subjects) - _MOST_SUBJECTS} more" if len(subjects) > _MOST_SUBJECTS else ""
-            place = f"first at {shorten_path(first.path)}:{first.line}"
+            path = os.path.relpath(first.path, folder) if folder else shorten_path(first.path)
+            place = f"first at {path}:{first.line}"
             table = Table.grid(padding=(0, 2))
             table.add_column(justify="right", width=_MARGIN - 2)
             table.add_column(overflow="fold")
             table.add_row(str(len(cause.findings)), Text(cause.words))
             yield table
             yield Padding(Text(f"{named}{more}; {place}" if named else place, style="dim"), (0, 0, 0, _MARGIN))
+    if rows:
+        first = rows[0].rule
+        words = f"`tinsmith rule {first}` explains a rule; `--select {first} --no-summary` lists its findings."
+        yield Text(f"\n{words}", style="dim")
 
 
 def causes(findings: Sequence[Finding]) -> dict[Finding, list[Finding]]:
