@@ -105,7 +105,7 @@ def test_gradients_are_those_of_the_tape(lang64, configure, tapes, name, serial_
     op = made(lang64, name)
     torch.testing.assert_close(gradient(op, x, starts), taped, rtol=1e-12, atol=1e-12)
     assert 0 < sum(tapes) < whole
-    assert " from checkpoints" in op.explain()
+    assert " from checkpoints" in op.explain("all")
 
 
 def test_a_long_tape_is_left_for_checkpoints(lang64, configure, tapes):
@@ -114,14 +114,14 @@ def test_a_long_tape_is_left_for_checkpoints(lang64, configure, tapes):
     op = made(lang64, "a range that sizes tell")
     gradient(op, x[:60], starts)  # five iterations of 60 numbers, in float64
     assert tapes == [5 * 60]
-    assert "so it ran from checkpoints" not in op.explain()
+    assert "so it ran from checkpoints" not in op.explain("all")
     gradient(op, x, starts)
     assert tapes == [5 * 60, 5 * (12 + 8)]
     words = (
         "backward for x: 3,600 bytes of tape, more than the 3,000 of TINSMITH_TAPE_LIMIT, so it ran from checkpoints"
     )
-    assert words in op.explain()
-    assert "of one block of the loop in line" in op.explain()
+    assert words in op.explain("all")
+    assert "of one block of the loop in line" in op.explain("all")
 
 
 def test_a_known_call_of_another_size_turns_to_checkpoints(lang64, configure):
@@ -136,10 +136,10 @@ def test_a_known_call_of_another_size_turns_to_checkpoints(lang64, configure):
 
     for _ in range(2):
         gradient(again, x[:60], starts)
-    assert "from checkpoints" not in op.explain()
+    assert "from checkpoints" not in op.explain("all")
     for _ in range(2):
         torch.testing.assert_close(gradient(again, x, starts), right)
-    assert "from checkpoints" in op.explain()
+    assert "from checkpoints" in op.explain("all")
 
 
 def test_each_sample_of_a_batch_that_runs_one_by_one(lang64, configure):
@@ -183,4 +183,4 @@ def test_memory_that_the_first_try_made_is_gone(lang64, configure):
     x, starts = arguments()
     for _ in range(2):
         torch.testing.assert_close(gradient(op, x, starts), gradient(other, x, starts))
-    assert "from checkpoints" in op.explain()
+    assert "from checkpoints" in op.explain("all")

@@ -76,7 +76,7 @@ def test_compositing(lang, fp, below, shape, configure):
 def test_what_is_kept_is_said(lang):
     op = ts.op(SPEC)(compositing(lang, "f32"))
     op(*(one.requires_grad_() for one in rays(torch.float32)))
-    text = op.explain()
+    text = op.explain("all")
     assert "an eager call keeps what its backward pass needs of loops, for each parallel iteration" in text
     assert "was_through: 4 bytes times max(density.shape[1], 0)" in text
 

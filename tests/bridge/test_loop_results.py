@@ -90,7 +90,7 @@ def test_gradients(op, numbers):
 @pytest.mark.compiled_engine
 def test_what_is_kept_is_said(op, numbers):
     op(*numbers).out.sum().backward()
-    text = op.explain()
+    text = op.explain("all")
     assert "left_trips: 4 bytes\n" in text and "left_through: 8 bytes\n" in text
 
 

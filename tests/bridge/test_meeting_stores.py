@@ -80,7 +80,7 @@ def test_the_adjoint_is_taken_in_one_step(lang64):
     op = make_op(lang64, "w[s[i]] * w[s[i]]")
     s, w = torch.tensor([0, 0], dtype=torch.int32), torch.rand(1, dtype=D, requires_grad=True)
     op(w, torch.rand(2, dtype=D), s).sum().backward()
-    assert "atomic_mul(grad_y[s_at], 0.0)" in op.explain()
+    assert "atomic_mul(grad_y[s_at], 0.0)" in op.explain("all")
 
 
 @pytest.mark.compiled_engine
@@ -113,7 +113,7 @@ def kernel(x: lang.types.ndarray(ndim=2), k: lang.types.ndarray(dtype=lang.i32, 
     for _ in range(10):
         (gradient,) = torch.autograd.grad(op(leaves[1], k, p=1).sum(), leaves[1])
         torch.testing.assert_close(gradient, expected)
-    explained = op.explain()
+    explained = op.explain("all")
     assert "forward, `kernel`: several threads (" in explained
     assert "`kernel_adjoint_0`: one thread (it has no parallel loop)\n" in explained
     reason = "because its iterations restore elements of `mark` that others read"

@@ -112,7 +112,7 @@ def test_a_promise_keeps_the_loop_parallel(lang64):
     k = torch.randperm(6, dtype=torch.int32)
     op(x, k).sum().backward()
     torch.testing.assert_close(x.grad, 2 * x.detach())
-    assert "order" not in op.explain().partition("gradient")[0]
+    assert "order" not in op.explain("all").partition("gradient")[0]
 
 
 def test_a_warning_is_given_once_and_may_be_turned_off(lang64):
@@ -189,4 +189,4 @@ def test_explain_says_which_loop_runs_in_order(lang):
     words = (
         "in order: the loop in line 3, because an iteration changes `y[k[i]]`, and another one of the parallel loop "
     )
-    assert f"{words}may change the same element, `y[k[i]]` in line 4" in op.explain()
+    assert f"{words}may change the same element, `y[k[i]]` in line 4" in op.explain("all")

@@ -392,6 +392,6 @@ def test_where_the_result_is_of_floats_or_of_no_known_number(lang64):
 def test_an_op_says_what_it_keeps(lang64):
     op = packing(lang64)
     op(torch.rand(5, dtype=torch.float64, requires_grad=True))
-    text = op.explain()
+    text = op.explain("all")
     assert "with what atomics returned in the forward pass: returned_0" in text
     assert "not generated" not in text

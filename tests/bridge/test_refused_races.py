@@ -188,12 +188,12 @@ def test_what_is_said_of_the_gradient_names_the_race(lang64, adjoint):
     op = ts.op("x[n] -> y[n]", adjoint=adjoint, races="allow")(make_kernel(lang64, RACES["guarded sum"][0]))
     with pytest.raises(ts.GradientError):
         op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
-    asked = op.explain().partition("  for x\n")[2].splitlines()
+    asked = op.explain("all").partition("  for x\n")[2].splitlines()
     assert asked[0].startswith(
         "    not generated: `y[i - 1]`, which another iteration of the parallel loop changes, at "
     )
     assert asked[1] == "    refused: its result depends on the order in which iterations of a parallel loop run"
-    assert "instead:" not in op.explain()
+    assert "instead:" not in op.explain("all")
     result = ts.gradcheck(op, torch.rand(8, dtype=torch.float64), 1)
     assert result.verdict == "refused"
     assert result.origin == "which is not generated, since iterations of a parallel loop race"

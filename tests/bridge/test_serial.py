@@ -41,9 +41,9 @@ def test_size_decides(lang, serial_below):
     serial_below(1000)
     op = ts.op("x[n] -> y[n]")(squares(lang))
     op(torch.rand(249))  # two loads, a product, a store
-    assert "serialize=True" in op.explain() and op.explain().count("def squares") == 1
+    assert "serialize=True" in op.explain("all") and op.explain("all").count("def squares") == 1
     op(torch.rand(250))
-    assert op.explain().count("serialize=True") == 1 and op.explain().count("def squares") == 2
+    assert op.explain("all").count("serialize=True") == 1 and op.explain("all").count("def squares") == 2
 
 
 @pytest.mark.parametrize("name", ["convolution", "gather", "scratch_recurrence", "chained", "any_rank", "two_indices"])
@@ -65,11 +65,11 @@ def test_slow_serial_launches_go_parallel_for_every_size(lang, monkeypatch):
     op(torch.ones(99))  # not counted: the engine makes machine code
     for size in range(100, 100 + _pace.SLOW_LAUNCHES):
         assert torch.equal(op(torch.ones(size)), torch.ones(size))
-    assert op.explain().count("def squares") == 1  # still serial: one variant
+    assert op.explain("all").count("def squares") == 1  # still serial: one variant
     op(torch.ones(5000))
-    assert op.explain().count("def squares") == 2  # from now on parallel, though small
+    assert op.explain("all").count("def squares") == 2  # from now on parallel, though small
     op(torch.ones(3))
-    assert op.explain().count("serialize=True") == 1
+    assert op.explain("all").count("serialize=True") == 1
 
 
 def test_one_fast_launch_forgives_a_slow_one():
@@ -122,9 +122,9 @@ def test_first_launches_are_not_counted(lang, monkeypatch):
 
     op = ts.chain("x[n] -> y[n]", [begin, step, step, step], scratch="g[n]")
     op(torch.rand(10, requires_grad=True)).sum().backward()
-    texts = op.explain().count("def step")
+    texts = op.explain("all").count("def step")
     op(torch.rand(10, requires_grad=True)).sum().backward()
-    assert op.explain().count("def step") == texts  # nothing was compiled again, for all threads
+    assert op.explain("all").count("def step") == texts  # nothing was compiled again, for all threads
 
 
 def test_kernels_that_were_launched_before_are_counted():
@@ -144,7 +144,7 @@ def test_a_slow_backward_pass_leaves_the_forward_pass_alone(lang, monkeypatch):
     for _ in range(2 * _pace.SLOW_LAUNCHES):
         y.backward(retain_graph=True)
     y.backward()
-    threads = [line.strip() for line in op.explain().splitlines() if "operations, " in line]
+    threads = [line.strip() for line in op.explain("all").splitlines() if "operations, " in line]
     default = f"{_config.Config().serial_below:,}"
     assert threads == [
         f"forward, `squares`: one thread (400 operations, below {default})",
@@ -178,7 +178,9 @@ def rows_then_sum(lang64):
 def chosen(op, words):
     """What `explain` says of the launches of a pass, by kernel: the number of threads in words."""
     lines = [
-        line.strip() for line in op.explain().splitlines() if line.startswith(f"  {words}") and "operations" in line
+        line.strip()
+        for line in op.explain("all").splitlines()
+        if line.startswith(f"  {words}") and "operations" in line
     ]
     return [(line.split("`")[1].split("_")[0], line.split(": ")[1].split(" (")[0]) for line in lines]
 
@@ -252,7 +254,7 @@ def test_atomics_of_all_iterations_take_one_thread_however_many_there_are(lang, 
     for _ in range(_pace.SLOW_LAUNCHES + 3):
         y = op(x, k, m=7)
     torch.testing.assert_close(y, torch.zeros(7).index_add(0, k.long(), x * x))
-    threads = [line.strip() for line in op.explain().splitlines() if "operations, " in line]
+    threads = [line.strip() for line in op.explain("all").splitlines() if "operations, " in line]
     assert threads == [
         "forward, `histogram`: one thread (1,600,000 operations, with atomics that would cost more than threads save)"
     ]
@@ -288,7 +290,7 @@ def test_a_bound_of_0_uses_threads_for_atomics_too(lang, serial_below):
 
     op = ts.op("x[n] -> y[1]")(total)
     op(torch.rand(100))
-    assert "serialize=True" not in op.explain()
+    assert "serialize=True" not in op.explain("all")
 
 
 def test_a_kernel_without_parallel_loops_never_uses_several_threads(lang, serial_below):
@@ -302,7 +304,7 @@ def test_a_kernel_without_parallel_loops_never_uses_several_threads(lang, serial
 
     op = ts.op("x[n] -> y[n]")(running_sum)
     op(torch.rand(100, requires_grad=True)).sum().backward()
-    explained = op.explain()
+    explained = op.explain("all")
     for words in ("forward, `running_sum`", "backward for x, `running_sum_adjoint_0`"):
         assert f"  {words}: one thread (it has no parallel loop)\n" in explained
     assert "in order:" not in explained

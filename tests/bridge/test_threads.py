@@ -52,7 +52,7 @@ def tangent(op, x):
 
 def forward(op, x):
     if isinstance(op, ts.Op):
-        assert op.lint() is not None and "kernel" in op.explain()
+        assert op.lint() is not None and "kernel" in op.explain("all")
     return op(x)
 
 

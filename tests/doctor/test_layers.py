@@ -127,7 +127,7 @@ def test_a_tube_on_tensors(lang):
 @pytest.mark.parametrize("lead", [(), (ts.BatchDim,)], ids=["single", "batch"])
 def test_a_tube_on_fields(lang, lead):
     tube = chained(lang, lead=lead, manager=in_blocks(lang))
-    assert "on fields" in tube.explain()
+    assert "on fields" in tube.explain("all")
     report = ts.check(tube, rand(3, N) if lead else rand(N))
     assert report.verdict == "right", report
     assert report.gradient.origin == "generated from the kernel's source"

@@ -224,7 +224,7 @@ def test_a_batch_is_a_loop_of_calls(lang64, make):
     op = ts.op(spec)(kernel)
     cases.assert_same_values_and_gradients(op, twin, [tensor[0] for tensor in inputs])
     cases.assert_same_values_and_gradients(vmap(op), stacked(twin), inputs)
-    assert op.explain().count(": one launch\n") == 1
+    assert op.explain("all").count(": one launch\n") == 1
 
 
 def test_a_variable_that_loops_share_is_not_shared_by_the_batch(lang64):
@@ -239,7 +239,7 @@ def test_a_variable_that_loops_share_is_not_shared_by_the_batch(lang64):
 
     x = floats(3, 5)
     torch.testing.assert_close(vmap(summed)(x), x.sum(1, keepdim=True).expand(3, 5))
-    assert "one launch a sample" in summed.explain() and "`total`" in summed.explain()
+    assert "one launch a sample" in summed.explain("all") and "`total`" in summed.explain("all")
 
 
 def test_a_kernel_that_cannot_be_followed_is_launched_once_a_sample(lang64, monkeypatch):
@@ -256,7 +256,7 @@ def test_a_kernel_that_cannot_be_followed_is_launched_once_a_sample(lang64, monk
 
     x = floats(3, 5)
     torch.testing.assert_close(vmap(square)(x), x * x)
-    assert "one launch a sample (tinsmith cannot follow `a word`, at file.py:7)" in square.explain()
+    assert "one launch a sample (tinsmith cannot follow `a word`, at file.py:7)" in square.explain("all")
 
 
 def test_what_a_batch_does_not_have_is_no_axis_of_its_own(lang64):

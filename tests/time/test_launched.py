@@ -242,8 +242,8 @@ def test_a_kernel_that_is_slow_on_one_thread_gets_several(lang, monkeypatch, run
     end, _ = ts.scan(step, x, length=20, checkpoint=3)
     end.sum().backward()
     assert end.tolist() == x.grad.tolist() == [2.0**20] * 4
-    assert "forward, `step`: one thread (12 operations, below 12)" in step.explain()
-    assert "forward, `step`: several threads (12 operations, not below 12)" in step.explain()
+    assert "forward, `step`: one thread (12 operations, below 12)" in step.explain("all")
+    assert "forward, `step`: several threads (12 operations, not below 12)" in step.explain("all")
 
 
 def test_an_op_without_a_gradient_is_refused_in_the_forward_pass(lang, runners):

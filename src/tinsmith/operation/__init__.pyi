@@ -18,6 +18,8 @@ from ._prepared_passes import Stepping as Stepping
 from ._prepared_passes import prepare_stepping as prepare_stepping
 from ._swapped_arguments import suggest_order as suggest_order
 from ._updates import Updates as Updates
+from .reports import Detail as Detail
+from .reports import Explanation as Explanation
 from .reports import adjoint_source as adjoint_source
 from .reports import explain as explain
 from .reports import explain_passes as explain_passes

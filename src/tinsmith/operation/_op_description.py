@@ -120,17 +120,25 @@ class OpDescription:
         """Run lint, the sanitizer and a gradient check on a call, and return one report: see `tinsmith.check`."""
         return checking(self, *inputs, **named)
 
-    def explain(self, *, passes: bool = False) -> str:
-        """Describe the op's arrays, the origin of its gradient, what is saved, and what was compiled.
+    def explain(self, detail: operation.Detail = "summary", *, passes: bool = False) -> operation.Explanation:
+        """Describe the origin of the op's gradient, what is saved, its arrays, threads and batches.
+
+        The result is a string; a notebook shows it as a page that has everything.
 
         Args:
+            detail: "summary" for at most 25 lines of 80 columns. "all" also for the source of the gradient kernels,
+                what each program does, and the source of what was compiled.
             passes: whether to append the IR after each pass of the compiler, for the calls and gradients so far, with
-                the line of the source at each statement.
+                the line of the source at each statement. This implies "all".
+
+        Raises:
+            ArgumentError: `detail` is neither.
         """
-        text = operation.explain(self._core)
+        explanation = operation.explain(self._core, "all" if passes else detail)
         if not passes:
-            return text
-        return f"{text}\n\n{operation.explain_passes(self._core, self._make_fresh_core)}"
+            return explanation
+        text = operation.explain_passes(self._core, self._make_fresh_core)
+        return operation.Explanation(f"{explanation}\n\n{text}", {**explanation.sections, "passes": text})
 
     @abstractmethod
     def _make_fresh_core(self) -> Core:

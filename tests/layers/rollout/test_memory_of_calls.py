@@ -87,6 +87,6 @@ def test_what_was_read_is_changed_in_place_where_nothing_is_saved(lang64):
     chain = Chain(lang64)
     chain.run(torch.rand(N, dtype=torch.float64))
     (program,) = chain.run._programs.values()
-    text = program.explain()
+    text = program.explain("all")
     assert "change x_before in place, as x" in text
     assert "copy x_before to x" not in text

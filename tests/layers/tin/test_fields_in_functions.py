@@ -474,7 +474,7 @@ def test_what_cannot_be_seen_through_is_said(lang64, reach):
     with pytest.warns(UserWarning, match=rf"(?s)EmptyTin is the engine's own.*not checked.*{words}.*{__name__}.py:\d+"):
         layer(rand(N).requires_grad_())
     layer(rand(N).requires_grad_())  # said once
-    assert f"not checked: {words}".replace("\\", "")[:40] in layer.explain()
+    assert f"not checked: {words}".replace("\\", "")[:40] in layer.explain("all")
     tensors = ts.EmptyTin(on_tensors=True).register_input_field(s).register_output_field(y).register_kernel(run)
     with pytest.raises(ts.KernelError, match=rf"(?s){words} in a way.*{__name__}.py:\d+"):
         tensors.finish()

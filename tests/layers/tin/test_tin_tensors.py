@@ -76,8 +76,8 @@ def test_batches(lang64, lead, register_t):
 def test_a_batch_is_one_launch(lang64):
     layer = layer_of(lang64)
     layer(rand(3, 5, 2))
-    assert layer.explain().count("one launch") == 2
-    assert "one launch a sample" not in layer.explain()
+    assert layer.explain("all").count("one launch") == 2
+    assert "one launch a sample" not in layer.explain("all")
 
 
 def test_fields_stay_as_they_are(lang64):
@@ -113,7 +113,7 @@ def test_both_ways_agree(lang64, on_tensors):
     x, c = rand(5, 2).requires_grad_(), rand(5)
     mine = torch.autograd.grad(layer(x), (x, layer.w), c)
     cases.assert_close(mine, torch.autograd.grad(twin(x, layer.w), (x, layer.w), c))
-    assert ("on tensors" in layer.explain()) == on_tensors
+    assert ("on tensors" in layer.explain("all")) == on_tensors
 
 
 @pytest.mark.compiled_engine

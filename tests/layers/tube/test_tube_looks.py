@@ -111,7 +111,7 @@ def test_a_large_argument_is_printed_on_one_line(lang64):
 def test_explain_shows_the_op(engine):
     tube = squaring(engine)
     tube(leaf(3))
-    assert tube.explain().startswith(
+    assert tube.explain("all").startswith(
         inspect.cleandoc(f"""
         Tube({engine}_square) runs on the caller's tensors, without fields
 
@@ -123,7 +123,7 @@ def test_explain_shows_the_op(engine):
 
 def test_explain_before_finish_is_refused():
     with pytest.raises(ts.RegistrationError, match="Tube.. is explained before `finish"):
-        ends().explain()
+        ends().explain("all")
 
 
 # Copies -------------------------------------------------------------------------------------------

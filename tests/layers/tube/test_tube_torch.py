@@ -204,7 +204,7 @@ def test_a_batch_is_one_launch(lang64):
     """A kernel that runs once a sample would be listed as such."""
     tube = batch(lang64)
     tube(leaf(2, 3), leaf(4, 3))
-    assert "batches of `multiply`: one launch\n" in tube.explain()
+    assert "batches of `multiply`: one launch\n" in tube.explain("all")
 
 
 @examples
@@ -238,10 +238,10 @@ def test_calls_before_new_extra_arguments_keep_theirs(lang64):
 def test_new_sizes_compile_nothing(lang64):
     tube = convolution(lang64)
     tube(leaf(5), leaf(2)).sum().backward()
-    before = tube.explain()
+    before = tube.explain("all")
     for size in range(6, 12):
         tube(leaf(size), leaf(3)).sum().backward()
-    assert tube.explain() == before
+    assert tube.explain("all") == before
 
 
 def test_what_is_kept_for_each_size_is_bounded(lang64, monkeypatch):

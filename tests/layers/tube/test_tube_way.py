@@ -16,7 +16,7 @@ def tube_of(kernel, *extra, manager=None):
 
 
 def explain_way(tube):
-    return tube.explain().partition("\n")[0]
+    return tube.explain("all").partition("\n")[0]
 
 
 # On fields ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import torch
 from ..._errors import KernelError, SpecError, refusal
 from ...calls import current_watch
 from ...ir import NotCovered
-from ...operation import Adjoint, Prepared
+from ...operation import Adjoint, Detail, Prepared
 from ...operation.examination import EngineHazards, Examination, examine_layer
 from ...tracing import is_tracing
 from .._pool import RECORDED
@@ -169,9 +169,9 @@ class OpProgram:
         """What the op calls its outputs, in the order of the fields."""
         return tuple(self._layer_op.names[one.facts.key] for one in self._roles.outputs)
 
-    def explain(self) -> str:
+    def explain(self, detail: Detail = "summary") -> str:
         """Describe the op."""
-        return f"on tensors\n\n{self.op.explain()}"
+        return f"on tensors\n\n{self.op.explain(detail)}"
 
     def foresee(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> tuple[int, ...]:
         """Return the depths of the kernels' gradient stacks. Raises GradientError if the engine's gradient is wrong."""

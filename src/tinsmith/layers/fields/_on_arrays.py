@@ -21,6 +21,7 @@ from ..._preparation import note_step, show_preparation
 from ...calls import keep_order, make_recycled, make_recycled_copy
 from ...calls.fields import Copy, Transfer, name_fields
 from ...ir import NotCovered
+from ...operation import Detail
 from ...tracing import has_legacy_batch, has_saved_tensor_hooks, is_in_backward, is_linearized, is_plain, is_recorded
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
@@ -361,14 +362,14 @@ class ArrayProgram:
         if words := self.op.outside(self._take(launches)):
             raise KernelError(words)
 
-    def explain(self) -> str:
+    def explain(self, detail: Detail = "summary") -> str:
         """Describe a call."""
         rows = [
             ("read before each call", self.held),
             ("written after each call", self._written_back),
         ]
         lines = [f"{label}: {', '.join(map(str, fields)) or 'nothing'}" for label, fields in rows]
-        return "\n".join([*lines, "", self.op.op.explain()])
+        return "\n".join([*lines, "", self.op.op.explain(detail)])
 
 
 def _are_close(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -23,7 +23,7 @@ from ..._user_warnings import warn
 from ...calls import show_call
 from ...calls.backward import RACE, refuse_race
 from ...ir import NotCovered
-from ...operation import Adjoint
+from ...operation import Adjoint, Detail
 from ...operation.examination import Examination
 from ...tracing import is_in_backward, is_transformed
 from .._pool import FIELDS_LOCK, RECORDED
@@ -207,11 +207,11 @@ class OnFields:
         refused = refuse_generated(self.layer, choice, launches) if _is_race(choice) else None
         return FieldsExamination(self.program, launches, memory, arrays, refused)
 
-    def explain(self) -> str:
+    def explain(self, detail: Detail = "summary") -> str:
         """Describe a call."""
         choice = self._choose(self._launches, self._all_active())
         if isinstance(choice, ArrayProgram):
-            return f"on fields\n\ngradient: generated from the kernels' source\n{choice.explain()}"
+            return f"on fields\n\ngradient: generated from the kernels' source\n{choice.explain(detail)}"
         rows = [] if choice is None else [f"not generated from the source: {_headline(choice)}"]
         refused = f"refused: {RACE}" if _is_race(choice) else ""
         return "\n".join(["on fields\n", *rows, self.program.explain(refused)])

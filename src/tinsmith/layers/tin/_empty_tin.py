@@ -13,7 +13,7 @@ import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
 from ...linter import Finding, lint_kernels
-from ...operation import Adjoint, OpOptions, Races
+from ...operation import Adjoint, Detail, OpOptions, Races
 from ...operation.examination import Examinable, Examination
 from ...torch_side import is_distributed, one_node, set_parameter
 from ..fields import (
@@ -339,11 +339,15 @@ class EmptyTin(FieldState, Examinable):
         )
         return self._program
 
-    def explain(self) -> str:
-        """Describe how the layer runs: on fields or tensors, what is saved for the backward pass, and its op."""
+    def explain(self, detail: Detail = "summary") -> str:
+        """Describe how the layer runs: on fields or tensors, what is saved for the backward pass, and its op.
+
+        Args:
+            detail: how much to say of the op: see `Op.explain`.
+        """
         self._check_finished("explain")
         program = self._program or self._make_program()
-        return f"{self._label} runs {program.explain()}"
+        return f"{self._label} runs {program.explain(detail)}"
 
     def extra_repr(self) -> str:
         """Describe fields with their shapes and dtypes, and kernels with their arguments."""

@@ -16,6 +16,7 @@ import torch
 from ..._errors import KernelError, ShapeError, refusal
 from ...calls.fields import Launcher
 from ...engines import Engine
+from ...operation import Detail
 from ...operation.examination import Examination
 from .._pool import FIELDS_LOCK, FieldTree
 from ..fields import Habits, Launch, LayerField, OnFields, Roles, break_graph, build_clear_function, place_field
@@ -207,7 +208,7 @@ class FieldProgram:
             self._sets.move_to_end(key)
             return field_set
 
-    def explain(self) -> str:
+    def explain(self, detail: Detail = "summary") -> str:
         """Describe the fields made so far."""
         batch = "one call a sample" if self._blueprint.is_batched else "none"
         lines = [f"batches: {batch}", f"fields kept for {len(self._sets)} combinations of shapes (at most {KEPT}):"]

@@ -15,7 +15,7 @@ import torch
 from ..._cache import Cache
 from ...compiling import Links
 from ...engines import NAMES
-from ...operation import Op, OpOptions
+from ...operation import Detail, Op, OpOptions
 from ...operation.examination import Examination, examine_layer
 from ...tracing import constant_when_traced
 from ._blueprint import Blueprint
@@ -32,7 +32,7 @@ class Program(Protocol):
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Run one call. Return a tensor, or a tuple of several."""
 
-    def explain(self) -> str:
+    def explain(self, detail: Detail = "summary") -> str:
         """Describe how it runs."""
         ...
 
@@ -228,9 +228,9 @@ class TensorProgram:
         shown = [*dims, "2"] if part.is_complex else dims
         return f"{self._names.tensors[part.name]}[{', '.join(shown)}]: {NAMES[part.memory]}"
 
-    def explain(self) -> str:
+    def explain(self, detail: Detail = "summary") -> str:
         """Describe the op, or each op for calculated shapes."""
-        return "\n\n".join(op.explain() for op in self._ops.values()) or "its op is made at the first call"
+        return "\n\n".join(op.explain(detail) for op in self._ops.values()) or "its op is made at the first call"
 
 
 def _dim_text(dim: Any, names: Names) -> str:

@@ -13,7 +13,7 @@ import torch
 
 from ..._errors import RegistrationError, refusal
 from ...linter import Finding, lint_kernels
-from ...operation import Adjoint, OpOptions, Races
+from ...operation import Adjoint, Detail, OpOptions, Races
 from ...operation.examination import Examinable, Examination
 from ...torch_side import Layer, one_node
 from ._blueprint import Blueprint
@@ -253,12 +253,16 @@ class Tube(Layer, Examinable):
     def _lint(self) -> list[Finding]:
         return lint_kernels(list(dict.fromkeys(part.kernel for part in self._blueprint.kernels)))
 
-    def explain(self) -> str:
-        """Describe how the Tube runs: on tensors or on fields and why, the use of each array, what was compiled."""
+    def explain(self, detail: Detail = "summary") -> str:
+        """Describe how the Tube runs: on tensors or on fields and why, the use of each array, what was compiled.
+
+        Args:
+            detail: how much to say of the op: see `Op.explain`.
+        """
         if self._program is None:
             raise self._build_unfinished_error("explained")
         way = f"on fields, because {self._reason}" if self._reason else "on the caller's tensors, without fields"
-        return f"{self._blueprint.label} runs {way}\n\n{self._program.explain()}"
+        return f"{self._blueprint.label} runs {way}\n\n{self._program.explain(detail)}"
 
     def extra_repr(self) -> str:
         """Describe inputs, outputs, fields and kernels, one per line."""

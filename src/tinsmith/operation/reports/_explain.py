@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
 
 import torch
 
 from ..._config import config
-from ..._errors import GradientError
+from ..._errors import ArgumentError, GradientError, refusal
 from ...calls import CallKey, Core, compute_dtypes, fitting_dtypes
 from ...calls.backward import RACE, AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
 from ...compiling import ArrayType, Stage, Variant
 from ...engines import one_at_a_time
 from ...torch_side import find_shares
 from ._describe_backward import describe_backward
+from ._explanation import Explanation, Section, summarize_sections
+
+Detail = Literal["summary", "all"]
 
 _ORIGINS = {
     "auto": "generated from the kernels' source where they are covered, else the engine's reverse mode",
@@ -21,48 +26,112 @@ _ORIGINS = {
     "engine": "the engine's reverse mode",
     "backward": "a hand-written kernel",
 }
+_USES: dict[str, str] = {"read": "reads", "write": "writes", "add": "adds to"}
 
 
 @one_at_a_time
-def explain(core: Core) -> str:
-    """Return a description of an op in plain text, for `op.explain()`."""
-    signature = core.signature
-    lines = [f"op `{signature.op}`: {signature.spec}"]
-    if signature.spec.scratch_text:
-        lines.append(f"  scratch: {signature.spec.scratch_text}")
-    for stage in signature.firsts:
-        lines += ["", *_describe_kernel(stage)]
-        count = sum(one.first is stage for one in signature.stages)
-        lines += [f"  launched {count} times"] if count > 1 else []
-    lines += [
-        "",
-        *_describe_gradient(core),
-        *_describe_tapes(core),
-        "",
-        *_describe_threads(core),
-        "",
-        *_describe_batches(core),
-        "",
-        *_describe_shares(core),
-    ]
-    lines += ["", *(str(program) for program in list(core.programs.values()))]
-    texts = [(variant, text) for stage in signature.firsts for variant, text in list(stage.texts.items())]
-    lines += ["", f"compiled variants: {len(texts)}"]
-    for variant, text in texts:
-        lines += ["", f"  # {_describe_variant(variant)}", *(f"  {line}" for line in text.rstrip().splitlines())]
-    return "\n".join(lines)
+def explain(core: Core, detail: Detail = "summary") -> Explanation:
+    """Return a description of an op in plain text, for `op.explain()`.
+
+    Args:
+        core: the op's core.
+        detail: "summary" for at most 25 lines, "all" for all of it, with the source of what was generated and compiled.
+    """
+    if detail not in ("summary", "all"):
+        rows = [("got", repr(detail)), ("expected", "'summary' or 'all'")]
+        raise ArgumentError(refusal("`explain` got an unknown `detail`", rows))
+    sections = {title: "\n".join(lines) for title, lines in _collect_sections(core).items()}
+    if detail == "all":
+        return Explanation("\n\n".join(filter(None, sections.values())), sections)
+    return Explanation(_summarize(core), sections)
 
 
-def _describe_kernel(stage: Stage) -> Iterable[str]:
-    moved = "" if stage.engine is stage.home else f" (written for {stage.home.name})"
-    yield f"kernel `{stage.name}` at {stage.source.place(stage.source.tree)}, on {stage.engine.name}{moved}"
+def _collect_sections(core: Core) -> dict[str, Sequence[str]]:
+    """Return the lines of the whole description, by the titles of its sections."""
+    kernels = [line for stage in core.signature.firsts for line in ("", *_describe_kernel(core, stage))][1:]
+    return {
+        "op": list(_describe_signature(core)),
+        "kernels": kernels,
+        "gradient": [*_describe_gradient(core), *_describe_tapes(core)],
+        "threads": list(_describe_threads(core)),
+        "batches": list(_describe_batches(core)),
+        "sharding": list(_describe_shares(core)),
+        "programs": [str(program) for program in list(core.programs.values())],
+        "compiled variants": list(_describe_variants(core)),
+    }
+
+
+def _summarize(core: Core) -> str:
+    """Return the description in at most 25 lines: the gradient and what it keeps first, no source."""
+    programs, variants = len(core.programs), sum(len(stage.texts) for stage in core.signature.firsts)
+    calls = (
+        f"{programs} kind{'s' * (programs != 1)} of calls so far, {variants} compiled variant{'s' * (variants != 1)}"
+    )
+    return summarize_sections(
+        [
+            Section([*_describe_signature(core)], 3),
+            Section([*_describe_gradient(core, with_source=False), *_describe_tapes(core)], 7),
+            Section([line for stage in core.signature.firsts for line in _summarize_kernel(core, stage)], 5),
+            Section([*_describe_threads(core)], 3),
+            Section([*_summarize_batches(core)], 2),
+            Section([*_summarize_shares(core)], 3),
+        ],
+        f'{calls}; all of it: explain("all")',
+    )
+
+
+def _describe_signature(core: Core) -> Iterable[str]:
+    yield f"op `{core.signature.op}`: {core.signature.spec}"
+    if core.signature.spec.scratch_text:
+        yield f"  scratch: {core.signature.spec.scratch_text}"
+
+
+def _describe_kernel(core: Core, stage: Stage) -> Iterable[str]:
+    yield _place_kernel(stage)
     for name in stage.arrays:
-        kinds = list(dict.fromkeys(access.kind for access in stage.roles[name].accesses))
-        yield f"  {name}: {', '.join(kinds) or 'shape only'}"
-    yield from (f"  in order: the loop in line {line}, because {words}" for line, words in stage.loops_in_order.items())
+        yield f"  {name}: {', '.join(_list_uses(stage, name)) or 'shape only'}"
+    yield from _describe_order(core, stage)
 
 
-def _describe_gradient(core: Core) -> Iterable[str]:
+def _summarize_kernel(core: Core, stage: Stage) -> Iterable[str]:
+    """Yield a line about what a kernel does with its arrays, and those about loops that run in order."""
+    uses: dict[str, list[str]] = {}
+    for name in stage.arrays:
+        kinds = [_USES[kind] for kind in _list_uses(stage, name)]
+        uses.setdefault(" and ".join(kinds) or "uses the shape of", []).append(name)
+    file, line = Path(stage.source.path).name, stage.source.tree.lineno
+    words = "; ".join(f"{use} {', '.join(names)}" for use, names in uses.items())
+    yield f"kernel `{stage.name}` ({file}:{line}, {stage.engine.name}): {words}"
+    yield from _describe_order(core, stage)
+
+
+def _place_kernel(stage: Stage) -> str:
+    moved = "" if stage.engine is stage.home else f" (written for {stage.home.name})"
+    return f"kernel `{stage.name}` at {stage.source.place(stage.source.tree)}, on {stage.engine.name}{moved}"
+
+
+def _list_uses(stage: Stage, name: str) -> Sequence[str]:
+    return list(dict.fromkeys(access.kind for access in stage.roles[name].accesses))
+
+
+def _describe_order(core: Core, stage: Stage) -> Iterable[str]:
+    """Yield lines about loops that run in order, and about the number of launches if there are several."""
+    for line, words in stage.loops_in_order.items():
+        yield f"  in order: the loop in line {line}, because {words}"
+    count = sum(one.first is stage for one in core.signature.stages)
+    if count > 1:
+        yield f"  launched {count} times"
+
+
+def _describe_variants(core: Core) -> Iterable[str]:
+    """Yield the source of each compiled variant of the kernels."""
+    texts = [(variant, text) for stage in core.signature.firsts for variant, text in list(stage.texts.items())]
+    yield f"compiled variants: {len(texts)}"
+    for variant, text in texts:
+        yield from ("", f"  # {_describe_variant(variant)}", *(f"  {line}" for line in text.rstrip().splitlines()))
+
+
+def _describe_gradient(core: Core, *, with_source: bool = True) -> Iterable[str]:
     reverse = core.reverse
     if isinstance(reverse, KernelReverse):
         yield f"gradient: {_ORIGINS[reverse.name]}"
@@ -70,26 +139,29 @@ def _describe_gradient(core: Core) -> Iterable[str]:
         return
     source = reverse.source if isinstance(reverse, AutoReverse) else reverse
     assert isinstance(source, SourceReverse)
-    yield f"gradient: {_ORIGINS[reverse.name]}"
+    is_known = any(at.requests for at in source.specializations)
+    is_generated = all(at.refusal(active) is None for at in source.specializations for active, _ in at.requests)
+    yield f"gradient: {_ORIGINS['source' if is_known and is_generated and not with_source else reverse.name]}"
     if not source.specializations and not core.recorded:
         yield "  what it takes is known after the first call that wants one"
-    yield from _describe_requests(reverse, source)
+    yield from _describe_requests(reverse, source, with_source=with_source)
     for recorded in core.recorded.values():
         if any(at.requests for at in recorded.replay.source.specializations):
             yield f"  with what atomics returned in the forward pass: {', '.join(recorded.names.values())}"
-            yield from _describe_requests(recorded.replay.reverse, recorded.replay.source)
+            yield from _describe_requests(recorded.replay.reverse, recorded.replay.source, with_source=with_source)
 
 
-def _describe_requests(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
+def _describe_requests(reverse: Reverse, source: SourceReverse, *, with_source: bool) -> Iterable[str]:
     """Yield lines about the gradients requested so far: their origin, or why they are refused."""
     for at in source.specializations:
         for active, has_checkpoints in at.requests:
             yield f"  for {', '.join(sorted(active))}" + (" from checkpoints" if has_checkpoints else "")
             reason = at.refusal(active)
             if reason is None:
-                yield from (
-                    f"    {line}".rstrip() for line in describe_backward(at, active, has_checkpoints=has_checkpoints)
-                )
+                lines = describe_backward(at, active, has_checkpoints=has_checkpoints)
+                # All but source code are comments.
+                facts = (line.removeprefix("# ") for line in lines if line.startswith("#"))
+                yield from (f"    {line}".rstrip() for line in (lines if with_source else facts))
                 continue
             yield f"    not generated: {reason.construct}, at {reason.place}"
             if isinstance(reverse, AutoReverse) and reason.race is None:
@@ -102,8 +174,8 @@ def _describe_requests(reverse: Reverse, source: SourceReverse) -> Iterable[str]
 def _describe_saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]:
     try:
         reverse.check(active)
-    except GradientError as refusal:
-        yield f"  refused: {refusal}"
+    except GradientError as reason:
+        yield f"  refused: {reason}"
         return
     read = sorted(reverse.find_reads(active))
     yield f"  saved for the backward pass: {', '.join(read) or 'nothing'}"
@@ -146,6 +218,17 @@ def _describe_batches(core: Core) -> Iterable[str]:
             continue
         reason = stage.explain_batch_refusal(_all_batched(core, stage, key), key.templates if key else {})
         yield f"batches of `{stage.name}`: " + (f"one launch a sample ({reason})" if reason else "one launch")
+
+
+def _summarize_batches(core: Core) -> Iterable[str]:
+    """Yield a single line if `vmap` and `*b` take one launch of every kernel."""
+    lines = list(_describe_batches(core))
+    yield from ["batches: one launch"] if all(line.endswith(": one launch") for line in lines) else lines
+
+
+def _summarize_shares(core: Core) -> Iterable[str]:
+    lines = list(_describe_shares(core))
+    yield from [] if lines[1:] == ["  none"] else lines
 
 
 def _describe_shares(core: Core) -> Iterable[str]:
