@@ -9,10 +9,10 @@ from ._finding import Severity as Severity
 from ._finding import drop_suppressed as drop_suppressed
 from ._finding import in_order as in_order
 from ._finding import not_run as not_run
-from ._fixes import apply_edits as apply_edits
-from ._fixes import fix_text as fix_text
 from ._findings import Findings as Findings
 from ._findings import count_severities as count_severities
+from ._fixes import apply_edits as apply_edits
+from ._fixes import fix_text as fix_text
 from ._lint import lint_file as lint_file
 from ._lint import scan_kernels as scan_kernels
 from ._lint_kernels import find_certain_mistakes as find_certain_mistakes
