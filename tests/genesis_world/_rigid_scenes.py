@@ -397,6 +397,7 @@ def rigid_reaching(gs: Any, ready: Ready) -> None:
 def rigid_kinematic(gs: Any, ready: Ready) -> None:
     """Move a body that is not simulated, and see it and a fixed one by rays."""
     from genesis import sensors as kinds
+    from genesis.options.sensors.options import TemperatureProperties
 
     world = make_world(gs)
     seen = gs.materials.Kinematic(use_visual_raycasting=True)
@@ -430,6 +431,7 @@ def rigid_kinematic(gs: Any, ready: Ready) -> None:
 def rigid_rays(gs: Any, ready: Ready) -> None:
     """Let a box fall that sees by rays."""
     from genesis import sensors as kinds
+    from genesis.options.sensors.options import TemperatureProperties
 
     world = make_world(gs)
     box = world.add_entity(gs.morphs.Box(pos=(0, 0, 1.0), size=(0.2, 0.2, 0.2)))
@@ -462,6 +464,7 @@ def rigid_mixed_shapes(gs: Any, ready: Ready) -> None:
 def sensors(gs: Any, ready: Ready) -> None:
     """All sensors of rigid bodies: contact, inertia, rays, tactile, temperature."""
     from genesis import sensors as kinds
+    from genesis.options.sensors.options import TemperatureProperties
 
     world = make_world(gs)
     plane = world.add_entity(gs.morphs.Plane())
@@ -469,13 +472,14 @@ def sensors(gs: Any, ready: Ready) -> None:
     ball = world.add_entity(gs.morphs.Sphere(pos=(0.0, 0.02, 0.2985), radius=0.1))
     at: dict[str, Any] = {"entity_idx": box.idx, "link_idx_local": 0}
     grid: dict[str, Any] = {"probe_local_pos": [(0.0, 0.0, 0.1), (0.02, 0.02, 0.1)], "probe_radius": 0.03}
+    warm: dict[str, Any] = {"properties_dict": {-1: TemperatureProperties()}}
     tracked: dict[str, Any] = {"track_link_idx": [ball.base_link_idx]}
     wanted: list[tuple[str, dict[str, Any]]] = [
         ("Contact", at),
         ("ContactForce", at),
         ("IMU", at),
         ("JointTorque", {"entity_idx": box.idx}),
-        ("TemperatureGrid", {**at, "grid_size": (2, 2, 1), "simulate_all_link_temperatures": True}),
+        ("TemperatureGrid", {**at, **warm, "grid_size": (2, 2, 1), "simulate_all_link_temperatures": True}),
         ("SurfaceDistanceProbe", {**at, **grid, **tracked, "probe_radius": 0.5}),
         ("ContactProbe", {**at, **grid}),
         ("ContactDepthProbe", {**at, **grid, "contact_depth_query": "sdf"}),

@@ -265,7 +265,12 @@ def pbd_liquid(gs: Any, ready: Ready) -> None:
 
 # FEM -------------------------------------------------------------------------------------
 def _fem(
-    gs: Any, material: Any, requires_grad: bool = False, more: dict[str, Any] | None = None, **options: Any
+    gs: Any,
+    material: Any,
+    requires_grad: bool = False,
+    more: dict[str, Any] | None = None,
+    has_plane: bool = True,
+    **options: Any,
 ) -> Any:
     world = make_world(
         gs,
@@ -274,7 +279,9 @@ def _fem(
         fem_options=gs.options.FEMOptions(**{"damping": 0.1, **options}),
         **(more or {}),
     )
-    world.add_entity(gs.morphs.Plane())
+    # The SAP coupler has a floor of its own, and refuses a plane.
+    if has_plane:
+        world.add_entity(gs.morphs.Plane())
     body = world.add_entity(gs.morphs.Sphere(pos=(0.0, 0.0, 0.1), radius=0.1), material=material)
     return world, body
 
@@ -362,7 +369,11 @@ def coupling_sap(gs: Any, ready: Ready) -> None:
     """A rigid box on an elastic one: hydroelastic contact (SAP)."""
     more = {"coupler_options": gs.options.SAPCouplerOptions()}
     world, body = _fem(
-        gs, gs.materials.FEM.Elastic(model="linear_corotated", E=1e5), more=more, use_implicit_solver=True
+        gs,
+        gs.materials.FEM.Elastic(model="linear_corotated", E=1e5),
+        more=more,
+        has_plane=False,
+        use_implicit_solver=True,
     )
     world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.24), size=(0.1, 0.1, 0.1)))
     add_hinges(gs, world)
@@ -380,6 +391,7 @@ def coupling_sap_vertices(gs: Any, ready: Ready) -> None:
         gs,
         gs.materials.FEM.Elastic(model="linear_corotated", E=1e5),
         more={"coupler_options": options},
+        has_plane=False,
         use_implicit_solver=True,
     )
     world.add_entity(gs.morphs.Box(pos=(0.3, 0.0, 0.049), size=(0.1, 0.1, 0.1)))
