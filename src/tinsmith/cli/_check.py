@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import os
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -19,7 +18,7 @@ from rich.console import Console
 from .._errors import InputError, refusal
 from ._check_settings import CheckSettings, find_settings_files, read_settings
 from ._import_file import keep_import_path
-from ._load_object import keep_stdout_clean
+from ._load_object import hide_engine_banners, keep_stdout_clean
 from ._training import leaving_on_interrupt
 from ._walk import python_files
 from ._watch import watch as watch_files
@@ -251,11 +250,9 @@ def _pause_collection() -> Generator[None]:
 
 def _run(files: list[Path]) -> list[Report]:
     """Run the examples of files and return their reports. What files and engines print goes to standard error."""
-    from ..engines import list_installed
     from ._examples_run import run_examples
 
-    for name in list_installed():
-        os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
+    hide_engine_banners()
     seen: set[int] = set()
     with ExitStack() as stack:
         stack.enter_context(keep_stdout_clean())
