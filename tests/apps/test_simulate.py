@@ -143,5 +143,5 @@ def test_the_command_says_what_it_reached_and_resumes(tmp_path):
     assert "after 2 iterations" in " ".join(done.output.split()) and all(name in done.output for name in FILES)
     done = run(*small, "--resume")
     assert done.exit_code == 0 and "raise --iterations" in done.output and "Nothing was written" in done.output
-    done = run(*small, "--quiet")
+    done = run(*small, "--overwrite", "--quiet")
     assert (done.exit_code, done.output) == (0, "")
