@@ -217,7 +217,7 @@ def write_metadata(text):
 
 
 BOMBS = {
-    "few Gaussians": ("spz", bomb_spz(5), "5 Gaussians of 20 bytes, but more than 100 bytes are left"),
+    "few Gaussians": ("spz", bomb_spz(5), "5 Gaussians of 20 bytes, but more than 100 bytes follow"),
     "many Gaussians": ("spz", bomb_spz((64 << 20) // 20), "3355443 Gaussians of 20 bytes in a file of"),
     "pixels": (
         "png",

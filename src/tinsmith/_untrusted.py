@@ -109,7 +109,9 @@ def parse_json(text: str, **hooks: Any) -> Any:
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as cause:
-            raise json.JSONDecodeError("Half of a surrogate pair", text, max(text.find("\\u"), 0)) from cause
+            raise json.JSONDecodeError(
+                "A `\\u` escape for half of a surrogate pair", text, max(text.find("\\u"), 0)
+            ) from cause
     return value
 
 

@@ -708,7 +708,7 @@ def of_unknown_length(lang, array):
             lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "whose bounds only a run can tell"
+    return kernel, "with bounds that are computed at run time"
 
 
 REFUSED = (

@@ -320,7 +320,7 @@ RETURNS = [
     (both, "x[n] -> s[]", r"(?s)both.*returns 2 values, and the spec names 1 of them.*-> result0\[\], result1\[2\]"),
     (both, "x[n] -> s[], t[3]", r"(?s)gives `t`.*elements of size 3.*of 2"),
     (both, "x[n] -> s[], t[]", r"(?s)gives `t`.*0 dims, and what the kernel returns has 1.*Write `t\[2\]`"),
-    (early, "x[n] -> s[]", r"(?s)what kernel `early` returns.*`return` in a loop, or in a branch that a run decides"),
+    (early, "x[n] -> s[]", r"(?s)what kernel `early` returns.*`return` in a loop, or in a branch that is not static"),
     (in_a_loop, "x[n] -> s[]", r"(?s)what kernel `in_a_loop` returns.*`return` in a loop"),
     (one_way_only, "x[n] -> s[]", "ends without `return`"),
     (shadowed, "x[n] -> s[]", r"(?s)an output is called `s`.*`s_out\[\.\.\.\]`"),

@@ -522,7 +522,7 @@ def check_weights(lang):
             assert torch.equal(tin.w.full_tensor(), start) and torch.equal(field.to_torch(), value)
         tin.write_weights()
         assert torch.equal(field.to_torch(), start)
-        with pytest.raises(ts.ArgumentError, match=r"`input_field_0` of .* is one process's own"):
+        with pytest.raises(ts.ArgumentError, match=r"`input_field_0` of .* is not a DTensor"):
             tin.forward(torch.ones(ROWS, WIDTH, dtype=F64))
 
 

@@ -81,7 +81,9 @@ def read_vertices(file: BinaryIO, make_error: MakeError) -> np.ndarray:
             if least * element.count > left + is_text:
                 kind = "numbers" if is_text else "bytes"
                 each = len(element.properties) if is_text else row.itemsize
-                raise make_error(f"{element.count} vertices of {each} {kind}, but {left} bytes are left")
+                raise make_error(
+                    f"its header states {element.count} vertices of {each} {kind}, but {left} bytes follow"
+                )
             if is_text:
                 file.seek(header.size)
                 return _parse_text(file, row, element.count, lines, make_error)
@@ -103,7 +105,7 @@ def _parse_text(file: BinaryIO, row: np.dtype, count: int, skipped: int, make_er
     except (OverflowError, TypeError, ValueError) as cause:
         raise make_error(f"its vertices: {cause}") from cause
     if len(vertices) != count:
-        raise make_error(f"{count} vertices, but {len(vertices)} lines are left")
+        raise make_error(f"its header states {count} vertices, but {len(vertices)} lines follow")
     return vertices
 
 

@@ -99,7 +99,7 @@ def _check_tensors(core: Core, tensors: Sequence[torch.Tensor]) -> None:
     meshes = []
     for name, tensor in zip(core.signature.arrays, tensors, strict=True):
         if not isinstance(tensor, DTensor):
-            words = f"tensor `{name}` of op `{op}` is one process's own, and others are shared by processes"
+            words = f"tensor `{name}` of op `{op}` is not a DTensor, and other tensors of the call are"
             remedy = f"Pass `distribute_tensor({name}, mesh, [Replicate()])`."
             raise ArgumentError(refusal(words, [(name, type(tensor).__name__)], remedy))
         meshes.append(tensor.device_mesh)

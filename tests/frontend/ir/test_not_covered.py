@@ -28,7 +28,7 @@ def returns(lang):
     return kernel
 
 
-@case("`return 1` inside a loop or branch that the run decides")
+@case("`return 1` inside a loop or branch that is not static")
 def returns_early(lang):
     @lang.func
     def function(v):
@@ -118,7 +118,7 @@ def collapsed(lang):
     return kernel
 
 
-@case("`break` of a static loop inside a branch that the run decides")
+@case("`break` of a static loop inside a branch whose condition is not static")
 def static_break(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray()):

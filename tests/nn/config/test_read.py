@@ -50,7 +50,7 @@ def test_a_mapping_is_copied():
         ('{"a": ' + "[" * 5000, ConfigError, ["Nested more than 200 deep, line 1, column 206"]),
         ('{"a": 1' + "0" * 300 + "}", ConfigError, ["A number of more than 300 digits, line 1, column 7"]),
         ('{"a": 1e999}', ConfigError, ["A number beyond the range of float64, line 1, column 7"]),
-        ('{"a": "\\ud800"}', ConfigError, ["Half of a surrogate pair"]),
+        ('{"a": "\\ud800"}', ConfigError, ["A `\\u` escape for half of a surrogate pair"]),
         ("a\0b.json", InputError, ["no file can have this name"]),
         ('{"a": NaN}', ConfigError, ["NaN is not a number in JSON"]),
         ('{"a": 1, "a": 2}', ConfigError, ['has the key "a" more than once']),

@@ -387,7 +387,7 @@ REFUSED = [
     (
         lambda: Encoding(2, GRID, dtype=torch.int32),
         DtypeError,
-        "an Encoding does not have this dtype\n"
+        "the parameters of an Encoding cannot have this dtype\n"
         "  got       torch.int32\n"
         "  expected  torch.float32, torch.float64, torch.float16, torch.bfloat16\n"
         "Pass dtype=torch.float32.",

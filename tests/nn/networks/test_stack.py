@@ -40,7 +40,7 @@ def test_there_and_back(engine, sizes, options):
 
 
 REFUSED = {
-    "shapes": (lambda: [mlp(2, 4, 1), mlp(2, 8, 1)], "not of one shape(.|\n)*network 1"),
+    "shapes": (lambda: [mlp(2, 4, 1), mlp(2, 8, 1)], "are built differently(.|\n)*network 1"),
     "widths": (lambda: [mlp(2, 4, 8, 1)], "network 0 has hidden layers of several widths"),
     "activations": (
         lambda: [nn.Sequential(*mlp(2, 4, 4), nn.Tanh(), *mlp(4, 4, 1))],

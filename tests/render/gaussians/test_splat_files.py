@@ -208,10 +208,10 @@ BROKEN = {
     "numbers in a text": (lambda b: b.replace(b"binary_little_endian", b"ascii"), "its vertices: "),
     "a short text": (lambda b: as_text(b, "1 2\n" * 60), "its vertices: "),
     "a text of words": (lambda b: as_text(b, "one " * 26 + "\n" + "1 " * 26), "its vertices: could not convert"),
-    "a text of one line": (lambda b: as_text(b, "1.0 " * 26 + "\n"), "2 vertices, but 1 lines are left"),
-    "an empty text": (lambda b: as_text(b, "1\n"), "2 vertices of 26 numbers, but 2 bytes are left"),
+    "a text of one line": (lambda b: as_text(b, "1.0 " * 26 + "\n"), "2 vertices, but 1 lines follow"),
+    "an empty text": (lambda b: as_text(b, "1\n"), "2 vertices of 26 numbers, but 2 bytes follow"),
     "no format": (lambda b: b.replace(b"format binary_little_endian 1.0\n", b""), "its format is missing"),
-    "cut": (lambda b: b[:-1], "2 vertices of 104 bytes, but 207 bytes are left"),
+    "cut": (lambda b: b[:-1], "2 vertices of 104 bytes, but 207 bytes follow"),
     "negative": (lambda b: b.replace(b"vertex 2", b"vertex -2"), "a line of the header: element vertex -2"),
     "no properties": (lambda b: b"ply\nformat ascii 1.0\nelement vertex 1\nend_header\n1 2\n", "has no properties"),
     "a list before": (

@@ -122,8 +122,8 @@ def header(version=3, count=1, degree=0, flags=0):
         (gzip.compress(header(version=1) + bytes(20)), "its version is 1, not 2 or 3"),
         (gzip.compress(header(degree=5) + bytes(20)), "degree 5, more than 4"),
         (gzip.compress(header(flags=2) + bytes(20)), "it has extensions"),
-        (gzip.compress(header() + bytes(19)), "1 Gaussians of 20 bytes, but 19 bytes are left"),
-        (gzip.compress(header() + bytes(21)), "1 Gaussians of 20 bytes, but more than 20 bytes are left"),
+        (gzip.compress(header() + bytes(19)), "1 Gaussians of 20 bytes, but 19 bytes follow"),
+        (gzip.compress(header() + bytes(21)), "1 Gaussians of 20 bytes, but more than 20 bytes follow"),
         (gzip.compress(header(count=2**32 - 1)), "4294967295 Gaussians of 20 bytes in a file of"),
     ],
     # gzip writes the time: ids of bytes would differ between the processes that share the tests.

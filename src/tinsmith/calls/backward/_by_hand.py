@@ -31,10 +31,9 @@ class HandWritten(KernelReverse):
     def _check_parameters(self) -> None:
         twofold = [name for name in self.signature.items if f"grad_{name}" in self.signature.items]
         if twofold:
-            words = (
-                f"`grad_{twofold[0]}` of op `{self.signature.op}` is an array of its own and the gradient of another"
-            )
-            remedy = f"Rename the array: its backward kernel could not tell it from the gradient of `{twofold[0]}`."
+            name = twofold[0]
+            words = f"`grad_{name}` of op `{self.signature.op}` names both an array and the gradient of `{name}`"
+            remedy = f"Rename the array: its backward kernel could not tell it from the gradient of `{name}`."
             raise SpecError(refusal(words, remedy=remedy))
         known = {*self.signature.order, *self.signature.items, *(f"grad_{name}" for name in self.signature.items)}
         unfilled = [name for name in self.signature.init if name not in {*self.signature.items, *self.stage.parameters}]

@@ -163,7 +163,9 @@ class Modes:
         for name, one in near.items():
             scale = max(_greatest(one), _greatest(far[name])) or 1.0
             if not bool(((one - far[name]).abs() <= 1e-3 * scale).all()):
-                raise _NotCompared("the gradient changes too fast here for differences: a kink, or a pole")
+                raise _NotCompared(
+                    "the gradient changes too fast here for finite differences, as near a kink or a pole"
+                )
         self._require_same(dict(zip(leaves, second, strict=True)), near, rough)
 
     def _difference_of_gradients(self, tangents: Tensors, step: float) -> Tensors:

@@ -142,7 +142,9 @@ def _run_once(subject: _Subject, count: int) -> None:
             subject = _Subject(subject.step, subject.given, subject.loss, {**subject.options, "check_finite": True})
             subject.value(count)
             words = "the loss of a scan is not finite, although its states are"
-            raise CheckError(refusal(words, remedy="Look at `loss`."))
+            raise CheckError(
+                refusal(words, remedy="Look in `loss` for a division by zero, a logarithm of zero or an overflow.")
+            )
 
 
 def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:

@@ -148,7 +148,7 @@ def lower_return(low: Lowering, statement: ast.Return) -> None:
         _early_returns.leave(low, frame.early, frame, value)
         return
     if frame.branches or any(not is_static for is_static, _ in frame.loops):
-        raise low.make_refusal(f"`{ast.unparse(statement)}` inside a loop or branch that the run decides", statement)
+        raise low.make_refusal(f"`{ast.unparse(statement)}` inside a loop or branch that is not static", statement)
     frame.status = "return"
     if statement.value is None:
         return

@@ -87,7 +87,7 @@ def _leave(low: Lowering, statement: ast.Break | ast.Continue) -> None:
         raise low.make_refusal(f"`{word}` outside a loop", statement)
     is_unrolled, branches = frame.loops[-1]
     if is_unrolled and branches:
-        raise low.make_refusal(f"`{word}` of a static loop inside a branch that the run decides", statement)
+        raise low.make_refusal(f"`{word}` of a static loop inside a branch whose condition is not static", statement)
     if not is_unrolled:
         low.state.emit((nodes.Break if word == "break" else nodes.Continue)(low.state.line))
     # What follows in its block is never reached, and not lowered.

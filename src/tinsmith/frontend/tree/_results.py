@@ -86,7 +86,7 @@ def _with_ends(body: Sequence[ast.stmt], block: ast.AST, end: Callable[[ast.Retu
         if inner is None:
             continue
         if not (isinstance(statement, ast.If) and resolve_callee(statement.test) == "static"):
-            raise NotRewritable("`return` in a loop, or in a branch that a run decides", inner)
+            raise NotRewritable("`return` in a loop, or in a branch that is not static", inner)
         rest = body[place + 1 :]
         # Copies for one of the branches: this function changes statements where they are.
         statement.body = _with_ends([*statement.body, *map(copy_node, rest)], statement, end)

@@ -68,11 +68,17 @@ class FieldsExamination(Examination):
             self._filled, self._outputs = (tuple(one.name for one in side) for side in (roles.filled, roles.outputs))
 
     def _check_managers(self, memory: Sequence[torch.Tensor]) -> None:
-        """Raise KernelError where managers do something to elements that the op on tensors would not know of."""
+        """Raise KernelError if field managers change values or move them to other elements.
+
+        The op on tensors, which the examination interprets, would not do that.
+        """
         program = self._program
         copies = ManagedCopies(program.layer, program.roles, program.reset)
         if copies.is_any and not copies.keep_elements(memory):
-            raise KernelError(f"field managers of {program.layer} change values, or put them elsewhere than tensors do")
+            words = (
+                f"field managers of {program.layer} change values, or copy them to other elements than a tensor's own"
+            )
+            raise KernelError(refusal(words, remedy="Examine a layer without these managers."))
 
     @property
     def name(self) -> str:

@@ -26,7 +26,7 @@ def replicate(
 
     for one, tensor in zip(fields, tensors, strict=True):
         if not isinstance(tensor, DTensor):
-            words = f"`{one.name}` of {layer} is one process's own, and others are shared by processes (DTensor)"
+            words = f"`{one.name}` of {layer} is not a DTensor, and other tensors of the call are"
             remedy = f"Pass `distribute_tensor({one.name}, mesh, [Replicate()])`, or weights by `distribute_module`."
             raise ArgumentError(refusal(words, [(one.name, type(tensor).__name__)], remedy))
     mesh = tensors[0].device_mesh

@@ -120,7 +120,9 @@ def _check_count(n_input_dims: Any) -> int:
 def _check_dtype(dtype: torch.dtype) -> None:
     if dtype not in PARAMETERS:
         rows = [("got", str(dtype)), ("expected", ", ".join(map(str, PARAMETERS)))]
-        raise DtypeError(refusal("an Encoding does not have this dtype", rows, "Pass dtype=torch.float32."))
+        raise DtypeError(
+            refusal("the parameters of an Encoding cannot have this dtype", rows, "Pass dtype=torch.float32.")
+        )
 
 
 def _make_misfit_error(x: Tensor, n_input_dims: int, otype: str) -> ShapeError:

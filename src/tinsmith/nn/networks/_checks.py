@@ -27,7 +27,10 @@ def check_counts(module: str, **counts: int) -> None:
 
 
 def require_seed(seed: int | None) -> int:
-    """Return the seed of a network array. Raise ArgumentError if it is None: the array is a part of another one."""
+    """Return the seed that a network array was made with.
+
+    Raise ArgumentError if it is None: then the array is a part of another array, and has no initial parameters.
+    """
     if seed is None:
         words = "a part of a NetworkArray has no initial parameters of its own"
         raise ArgumentError(refusal(words, remedy="Reset the array, and take the part again."))
@@ -38,7 +41,9 @@ def check_dtype(module: str, dtype: torch.dtype) -> None:
     """Raise DtypeError unless the parameters of a module may have this dtype."""
     if dtype not in PARAMETERS:
         rows = [("got", str(dtype)), ("expected", ", ".join(map(str, PARAMETERS)))]
-        raise DtypeError(refusal(f"A {module} does not have this dtype.", rows, "Pass dtype=torch.float32."))
+        raise DtypeError(
+            refusal(f"The parameters of a {module} cannot have this dtype.", rows, "Pass dtype=torch.float32.")
+        )
 
 
 def prepare_input(module: _Module, x: Tensor) -> Tensor:

@@ -73,12 +73,13 @@ def stack(networks: Iterable[nn.Sequential], grid_shape: int | Sequence[int] | N
     """
     networks = list(networks)
     if not networks:
-        raise ArgumentError(refusal("`stack` got no networks"))
+        raise ArgumentError(refusal("`stack` got no networks", remedy="Pass a list of one or more nn.Sequential."))
     plans = [_make_plan(number, network) for number, network in enumerate(networks)]
     for number, plan in enumerate(plans):
         if plan != plans[0]:
             rows = [("network 0", _format_plan(plans[0])), (f"network {number}", _format_plan(plan))]
-            raise ArgumentError(refusal("the networks to stack are not of one shape", rows))
+            remedy = "Stack networks with the same layer sizes, activations, biases and dtype."
+            raise ArgumentError(refusal("the networks to stack are built differently", rows, remedy))
     array = _make_array(plans[0], len(networks), grid_shape, next(networks[0].parameters()))
     with torch.no_grad():
         for number, (weights, biases) in enumerate(array.layers()):
@@ -133,12 +134,17 @@ def _make_plan(number: int, network: nn.Sequential) -> _Plan:
     problems = {
         "several activations in its hidden layers": len(hidden) > 1,
         "hidden layers of several widths": len(set(sizes[1:-1])) > 1,
-        "biases in some layers only": len(biases) > 1,
-        "layers that do not fit each other": any(a.out_features != b.in_features for a, b in zip(linears, linears[1:])),  # noqa: B905, RUF007
+        "biases in some of its layers only": len(biases) > 1,
+        "a layer whose input size is not the output size of the layer before": any(
+            a.out_features != b.in_features
+            for a, b in zip(linears, linears[1:])  # noqa: B905, RUF007
+        ),
     }
     for words, is_so in problems.items():
         if is_so:
-            raise ArgumentError(refusal(f"network {number} has {words}", [("network", " ".join(str(network).split()))]))
+            rows = [("network", " ".join(str(network).split()))]
+            remedy = "Give its hidden layers one width and one activation, and all its layers a bias or none."
+            raise ArgumentError(refusal(f"network {number} has {words}", rows, remedy))
     return sizes, next(iter(hidden), "ReLU"), out, biases.pop(), linears[0].weight.dtype
 
 

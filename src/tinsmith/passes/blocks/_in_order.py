@@ -118,7 +118,7 @@ class _Ordering:
         resolved = Expander(single_definitions(definitions(self.kernel.body)))(bound)
         if can_evaluate(resolved):
             return resolved
-        words = "a loop with a `sync()` or memory of a block, whose bounds only a run can tell"
+        words = "a loop that uses `sync()` or the shared memory of a block, with bounds that are computed at run time"
         raise NotCovered(words, self.loop.line, self.kernel.path)
 
     def share(self) -> None:
@@ -139,7 +139,7 @@ class _Ordering:
     # Statements -------------------------------------------------------------------------------
 
     def task(self) -> nodes.For:
-        """Write the loop over blocks."""
+        """Write the parallel loop over the blocks, in which each block runs its lanes in order."""
         line = self.loop.line
         body = self.write_items(self.items)
         head: list[nodes.Stmt] = []
@@ -163,7 +163,7 @@ class _Ordering:
         return tuple(statements)
 
     def uniform(self, item: Uniform) -> nodes.Stmt:
-        """Write a statement that the block runs once."""
+        """Write a statement that the block runs once, instead of once for each lane."""
         one = walk.with_expressions(item.statement, self.alike)
         bodies = [self.write_items(part) for part in item.bodies]
         match one:

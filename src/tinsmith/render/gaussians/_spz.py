@@ -166,7 +166,7 @@ def _decompress(file: BinaryIO, compressed: int, make_error: MakeError) -> tuple
         whole = source.read(expected + 1)
     if len(whole) != expected:
         left = f"more than {expected}" if len(whole) > expected else len(whole)
-        raise make_error(f"{header.count} Gaussians of {each} bytes, but {left} bytes are left")
+        raise make_error(f"its header states {header.count} Gaussians of {each} bytes, but {left} bytes follow")
     return header, whole
 
 
