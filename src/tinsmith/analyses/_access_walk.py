@@ -251,7 +251,7 @@ class _Walk:
                 self.values[name] = nodes.Binary(Operator.ADD, before[name], moved, kind)
 
     def origin_of_breaks(self, body: Sequence[nodes.Stmt]) -> Origin:
-        """Return the origin of the conditions under which a loop ends early."""
+        """Return what the conditions of a loop's early exits (`break` and the like) depend on."""
         branches = [one for one in _own_statements(body) if isinstance(one, nodes.If) and _may_leave(one)]
         return self.origin([one.condition for one in branches])
 

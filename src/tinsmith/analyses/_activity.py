@@ -107,11 +107,11 @@ class Activity:
         self._active.add(local)
 
     def has_array(self, name: str) -> bool:
-        """Return True if an array has a derivative."""
+        """Return True if an array is active: values with a derivative are stored in it."""
         return f"@{name}" in self._active
 
     def has_argument(self, name: str) -> bool:
-        """Return True if an argument has a derivative."""
+        """Return True if a scalar argument is active: it has a derivative."""
         return f"${name}" in self._active
 
     def depends(self, expr: nodes.Expr) -> bool:

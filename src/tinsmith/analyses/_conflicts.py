@@ -441,9 +441,10 @@ def _find_start(forms: IterationForms, access: LoopAccess, variable: nodes.Expr)
 
 
 def _same_value(first: LoopAccess, second: LoopAccess) -> tuple[nodes.Expr, ...] | None:
-    """Return what tells the values of two stores apart: leaves of the one expression that both store.
+    """Return the leaves on which the equality of two stored values depends, if both stores have the same expression.
 
-    A part of the value that is also an index is equal where the elements are. None if values may differ anyway.
+    If both stores have the same indices, parts of the value that equal an index are left out: where two accesses
+    meet in an element, their indices are equal. Return None if the expressions are not the same.
     """
     if not isinstance(first.of, nodes.Store) or not isinstance(second.of, nodes.Store):
         return None

@@ -302,7 +302,7 @@ def _by_base(two: _Two) -> list[Slope]:
 
 
 def _known_power(two: _Two, exponent: float) -> nodes.Expr:
-    """Return the base to a known power, which is a constant of the exponent's type."""
+    """Return the expression of `base ** exponent` for a known exponent: `a * a` for 2, for example."""
     match exponent:
         case 0:
             return two.number(1)

@@ -151,7 +151,9 @@ class Liveness:
             at_end = at_end | carried
 
     def enter(self, one: nodes.Stmt, live: Live) -> Live:
-        """Return those locals that are live after a statement with others inside it and that matter inside."""
+        """Return the locals to track inside a statement that contains others: of those live after it, the ones that it
+        mentions.
+        """
         return live & walk.mentioned_in(one)
 
     def reads(self, one: nodes.Stmt) -> AbstractSet[str]:

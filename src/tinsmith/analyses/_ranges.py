@@ -20,7 +20,7 @@ class Range(NamedTuple):
     high: float = math.inf
 
     def intersect(self, other: Range) -> Range:
-        """Return the range of what lies in both."""
+        """Return the intersection of two ranges."""
         return Range(max(self.low, other.low), min(self.high, other.high))
 
     def join(self, other: Range) -> Range:
@@ -95,7 +95,7 @@ class Ranges:
         return Range(high=other.high) if operator in ("<", "<=") else Range(low=other.low)
 
     def of(self, expr: nodes.Expr) -> Range:
-        """Return the range of an expression."""
+        """Return a range that contains all values that an expression can have."""
         match expr:
             case nodes.Const(value):
                 return Range(float(value), float(value)) if math.isfinite(value) else EVERYTHING

@@ -80,7 +80,7 @@ class Reached(Outcome):
 
     @property
     def flat_score(self) -> str:
-        """The PSNR of a single color as text."""
+        """The PSNR, as text, of a picture painted in the mean color: a fit must surpass it."""
         return format_decibels(self.flat, 2)
 
     @property

@@ -170,7 +170,12 @@ class Captures:
         return number
 
     def explain_number(self, before: int, now: Fingerprints) -> Exception:
-        """Build the error that names a Python value which has changed: `before` is the number of the earlier values."""
+        """Build the error that names a Python value that has changed since the forward pass.
+
+        Args:
+            before: the number that `number` gave to the fingerprints of the earlier values.
+            now: the fingerprints of the present values.
+        """
         return self._explain(self._known.get(before), now)
 
     def explain_rerun(self, before: Fingerprints, again: int) -> Exception:

@@ -288,7 +288,7 @@ class Engine(ABC):
 
     @abstractmethod
     def is_bound(self, function: object) -> bool:
-        """Return True if an engine function was accessed through an object, which is then its first argument."""
+        """Return True if an engine function is a bound method: its first argument is the object that it belongs to."""
 
     @abstractmethod
     def owns(self, value: object) -> bool:

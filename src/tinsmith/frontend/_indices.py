@@ -122,7 +122,7 @@ class IndexReader:
         return tuple(self.read(part) for part in index_parts(node))
 
     def read(self, node: ast.expr) -> AffineIndex:
-        """Read an expression as a sum."""
+        """Return an index expression as a sum of names with factors, plus a constant."""
         return affine_of(node, self._leaf)
 
     def _leaf(self, node: ast.expr) -> AffineIndex:

@@ -37,7 +37,7 @@ def range_bounds(counted: ast.AST) -> list[list[ast.expr]]:
 
 
 def dynamic(loops: Sequence[Loop]) -> tuple[Loop, ...]:
-    """Return the loops that are not unrolled."""
+    """Return the loops that run when the kernel runs: those that `ti.static` does not unroll at compile time."""
     return tuple(loop for loop in loops if not is_static(loop))
 
 

@@ -175,7 +175,7 @@ class Source:
 
     @lazy
     def idle_calls(self) -> frozenset[ast.Call]:
-        """Return the calls whose values reach nothing."""
+        """Return the calls whose results are not used."""
         return frontend.find_idle_calls(self.tree)
 
     def place(self, node: ast.AST | None = None) -> str:

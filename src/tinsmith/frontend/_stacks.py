@@ -87,7 +87,10 @@ def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
 
 
 def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
-    """Yield the inner loops of a task that use a local from outside: such a local, and the loops down to this one."""
+    """Yield, for each inner loop that uses a local assigned outside of it, the local and the chain of loops.
+
+    The chain begins with the outermost loop and ends with the loop that uses the local.
+    """
     assignments = _assignments([task], (), is_top=True)
     given = [(name, around) for around, statement, _ in assignments for name in sorted(find_assigned_names(statement))]
     for around, loop, _ in assignments:

@@ -29,12 +29,12 @@ TRUE, FALSE = nodes.Const(True, Type.U1), nodes.Const(False, Type.U1)
 
 
 def number(value: int) -> nodes.Const:
-    """Return a known i32."""
+    """Return an i32 constant."""
     return constant(value, Type.I32)
 
 
 def integer(operator: Operator, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
-    """Return an operation on two i32s."""
+    """Return a binary operation on two i32 expressions; its result is an i32."""
     return nodes.Binary(operator, left, right, Type.I32)
 
 

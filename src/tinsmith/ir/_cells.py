@@ -20,7 +20,10 @@ from ._types import Type
 
 
 def with_cells(kernel: nodes.Kernel, names: frozenset[str]) -> nodes.Kernel:
-    """Return a kernel whose locals of these names are cells. Atomics on them already have them as their array."""
+    """Convert locals with these names to cells: arrays of one element.
+
+    Assignments become stores, and reads become loads. Atomics on these locals already name them as their array.
+    """
     if not names:
         return kernel
     cells = tuple(name for name in kernel.locals if name in names)

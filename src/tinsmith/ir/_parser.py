@@ -126,7 +126,7 @@ class _Parser:
         self.place = 0
 
     def kernel(self) -> nodes.Kernel:
-        """Return the kernel."""
+        """Parse the statements and return the whole kernel."""
         known = self.header
         body = self.block(self.lines[0].indent) if self.lines else ()
         if self.place < len(self.lines):
@@ -145,14 +145,14 @@ class _Parser:
         )
 
     def expressions(self, line: TextLine) -> tuple[nodes.Expr, ...]:
-        """Return the expressions of a list."""
+        """Parse a line that is a list of expressions separated by commas."""
         tokens = LineTokens(line, self.declared)
         listed = tokens.list_until("")
         tokens.end()
         return listed
 
     def block(self, indent: int) -> nodes.Block:
-        """Return the statements at an indentation."""
+        """Parse the statements of a block: the following lines with this indentation."""
         body: list[nodes.Stmt] = []
         while self.place < len(self.lines) and self.lines[self.place].indent == indent:
             line = self.lines[self.place]

@@ -182,7 +182,7 @@ def list_written_fields(node: type) -> list[str]:
 
 
 def print_place(one: nodes.Load | nodes.Store | nodes.Atomic) -> str:
-    """Return an element that is loaded or changed."""
+    """Return the text of an element that is loaded or changed, as in `x[i, j]{0}`."""
     return f"{one.array}[{', '.join(map(print_expression, one.index))}]{_print_entry(one.entry)}"
 
 

@@ -44,7 +44,7 @@ class TextLine:
 
     @classmethod
     def split(cls, number: int, line: str) -> TextLine:
-        """Split a line of the text into its parts."""
+        """Split a line of a kernel's text into its indentation, its statement and the source line that it names."""
         match = _LINE.match(line.rstrip())
         assert match is not None
         return cls(number, len(match["indent"]), match["text"], int(match["line"] or 0))
@@ -53,7 +53,7 @@ class TextLine:
         raise TextError(f"line {self.number}: {words}: {self.text}")
 
     def one_of(self, kind: type[Word], word: str) -> Word:
-        """Return a word as one of an enum's."""
+        """Return the member of an enum whose value is `word`. Raise TextError if it has none."""
         try:
             return kind(word)
         except ValueError:
@@ -134,19 +134,19 @@ class LineTokens:
         return False
 
     def text(self) -> str:
-        """Take a text in quotes."""
+        """Consume the next token, a string in quotes, and return the string."""
         return read_value(self.take())
 
     def one_of(self, kind: type[Word]) -> Word:
-        """Take a token that is one of an enum's."""
+        """Consume the next token and return the member of the enum `kind` that it spells."""
         return self.line.one_of(kind, self.take())
 
     def type(self) -> Type:
-        """Take a type."""
+        """Consume the next token, the name of a scalar type such as `f32`, and return the type."""
         return self.one_of(Type)
 
     def skip(self, token: str) -> bool:
-        """Take a token if it is the next."""
+        """Consume the next token if it equals `token`; return True if it did."""
         if self.ahead != token or not token:
             return False
         self.place_ahead += 1
@@ -167,14 +167,14 @@ class LineTokens:
         return int(token)
 
     def names(self) -> tuple[str, ...]:
-        """Take names with commas between them."""
+        """Consume one or more names that are separated by commas, and return them."""
         names = [self.take()]
         while self.skip(","):
             names.append(self.take())
         return tuple(names)
 
     def list_until(self, token: str) -> tuple[nodes.Expr, ...]:
-        """Parse expressions up to a token, and take it."""
+        """Parse expressions separated by commas up to `token`, which is consumed; up to the end of the line if empty."""
         listed: list[nodes.Expr] = []
         while self.ahead != token:
             listed.append(self.expression())
@@ -187,7 +187,7 @@ class LineTokens:
     # Expressions ------------------------------------------------------------------------------
 
     def place(self) -> tuple[str, tuple[nodes.Expr, ...], tuple[int, ...]]:
-        """Parse an element: array, index, entry."""
+        """Parse an element as in `x[i, j]{0}`; return its array, its index and the entry in a vector or matrix."""
         array = self.take()
         self.type_of(array)
         self.expect("[")
@@ -247,7 +247,7 @@ class LineTokens:
         return nodes.Local(name, self.known.locals.get(name, Type.I32))
 
     def type_of(self, array: str) -> Type:
-        """Return the type of an array's elements."""
+        """Return the scalar type of an array. Raise TextError if the array is not declared."""
         if array in self.known.arrays:
             return self.known.arrays[array].type
         if array not in self.known.local_arrays:

@@ -126,7 +126,7 @@ class _Checker:
         self.local_arrays: dict[str, nodes.LocalArray] = {}
 
     def fault(self, one: nodes.Stmt, words: str) -> None:
-        """Note a fault of a statement."""
+        """Append a fault found in a statement to the list of faults."""
         self.faults.append(f"line {one.line}, {type(one).__name__}: {words}")
 
     # Statements -------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class _Checker:
         return after if not own else replace(after, defined=after.defined.union(own))
 
     def check_given(self, one: nodes.Stmt, name: str) -> None:
-        """Check a local that a statement gives a value."""
+        """Check that a local to which a statement assigns is declared and, in SSA form, is assigned only once."""
         if name not in self.kernel.locals and not self._is_loop_name(one, name):
             self.fault(one, f"`{name}` is no local of the kernel")
         if self.is_ssa and name in self.given:

@@ -69,11 +69,12 @@ def grid(
     Args:
         lang: the engine's module.
         fp: the type of the arrays, "f32" or "f64".
-        n_dims: of x.
-        n_features: of a level, in a row of the table.
+        n_dims: the number of coordinates of a point.
+        n_features: the number of features of a level, which are a row of the table.
         interpolation: "Nearest", "Linear" or "Smoothstep".
-        apart: a thread a level, not a point: right for a CPU with no more cores than there are levels.
-        atomic: add to the table from all points at once. On a CPU pass False: then it is a thread a level too.
+        apart: run one thread for each level instead of each point: right for a CPU with no more cores than levels.
+        atomic: add gradients to the table from all points at once, by atomics. On a CPU pass False: then one thread
+            for each level adds them.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)

@@ -123,7 +123,7 @@ class Subject:
 
     @property
     def objects(self) -> dict[str, Any]:
-        """What its parameters stand for, where that is a Python object."""
+        """The Python objects that parameters stand for, such as `self`, by the names of the parameters."""
         return {name: self.source.given.get(name) for name, one in self.declared.items() if one.kind == "object"}
 
     @lazy

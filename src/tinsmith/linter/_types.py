@@ -190,7 +190,10 @@ class Scope:
         return _of_dtype(live or named or spelled)
 
     def _matrix_type(self, value: object) -> Kind | None:
-        """Return the type of the vectors that a vector or matrix type makes; None for other values."""
+        """Return the type of a vector or matrix made by a vector or matrix type such as `ti.math.vec3`.
+
+        Return None if `value` is no such type.
+        """
         engine = self.subject.engine
         if isinstance(value, MatrixTypeName):
             return _of_dtype(value.dtype)._replace(is_vector=True)

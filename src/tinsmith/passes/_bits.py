@@ -120,7 +120,7 @@ class _Reader:
                     raise NotCovered("the derivative of a float's bits", one.line, self.part.path)
 
     def fine(self, expr: nodes.Expr) -> _Fine:
-        """Return the fine bits of an expression."""
+        """Return the fine bits of an expression: those that change whenever the float changes that they came from."""
         if types.is_float(expr.type):
             lost = any(self._is_lost(leaf) for leaf in differentiated_leaves(expr))
             return _Fine(_ones(types.width(expr.type))) if lost else _NONE

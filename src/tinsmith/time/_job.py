@@ -112,7 +112,7 @@ class Job:
         return self.length // self.every if self.every else 1
 
     def row(self, position: int) -> int | None:
-        """Return the row of the results for the state after `position` steps; None if it is not returned in a row."""
+        """Return the row of the returned trajectory that has the state after `position` steps; None if none has it."""
         if self.every is None or position == 0 or position % self.every:
             return None
         return position // self.every - 1

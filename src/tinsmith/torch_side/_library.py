@@ -44,7 +44,7 @@ _FAMILIES: dict[str, Family] = {}
 
 
 def register_family(name: str, family: Family) -> None:
-    """Register a family of ops under the name that their recipes contain."""
+    """Register a family of ops under a name: an op's recipe names its family, so that the op can be made again."""
     _FAMILIES[name] = family
 
 

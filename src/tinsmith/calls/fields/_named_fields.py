@@ -21,9 +21,10 @@ from ._launcher import Launcher
 
 
 def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[str]) -> Launcher:
-    """Rewrite the kernel of a launch so that it names each of its fields, for arrays in their place.
+    """Rewrite the kernel of a launch so that each field that it uses has a name, by which an array can replace it.
 
-    The current Python values and templates become part of it. It is never launched on the fields themselves.
+    The current Python values and templates become constants of the kernel. The rewritten kernel is launched on
+    arrays only, never on the fields themselves.
 
     Args:
         launcher: the kernel's launcher.

@@ -62,7 +62,9 @@ def overflow(name: str, kind: str, operands: tuple[Number, ...]) -> int | None:
 
 
 def loses_bits(kind: str, value: Number) -> bool:
-    """Return True if a cast to an integer type loses more than a fraction. A cast of -1 to unsigned does not."""
+    """Return True if a number does not fit the integer type that it is cast to. Its fraction may be lost, and an
+    integer may be reinterpreted, as in the cast of -1 to an unsigned type.
+    """
     if kind == "u1":
         return False
     least, greatest = limits(kind)

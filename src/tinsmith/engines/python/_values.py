@@ -180,7 +180,10 @@ class Matrix:
 
 
 def _add_operators() -> None:
-    """Define Python's operators on vectors and matrices, for a debugger's prompt. Kernels call an interpreter."""
+    """Define Python's operators (`+`, `<`, `@`, ...) on vectors and matrices, for use at a debugger's prompt.
+
+    Kernels do not use them: they call the interpreter's functions.
+    """
     names = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "pow"}
     comparisons = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
     for word, name in (names | comparisons).items():

@@ -24,7 +24,7 @@ def array_of(low: Lowering, value: Any, node: ast.expr) -> ArrayValue | None:
 
 
 def place(low: Lowering, node: ast.Subscript) -> Any:
-    """Return what a subscript stands for, to read or to assign to."""
+    """Lower a subscript `value[index]` to the element that it names; return it, to be read or assigned to."""
     value = low.value(node.value)
     index = low.value(node.slice)
     indices = list(index) if isinstance(index, tuple) else [index]
@@ -162,7 +162,7 @@ def hits(low: Lowering, picked: DynamicEntry, index: tuple[int, ...]) -> Scalar:
 
 
 def attribute(low: Lowering, value: Any, node: ast.Attribute) -> Any:
-    """Lower `value.name`."""
+    """Lower an attribute `value.name`: a struct's member, an array's property or a vector's component."""
     name = node.attr
     if isinstance(value, Struct):
         return _of_struct(value, name)

@@ -28,7 +28,7 @@ def _inside(low: Lowering, *, is_static: bool) -> Iterator[None]:
 
 
 def over(low: Lowering, loop: ast.For) -> None:
-    """Lower a `for`."""
+    """Lower a `for` loop over a range, an array, a field or a static list."""
     if loop.orelse:
         raise low.make_refusal("`else` of a `for`", loop)
     if isinstance(loop.iter, ast.IfExp):

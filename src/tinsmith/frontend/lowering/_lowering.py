@@ -107,7 +107,7 @@ class Lowering:
         self._facts: dict[Any, Any] = {}
 
     def kernel(self, source: Source, names: Mapping[str, Any]) -> LoweredKernel:
-        """Lower the kernel's body."""
+        """Lower the body of a kernel, in which `names` are defined, and return the kernel in the IR."""
         scope = self.state.frame.scopes[0]
         scope.update(names)
         scope.update({name: whole_array(array) for name, array in self.state.arrays.items()})
@@ -231,7 +231,7 @@ class Lowering:
         return self._facts[key]
 
     def run(self, body: list[ast.stmt]) -> None:
-        """Lower statements in a scope of their own."""
+        """Lower a block of statements in a new scope: locals defined in it end with it."""
         with self.state.scope():
             self.steps(body)
 

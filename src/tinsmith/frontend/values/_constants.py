@@ -210,7 +210,7 @@ class _Finder:
         self._whole: set[Path] = set()
 
     def constants(self) -> Constants:
-        """Return what was found."""
+        """Return the Python values and fields that the search has found in the kernel."""
         paths = tuple(dict.fromkeys(self._paths))
         return Constants(
             paths,

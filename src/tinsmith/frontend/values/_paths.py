@@ -104,6 +104,6 @@ def chains_in(part: ast.AST, without: Collection[ast.AST] = ()) -> list[Chain]:
 
 
 def text_of(chain: tuple[str | Item, ...]) -> str:
-    """Return a chain as the source writes it."""
+    """Return the source text of a chain of attributes and items, as in `self.parts[0].mass`."""
     name, *steps = chain
     return str(name) + "".join(f"[{step.key!r}]" if isinstance(step, Item) else f".{step}" for step in steps)

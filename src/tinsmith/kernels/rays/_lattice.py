@@ -24,7 +24,7 @@ def build_lattice(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def at(line, k):
-        """Return the position of sample k, and the length of its interval."""
+        """Return the position of sample k along a ray, whose lattice is `line`, and the length of its interval."""
         edge, length = line[start] + k * line[pace], line[pace]
         beyond = k - line[bend]
         if beyond >= real(0.0):
@@ -37,7 +37,7 @@ def build_lattice(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def before(line, k, limit):
-        """Return whether sample k is before `limit`."""
+        """Return True if sample k of a ray lies before the position `limit` on the ray."""
         there, _ = at(line, k)
         return there < limit
 

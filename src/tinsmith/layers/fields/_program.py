@@ -379,7 +379,7 @@ def _unforeseen(reason: Exception, layer: str) -> str:
 
 
 def _check_arrays(launches: Sequence[Launch], layer: str) -> None:
-    """Refuse an array argument through which values go from statement to statement: it has no gradient."""
+    """Raise GradientError if launches both write and read an array argument, through which no gradient flows."""
     uses = [
         (tensor.data_ptr(), name, launch.launcher.stage)
         for launch in launches

@@ -50,7 +50,7 @@ class TensorPart:
 
     @property
     def memory(self) -> torch.dtype:
-        """The dtype that its memory has in kernels."""
+        """The dtype of the numbers in memory, as kernels see them: for a complex tensor, that of its real part."""
         return _REAL.get(self.dtype, self.dtype)
 
     @property

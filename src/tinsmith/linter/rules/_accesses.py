@@ -75,7 +75,7 @@ def find_indices_outside(subject: Subject) -> Iterator[Finding]:
 
 
 def _find_measured_arrays(subject: Subject, sketch: Sketch) -> list[str]:
-    """Return the arrays whose indices count from 0 and are not clamped."""
+    """Return the arrays whose indices can be checked against their sizes: indices start at 0 and are not clamped."""
     open_items = {item.name for item in (subject.spec.items if subject.spec else ()) if item.has_rest}
     parameters = {name for name, one in subject.declared.items() if one.kind == "array"} - open_items
     arrays = sketch.kernel.arrays.items()

@@ -66,7 +66,10 @@ _Branches = dict[Statement, bool]
 def _find_top_level(
     body: Sequence[Statement], branches: _Branches | None = None
 ) -> Iterator[tuple[Statement, _Branches]]:
-    """Yield the statements of a kernel's top level, to which belongs what `if ti.static(...)` chooses."""
+    """Yield the statements at a kernel's top level, each with the static branches that it is in.
+
+    The statements inside `if ti.static(...)` count as top level: the condition is evaluated at compile time.
+    """
     around = branches or {}
     for one in body:
         sides = get_static_branches(one)

@@ -262,7 +262,7 @@ def _is_fraction(node: Expression) -> bool:
 
 
 def _is_element(node: Expression, subject: Subject) -> bool:
-    """Return True for an element of an array of floats, or a difference or product with one."""
+    """Return True for an element of an array of floats, or for a difference or product that contains one."""
     match get_operation(node):
         case Operation(Operator.SUB | Operator.MUL, left, right):
             return _is_element(left, subject) or _is_element(right, subject)

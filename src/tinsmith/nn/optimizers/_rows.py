@@ -187,7 +187,7 @@ class RowOptimizer:
 
     @deprecated("`averaged` is named `use_averages` now")
     def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Call `use_averages`, the new name of this method."""
+        """Call `use_averages`: `averaged` is the former name of that method."""
         return self.use_averages()
 
     def _check(self, gradients: Sequence[torch.Tensor | None] | None, k: int) -> None:

@@ -124,7 +124,7 @@ class TaskPlan:
     results: ResultRoom | None = None
 
     def of_loop(self, loop: nodes.Loop) -> LoopPlan:
-        """Return what is decided about a loop."""
+        """Return the plan of a loop; that of a plain loop if nothing was decided for it."""
         return self.loops.get(loop.number, PLAIN_LOOP)
 
 

@@ -161,7 +161,7 @@ class _Proof:
 
     @lazy
     def _segments(self) -> dict[str, list[Index]]:
-        """Return the rows that are read, by array."""
+        """Return, for each array with a promise, the indices at which the task loads from it."""
         return {name: [row for array, row in self._loads if array == name] for name in self.promises}
 
     @lazy
@@ -205,7 +205,7 @@ class _Proof:
         return of(self._is_natural(side, choices - 1) for side in sides)
 
     def _is_number(self, atom: str | nodes.Expr) -> bool:
-        """Return True if an atom is never below 0."""
+        """Return True if a term of an index, such as a size or a promised start, is never negative."""
         if isinstance(atom, nodes.Load):
             # Numbers that are promised to differ may be negative. Starts, counts and ends of segments are not.
             return atom.array in self.promises and self.promises[atom.array].kind != "unique"

@@ -128,7 +128,9 @@ class _Finding:
         return expanded if walk.locals_in([expanded]).isdisjoint(self.inside - known) else None
 
     def store(self, store: nodes.Store, loops: tuple[nodes.Loop, ...]) -> bool:
-        """Add a store; return False if its elements do not follow from the loops, or two iterations may share one."""
+        """Note a store. Return False if its elements are not determined by the loops' variables, or if two iterations
+        may store to the same element.
+        """
         names = [name for loop in loops for name in loop.names]
         index = [self.steady(one, set(names)) for one in store.index]
         if any(one is None for one in index):

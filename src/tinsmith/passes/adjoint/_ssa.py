@@ -21,7 +21,7 @@ Step: TypeAlias = nodes.Stmt
 
 
 def number_steps(body: Sequence[Step], numbers: Iterator[int]) -> tuple[Step, ...]:
-    """Return the steps with new numbers."""
+    """Return the steps, nested ones included, with new numbers taken from `numbers`."""
     return walk.rewrite(body, lambda one: (replace(one, number=next(numbers)),))
 
 

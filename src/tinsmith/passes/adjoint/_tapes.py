@@ -92,12 +92,12 @@ class Tapes:
         return _top(self.for_array(array))
 
     def push(self, value: nodes.Local) -> Block:
-        """Keep a local's value."""
+        """Return statements that push the value of a local onto the tape of its type."""
         tape = self.for_type(value.type)
         return [nodes.Store(tape.array, (_top(tape),), (), cast(value, tape.type)), _move_top(tape, Operator.ADD)]
 
     def pop(self, local: nodes.Local) -> Block:
-        """Give a local the value that was kept last."""
+        """Return statements that pop the last value from the tape of a local's type and assign it to the local."""
         tape = self.for_type(local.type)
         kept: nodes.Expr = nodes.Load(tape.array, (_top(tape),), (), tape.type)
         if local.type == Type.U1:

@@ -49,7 +49,7 @@ class Task:
 
     @lazy
     def changed_arrays(self) -> frozenset[str]:
-        """Return the arrays that it changes."""
+        """Return the arrays that the task changes."""
         return frozenset(walk.find_changed(self.steps))
 
     @lazy

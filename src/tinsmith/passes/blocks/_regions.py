@@ -39,7 +39,11 @@ Item: TypeAlias = Region | Uniform
 
 
 def split_at_barriers(body: Sequence[nodes.Stmt], level: BlockLevel) -> tuple[Item, ...]:
-    """Split statements into regions, and what the block does between them."""
+    """Split the statements of a thread block at its barriers.
+
+    Return the regions, whose statements each lane runs without waiting, and the statements between regions that the
+    block runs as a whole.
+    """
     items: list[Item] = []
     waiting: list[nodes.Stmt] = []
     for one in body:

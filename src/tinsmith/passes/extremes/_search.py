@@ -106,7 +106,7 @@ class Search:
 
     @property
     def place(self) -> nodes.Expr:
-        """The number of an iteration."""
+        """An expression for the number of the current iteration, counted from 0; 0 outside of a loop."""
         return place_of(self.loop.names, self.loop.bounds) if self.loop else ZERO
 
     # The tasks --------------------------------------------------------------------------------

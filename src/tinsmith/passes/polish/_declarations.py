@@ -80,7 +80,10 @@ class _Scoping:
         return walk.keep_block(body, declared)
 
     def statement(self, one: nodes.Stmt) -> nodes.Stmt:
-        """Declare the locals inside a statement, in which those that it gives a value are visible."""
+        """Declare locals in the blocks nested in a statement, and return the statement.
+
+        Locals that the statement itself assigns, such as the variables of a loop, need no declaration there.
+        """
         given = set(walk.find_assigned(one)) - self.visible
         self.visible.update(given)
         rewritten = walk.with_bodies(one, self.block)

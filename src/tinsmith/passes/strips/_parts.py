@@ -14,15 +14,15 @@ SHIFT = 6
 SHORTEST = 8
 """A loop of fewer iterations stays whole: strips of it take longer (docs/about/decisions/vector-speed.md)."""
 FUNCTIONS = {name: f"arithmetic_{name}" for name in operators.ARITHMETIC_FUNCTIONS}
-"""Functions that move, and the same by arithmetic alone."""
+"""The functions that have a version in plain arithmetic, and the names of these versions."""
 POWER = "arithmetic_pow"
-"""The same for "pow", in lanes alone: strips compute functions of one number."""
+"""The version of "pow" in plain arithmetic, used in lanes only: strips compute functions of one number."""
 LIMITS = {"arithmetic_cos": 1048576.0, "arithmetic_sin": 1048576.0}
-"""Numbers that some take must be less than that in size; NaN is not."""
+"""Bounds of the absolute values that some of these versions accept; NaN is not accepted."""
 KINDS = frozenset({Type.F32, Type.F64, Type.I32})
-"""Types of arrays: of others no gain was measured."""
+"""Types of the arrays that are vectorized: for other types no gain was measured."""
 _UNARY = frozenset({"neg", "not", "~", "sqrt", "abs", "floor", "ceil"})
-"""Operations that are machine vectors' own."""
+"""Unary operations for which processors have vector instructions."""
 _BINARY = frozenset(
     {POWER, "+", "-", "*", "min", "max", "&", "|", "^", "<<", ">>", "and", "or", "==", "!=", "<", "<=", ">", ">="}
 )
@@ -30,17 +30,20 @@ _LIBRARY = {arithmetic: name for name, arithmetic in FUNCTIONS.items()}
 
 
 def moves(one: nodes.Unary) -> bool:
-    """Return True if there is arithmetic for a function: for some functions, in float32 alone."""
+    """Return True if a function has a version in plain arithmetic: some functions of float32 have one."""
     return one.operator in FUNCTIONS and one.type == Type.F32 and one.value.type == Type.F32
 
 
 def by_arithmetic(one: nodes.Expr) -> nodes.Expr:
-    """Return a function by arithmetic, if there is one; else the same expression."""
+    """Replace the call of a function, such as `exp`, by its version in plain arithmetic, which can be vectorized.
+
+    Return any other expression unchanged.
+    """
     return replace(one, operator=FUNCTIONS[one.operator]) if isinstance(one, nodes.Unary) and moves(one) else one
 
 
 def with_powers(one: nodes.Stmt) -> nodes.Stmt:
-    """Return a statement with the powers of two float32 by arithmetic."""
+    """Replace each power of two float32 numbers in a statement by its version in plain arithmetic."""
 
     def change(expr: nodes.Expr) -> nodes.Expr:
         rebuilt = walk.rebuild(expr, change)
@@ -53,7 +56,10 @@ def with_powers(one: nodes.Stmt) -> nodes.Stmt:
 
 
 def is_vector(one: nodes.Expr) -> bool:
-    """Return True if machines have a vector operation for it: not for division of integers, nor for most functions."""
+    """Return True if processors have a vector (SIMD) instruction for the outermost operation of an expression.
+
+    They have none for the division of integers, nor for most functions.
+    """
     match one:
         case nodes.Unary():
             return one.operator in _UNARY or moves(one)
@@ -93,7 +99,7 @@ def at_line(body: Sequence[nodes.Stmt], line: int) -> nodes.Block:
 
 
 def assign(local: nodes.Expr, value: nodes.Expr) -> nodes.Assign:
-    """Give a local a value."""
+    """Return the assignment of a value to a local."""
     assert isinstance(local, nodes.Local)
     return nodes.Assign(local.name, value)
 

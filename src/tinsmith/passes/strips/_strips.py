@@ -189,7 +189,7 @@ class _Writer:
         self._is_serial = False
 
     def task(self, one: nodes.Stmt) -> nodes.Stmt:
-        """Rewrite a statement of the top level."""
+        """Rewrite a loop at the top level of a kernel into strips; return any other statement unchanged."""
         # Arrays are declared inside a loop: at the top level engines would put them into memory that threads share.
         if not isinstance(one, nodes.For):
             return one

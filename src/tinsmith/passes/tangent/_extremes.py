@@ -99,7 +99,10 @@ class _Writing:
         return statements
 
     def _search_winners(self, search: Search, loop: nodes.For) -> nodes.Block:
-        """Write the search for winners, then the loop itself, in which these are added."""
+        """Write the tangent of a loop with maxima or minima of arrays.
+
+        Statements first find the winners, the candidates equal to the result; then the loop adds their tangents.
+        """
         alone = search.again(lambda one: (one,))
         self._check_repeatable(search, alone, find_owned(loop))
         first = None

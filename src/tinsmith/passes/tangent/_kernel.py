@@ -68,7 +68,7 @@ class TangentOptions:
     disordered: Mapping[str, NotCovered] = field(default_factory=dict)
 
     def find_moving(self, kernel: nodes.Kernel) -> Activity:
-        """Find what has a tangent in a kernel."""
+        """Find the arrays and locals of a kernel whose values depend on the active inputs, and so have a tangent."""
         floats = frozenset(name for name in self.active if types.is_float(_kind(kernel, name)))
         return find_varied(kernel, floats, self.inert)
 

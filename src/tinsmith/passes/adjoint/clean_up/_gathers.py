@@ -302,7 +302,7 @@ def _is_apart(row: Sequence[int | nodes.Expr], index: Sequence[nodes.Expr], know
 
 
 def _collect(expr: Any, names: Sequence[str]) -> Any:
-    """Simplify `i - 1 + 1` to `i`."""
+    """Collect the constants of an index that is a loop variable plus constants: `i - 1 + 1` becomes `i`."""
     if not (isinstance(expr, nodes.Binary) and expr.operator in (Operator.ADD, Operator.SUB) and expr.type == Type.I32):
         return expr
     index = affine(expr, {})

@@ -148,7 +148,13 @@ class Assembly:
         return replace(reserve, iterations=iterations, count=count, source=turn.launch)
 
     def prepare(self, place: int) -> list[Action]:
-        """Write the prelude of a turn; it runs once for all that one task of a launch was split into."""
+        """Return the actions that run the prelude of a task, such as the search for the winners of a maximum.
+
+        The tasks that one task of a launch was split into share a prelude: only the first of them gets the actions.
+
+        Args:
+            place: the position of the task's turn in the order of execution.
+        """
         turn = self.turns[place]
         prelude, key = turn.task.prelude, (turn.launch, turn.task.source, turn.task.part)
         if prelude is None or key in self.prepared:
@@ -196,7 +202,7 @@ class Assembly:
         return uses
 
     def has_changed(self, name: str, place: int) -> bool:
-        """Return True if an array has been changed when a turn begins."""
+        """Return True if an earlier turn than that at position `place` changes the array."""
         writers = self.writers.get(name, ())
         return bool(writers) and writers[0] < place
 
@@ -262,7 +268,7 @@ class Assembly:
             arrays = more
 
     def find_wanted(self, task: Reversible, number: int, needed: AbstractSet[str]) -> nodes.Block:
-        """Return the statements of a task that compute what is `needed`."""
+        """Return those statements of a task that compute the arrays `needed`: the rest is eliminated as dead code."""
         # What a task reads at its end values comes from the forward pass, so in the replay its stores have no reader.
         unread = self.final[number] - needed
         return eliminate_dead_code(task.statements, private=self.allocations - needed - unread, unread=unread)

@@ -312,7 +312,10 @@ class FrameReversal:
         return [self.add(load, seed, line)]
 
     def add(self, load: nodes.Load, value: nodes.Expr, line: int) -> nodes.Stmt:
-        """Add to the adjoint of an element: plainly where no other iteration can."""
+        """Return a statement that adds `value` to the adjoint of a loaded element.
+
+        The addition is atomic unless no other iteration touches the element.
+        """
         gradient = self.task.gradients[load.array]
         if load.array not in self.task.own:
             return nodes.Atomic(AtomicOperator.ADD, gradient, load.index, load.entry, value, line=line)

@@ -149,7 +149,9 @@ def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tu
 
 
 def find_dependents(body: Sequence[Step], heads: Collection[str]) -> frozenset[str]:
-    """Return the locals that depend on heads: by their values, or by a branch that they are assigned in."""
+    """Return `heads` and the locals that depend on them: by their values, or by the condition of a branch that assigns
+    them.
+    """
     dependents = set(heads)
     _collect_dependents(body, dependents, is_bound=False)
     return frozenset(dependents)

@@ -117,7 +117,7 @@ class LoopReversal:
         return [*begun, *plain.loop(loop, renamed, head, tail)]
 
     def log_store(self, loop: nodes.Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
-        """Write a store in a loop that runs forward."""
+        """Write a store of a loop that runs forward; where the reverse needs it, first log the value overwritten."""
         kept = self.plans[loop.number]
         if self.frames.is_forward_pass:
             return [store]
@@ -205,7 +205,10 @@ class LoopReversal:
         return {one.number for one in stores}
 
     def restore_kept(self, loop: nodes.Loop) -> Block:
-        """Write the start of a reversed iteration: restore what was kept, the latest first, and memory."""
+        """Write the start of a reversed iteration, which restores the state that the iteration started with.
+
+        It undoes logged stores to arrays and pops locals from tapes, the last one first.
+        """
         kept = self.plans[loop.number]
         if self.results is not None and kept.may_be_kept:
             return self.results.load_entries(loop, (*kept.taped, *kept.functions))
@@ -230,7 +233,7 @@ class LoopReversal:
         return statements
 
     def backwards(self, loop: nodes.Loop, body: Block, *, is_ordered: bool) -> nodes.Stmt:
-        """Write the loop around reversed iterations."""
+        """Write a loop that runs `body`, a reversed iteration, from the last iteration of `loop` to the first."""
         self.frames.runs_back |= is_ordered
         one = constant(1, Type.I32)
         trips = self.trips.get(loop.number)

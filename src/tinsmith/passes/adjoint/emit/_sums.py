@@ -63,7 +63,7 @@ class Sums:
 
     @contextlib.contextmanager
     def inside(self, frame: Frame) -> Iterator[None]:
-        """Open a frame while it is being reversed."""
+        """Enter a context in which `frame` is the innermost frame that is being reversed."""
         # Views, since the task's own frame is as large as the task, and is outside of each loop.
         definitions = ChainMap(*(one.definitions for one in (frame, *reversed(self.frames))))
         known = (_NamesOf(self.frames[: count + 1]) for count in range(len(self.frames)))

@@ -62,7 +62,7 @@ def write_task(task: Task, plan: TaskPlan) -> TaskReverse:
 
 
 def write_without_results(task: Task, plan: TaskPlan) -> TaskReverse:
-    """Write the reverse of a task as planned, but for what a forward pass may keep for it."""
+    """Write the reverse of a task as planned, except that it computes again what a forward pass could have kept."""
     return _Writing(task, plan).reverse()
 
 
@@ -117,7 +117,7 @@ class _Writing:
         return KeptResults(forward, backward, self.results.sizes, results.iterations)
 
     def find_tape_arrays(self) -> set[str]:
-        """Return the arrays that hold tapes."""
+        """Return the names of the arrays in which the tapes of this task are stored."""
         return {name for tape in self.loops.tapes.by_key.values() for name in (tape.array, tape.where)}
 
     def find_long_loops(self, used: set[str]) -> frozenset[int]:
@@ -137,7 +137,7 @@ class _Writing:
         return frozenset(numbers)
 
     def describe(self, used: set[str]) -> Iterator[Decision]:
-        """Yield the decisions about loops."""
+        """Yield descriptions of what was decided for each loop, for example what its tapes keep."""
         for step in walk.statements(self.task.body):
             if isinstance(step, nodes.Loop) and step.number in self.loops.plans:
                 yield from describe_loop(step, self.loops.plans[step.number], self.task.kernel, self.names, used)
@@ -241,7 +241,10 @@ class _Writing:
 
 
 def _size_by_gradients(statements: nodes.Block, task: Task) -> nodes.Block:
-    """Ask a gradient for its sizes instead of an array that is used for nothing else, so that it is no argument."""
+    """Take sizes from the gradient of an array, which has the same shape, if only the array's sizes are used.
+
+    Then the array itself need not be an argument of the kernel.
+    """
     touched, arrays = walk.find_touched(statements), task.kernel.arrays
     instead = {
         name: gradient

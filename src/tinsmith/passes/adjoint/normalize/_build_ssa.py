@@ -193,7 +193,7 @@ class SsaBuilder:
         return nodes.Local(self.names.fresh(wish, value.type), value.type)
 
     def ranges(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
-        """Return the names and bounds of a loop."""
+        """Rename the variables of a loop, enter them in the scope `inner`, and return the new names and the bounds."""
         bounds = tuple([(self.bound_of(a, scope, one.line), self.bound_of(b, scope, one.line)) for a, b in one.bounds])
         names = []
         for name in one.names:

@@ -183,7 +183,10 @@ _LINEAR = frozenset({"+", "-", "neg"})
 
 
 def split(body: Sequence[Step], activity: Activity, names: Names) -> tuple[Step, ...]:
-    """Return steps in which each operand of an active, nonlinear operation has a name or is a product of such."""
+    """Assign the operands of differentiated, nonlinear operations to new locals, so that their reverse can name them.
+
+    An operand may stay as it is if it is a local or a product of locals.
+    """
     return _Splitting(activity, names).block(body)
 
 

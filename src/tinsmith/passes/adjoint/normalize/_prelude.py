@@ -73,7 +73,7 @@ class _Writing:
         return self.size.first_entry(self.search.place)
 
     def reserve(self) -> Reserve:
-        """Describe the room for candidates."""
+        """Return the reservation of memory for candidates, with the runs that measure how much is needed."""
         assert self.size is not None
         iterations, total = self.search.iterations, self.names.reserve_shared("iterations")
         plain = Reserve((self.size,), ZERO, total, None)

@@ -55,7 +55,7 @@ class Reversible:
 
     @lazy
     def changed_arrays(self) -> frozenset[str]:
-        """Return the arrays that it changes."""
+        """Return the arrays that the task changes."""
         return frozenset(walk.find_changed(self.statements))
 
     @property
@@ -171,10 +171,11 @@ class _Making:
     mark: str
 
     def expand_extremes(self, kernel: nodes.Kernel, arrays: Collection[str], own: Collection[str]) -> list[Reversible]:
-        """Return what is reversed in its place, with ordinary statements for its maxima and minima of arrays.
+        """Return the tasks that are reversed instead of this one: its maxima and minima of arrays become ordinary
+        statements.
 
-        The winners are searched wherever the task does nothing else to an array, also in code that runs in order:
-        reversed, statements in order would keep every value that they overwrite.
+        Where the task does nothing else to an array, the winners are searched afterwards, also if the code is serial:
+        the reverse of a serial update would have to keep each value that it overwrites.
         """
         if not arrays:
             return [self.form(kernel, self.statements)]

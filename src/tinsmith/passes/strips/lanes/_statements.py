@@ -215,7 +215,7 @@ class Writer:
         return total
 
     def count(self, mask: nodes.Expr, local: nodes.Local | None = None) -> nodes.Local:
-        """Count the lanes of a mask."""
+        """Return a local with the number of lanes for which a mask is True."""
         return self.reduce(Operator.ADD, number(1) if mask == TRUE else nodes.Cast(mask, Type.I32), number(0), local)
 
     def run_one_by_one(self, one: nodes.Stmt, mask: nodes.Expr) -> None:
@@ -406,7 +406,7 @@ class Writer:
         block.before, block.lanes, block.behind = [], [], []
 
     def over_lanes(self, body: Sequence[nodes.Stmt]) -> nodes.For:
-        """Return a loop over the lanes of a block."""
+        """Return a loop that runs statements for each lane of a block."""
         return run_lanes(self.lane, number(0), self.size, body)
 
 
