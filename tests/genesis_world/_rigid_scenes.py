@@ -397,7 +397,6 @@ def rigid_reaching(gs: Any, ready: Ready) -> None:
 def rigid_kinematic(gs: Any, ready: Ready) -> None:
     """Move a body that is not simulated, and see it and a fixed one by rays."""
     from genesis import sensors as kinds
-    from genesis.options.sensors.options import TemperatureProperties
 
     world = make_world(gs)
     seen = gs.materials.Kinematic(use_visual_raycasting=True)
@@ -431,7 +430,6 @@ def rigid_kinematic(gs: Any, ready: Ready) -> None:
 def rigid_rays(gs: Any, ready: Ready) -> None:
     """Let a box fall that sees by rays."""
     from genesis import sensors as kinds
-    from genesis.options.sensors.options import TemperatureProperties
 
     world = make_world(gs)
     box = world.add_entity(gs.morphs.Box(pos=(0, 0, 1.0), size=(0.2, 0.2, 0.2)))
