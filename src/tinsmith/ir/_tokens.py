@@ -174,7 +174,7 @@ class LineTokens:
         return tuple(names)
 
     def list_until(self, token: str) -> tuple[nodes.Expr, ...]:
-        """Parse expressions separated by commas up to `token`, which is consumed; up to the end of the line if empty."""
+        """Parse expressions separated by commas up to `token`, which is consumed; to the end of the line if empty."""
         listed: list[nodes.Expr] = []
         while self.ahead != token:
             listed.append(self.expression())
