@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from support.folders import StopAt, contents, names, pixels
+from support.folders import StopAt, names, pixels, without_times
 from tinsmith import CheckpointError, ConfigError, EngineError, InputError
 from tinsmith.apps._film import psnr_of_pixels
 from tinsmith.apps._training import Training
@@ -90,12 +90,6 @@ def test_without_a_dataset_it_renders_one(fitting, monkeypatch, scene_folder):
     assert reached.step == 2 and names(fitting().out) == FILES | {"scene"}
 
 
-def _without_times(folder):
-    held = contents(folder)
-    summary = json.loads(held.pop("summary.json"))
-    return held | {"summary": {key: value for key, value in summary.items() if key != "seconds"}}
-
-
 @pytest.mark.costly
 @pytest.mark.parametrize(
     "changes",
@@ -112,7 +106,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(fitting, changes, tmp
     torch.manual_seed(99)  # the checkpoint, not chance, says how it goes on
     resumed = fit_scene(dataclasses.replace(halves, resume=True))
     assert resumed.step == 16 and not resumed.interrupted
-    assert _without_times(halves.out) == _without_times(whole.out)
+    assert without_times(halves.out) == without_times(whole.out)
 
 
 def test_a_finished_run_can_go_on(fitting):
