@@ -97,10 +97,13 @@ def test_a_report_is_short_and_without_colours(monkeypatch):
         (lambda: ts.scan(None, torch.ones(2), params=3), "ts.scan has no option `params`", "`parameters`"),
         (lambda: ts.scan.explain(None, torch.ones(2), lenght=3), "ts.scan.explain has no option", "`length`"),
         (lambda: ts.scan.check(None, torch.ones(2), lenght=3), "ts.scan.check has no option `lenght`", "`length`"),
+        (lambda: ts.rollout(None, input={}, outputs={}), "ts.rollout has no option `input`", "`inputs`"),
+        (lambda: ts.EmptyTin(devise="cpu"), "ts.EmptyTin has no option `devise`", "`device`"),
+        (lambda: ts.Tube(enable_backwards=True), "ts.Tube has no option `enable_backwards`", "`enable_backward`"),
     ],
-    ids=["scan", "params", "explain", "check"],
+    ids=["scan", "params", "explain", "check", "rollout", "EmptyTin", "Tube"],
 )
-def test_a_misspelt_option_of_a_scan(call, expected, guess):
+def test_a_misspelled_option(call, expected, guess):
     with pytest.raises(ts.ArgumentError) as refused:
         call()
     assert expected in str(refused.value) and f"Did you mean {guess}?" in str(refused.value)

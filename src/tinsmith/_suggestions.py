@@ -44,16 +44,18 @@ def suggest_options(usage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     label = usage.partition("(")[0]
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        parameters = inspect.signature(function).parameters.values()
-        known = [one.name for one in parameters]
+        parameters = [*inspect.signature(function).parameters.values()]
+        # The object of a method is not an argument that a caller writes.
+        first = int(parameters[0].name == "self")
+        known = [one.name for one in parameters[first:] if not one.name.startswith("_")]
         most = sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
 
         @functools.wraps(function)
         def call(*arguments: P.args, **named: P.kwargs) -> R:
             if len(arguments) > most:
-                raise ArgumentError(_too_many(label, most, arguments, usage))
+                raise ArgumentError(_too_many(label, most - first, arguments[first:], usage))
             for name in named:
-                if name not in known:
+                if name not in known and not name.startswith("_"):
                     raise ArgumentError(unknown_option(label, name, known))
             return function(*arguments, **named)
 

@@ -18,6 +18,7 @@ import torch
 
 from ..._errors import ArgumentError, GradientError, RegistrationError, refusal
 from ..._preparation import show_preparation
+from ..._suggestions import suggest_options
 from ..._tracebacks import hide_frames
 from ..._user_warnings import warn
 from ...calls import current_watch
@@ -64,6 +65,7 @@ MOST_PROGRAMS = 8
 """Sequences of kernels whose op is kept: a function whose loop has another length each time makes new ones."""
 
 
+@suggest_options('ts.rollout(forward, inputs={"x": x}, outputs={"y": y})')
 def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named, *, races: Races = "check") -> Rollout:
     """Turn a Python loop over kernels that work on fields into a differentiable function of tensors.
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
+from ..._suggestions import suggest_options
 from ...linter import Finding, lint_kernels
 from ...operation import Adjoint, Detail, OpOptions, Races
 from ...operation.examination import Examinable, Examination
@@ -78,6 +79,7 @@ class EmptyTin(FieldState, Examinable):
         tensor(128., grad_fn=<SumBackward0>)
     """
 
+    @suggest_options("ts.EmptyTin(device)")
     def __init__(
         self,
         device: torch.device | str | None = None,

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..._errors import RegistrationError, refusal
+from ..._suggestions import suggest_options
 from ...linter import Finding, lint_kernels
 from ...operation import Adjoint, Detail, OpOptions, Races
 from ...operation.examination import Examinable, Examination
@@ -60,6 +61,7 @@ class Tube(Layer, Examinable):
         tensor([2., 2., 2.])
     """
 
+    @suggest_options("ts.Tube(device)")
     def __init__(
         self,
         device: torch.device | str | None = None,
