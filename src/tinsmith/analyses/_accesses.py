@@ -205,7 +205,7 @@ def is_computable(expr: nodes.Expr) -> bool:
 
 
 def opaque(origin: Origin, kind: Type, number: int) -> nodes.Local:
-    """Return a number of which only the origin is known, one of its own for each `number`."""
+    """Return an expression that stands for an unknown value with a known origin; it differs for each `number`."""
     return nodes.Local(f"{OPAQUE}{origin.value}:{number}", kind)
 
 

@@ -72,7 +72,7 @@ def edges_of(one: object) -> Iterator[Edge]:
 
 
 def find_reachable(start: Iterable[str], edges: Iterable[Edge]) -> set[str]:
-    """Return what edges lead to from a start, the start included."""
+    """Return all nodes that can be reached from `start` along edges, `start` included."""
     after: dict[str, list[str]] = {}
     for source, target in edges:
         after.setdefault(source, []).append(target)
@@ -103,7 +103,7 @@ class Activity:
         return local in self._active
 
     def add(self, local: str) -> None:
-        """Add a new local that stands for a part of an active expression."""
+        """Note that a new local is active, since it holds a part of an active expression."""
         self._active.add(local)
 
     def has_array(self, name: str) -> bool:
@@ -115,11 +115,11 @@ class Activity:
         return f"${name}" in self._active
 
     def depends(self, expr: nodes.Expr) -> bool:
-        """Return True if an expression has a derivative."""
+        """Return True if an expression is active: it reads something that has a derivative."""
         return not self._active.isdisjoint(sources(expr))
 
     def varies(self, expr: nodes.Expr) -> bool:
-        """Return True if an expression's value varies, wherever it goes."""
+        """Return True if an expression depends on the active inputs, whether or not an output depends on it."""
         return not self._varied.isdisjoint(sources(expr))
 
     def is_useful(self, name: str) -> bool:

@@ -113,7 +113,7 @@ def find_conflicts(
 
 
 def find_disjoint_arrays(kernel: nodes.Kernel, loop: nodes.For) -> frozenset[str]:
-    """Return arrays that a parallel loop changes, but no element of which one iteration changes and another touches."""
+    """Return the arrays that a parallel loop changes without conflicts: no iteration touches what another changes."""
     return frozenset(
         array
         for array, accesses in _accesses_by_array(kernel, loop).items()
@@ -343,7 +343,7 @@ class _Pair:
         self.mine, self.theirs = IterationForms(known, shared), IterationForms(known, shared)
 
     def systems(self) -> Iterator[list[analyses.Constraint]]:
-        """Yield integer systems one of which has a solution if the two accesses conflict in different iterations."""
+        """Yield systems of integer constraints: one is solvable if two accesses conflict in different iterations."""
         common: list[analyses.Constraint] = []
         for one, two in zip(self.first.index, self.second.index, strict=True):
             # An axis that is not affine is left out. The system then has more solutions, so a proof that it has none
@@ -365,7 +365,7 @@ class _Pair:
             yield [*common, *one, *two, difference, *value, *self.mine.facts, *self.theirs.facts]
 
     def difference(self, leaf: nodes.Expr) -> Iterator[analyses.Constraint]:
-        """Yield what holds where a leaf differs between the iterations."""
+        """Yield two constraints, one of which holds if the value of a leaf differs between the two iterations."""
         one, two = self.mine.atom(leaf), self.theirs.atom(leaf)
         for factor in (1, -1):
             yield analyses.Constraint(AffineIndex({one: factor, two: -factor}, -1))

@@ -101,7 +101,7 @@ def find_covered(
 
 
 def find_filled(kernel: nodes.Kernel, length: Length) -> frozenset[str]:
-    """Return arrays of which a kernel gives every element a value before it uses the old one.
+    """Return the arrays whose every element a kernel stores before it reads it.
 
     Args:
         kernel: any kernel.

@@ -171,7 +171,7 @@ class IterationForms:
     # Conditions -------------------------------------------------------------------------------
 
     def alternatives(self, conditions: Sequence[Condition]) -> _Cases:
-        """Return cases of which one holds wherever conditions hold. What is no condition of integers is left out."""
+        """Return cases, one of which holds wherever all conditions on integers hold. Others are left out."""
         cases: _Cases = [()]
         for one in conditions:
             more = self._cases(one.expr, holds=one.holds)
@@ -186,7 +186,7 @@ class IterationForms:
         return cases
 
     def _cases(self, expr: nodes.Expr, *, holds: bool) -> _Cases | None:
-        """Return cases of which one holds where a condition does; None where nothing is known."""
+        """Return cases, one of which holds wherever a condition holds; None if nothing is known about it."""
         match expr:
             case nodes.Const(value):
                 return [()] if bool(value) == holds else []
@@ -217,7 +217,7 @@ class IterationForms:
     def _choose(
         self, chosen: nodes.Select, compare: Callable[[nodes.Expr], nodes.Expr], *, holds: bool
     ) -> _Cases | None:
-        """Return the cases of a comparison with one of two numbers."""
+        """Return the cases in which a comparison of a `select` holds (or fails: `holds`), branch by branch."""
         arms = ((chosen.then, True), (chosen.otherwise, False))
         cases = [
             _both(self._cases(chosen.condition, holds=is_first), self._cases(compare(arm), holds=holds))
@@ -227,7 +227,7 @@ class IterationForms:
 
 
 def _both(one: _Cases | None, two: _Cases | None) -> _Cases | None:
-    """Return the cases of two conditions that both hold."""
+    """Return the cases in which both of two conditions hold."""
     if one is None or two is None:
         # An unknown condition is left out.
         return two if one is None else one
@@ -235,7 +235,7 @@ def _both(one: _Cases | None, two: _Cases | None) -> _Cases | None:
 
 
 def _either(one: _Cases | None, two: _Cases | None) -> _Cases | None:
-    """Return the cases of two conditions of which one holds."""
+    """Return the cases in which at least one of two conditions holds."""
     # Where the unknown one holds, nothing is known of the other.
     return None if one is None or two is None else [*one, *two]
 

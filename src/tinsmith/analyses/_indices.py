@@ -54,7 +54,7 @@ def concurrent_loop(task: nodes.Stmt) -> nodes.For | None:
 
 
 def find_owned(loop: nodes.For | nodes.Loop, arrays: Collection[str] | None = None) -> frozenset[str]:
-    """Return arrays of which no two iterations of a loop touch one element; of `arrays`, if given."""
+    """Return the arrays (if given, among `arrays`) no element of which is touched by two iterations of a loop."""
     accesses: Iterable[Access] = (*walk.loads(loop.body), *walk.stores(loop.body))
     if arrays is not None:
         accesses = [one for one in accesses if one.array in arrays]
@@ -95,7 +95,7 @@ def find_owned_by(
 
 
 def moving_variables(names: Sequence[str], bounds: Bounds) -> list[str]:
-    """Return a loop's names that may have more than one value."""
+    """Return the loop variables that may take more than one value."""
     return [name for name, pair in zip(names, bounds, strict=True) if not _has_one_value(*pair)]
 
 

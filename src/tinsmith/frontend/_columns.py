@@ -116,7 +116,7 @@ def _is_operation(node: ast.AST, name: str) -> bool:
 
 
 def _may_be(node: ast.expr, index: tuple[int, ...], known: Mapping[str, int]) -> bool:
-    """Return False if a subscript certainly means another index."""
+    """Return False if a subscript cannot have this index, given the known values of names."""
     parts = index_parts(node)
     # A vector indexes several axes.
     if len(parts) != len(index):

@@ -43,7 +43,7 @@ def _unpack(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.e
 
 
 def make_load(target: ast.expr) -> ast.expr:
-    """Return the expression that reads what a target writes."""
+    """Convert the target of an assignment to the expression that reads it."""
     match target:
         case ast.Name(id=name):
             read = ast.Name(name, ast.Load())

@@ -78,7 +78,7 @@ class _Finder:
             self._need(value)
 
     def _need(self, node: ast.AST) -> None:
-        """Note that a value is needed, with all that it is made of."""
+        """Note that an expression's value is used, and so are the names and the calls in it."""
         for part in walk(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                 self.needed.add(part.id)

@@ -167,7 +167,7 @@ class DependenceQuery:
     extents: Mapping[Atom, tuple[int, int]] = field(default_factory=dict)
 
     def is_fixed(self, atom: Atom) -> bool:
-        """Return True if an atom has one value at both moments."""
+        """Return True if an atom has the same value in both accesses that are compared."""
         return self.is_invariant(atom, {variable for loop in self.same for variable in loop.variables})
 
 

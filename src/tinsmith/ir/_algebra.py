@@ -57,7 +57,7 @@ def or_else(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
 
 
 def opposite(truth: nodes.Expr) -> nodes.Expr:
-    """Return `not truth`; of a negation, what it negates."""
+    """Return the negation of a truth value; for `not x`, return `x`."""
     is_opposite = isinstance(truth, nodes.Unary) and truth.operator == Operator.NOT
     return truth.value if isinstance(truth, nodes.Unary) and is_opposite else nodes.Unary(Operator.NOT, truth, Type.U1)
 
@@ -163,7 +163,7 @@ def compare(operator: Operator, left: nodes.Expr, right: nodes.Expr) -> nodes.Ex
 
 
 def is_not_zero(number: nodes.Expr) -> nodes.Expr:
-    """Return the truth that a number is not 0; it holds for NaN."""
+    """Return the condition that a number is not 0. It is true for NaN."""
     # Not `number != 0`, which both engines hold false for NaN: a guard that asked so turned a NaN cotangent into
     # gradients of 0 (tests/bridge/test_nan_cotangents.py).
     return opposite(compare(Operator.EQ, number, constant(0, number.type)))

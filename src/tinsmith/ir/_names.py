@@ -42,7 +42,7 @@ class Names:
         return name
 
     def local(self, wish: str, kind: Type) -> nodes.Local:
-        """Return a new local."""
+        """Return a new local with a free name based on `wish`, and this type."""
         return nodes.Local(self.fresh(wish, kind), kind)
 
     def reserve_shared(self, wish: str) -> str:
@@ -56,7 +56,7 @@ class Names:
         return f"grad_{self.root(name.removeprefix('grad_'))}" if name.startswith("grad_") else name
 
     def locals_after(self, count: int) -> Iterator[str]:
-        """Yield the locals but the first `count`, the newest first."""
+        """Yield all locals except the first `count`, in reverse order of creation."""
         return islice(reversed(self.types), len(self.types) - count)
 
     def copy(self) -> Names:
@@ -66,5 +66,5 @@ class Names:
         return other
 
     def like(self, local: str, wish: str | None = None) -> str:
-        """Return a free name of a local with another one's type."""
+        """Declare a new local with the type of `local`, and return its name."""
         return self.fresh(wish or local, self.types[local])

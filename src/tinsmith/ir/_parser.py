@@ -162,7 +162,7 @@ class _Parser:
         return tuple(body)
 
     def inside(self, line: TextLine) -> nodes.Block:
-        """Return the statements inside the statement that a line begins."""
+        """Parse the indented statements below a line, such as the body of a loop."""
         if self.place == len(self.lines) or self.lines[self.place].indent <= line.indent:
             line.fail("nothing is inside")
         return self.block(self.lines[self.place].indent)

@@ -56,7 +56,7 @@ def zero(kind: Type) -> bool | int | float:
 
 
 def width(kind: Type) -> int:
-    """Return the bits of a type; u1 takes 8, as many as a byte."""
+    """Return the number of bits of a type in memory; u1 takes 8."""
     return max(8, int(kind[1:]))
 
 
@@ -125,7 +125,7 @@ def of_operation(operator: str, one: Type, other: Type, defaults: Defaults) -> T
 
 
 def accepts(operator: str, *kinds: Type) -> bool:
-    """Return True if the engines take operands of these types."""
+    """Return True if the engines accept operands of these types for an operator."""
     if operator in INTEGERS_ONLY:
         return not any(is_float(kind) for kind in kinds)
     return operator not in REAL_ONLY or is_float(kinds[0])

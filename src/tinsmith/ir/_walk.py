@@ -230,7 +230,7 @@ def mentioned_in(statement: nodes.Stmt) -> frozenset[str]:
 
 
 def loaded_in(statement: nodes.Stmt) -> frozenset[str]:
-    """Return the arrays of which a statement and those inside it load elements."""
+    """Return the arrays from which a statement and those inside it load elements."""
     try:
         return statement.arrays_loaded
     except AttributeError:
@@ -324,7 +324,7 @@ def reads(body: Sequence[nodes.Stmt]) -> set[str]:
 
 
 def find_loaded(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Return the arrays of which statements load elements."""
+    """Return the arrays from which statements load elements."""
     return set[str]().union(*map(loaded_in, body))
 
 
@@ -339,7 +339,7 @@ def find_touched(body: Sequence[nodes.Stmt]) -> set[str]:
 
 
 def find_sized(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Return the arrays whose sizes statements ask for."""
+    """Return the arrays whose sizes statements read."""
     return {one.array for one in parts_in(body) if isinstance(one, nodes.Size)}
 
 

@@ -70,7 +70,7 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
 
 
 def serialize_kernel(kernel: nodes.Kernel) -> nodes.Kernel:
-    """Return the kernel on one thread: every loop runs in order."""
+    """Make every loop of a kernel serial, so that it runs on one thread."""
     return replace(kernel, body=tuple(map(_in_order, kernel.body)))
 
 
@@ -90,12 +90,12 @@ def _is_by_loops(kernel: nodes.Kernel, arrays: Collection[str]) -> bool:
 
 
 def _is_of_sample(expressions: Sequence[nodes.Expr], arrays: Collection[str]) -> bool:
-    """Return True if expressions read batched arrays."""
+    """Return True if expressions load from one of `arrays`, and so may differ between samples."""
     return any(isinstance(part, nodes.Load) and part.array in arrays for part in walk.parts(*expressions))
 
 
 def _with_samples(one: nodes.Stmt, sample: str, samples: tuple[nodes.Expr, nodes.Expr]) -> nodes.Stmt:
-    """Return a top-level statement that runs for all samples."""
+    """Wrap a loop at the top level of a kernel so that it runs for each sample of the batch."""
     if not isinstance(one, nodes.For):
         return one
     if one.is_parallel:

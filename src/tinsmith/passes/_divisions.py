@@ -69,7 +69,7 @@ class _Values:
         return members
 
     def may_be_known(self, expr: nodes.Expr) -> bool:
-        """Return True if an engine may know the value when it compiles."""
+        """Return True if an engine may know the value of an expression at compile time."""
         return _may_be_known(expr, self._known)
 
     def is_natural(self, expr: nodes.Expr) -> bool:

@@ -65,7 +65,7 @@ class _Flattening:
     levels: dict[int, int]
 
     def block(self, body: nodes.Block, room: int) -> nodes.Block:
-        """Return statements that nest at most `room` levels."""
+        """Rewrite statements so that they nest at most `room` levels."""
         return tuple(new for one in body for new in self.statement(one, room))
 
     def statement(self, one: nodes.Stmt, room: int) -> Iterator[nodes.Stmt]:
@@ -92,7 +92,7 @@ class _Flattening:
         return starts, arms
 
     def guard(self, runs: nodes.Local, body: nodes.Block, line: int, room: int) -> Iterator[nodes.Stmt]:
-        """Yield statements that run a block if a local is true."""
+        """Yield statements that together run a block if the local `runs` is true, and nest at most `room` levels."""
         together: list[nodes.Stmt] = []
         for one in body:
             if not isinstance(one, nodes.If) or self.levels[id(one)] < room:

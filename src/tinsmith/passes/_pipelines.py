@@ -307,5 +307,5 @@ def generate_tangent(
 
 
 def clean_up_tangent(kernel: nodes.Kernel, options: passes.UnneededOptions) -> nodes.Kernel:
-    """Return a tangent's kernel without what nobody needs."""
+    """Remove from a tangent's kernel the statements that none of its outputs need."""
     return run_passes(TANGENT_CLEAN_UP, kernel, options)

@@ -57,12 +57,12 @@ class _Slotting:
         return any(one.number in self.words for one in walk.statements(body))
 
     def is_flat(self, body: Sequence[nodes.Stmt]) -> bool:
-        """Return True if no loop inside has statements with slots."""
+        """Return True if no loop in the statements has statements with slots in it."""
         loops = (one for one in walk.statements(body) if isinstance(one, nodes.For | nodes.While))
         return not any(self.has_any(one.body) for one in loops)
 
     def block(self, body: nodes.Block) -> nodes.Block:
-        """Return statements with slots, which advance the counter."""
+        """Rewrite statements so that those with slots advance the slot counter."""
         statements: list[nodes.Stmt] = []
         for one in body:
             if not self.has_any([one]):

@@ -149,7 +149,7 @@ def read(low: Lowering, value: Any) -> Any:
 
 
 def hits(low: Lowering, picked: DynamicEntry, index: tuple[int, ...]) -> Scalar:
-    """Return the condition that a run-time index means this entry."""
+    """Return the condition that an index computed at run time selects the entry with the index `index`."""
     tests = [low.ops.binary(Operator.EQ, wanted, k) for wanted, k in zip(picked.index, index, strict=True)]
     # An axis whose index is known needs no test at run time.
     tests = [test for test in tests if test is not True]

@@ -106,7 +106,7 @@ def _bind_arguments(
 def _convert_argument(
     low: Lowering, source: Source, function: Callable[..., Any], name: str, value: Any, frame: Frame
 ) -> Any:
-    """Return what a parameter stands for inside the function."""
+    """Convert an argument to the value of the parameter in the function, by the parameter's annotation."""
     annotation = read_annotations(function).get(name)
     language = low.language
     if language.is_template(annotation) or language.is_array(annotation):

@@ -148,7 +148,7 @@ class Lowering:
             self.state.line = outer
 
     def number(self, node: ast.expr) -> nodes.Expr:
-        """Return the value of an expression that must be a number."""
+        """Lower an expression that must be a single number."""
         try:
             return self.ops.scalar(self.value(node))
         except Misfit as reason:
@@ -236,7 +236,7 @@ class Lowering:
             self.steps(body)
 
     def steps(self, body: list[ast.stmt]) -> None:
-        """Lower statements up to one that leaves their block."""
+        """Lower the statements of a block; stop after one that leaves it, such as `break` or `return`."""
         for number, statement in enumerate(body):
             frame = self.state.frame
             if frame.status:

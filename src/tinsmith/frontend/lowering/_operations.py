@@ -174,7 +174,7 @@ class Operations:
         return self.each(pick, self.tensor(condition), self.tensor(then), self.tensor(otherwise))
 
     def truth(self, value: Any) -> Scalar:
-        """Return a number as a condition: whether it is not 0."""
+        """Convert a number to a condition that is true if it is not 0."""
         number = self.scalar(value)
         if number.type == Type.U1:
             return number

@@ -77,7 +77,7 @@ def name_of(node: ast.AST) -> str:
 
 
 def over(targets: list[ast.expr], sizes: list[ast.expr]) -> tuple[ast.expr, ast.expr]:
-    """Return target and iterator of one loop over all of `sizes`."""
+    """Build the target and the iterator (`range` or `ndrange`) of a loop over all indices of an array of `sizes`."""
     if len(sizes) == 1:
         return targets[0], ast.Call(load("range"), sizes, [])
     return ast.Tuple(targets, ast.Store()), lang_call("ndrange", *sizes)

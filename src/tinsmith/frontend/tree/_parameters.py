@@ -97,7 +97,7 @@ def split_gradients(tree: ast.FunctionDef, arrays: Collection[str]) -> tuple[ast
 
 
 def _owner(node: ast.AST) -> str:
-    """Return the `x` of `x.grad`, or "" for other expressions."""
+    """Return "x" for the expression `x.grad`, and "" for other expressions."""
     if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.value, ast.Name):
         return node.value.id
     return ""

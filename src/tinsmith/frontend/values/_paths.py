@@ -24,7 +24,7 @@ class Path:
     steps: tuple[str | Item, ...] = ()
 
     def value(self, templates: Mapping[str, Any]) -> Any:
-        """Return the current value; MISSING if there is none."""
+        """Evaluate the path now; return MISSING if it leads to nothing."""
         value = self.root_value(templates)
         for step in self.steps:
             if value is MISSING:

@@ -12,7 +12,7 @@ from ._ssa import Step, frame_steps, parallel_loop
 
 
 def find_owned(steps: Sequence[Step]) -> frozenset[str]:
-    """Return the arrays of which no two parallel iterations touch one element, as the indices show."""
+    """Return the arrays no element of which is touched by two parallel iterations, according to the indices."""
     accesses = (*walk.loads(steps), *walk.stores(steps))
     parallel = parallel_loop(steps)
     # One thread runs a serial task, so whatever it touches is its own.
@@ -46,7 +46,7 @@ def sequential(
 
 
 def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
-    """Return the arrays of which a step uses an element's present value: a load, or an atomic that is no mere sum.
+    """Return the arrays from which a step reads: by a load, or by an atomic that is not just an addition.
 
     All changes of such an array must be seen in their order, sums too.
     """

@@ -68,7 +68,7 @@ def _enclosing(loop: nodes.Loop) -> Iterator[EnclosingLoop]:
 
 
 def never_overwritten_after_read(steps: Sequence[Step], arrays: Collection[str]) -> frozenset[str]:
-    """Return those of the arrays no element of which is written after it was read: `x[t + 1, i]` from `x[t, i]`.
+    """Return the arrays whose elements are never written after they were read: `x[t + 1, i]` from `x[t, i]`.
 
     What is read then is what is there in the end, so the reverse needs no copy of such an array, and keeps nothing of
     what is overwritten.
@@ -81,7 +81,8 @@ def never_overwritten_after_read(steps: Sequence[Step], arrays: Collection[str])
 
 
 def never_written_where_read(steps: Sequence[Step], arrays: Collection[str]) -> frozenset[str]:
-    """Return those of the arrays of which no thread loads what any stores: `x[t, i - 1]` is never `x[t + 1, i]`.
+    """Return the arrays from which no thread loads an element that any thread stores to: `x[t, i - 1]` is never
+    `x[t + 1, i]`.
 
     Args:
         steps: what one thread runs.
@@ -157,7 +158,7 @@ _Axes = Mapping[int, AffineIndex]
 def find_unchanged_after(
     kernels: Sequence[nodes.Kernel], launches: Sequence[int], numbers: Sequence[Mapping[str, int]]
 ) -> frozenset[Unchanged]:
-    """Return, for tasks of launches, the arrays of which no later task changes what this one reads.
+    """Find, for each task of each launch, the arrays whose elements no later task changes after this one read them.
 
     A result is the place of the launch, the number of the task, the array, and whether the task itself does not change
     what it reads either.

@@ -81,12 +81,12 @@ def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int)
 
 
 def count_text_operations(body: Sequence[nodes.Stmt]) -> int:
-    """Return what statements cost in operations, each run once."""
+    """Count the operations of statements, each of which is counted as if it ran once."""
     return sum(map(_operations_of, walk.statements(body)))
 
 
 def count_parallel_loops(kernel: nodes.Kernel) -> int:
-    """Count the loops of a launch for which threads are woken."""
+    """Count the parallel loops of a kernel: each wakes the threads once for a launch."""
     return sum(isinstance(one, nodes.For) and one.is_parallel for one in walk.statements(kernel.body))
 
 

@@ -45,7 +45,7 @@ NO_PROMISES: Mapping[str, Promise] = MappingProxyType({})
 
 
 def find_promised_arrays(steps: Sequence[Step], promises: Mapping[str, Promise]) -> frozenset[str]:
-    """Return the arrays of which no two iterations of the parallel loop use one element, as promises show."""
+    """Return the arrays no element of which is used by two iterations of the parallel loop, according to promises."""
     loop = parallel_loop(steps)
     if not promises or loop is None:
         return frozenset()
@@ -178,7 +178,7 @@ class _Proof:
         }
 
     def _extreme(self, index: AffineIndex, *, is_upper: bool) -> AffineIndex:
-        """Return the minimum or maximum of an index over all inner loops."""
+        """Return the minimum (or, if `is_upper`, the maximum) of an index over all iterations of the inner loops."""
         # The bounds of one loop may name another one's variable.
         for _ in self._bounds:
             moving = [atom for atom in index.terms if isinstance(atom, str) and atom in self._bounds]

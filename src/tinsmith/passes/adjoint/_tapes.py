@@ -159,7 +159,7 @@ class TapeSize:
     starts: tuple[str, str] | None
 
     def first_entry(self, iteration: nodes.Expr) -> nodes.Expr:
-        """Return where the part of the iteration with this number starts."""
+        """Return the position on the tape at which the entries of an iteration begin."""
         if self.depth is not None:
             return times(iteration, nodes.Argument(self.depth[0], Type.I32))
         assert self.starts is not None

@@ -41,7 +41,7 @@ class BlockLevel:
         self._check()
 
     def has(self, one: nodes.Stmt) -> bool:
-        """Return True if a statement is at the level of the block."""
+        """Return True if the block as a whole runs a statement, instead of each lane by itself."""
         return one.number in self._numbers
 
     # Expressions ------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class BlockLevel:
             raise NotCovered(words, first.line, self.kernel.path)
 
     def _propagate_differing(self, body: Block, differing: set[str], around: str) -> None:
-        """Add locals of the block's level that lanes may not agree about."""
+        """Add to `differing` the locals, assigned by block-level statements, whose values may differ between lanes."""
         for one in body:
             if not self.has(one):
                 continue

@@ -41,7 +41,7 @@ class Extreme:
 
     @property
     def beside(self) -> list[Beside]:
-        """The memory beside it. No derivative goes through."""
+        """The helper arrays of this array: the counts of ties and the winning values. They have no derivative."""
         name = self.array.name
         memory = [copy_of(self.array, self.ties, INTEGER)]
         return [Beside(one, name) for one in [*memory, *([copy_of(self.array, self.winner)] if self.winner else [])]]
@@ -51,7 +51,7 @@ class Extreme:
         return nodes.Load(name, index, entry, INTEGER if name == self.ties else self.array.type)
 
     def stays(self, index: Index, entry: Entry) -> nodes.Expr:
-        """Return the condition that the array's own element has won."""
+        """Return the condition that the array's value before the task is the maximum or minimum."""
         return compare(Operator.EQ, *(self.load(name, index, entry) for name in (self.array.name, self.winner)))
 
 
@@ -79,7 +79,7 @@ def extremes_in(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> list[nod
 
 
 def extremes_of(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> frozenset[str]:
-    """Return those of the arrays of which statements take nothing but maxima, or nothing but minima."""
+    """Return the arrays that statements use for atomic maxima only, or for atomic minima only."""
     # One that is read meanwhile is none of them: a search changes it when all candidates are through, not at each.
     loaded = walk.find_loaded(body)
     uses: dict[str, set[str | None]] = {}

@@ -88,7 +88,7 @@ class _MergedLocals:
         return local
 
     def join(self, one: str, other: str) -> None:
-        """Make two locals one where nothing is against it."""
+        """Merge two locals into one variable unless they conflict: both may be live at once with different values."""
         other, one = sorted((self.name(one), self.name(other)), key=lambda name: self.places.get(name, -1))
         if one == other or self._is_conflict(one, other) or self._is_conflict(other, one):
             return
@@ -100,7 +100,7 @@ class _MergedLocals:
         return not self._members_of(other).isdisjoint(self.conflicts.get(one, ()))
 
     def _members_of(self, one: str) -> set[str]:
-        """Return all locals that are called `one` by now."""
+        """Return all locals that have been merged into `one`, itself included."""
         return self._members.get(one) or {one}
 
 

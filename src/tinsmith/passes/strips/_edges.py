@@ -193,5 +193,5 @@ class _Middle:
 
 
 def _widest(one: Ends, other: Ends) -> Ends:
-    """Return ends that leave out what either of two does."""
+    """Return the ends that leave out every iteration that `one` or `other` leaves out."""
     return {key: max(one.get(key, 0), other.get(key, 0)) for key in (*one, *other)}

@@ -72,11 +72,11 @@ class _Scattered:
     shifts: tuple[tuple[_Addition, _Shift], ...]
 
     def axis(self, number: int) -> int:
-        """Return the axis that goes with a name of the loop."""
+        """Return the axis of the array that the loop variable with this number indexes."""
         return self.row.index(number)
 
     def index(self, names: Sequence[str]) -> tuple[nodes.Expr, ...]:
-        """Return the index of an iteration's own element."""
+        """Return the index, in terms of the loop's variables, of the element that an iteration owns."""
         return tuple(nodes.Local(names[part], Type.I32) if isinstance(part, int) else part for part in self.row)
 
 
@@ -125,7 +125,7 @@ class _Kernel:
         return gathered if is_elementwise(gathered if parts is None else parts.middle, self.kernel) else loop
 
     def count_more(self, loop: nodes.For, gathered: nodes.For) -> int:
-        """Return by how many operations an iteration grows."""
+        """Return how many operations more an iteration has if it gathers."""
         kinds = dict(self.names.types)
         return count_text_operations(simplify([gathered], kinds)) - count_text_operations([loop])
 

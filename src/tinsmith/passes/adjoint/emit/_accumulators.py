@@ -47,7 +47,9 @@ class _Candidates:
         self._all = (1 << len(loop.carried)) - 1
 
     def collect(self, body: Sequence[Step]) -> None:
-        """Add the partial sums of steps. Refuse a local of which one is used for anything but another one."""
+        """Collect the partial sums of locals in steps. Refuse a local if its partial sum is used for anything but a
+        partial sum.
+        """
         for step in body:
             if self.refused == self._all:
                 return
@@ -81,14 +83,14 @@ class _Candidates:
         self.refused |= self._find_used(walk.locals_in(exprs) | walk.find_read(loop.body))
 
     def require_alone(self, loop: nodes.Loop) -> None:
-        """Refuse locals of which an iteration hands on a partial sum otherwise than as the accumulator."""
+        """Refuse locals whose partial sum is passed to the next iteration in a variable other than the accumulator."""
         for place, one in enumerate(loop.carried):
             self.refused |= self._find_used(walk.locals_in([one.next])) & ~(1 << place)
         if loop.exit is not None:
             self.refused |= self._find_used(walk.locals_in([loop.exit]))
 
     def find_members(self) -> dict[int, set[str]]:
-        """Return the partial sums of each local that is not refused, by its place."""
+        """Return the partial sums of each accumulator that is not refused, by the accumulator's position."""
         members: dict[int, set[str]] = {}
         for name in self.sums:
             for place in self._places(name):
@@ -96,7 +98,7 @@ class _Candidates:
         return members
 
     def select_steps(self, body: Sequence[Step]) -> dict[int, list[Step]]:
-        """Return the steps that give partial sums a value, for each local that is not refused, by its place."""
+        """Return the steps that assign partial sums, by the position of the accumulator; refused ones are left out."""
         selected: dict[int, list[Step]] = {}
         for step in body:
             if isinstance(step, nodes.Assign):
@@ -135,7 +137,9 @@ class _Candidates:
         return used
 
     def _split(self, expr: nodes.Expr) -> tuple[int, int]:
-        """Return the locals of which an expression uses partial sums, and those of which it is one: see `_addend`."""
+        """Return two sets of accumulators, as bits: those whose partial sums an expression uses, and those whose
+        partial sum it is (see `_addend`).
+        """
         match expr:
             case nodes.Local(name):
                 used = self.sums.get(name, 0)

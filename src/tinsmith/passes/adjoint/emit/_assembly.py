@@ -49,7 +49,7 @@ def turns_of(
     order: Sequence[int],
     unchanged: Collection[Unchanged],
 ) -> list[Turn]:
-    """List the turns of the forward pass, launch by launch."""
+    """List the turns (runs of a task in a launch) of the forward pass in the order of execution."""
     kept: dict[tuple[int, int], set[str]] = {}
     final: dict[tuple[int, int], set[str]] = {}
     for launch, part, array, is_final in unchanged:
@@ -122,7 +122,7 @@ class Assembly:
         return Program(tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled, decisions, notes)
 
     def reverse(self, place: int) -> list[Action]:
-        """Write the reverse of one turn, with its memory."""
+        """Return the actions that run the reverse of a turn, and that allocate the memory that it needs."""
         turn = self.turns[place]
         kernel_reverse = turn.reverse
         # A reverse that changes no memory adds to no adjoint.
@@ -207,7 +207,7 @@ class Assembly:
         return bool(writers) and writers[0] < place
 
     def copy_initial(self, name: str, place: int, copy: str) -> Action:
-        """Return the action that copies an array as it was before a turn."""
+        """Return the action that makes a copy of an array with the values that it had before a turn."""
         if not self.has_changed(name, place):
             # Outputs and scratch start at zero, so before the first change there is nothing to copy.
             return Fresh(copy, name)
@@ -250,12 +250,12 @@ class Assembly:
         return actions
 
     def find_final(self, last: int) -> None:
-        """Find the arrays of which a task reads, in each of its turns before `last`, what they hold in the end."""
+        """Find, for each task, the arrays whose final values it reads in all of its turns before `last`."""
         for turn in self.turns[:last]:
             self.final[turn.number] = self.final.get(turn.number, self.allocations - self.cells) & turn.final
 
     def find_needed(self, last: int, arrays: set[str]) -> set[str]:
-        """Return the arrays that the replay must compute to get these."""
+        """Return the arrays that the replay of turns before `last` must compute to obtain `arrays`, these included."""
         tasks = {turn.number: turn.task for turn in self.turns[:last]}
         while True:
             # Each array that a task reads for a needed one is needed as well. The set only grows, so this ends.
@@ -274,7 +274,7 @@ class Assembly:
         return eliminate_dead_code(task.statements, private=self.allocations - needed - unread, unread=unread)
 
     def again(self, turn: Turn, memory: Mapping[str, str]) -> list[Action]:
-        """Write one turn of the replay, as far as it is needed."""
+        """Return the actions that run a turn of the replay again: only the statements that compute needed arrays."""
         if turn.number not in self.agains:
             self.agains[turn.number] = self.rerun(turn.task, turn.number, memory.keys())
         kernel = self.agains[turn.number]

@@ -152,7 +152,7 @@ class FrameReversal:
         return nodes.Local(self.adjoints[local], self.names.types[local])
 
     def share_adjoint(self, partial_sums: Collection[str], whole: str) -> None:
-        """Give partial sums the adjoint of the whole sum."""
+        """Let partial sums share the adjoint of the whole sum."""
         adjoint = self.adjoint(whole).name
         for name in partial_sums:
             self._set_adjoint(name, adjoint)
@@ -184,7 +184,7 @@ class FrameReversal:
         return statements
 
     def save_overwritten(self, store: nodes.Store) -> Block:
-        """Write a store to a copy. Keep what was there before in a local."""
+        """Write a store to a copied array, preceded by the assignment of the overwritten value to a local."""
         if self.is_forward_pass:
             return [store]
         if store.array not in self.state or store.number in self._unread:
@@ -368,7 +368,7 @@ class FrameReversal:
         return [nodes.Assign(taken, load, store.line), replace(clear, takes=True), *handed]
 
     def old_of(self, store: nodes.Store) -> nodes.Local:
-        """Return the local that keeps what a store to a copy overwrites."""
+        """Return the local that keeps the value which a store to a copied array overwrites."""
         kind = self.task.kernel.arrays[store.array].type
         if store.number not in self._old:
             self._old[store.number] = self.names.fresh(f"{store.array}_old", kind)

@@ -250,7 +250,7 @@ class LoopReversal:
 
 
 def run_downwards(loop: nodes.Loop, body: Block, names: Names) -> nodes.For:
-    """Write a loop around other statements, its last iteration first."""
+    """Write a loop that runs `body` for the iterations of `loop` in reverse order."""
     backs = tuple(names.fresh(f"{name}_back", Type.I32) for name in loop.names)
     head: Block = []
     bounds = []

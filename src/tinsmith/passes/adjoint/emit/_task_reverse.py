@@ -170,7 +170,7 @@ class _Writing:
             yield f"in order: the loop in line {loop.line}, because {reason}"
 
     def kernel(self, word: str, body: Sequence[nodes.Stmt], reserve: Reserve | None = None) -> nodes.Kernel:
-        """Build a kernel with the arrays that its statements use."""
+        """Build a kernel from statements, with those of the task's arrays and arguments that they use."""
         task = self.task
         before = self.before() if self.task.parallel is not None else ()
         kinds = dict(self.names.types)
@@ -185,7 +185,7 @@ class _Writing:
         return replace(made, locals={new[old]: kind for old, kind in kinds.items() if old in new}, body=statements)
 
     def before(self) -> nodes.Block:
-        """Return the statements that compute the loop's bounds."""
+        """Return the assignments before the task's parallel loop, which compute the bounds of the loop."""
         return tuple(step for step in self.task.steps[:-1] if isinstance(step, nodes.Assign))
 
     def arrays(self, reserve: Reserve | None) -> dict[str, nodes.Array]:
@@ -225,7 +225,7 @@ class _Writing:
         return Reserve(tuple(sizes), iterations, total, count)
 
     def build_counting_kernel(self, tapes: list[Tape], reserve: Reserve) -> nodes.Kernel:
-        """Build the kernel that counts what each iteration needs."""
+        """Build the kernel that counts how many tape entries each parallel iteration needs."""
         counting = Counting(self.names, self.loops.plans, {tape.key: tape for tape in tapes}, self.state)
         body, need = counting.count_frame(self.task.body)
         for tape, size in zip(tapes, reserve.tapes, strict=True):

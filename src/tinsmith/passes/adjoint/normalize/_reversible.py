@@ -194,14 +194,14 @@ class _Making:
         return [replace(one, prelude=prelude) for one in tasks]
 
     def form(self, kernel: nodes.Kernel, statements: nodes.Block, mark: str = "") -> Reversible:
-        """Bring statements that are reversed in its place into form."""
+        """Convert statements to SSA form, as a task that is reversed instead of this one."""
         names = _names(kernel, self.adjoints, f"{self.mark}{mark}")
         steps = SsaBuilder(kernel, names).task(statements)
         return Reversible(kernel, self.source, self.statements, steps, names, part=self.part)
 
 
 def find_promised(kernel: nodes.Kernel, loop: nodes.For, promises: Mapping[str, Promise]) -> frozenset[str]:
-    """Return arrays of which no two iterations of a parallel loop use one element, as promises tell."""
+    """Return the arrays no element of which is used by two iterations of a parallel loop, according to promises."""
     if not promises:
         return frozenset()
     return find_promised_arrays(SsaBuilder(kernel, _names(kernel, {})).task((loop,)), promises)

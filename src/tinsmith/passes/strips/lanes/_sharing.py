@@ -62,7 +62,7 @@ class Sharing:
         return not any(map(self._is_own_place, load.index))
 
     def _is_own_place(self, index: nodes.Expr) -> bool:
-        """Return True if an index is an iteration's own: one of its places, or a flat number made of all of them."""
+        """Return True if no other iteration has this index: a loop variable, or a flat index made of all of them."""
         match index:
             case nodes.Local(name):
                 return name in self.own_places
@@ -72,7 +72,7 @@ class Sharing:
                 return False
 
     def _find_varying(self) -> set[str]:
-        """Return the locals of which lanes have values of their own."""
+        """Return the locals whose values may differ between lanes."""
         # A local that is computed from a varying one varies too, also in a loop above it: so until nothing is new.
         varying = set(self.loop.names)
         while True:
@@ -91,7 +91,7 @@ class Sharing:
                 return varying
 
     def is_shared(self, expr: nodes.Expr, varying: set[str] | None = None) -> bool:
-        """Return True if an expression has one value in all lanes."""
+        """Return True if an expression has the same value in all lanes."""
         # Not if it reads what the body stores: lanes run side by side, and one may have changed it already.
         names = self.varying if varying is None else varying
         return not walk.locals_in([expr]) & names and not any(

@@ -188,7 +188,7 @@ class Writer:
         return replace(rebuilt, index=tuple([select(mask, part, constant(0, part.type)) for part in rebuilt.index]))
 
     def give(self, local: nodes.Local, value: nodes.Expr) -> None:
-        """Assign a local of the pass's own in all lanes."""
+        """Assign a value to a local, made by this pass, in all lanes; note that it may differ between lanes."""
         self.sharing.varying.add(local.name)
         self.add(nodes.Assign(local.name, value))
 
@@ -333,7 +333,7 @@ class Writer:
         self.block.statements.append(nodes.While((turns, _leave_without(alive))))
 
     def write_own_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
-        """Write a loop of which each lane has an index of its own."""
+        """Write a serial loop inside a lane whose bounds differ between lanes: each lane gets its own index."""
         # A fresh one: another loop of this name may run as it is written, for one lane after the other.
         index, (begin, end) = self.names.local(one.names[0], Type.I32), one.bounds[0]
         known = {one.names[0]: index}
