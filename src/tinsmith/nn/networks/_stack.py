@@ -143,7 +143,8 @@ def _make_plan(number: int, network: nn.Sequential) -> _Plan:
     for words, is_so in problems.items():
         if is_so:
             rows = [("network", " ".join(str(network).split()))]
-            remedy = "Give its hidden layers one width and one activation, and all its layers a bias or none."
+            remedy = "Its hidden layers need one width and one activation, all its layers a bias or none of them, and"
+            remedy += " each layer as many inputs as the layer before has outputs."
             raise ArgumentError(refusal(f"network {number} has {words}", rows, remedy))
     return sizes, next(iter(hidden), "ReLU"), out, biases.pop(), linears[0].weight.dtype
 
