@@ -50,7 +50,7 @@ REFUSED = {
         [
             "The environment sets TINSMITH_HOME, which is not a setting of tinsmith.",
             *KNOWN,
-            "Unset TINSMITH_HOME: names with TINSMITH_ are tinsmith's alone.",
+            "Unset TINSMITH_HOME: names that begin with TINSMITH_ are reserved for tinsmith.",
         ],
     ),
     "a boolean that is none": (

@@ -127,7 +127,7 @@ def test_init_of_an_op_is_a_dict():
 
 
 def test_the_step_of_a_scan_comes_first(double):
-    with pytest.raises(ts.ArgumentError, match=r"The step comes first: `ts.scan\(step, state, ...\)`"):
+    with pytest.raises(ts.ArgumentError, match=r"Pass the step first: `ts.scan\(step, state, ...\)`"):
         ts.scan(torch.ones(3), double, length=3)
 
 

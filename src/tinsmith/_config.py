@@ -111,7 +111,11 @@ def _bad_value(name: str, text: str, fault: str, remedy: str) -> str:
 
 def _unknown(name: str) -> str:
     guess = nearest(name[len(_PREFIX) :], [known[len(_PREFIX) :] for known in _FIELDS])
-    remedy = f"Did you mean {_PREFIX}{guess}?" if guess else f"Unset {name}: names with {_PREFIX} are tinsmith's alone."
+    remedy = (
+        f"Did you mean {_PREFIX}{guess}?"
+        if guess
+        else f"Unset {name}: names that begin with {_PREFIX} are reserved for tinsmith."
+    )
     return refusal(f"The environment sets {name}, which is not a setting of tinsmith.", map(_row, _FIELDS), remedy)
 
 

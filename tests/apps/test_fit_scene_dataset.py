@@ -169,7 +169,7 @@ TOLD = {
     "a text": (_matrix(lambda m: [["1", 0, 0, 0], *m[1:].tolist()]), ("frames[5]", "row 0", "'1'")),
     "the last row": (_matrix(lambda m: _turned(m, m30=0.5)), ("frames[5]", "row 3", "not 0 0 0 1")),
     "scaled": (_matrix(lambda m: (m * [[1.1, 1.1, 1.1, 1]]).tolist()), ("frames[5]", "0.21 away from the identity")),
-    "mirrored": (_matrix(lambda m: (m * [[-1, 1, 1, 1]]).tolist()), ("frames[5]", "it mirrors")),
+    "mirrored": (_matrix(lambda m: (m * [[-1, 1, 1, 1]]).tolist()), ("frames[5]", "it is a reflection")),
     "no frames": (lambda whole: whole.update(frames=[]), ("has no frames", "transforms_train.json")),
     "no list": (lambda whole: whole.update(frames={}), ("has no frames",)),
     "no focal length": (lambda whole: whole.pop("camera_angle_x"), ("frames[0]", "camera_angle_x or fl_x")),
@@ -217,7 +217,7 @@ def test_files_that_are_no_datasets(folder, fitting, tmp_path):
     assert "is not a folder" in refused(fitting(dataset=path))
     (tmp_path / "empty").mkdir()
     said = refused(fitting(dataset=tmp_path / "empty"))
-    assert "holds no dataset" in said and "transforms.json" in said
+    assert "does not contain a dataset" in said and "transforms.json" in said
     path.write_text('{"frames": [\n{"file_path": "a"},,]}')
     said = refused(fitting(dataset=folder))
     assert "is not valid JSON" in said and str(path) in said and "2, column" in said

@@ -177,7 +177,7 @@ def test_other_refusals(splatting, tmp_path):
     with pytest.raises(EngineError, match="there is no engine 'tachi'"):
         fit_splats(splatting(engine="tachi"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="the folder holds no dataset(.|\n)*COLMAP"):
+    with pytest.raises(InputError, match="the folder does not contain a dataset(.|\n)*COLMAP"):
         fit_splats(splatting(dataset=tmp_path / "empty"))
     with pytest.raises(CheckpointError, match="there is no checkpoint to resume from"):
         fit_splats(splatting(resume=True))

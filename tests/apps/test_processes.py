@@ -71,7 +71,7 @@ def test_shares_are_the_whole_batch():
 
 def test_a_batch_that_does_not_divide_is_refused():
     Processes(0, 2).require_shares("the rays of a step", 64)
-    with pytest.raises(ts.InputError, match="(?s)the rays of a step cannot be shared.*processes *2.*Ask for 64"):
+    with pytest.raises(ts.InputError, match="(?s)the rays of a step cannot be divided.*processes *2.*Ask for 64"):
         Processes(0, 2).require_shares("the rays of a step", 65)
 
 
@@ -82,7 +82,7 @@ def test_a_page_is_for_one_process_alone(command, page, monkeypatch, tmp_path):
     assert read_launched_processes() == Processes(1, 2)
     result = CliRunner().invoke(app, [command, page, "--out", str(tmp_path)])
     assert result.exit_code == 2
-    assert f"{page} is for one process alone" in result.output
+    assert f"{page} works with one process only" in result.output
 
 
 def test_a_process_alone_joins_nothing():

@@ -310,7 +310,9 @@ def test_matrices_without_sizes(lang64):
 
 def test_a_spec_with_fewer_dims_than_an_element(lang64):
     kernel = norms_of(lang64, lang64.types.ndarray(element_dim=1))
-    with pytest.raises(ts.SpecError, match=r"0 dims, its annotation at least 1\n(.|\n)*ndarray\(element_dim=1\)"):
+    with pytest.raises(
+        ts.SpecError, match=r"0 dims, but its annotation has at least 1\n(.|\n)*ndarray\(element_dim=1\)"
+    ):
         ts.op("x[] -> y[]")(kernel)
 
 

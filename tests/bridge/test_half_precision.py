@@ -143,7 +143,9 @@ def test_an_output_that_cannot_hold_it(lang, half):
         for i in x:
             y[i] = x[i]
 
-    with pytest.raises(ts.SpecError, match=f"gives `y` of op `double` the dtype {name}, its annotation another"):
+    with pytest.raises(
+        ts.SpecError, match=f"gives `y` of op `double` the dtype {name}, but its annotation says another"
+    ):
         ts.op(f"x[n] -> y[n]: {name}")(double)
 
 

@@ -312,7 +312,7 @@ def test_second_derivatives_read_what_was_saved(lang64, make):
 
 def test_vmap_refuses_an_update_that_would_be_a_batch(lang64):
     op, state, states = stepping(lang64), numbers(4), numbers(2, 4)
-    words = rf"`state` of op `{op.name}` is updated in place under vmap, and is not batched as.*(\n.*)*`\.functional`"
+    words = rf"`state` of op `{op.name}` is updated in place under vmap, but is not batched as.*(\n.*)*`\.functional`"
     with pytest.raises(ts.ArgumentError, match=words):
         torch.func.vmap(lambda x: op(x, state))(numbers(3, 4))
     with pytest.raises(ts.ArgumentError, match=words):  # a batch at the inner level alone

@@ -142,7 +142,7 @@ def test_an_op_of_several_kernels_is_a_chain(lang, count):
     with pytest.raises(ts.ArgumentError) as refused:
         ts.op("x[n] -> y[n]")(*[plain(lang)] * count)
     assert f"ts.op makes an op of one kernel, and was given {count}" in str(refused.value)
-    assert 'ts.chain("x[n] -> y[n]", [first, second]) makes one of several' in str(refused.value)
+    assert 'ts.chain("x[n] -> y[n]", [first, second]) makes an op of several' in str(refused.value)
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -319,16 +319,16 @@ def one(lang):
 RETURNS = [
     (both, "x[n] -> s[]", r"(?s)both.*returns 2 values, and the spec names 1 of them.*-> result0\[\], result1\[2\]"),
     (both, "x[n] -> s[], t[3]", r"(?s)gives `t`.*elements of size 3.*of 2"),
-    (both, "x[n] -> s[], t[]", r"(?s)gives `t`.*0 dims, and what the kernel returns has 1.*Write `t\[2\]`"),
+    (both, "x[n] -> s[], t[]", r"(?s)gives `t`.*0 dims, but what the kernel returns has 1.*Write `t\[2\]`"),
     (early, "x[n] -> s[]", r"(?s)what kernel `early` returns.*`return` in a loop, or in a branch that is not static"),
     (in_a_loop, "x[n] -> s[]", r"(?s)what kernel `in_a_loop` returns.*`return` in a loop"),
     (one_way_only, "x[n] -> s[]", "ends without `return`"),
     (shadowed, "x[n] -> s[]", r"(?s)an output is called `s`.*`s_out\[\.\.\.\]`"),
-    (struct, "x[n] -> s[]", r"(?s)struct.*returns a value of a kind that no array holds"),
+    (struct, "x[n] -> s[]", r"(?s)struct.*returns a value of a type that an array cannot hold"),
     (nothing, "x[n] -> y[n], s[]", r"(?s)`s`, which is not a parameter.*returned    nothing.*`return s`"),
     (nothing, "x[n], s[] -> y[n]", r"(?s)`s`, which is not a parameter of the kernel\n.*(?<!return s`.)$"),
     (one, "x[n] -> y[n], s[], t[]", r"(?s)`t`, which is not a parameter.*returned    `s`"),
-    (one, "x[n] -> yy[n]", r"(?s)gives `yy`.*1 dims, and what the kernel returns has 0"),
+    (one, "x[n] -> yy[n]", r"(?s)gives `yy`.*1 dims, but what the kernel returns has 0"),
 ]
 
 
@@ -670,7 +670,8 @@ def test_a_method_of_an_array_is_named(lang):
         for i in x:
             y[i] = x[i] * w.sum()
 
-    words = r"kernel `weighed` of op `weighed` calls `w\.sum\(\)`, and arrays have no methods there\n  at .*\nLoop over"
+    words = r"kernel `weighed` of op `weighed` calls `w\.sum\(\)`, but arrays have no methods in a kernel"
+    words += r"\n  at .*\nLoop over"
     with pytest.raises(ts.KernelError, match=words):
         ts.op("x[n], w[n] -> y[n]")(weighed)
 

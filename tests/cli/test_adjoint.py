@@ -250,7 +250,7 @@ NOT_LISTED = {
     "not Python": ("def f(:\n", (), ["not valid Python", "line"]),
     "signs": (f"x = {'-' * 50_000}1\n", (), ["nested too deeply", "Split its longest expression"]),
     "a sum": (f"x = {'1+' * 20_000}1\n", (), ["nested too deeply", "recursion depth"]),
-    "an option for one kernel": ("", ("--wrt", "x"), ["--wrt is about one kernel", "kernels.py:splat"]),
+    "an option for one kernel": ("", ("--wrt", "x"), ["--wrt needs the name of one kernel", "kernels.py:splat"]),
     "missing": (None, (), ["does not exist"]),
 }
 

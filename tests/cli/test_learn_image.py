@@ -70,7 +70,7 @@ def test_a_shipped_configuration_is_shown():
         done = run("--show", name)
         assert (done.exit_code, done.output) == (0, path.read_text())
     done = run("--show", "hashgrid")
-    assert done.exit_code == 2 and "is none of" in done.output
+    assert done.exit_code == 2 and "is not one of" in done.output
 
 
 def test_help_names_the_configurations():

@@ -21,7 +21,7 @@ print(clamp(torch.ones(4)))
 # Message:
 # tinsmith.KernelError: kernel `clamp` of op `clamp` writes its input `x`
 #   at  input_written.py:15
-# Make `x` an output, or write to one: inputs are the caller's and are never changed. Where the caller's tensor should be, write `inout x[n]`.
+# Make `x` an output, or write to one: inputs are the caller's and are never changed. To update the caller's tensor in place, write `inout x[n]`.
 # Fix:
 # - "x[n] -> y[n]"
 # + "inout x[n] -> y[n]"

@@ -62,7 +62,7 @@ def test_where_a_size_is_needed(lang, make):
     roles = roles_of(read(engine.function_of(kernel)), ("x", "y"), engine)
     assert __file__ in roles["x"].static_size
     assert not roles["y"].static_size
-    with pytest.raises(ts.KernelError, match=r"needs an array's size when it is compiled.*\n.*test_sizes.py"):
+    with pytest.raises(ts.KernelError, match=r"needs an array's size at compile time.*\n.*test_sizes.py"):
         ts.op("x[n] -> y[n]")(kernel)
 
 

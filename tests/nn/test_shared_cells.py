@@ -59,9 +59,9 @@ def test_networks_are_shared_out_as_torch_splits(cells, processes):
 
 
 def test_a_process_without_networks_is_refused():
-    with pytest.raises(ts.ArgumentError, match="leave a process without any") as refused:
+    with pytest.raises(ts.ArgumentError, match="a process would have no network") as refused:
         Owners(Mesh(4), 5)
-    assert "take 3 processes" in str(refused.value)
+    assert "Use 3 processes" in str(refused.value)
 
 
 def test_a_mesh_of_several_dims_is_refused():

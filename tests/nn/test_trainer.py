@@ -175,7 +175,9 @@ def test_a_few_are_refused_where_that_cannot_be(engine):
         Trainer(mlp(), ADAM).training_step(*batch(0), at=[0])
     with pytest.raises(ArgumentError, match="`at` chooses among the networks"):
         Trainer(mlp(), ADAM).inference(batch(0)[0], at=[0])
-    with pytest.raises(ArgumentError, match="`at` needs an optimizer that works by rows\n  optimizer  Lookahead"):
+    with pytest.raises(
+        ArgumentError, match="`at` needs an optimizer that can update single rows\n  optimizer  Lookahead"
+    ):
         Trainer(array(engine), LOOKAHEAD).training_step(*batch(0, 1), at=[0])
 
 
@@ -200,7 +202,7 @@ def test_what_is_misspelt_is_refused():
         Trainer(mlp(), ADAM, "RelativL2")
     with pytest.raises(ConfigError, match="learning_rate"):
         Trainer(mlp(), {"otype": "Adam", "learning_rat": 0.1})
-    with pytest.raises(ArgumentError, match="`log_every` is too small"):
+    with pytest.raises(ArgumentError, match="`log_every` of the Trainer is too small"):
         Trainer(mlp(), log_every=0)
 
 

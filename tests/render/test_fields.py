@@ -71,5 +71,5 @@ def test_the_edge_of_the_ball_and_what_is_beyond():
 
 @pytest.mark.parametrize("function", [contract, uncontract])
 def test_a_number_is_no_position(function):
-    with pytest.raises(ts.ShapeError, match=f"`{function.__name__}` takes positions"):
+    with pytest.raises(ts.ShapeError, match=f"the positions of `{function.__name__}` have no"):
         function(torch.tensor(1.0))

@@ -354,7 +354,7 @@ def test_construct_that_has_no_generated_gradient(backend):
     state = make_state(backend)
     layer = ts.EmptyTin().register_input_field(state.q).register_output_field(state.out)
     layer.register_kernel(not_covered, state).finish()
-    with pytest.raises(ts.GradientError, match="with the struct `state` a layer runs in no other way"):
+    with pytest.raises(ts.GradientError, match="a layer with the struct `state` needs the generated gradient"):
         layer(torch.ones(3, dtype=D, requires_grad=True))
 
 

@@ -423,11 +423,11 @@ REFUSED = [
     (of_torch, {"length": -1}, ts.ArgumentError, "must be a number of steps"),
     (3, {"length": 1}, ts.ArgumentError, "an op, a chain, a layer or a function"),
     (grows, {"length": 1, "keep": "some"}, ts.ArgumentError, "`keep` of a scan cannot be 'some'"),
-    (grows, {"length": 1, "keep": 2}, ts.ArgumentError, "more than its steps"),
+    (grows, {"length": 1, "keep": 2}, ts.ArgumentError, "larger than its number of steps"),
     (grows, {"length": 1, "checkpoint": "none"}, ts.ArgumentError, "`checkpoint` of a scan cannot be 'none'"),
     (grows, {"length": 1, "checkpoint": 0}, ts.ArgumentError, "`checkpoint` of a scan must be a positive integer"),
-    (grows, {"length": 1, "checkpoint": 2, "memory": 9}, ts.ArgumentError, "`memory` of a scan is for"),
-    (grows, {"length": 9, "memory": 9}, ts.ArgumentError, "does not hold one state"),
+    (grows, {"length": 1, "checkpoint": 2, "memory": 9}, ts.ArgumentError, "`memory` of a scan works only with"),
+    (grows, {"length": 9, "memory": 9}, ts.ArgumentError, "is less than one state needs"),
     (grows, {"length": 9, "memory": "9 apples"}, ts.ArgumentError, "not an amount of memory"),
 ]
 

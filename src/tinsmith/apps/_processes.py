@@ -45,14 +45,16 @@ class Processes:
         """
         if size % self.count:
             rows = [(what, str(size)), ("processes", str(self.count))]
-            remedy = f"Ask for {size - size % self.count or self.count}, or start other processes."
-            raise InputError(refusal(f"{what} cannot be shared out evenly among the processes", rows, remedy))
+            remedy = f"Ask for {size - size % self.count or self.count}, or start another number of processes."
+            raise InputError(refusal(f"{what} cannot be divided evenly among the processes", rows, remedy))
 
     def require_alone(self, what: str) -> None:
         """Raise InputError if several processes train together: the feature `what` supports only one."""
         if self.count > 1:
             rows = [("processes", str(self.count))]
-            raise InputError(refusal(f"{what} is for one process alone", rows, "Leave out one of the two."))
+            raise InputError(
+                refusal(f"{what} works with one process only", rows, f"Start one process, or leave out {what}.")
+            )
 
     def share(self, batch: Tensor, dim: int = 0) -> Tensor:
         """Return this process's part of a batch: every `count`-th entry along `dim`, so that all parts are alike."""

@@ -82,8 +82,8 @@ def _refuse_options(file: str, options: Mapping[str, str | None]) -> None:
     """Raise InputError if an option that applies to one kernel is given without naming one."""
     for option, value in options.items():
         if value is not None:
-            remedy = f"Name one, as in `{file}:splat`; without {option}, the kernels of the file are listed."
-            raise InputError(refusal(f"{option} is about one kernel, and none is named", [("got", file)], remedy))
+            remedy = f"Name a kernel, as in `{file}:splat`; without {option}, the kernels of the file are listed."
+            raise InputError(refusal(f"{option} needs the name of one kernel", [("got", file)], remedy))
 
 
 def _list(file: str) -> None:

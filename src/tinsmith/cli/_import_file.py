@@ -35,7 +35,7 @@ def import_file(path: Path) -> ModuleType:
     if not _is_of(module, path):
         rows = [("file", str(path)), ("imported", str(module.__file__))]
         words = f"another file has been imported as `{name}`"
-        raise InputError(refusal(words, rows, "Check the two in runs of their own."))
+        raise InputError(refusal(words, rows, "Check the two files in separate runs."))
     return module
 
 

@@ -36,7 +36,7 @@ def _show(name: str | None) -> None:
     if name is None:
         return
     if name not in _NAMES.split(", "):
-        raise typer.BadParameter(f"{name!r} is none of {_NAMES}.", param_hint="--show")
+        raise typer.BadParameter(f"{name!r} is not one of {_NAMES}.", param_hint="--show")
     from ..apps.learn_image import find_shipped_configs
 
     typer.echo(find_shipped_configs()[name].read_text(encoding="utf-8"), nl=False)
@@ -123,7 +123,7 @@ def _refuse_configuration(image: Path) -> None:
     if image.exists() and image.suffix != ".json":
         return
     if str(image) in _NAMES.split(", ") or image.suffix == ".json":
-        words = f"`{image}` is a configuration, and the image comes first"
+        words = f"`{image}` is a configuration, but the first argument is the image"
         remedy = f"Write `learn-image {_DEFAULT} {image}` for the photograph that matplotlib ships."
         raise InputError(refusal(words, [], remedy))
 

@@ -32,7 +32,7 @@ def file_and_name(place: str) -> tuple[str, str]:
     """
     file, colon, name = place.rpartition(":") if ":" in Path(place).name else (place, "", "")
     if not file or (colon and not name):
-        words = "FILE:KERNEL names a Python file and a kernel or op in it"
+        words = "the argument is not FILE:KERNEL, a Python file and a kernel or op in it"
         raise InputError(refusal(words, [("got", place)], "Write it as in `kernels.py:splat`."))
     if not Path(file).is_file():
         raise InputError(refusal("the Python file does not exist", [("file", file)], "Check the path."))
@@ -61,7 +61,9 @@ def _run(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except Exception as cause:
         rows = [("file", str(path)), (type(cause).__name__, str(cause).strip().partition("\n")[0])]
-        raise InputError(refusal("the Python file fails when it is run", rows, "See `python FILE`.")) from cause
+        raise InputError(
+            refusal("the Python file fails when it is run", rows, "Run `python FILE` to see the whole traceback.")
+        ) from cause
     finally:
         sys.path.remove(str(path.parent.resolve()))
     return module

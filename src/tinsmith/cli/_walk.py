@@ -31,7 +31,9 @@ def python_files(places: Iterable[Path], is_excluded: Callable[[Path], bool] = l
     ]
     if not files and not any(map(is_excluded, places)):
         rows = [("in", ", ".join(map(str, places)))]
-        raise InputError(refusal("there is no Python file to check", rows, "Name files, or a folder that has some."))
+        raise InputError(
+            refusal("there is no Python file to check", rows, "Name Python files, or a folder that contains some.")
+        )
     return list(dict.fromkeys(files))
 
 

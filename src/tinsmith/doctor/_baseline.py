@@ -121,7 +121,7 @@ def _read_baseline(file: Path) -> Counter[_Entry]:
                 ("expected", f"format {_FORMAT}"),
                 ("got", f"format {content['format']}"),
             ]
-            raise InputError(refusal("the baseline was written by another version", rows, remedy))
+            raise InputError(refusal("the baseline was written by another version of tinsmith", rows, remedy))
         counts: Counter[_Entry] = Counter()
         for one in content["findings"]:
             counts[_Entry(str(one["path"]), str(one["rule"]), str(one["code"]))] += int(one["count"])

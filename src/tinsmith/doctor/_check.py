@@ -119,7 +119,7 @@ def _uses_engine(call: Examination) -> bool:
 def _require_owner(op: Op) -> None:
     if op.owner is None and any(of_kernel(kernel).is_method(kernel) for kernel in _kernels(op)):
         words = f"op `{op.name}` is a method, and the module has no object of its class at its top level"
-        raise KernelError(refusal(words, remedy="Make one at the top level of the module."))
+        raise KernelError(refusal(words, remedy="Make an object of the class at the top level of the module."))
 
 
 def _kernels(op: Op) -> tuple[Any, ...]:

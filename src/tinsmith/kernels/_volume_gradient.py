@@ -69,7 +69,7 @@ def volume_gradient(
     crossing, samples, place, look = build_walk(lang, fp=fp)
     row_of, entry = build_transfer(lang, fp=fp)
     lights, normal_of, _, _ = build_lighting(lang, fp=fp)
-    unlit = build_lighting_gradient(lang, fp=fp)
+    lit_gradient = build_lighting_gradient(lang, fp=fp)
     spread = build_gradient_scatter(lang, fp=fp, shaded=shaded, shared=shared, for_volume=for_volume)
     onto_faces, onto_eye = build_end_gradients(lang, fp=fp)
 
@@ -121,7 +121,7 @@ def volume_gradient(
             by_steep = lang.Vector([0.0, 0.0, 0.0], dt=real)
             if lang.static(shaded):
                 normal, soft = normal_of(volume, box, settings, cell, part)
-                here, by_colour, by_steep, to_light, to_half = unlit(
+                here, by_colour, by_steep, to_light, to_half = lit_gradient(
                     colour, by_colour, settings, normal, soft, light, half
                 )
                 by_light += to_light
@@ -232,9 +232,9 @@ def build_lighting_gradient(lang: ModuleType, *, fp: str) -> Any:
     real = getattr(lang, fp)
 
     @lang.func
-    def unlit(colour, by_seen, settings: lang.template(), normal, soft, light, half):
-        """Return the shaded color, and the gradients in the color, the volume's slope (per length), and light and
-        half.
+    def lit_gradient(colour, by_seen, settings: lang.template(), normal, soft, light, half):
+        """Light a sample, and reverse it: return the shaded color, and the gradients in the color, the volume's slope
+        (per length), light and half, given `by_seen`, the gradient in the shaded color.
         """
         facing, mirroring = normal.dot(light), normal.dot(half)
         bright = settings[2] + settings[3] * lang.abs(facing)
@@ -254,7 +254,7 @@ def build_lighting_gradient(lang: ModuleType, *, fp: str) -> Any:
     def sign(number):
         return lang.select(number > real(0.0), real(1.0), lang.select(number < real(0.0), real(-1.0), real(0.0)))
 
-    return unlit
+    return lit_gradient
 
 
 def build_gradient_scatter(lang: ModuleType, *, fp: str, shaded: bool, shared: bool, for_volume: bool) -> Any:

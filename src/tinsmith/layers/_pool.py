@@ -40,8 +40,12 @@ class RolloutRecording(threading.local):
     def refuse(self, layer: str) -> None:
         """Raise KernelError for a layer that is called by a function that is recorded."""
         if self.name:
-            words = f"the function of {self.name} calls {layer}, which runs at once and not among its kernels"
-            raise KernelError(refusal(words, remedy="Call the layer's kernels, or the layer before or after."))
+            words = f"the function of {self.name} calls {layer}, but a layer cannot be recorded among the kernels"
+            raise KernelError(
+                refusal(
+                    words, remedy="Call the layer's kernels instead, or call the layer before or after the rollout."
+                )
+            )
 
 
 RECORDED = RolloutRecording()

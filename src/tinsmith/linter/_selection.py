@@ -59,7 +59,7 @@ def parse_prefixes(words: Iterable[str], origin: str, *, are_ignored: bool) -> t
     for one in prefixes:
         matched = {rule for rule in RULES if one == ALL or rule.startswith(one)}
         if not matched:
-            remedy = f"{_suggest_rule(one)}TS105 is one rule, TS1 all that begin so, and ALL every rule."
+            remedy = f"{_suggest_rule(one)}Write one rule, as TS105, the beginning of several, as TS1, or ALL."
             raise InputError(refusal(f"{origin} got `{one}`, which matches no rule", [], remedy))
         if are_ignored and matched <= NOT_LOOKED_AT:
             words_of_error = f"{origin} got `{one}`, which cannot be ignored: it says what could not be checked"

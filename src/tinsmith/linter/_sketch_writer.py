@@ -363,7 +363,9 @@ class SketchWriter:
         return self._unknown(one)
 
     def _follow(self, one: ast.Call, callee: Callee) -> nodes.Expr:
-        """Return the result of a function of the file, whose statements are written first."""
+        """Write the statements of a function of the file, and return a stand-in for its result: an argument if it is
+        the same in all iterations, else an opaque value.
+        """
         is_own_file = callee.source.path == self.subject.source.path
         frame, line = _Frame(callee.source, {}, None if is_own_file else self._frame.call or one), self._line
         for name, argument in callee.arguments.items():

@@ -94,7 +94,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     try:
         return dict(_decode(parse_json(structure), tensors))
     except (KeyError, TypeError, ValueError) as cause:
-        raise _make_broken_error(path, f"its list of tensors does not match them: {cause!r}") from cause
+        raise _make_broken_error(path, f"its list of tensors does not match the tensors in it: {cause!r}") from cause
 
 
 def _encode(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:

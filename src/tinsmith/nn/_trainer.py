@@ -81,9 +81,11 @@ class Trainer:
         process_group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
         if log_every < 1:
-            raise ArgumentError(refusal("`log_every` is too small", [("got", str(log_every)), ("expected", ">= 1")]))
+            raise ArgumentError(
+                refusal("`log_every` of the Trainer is too small", [("got", str(log_every)), ("expected", ">= 1")])
+            )
         if isinstance(getattr(model, "_orig_mod", None), NetworkArray):
-            remedy = "Pass the array itself: compiling it brings nothing, since a step is a few launches already."
+            remedy = "Pass the array itself: compiling it makes nothing faster, since a step is a few launches already."
             raise ArgumentError(refusal("The Trainer does not support a compiled NetworkArray.", remedy=remedy))
         if process_group is not None and isinstance(model, NetworkArray) and model.owners is not None:
             remedy = "Leave `process_group` out: each process trains its own networks, on all of their samples."
@@ -171,7 +173,7 @@ class Trainer:
         if not isinstance(self.optimizer, RowOptimizer):
             rows = [("optimizer", type(self.optimizer).__name__)]
             remedy = "Give the Trainer the configuration of an optimizer that does, such as Adam."
-            raise ArgumentError(refusal("`at` needs an optimizer that works by rows", rows, remedy))
+            raise ArgumentError(refusal("`at` needs an optimizer that can update single rows", rows, remedy))
         return array, self.optimizer
 
     def fit(self, batches: Iterable[Batch] | Callable[[int], Batch], steps: int, progress: bool = True) -> torch.Tensor:
@@ -263,7 +265,9 @@ class Trainer:
         """
         if state.get("format") != _FORMAT:
             rows = [("expected", repr(_FORMAT)), ("got", repr(state.get("format")))]
-            raise CheckpointError(refusal("This is not the state of a Trainer.", rows))
+            raise CheckpointError(
+                refusal("This is not the state of a Trainer.", rows, "Pass what `Trainer.state_dict()` returned.")
+            )
         _require_same_tensors(self.model.state_dict(), state["model"])
         try:
             self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch's optimizers keep what they load

@@ -24,7 +24,9 @@ def register_example(op: str, examples: dict[str, Callable[[], Any]], make: Any)
     name = getattr(make, "__name__", "")
     if not callable(make) or not name:
         words = f"an example of op `{op}` must be a function that returns inputs"
-        raise ArgumentError(refusal(words, [("got", type(make).__name__)], "Decorate a function: it is called later."))
+        raise ArgumentError(
+            refusal(words, [("got", type(make).__name__)], "Decorate a function that returns the inputs.")
+        )
     if name in examples:
         _refuse_another(op, examples[name], make)
     examples[name] = make

@@ -103,7 +103,7 @@ def op(
     def decorate(*kernels: Any) -> Op[Result]:
         if len(kernels) != 1:
             words = f"ts.op makes an op of one kernel, and was given {len(kernels)}"
-            remedy = f'ts.chain("{spec}", [first, second]) makes one of several.'
+            remedy = f'ts.chain("{spec}", [first, second]) makes an op of several.'
             raise ArgumentError(refusal(words, remedy=remedy))
         kernel, complete = follow_replaced(kernels[0], options)
         return Op([kernel], spec, complete)

@@ -116,25 +116,27 @@ def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bo
     least = parameter.element_rank if declared is None else declared
     if not item.has_rest and (rank < least or (declared is not None and rank != declared)):
         wanted = least if declared is not None else f"at least {least}"
-        words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, its annotation {wanted}"
-        remedy = "Write one dim for each of the array's, then those of its vector or matrix element."
+        words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, but its annotation has {wanted}"
+        remedy = "Write one dim for each dim of the array, then those of its vector or matrix element."
         # The name of a parameter may also be misspelt.
         if is_result:
-            words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, and what the kernel returns has {wanted}"
+            words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, but what the kernel returns has {wanted}"
             remedy = f"Write `{parameter.spec_item}`; a parameter of the kernel is listed by its own name."
         raise SpecError(refusal(words, rows, remedy))
     for dim, size in zip(reversed(item.dims), reversed(parameter.element), strict=False):
         if isinstance(dim, Fixed) and dim.size != size:
-            words = f"the spec gives `{item.name}` of op `{op}` elements of size {dim.size}, its annotation of {size}"
+            words = (
+                f"the spec gives `{item.name}` of op `{op}` elements of size {dim.size}, but its annotation of {size}"
+            )
             raise SpecError(refusal(words, rows, f"Write `{size}` for that dim."))
     fitting = (torch.float32, *HALVES) if parameter.dtypes == (torch.float32,) else parameter.dtypes
     if item.promise and fitting and not any(dtype in WHOLE_DTYPES for dtype in fitting):
         words = f"`{item.name}` of op `{op}` is `{item.promise}` in the spec, and its annotation is not an integer type"
         rows = [("spec", str(item)), ("annotated", parameter.annotation)]
-        remedy = f"Leave out `{item.promise}`, or annotate `{item.name}` with integers: it is about places in arrays."
+        remedy = f"Leave out `{item.promise}`, or annotate `{item.name}` with integers: such an array holds indices."
         raise SpecError(refusal(words, rows, remedy))
     if item.dtype and fitting and SPEC_DTYPES[item.dtype] not in fitting:
-        words = f"the spec gives `{item.name}` of op `{op}` the dtype {item.dtype}, its annotation another"
+        words = f"the spec gives `{item.name}` of op `{op}` the dtype {item.dtype}, but its annotation says another"
         raise SpecError(refusal(words, rows, "Leave the dtype out of one of the two."))
 
 
@@ -173,8 +175,12 @@ def _check_returns(op: str, spec: Spec, stage: Stage) -> None:
     odd = next((one for one in results if one.kind not in ("scalar", "matrix")), None)
     if odd is not None:
         number = f"{stage.module_name}.f32"
-        remedy = f"Return numbers, vectors and matrices; a struct's members each by itself, `-> ({number}, {number})`."
-        raise KernelError(refusal(f"{words} of a kind that no array holds", [*rows, ("kind", odd.annotation)], remedy))
+        remedy = (
+            f"Return numbers, vectors or matrices, and each member of a struct by itself: `-> ({number}, {number})`."
+        )
+        raise KernelError(
+            refusal(f"{words} of a type that an array cannot hold", [*rows, ("kind", odd.annotation)], remedy)
+        )
     if len(results) > len(stage.results):
         free = [str(item) for item in spec.outputs if item.name not in stage.parameters]
         named = f"names {len(free)} of them" if 0 < len(free) < len(results) else "does not name what it returns"
@@ -188,7 +194,7 @@ def _check_size(op: str, stage: Stage) -> None:
     where = next((role.static_size for role in stage.roles.values() if role.static_size), "")
     if where:
         words = (
-            f"kernel `{stage.name}` of op `{op}` needs an array's size when it is compiled, and it is known at a call"
+            f"kernel `{stage.name}` of op `{op}` needs an array's size at compile time, but it is known only at a call"
         )
         remedy = "Leave out `static`, or pass the size as a template argument."
         raise KernelError(refusal(words, [("at", where)], remedy))
@@ -201,7 +207,7 @@ def _check_whole_use(op: str, name: str, stage: Stage) -> None:
     """
     call = find_method_call(stage.source, name)
     if call is not None:
-        words = f"kernel `{stage.name}` of op `{op}` calls `{call.text}`, and arrays have no methods there"
+        words = f"kernel `{stage.name}` of op `{op}` calls `{call.text}`, but arrays have no methods in a kernel"
         remedy = "Loop over the elements, or call it on the tensor and pass what it returns as an argument."
         raise KernelError(refusal(words, [("at", call.place)], remedy))
     stage.inputs_used_whole |= {name}
@@ -216,7 +222,7 @@ def _check_kernel(op: str, spec: Spec, stage: Stage, overwrites: frozenset[str])
             words = f"kernel `{stage.name}` of op `{op}` writes its input `{item.name}`"
             remedy = (
                 f"Make `{item.name}` an output, or write to one: inputs are the caller's and are never changed. "
-                f"Where the caller's tensor should be, write `inout {item}`."
+                f"To update the caller's tensor in place, write `inout {item}`."
             )
             raise KernelError(refusal(words, [("at", changes[0].place)], remedy))
         if item.name in stage.roles and stage.roles[item.name].escapes:

@@ -46,6 +46,8 @@ def write_options(op: str, options: OpOptions) -> dict[str, Any]:
     """
     if options.replaces_gradient:
         words = f"op `{op}` is made of a function whose gradient `grad_for` replaces, so it cannot be pickled"
-        raise pickle.PicklingError(refusal(words, remedy="Make it of the kernel, with `backward=`."))
+        raise pickle.PicklingError(
+            refusal(words, remedy="Make the op from the kernel, and pass the gradient kernel as `backward=`.")
+        )
     backward = None if options.backward is None else reference_to(options.backward)
     return {**vars(options), "backward": backward}

@@ -34,7 +34,7 @@ def follow_replaced(candidate: Any, options: OpOptions) -> tuple[Any, OpOptions]
         words = f"the gradient of kernel `{name}` is replaced, but no replacement is defined yet"
         raise ArgumentError(refusal(words, remedy="Make the op after the function that `grad_for` decorates."))
     if options.backward is not None:
-        words = f"kernel `{name}` has two gradients: of `backward=`, and of `grad_for`"
+        words = f"kernel `{name}` has two gradients: from `backward=`, and from `grad_for`"
         raise ArgumentError(refusal(words, remedy="Leave one of them out."))
     otherwise = "Make the op of the kernel itself, without `grad_replaced`: its gradient is generated then."
     gradient = _kernel_in(replaced.gradient, replaced.owner)
@@ -68,18 +68,18 @@ def _kernel_in(function: Callable[..., Any], owner: Any) -> Any:
     engine = of_kernel(kernel)
     own = tuple(read(engine.function_of(kernel)).parameters)[engine.is_method(kernel) :]
     if own != wanted:
-        words = f"function `{source.name}` has other names for the parameters of its kernel"
+        words = f"the parameters of function `{source.name}` and of its kernel have different names"
         rows = [("function", ", ".join(wanted)), ("kernel", ", ".join(own)), ("at", call.place)]
-        raise KernelError(refusal(words, rows, "Give both the same: gradients are found by name."))
+        raise KernelError(refusal(words, rows, "Give them the same names: gradients are matched by name."))
     return kernel
 
 
 def _unbound(name: str) -> ArgumentError:
-    words = f"`{name}`, whose gradient `grad_replaced` replaces, is a method, and no object is known"
-    return ArgumentError(refusal(words, remedy=f"Make the op of the bound method: ts.op(spec)(owner.{name})."))
+    words = f"`{name}`, whose gradient `grad_replaced` replaces, is a method, but its object is not known"
+    return ArgumentError(refusal(words, remedy=f"Make the op from the bound method: ts.op(spec)(owner.{name})."))
 
 
 def _does_more(source: Source, place: str) -> KernelError:
-    words = f"function `{source.name}`, of `grad_replaced` or `grad_for`, does more than to call one kernel"
+    words = f"function `{source.name}`, decorated with `grad_replaced` or `grad_for`, does more than call one kernel"
     remedy = "Pass its kernel to ts.op, and the kernel of its gradient as `backward=`; ts.chain takes several."
     return KernelError(refusal(words, [("at", place)], remedy))

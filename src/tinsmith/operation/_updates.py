@@ -96,7 +96,7 @@ class Updates:
         for name, target, new in zip(self._names, targets, made, strict=False):
             if find_batch_levels(new) - find_batch_levels(target):
                 op = self._core.signature.op
-                words = f"`{name}` of op `{op}` is updated in place under vmap, and is not batched as other inputs are"
+                words = f"`{name}` of op `{op}` is updated in place under vmap, but is not batched as other inputs are"
                 remedy = (
                     f"Pass one `{name}` a sample, `{name}.expand(size, ...).clone()`, with its dim in `in_dims`; "
                     "or call the op's `.functional`, which returns the new values and changes nothing."

@@ -59,7 +59,7 @@ def weights_from_alphas(alphas: Tensor, rays: Tensor | None = None, *, engine: s
     axes, ndim = ("[n, k]", 2) if rays is None else ("[s]", 1)
     if alphas.ndim != ndim:
         rows = [("alphas", str(tuple(alphas.shape)), f"should be {axes}")]
-        remedy = "Packed samples are [s] and take `rays`; without `rays` they are dense, [n, k]."
+        remedy = "Pass packed samples, [s], with `rays`, or dense samples, [n, k], without `rays`."
         raise ShapeError(refusal("`alphas` of `weights_from_alphas` does not fit.", rows, remedy))
     where = dense_rays(alphas.shape[0], alphas.shape[1], alphas.device) if rays is None else rays
     through = exclusive_prod(1 - alphas.reshape(-1), where, engine=engine).view(alphas.shape)

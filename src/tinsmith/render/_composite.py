@@ -167,7 +167,7 @@ def _check_shapes(function: str, measures: Sequence[str], floats: dict[str, Tens
     if first.ndim != ndim or colours.ndim != ndim + 1:
         rows = [(measures[0], str(tuple(first.shape)), f"should be [{axes}]")]
         rows += [("colours", str(tuple(colours.shape)), f"should be [{axes}, c]")]
-        remedy = "Packed samples are [s] and take `rays`; without `rays` they are dense, [n, k]."
+        remedy = "Pass packed samples, [s], with `rays`, or dense samples, [n, k], without `rays`."
         raise ShapeError(refusal(f"The arguments of `{function}` do not fit.", rows, remedy))
     shape, c = tuple(first.shape), colours.shape[-1]
     shapes = {name: (floats[name], f"[{axes}]", shape) for name in measures}

@@ -187,7 +187,7 @@ def _read_size(total: Tensor) -> int:
         return size
     if size > _MOST:
         rows = [("expected", f"{_MOST} samples at most"), ("got", str(size))]
-        raise ShapeError(refusal("march finds too many samples", rows, "Use fewer rays at a time, or a longer step."))
+        raise ShapeError(refusal("march found too many samples", rows, "Use fewer rays at a time, or a longer step."))
     return size
 
 

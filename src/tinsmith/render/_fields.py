@@ -126,5 +126,5 @@ def uncontract(y: Tensor) -> Tensor:
 def _squared_length(function: str, x: Tensor) -> Tensor:
     if x.ndim == 0:
         rows = [("expected", "(..., d)"), ("got", str(tuple(x.shape)))]
-        raise ShapeError(refusal(f"`{function}` takes positions", rows, "Pass a tensor of vectors."))
+        raise ShapeError(refusal(f"the positions of `{function}` have no last axis", rows, "Pass a tensor of vectors."))
     return x.square().sum(-1, keepdim=True)

@@ -43,7 +43,9 @@ def find_visible_balls(
     width, height = size
     if width < 1 or height < 1:
         rows = [("expected", "1 pixel or more each way"), ("got", f"{width} x {height}")]
-        raise ArgumentError(refusal("an image of this size has no pixels", rows, "Pass width and height in pixels."))
+        raise ArgumentError(
+            refusal("`width` and `height` are less than 1 pixel", rows, "Pass width and height in pixels.")
+        )
     axes = camera_axes(convention).to(centres)
     seen = torch.zeros(len(centres), dtype=torch.bool, device=centres.device)
     for pose, matrix in zip(*(given.to(centres) for given in add_camera_axis(poses, intrinsics)), strict=True):

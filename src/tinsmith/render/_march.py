@@ -197,7 +197,7 @@ def _refuse_pruning(sigma_fn: Any, alpha_fn: Any, capacity: int | None) -> None:
         raise ArgumentError(refusal("`sigma_fn` and `alpha_fn` exclude each other in march", rows, "Pass one of them."))
     if given and capacity is not None:
         rows = [("expected", "capacity=None"), ("got", repr(capacity))]
-        remedy = "The number of samples kept is known only after a round trip: leave `capacity` out."
+        remedy = "Leave `capacity` out: the number of samples kept is known only afterwards."
         raise ArgumentError(refusal(f"`{given[0]}` and `capacity` exclude each other in march", rows, remedy))
 
 

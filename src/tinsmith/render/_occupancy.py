@@ -195,7 +195,8 @@ class OccupancyGrid(nn.Module):
         self.binarise()
 
     def decay_(self) -> None:
-        """Multiply the densities of all cells by `decay`, including those that `update` skips.
+        """Multiply the densities of all cells by `decay`, also of those that `update` skips, but not of cells marked
+        invisible.
 
         Call `binarise` afterwards.
         """
@@ -292,7 +293,9 @@ class OccupancyGrid(nn.Module):
             grid.load_state_dict(state)
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as cause:
             rows = [("file", str(path)), ("because", repr(cause)[:_LONGEST_CAUSE])]
-            raise CheckpointError(refusal("the occupancy grid's file is broken", rows)) from cause
+            raise CheckpointError(
+                refusal("the occupancy grid's file is broken", rows, "Save the grid again.")
+            ) from cause
         return grid
 
     def extra_repr(self) -> str:
@@ -307,7 +310,13 @@ def _check_sizes(resolution: int | Sequence[int], levels: int) -> tuple[int, int
             ("resolution", f"{resolution!r}", "1 to 2^20, one number or three"),
             ("levels", f"{levels!r}", "1 to 16"),
         ]
-        raise ArgumentError(refusal("an OccupancyGrid cannot have these cells", rows, "128 cells are usual."))
+        raise ArgumentError(
+            refusal(
+                "`resolution` or `levels` of OccupancyGrid is out of range",
+                rows,
+                "Pass values in range: resolution=128 is usual.",
+            )
+        )
     return levels, *cells
 
 

@@ -64,7 +64,7 @@ def check_rays(function: str, rays: Tensor, size: int) -> Tensor:
         low, high = int(rays.min()), int((starts + counts).max())
         if low < 0 or (high > size and bool(((starts + counts > size) & (counts > 0)).any())):
             rows = [("samples", str(size)), ("start, count", f"the smallest is {low}, the last sample {high - 1}")]
-            remedy = "A row of `rays` is start, count; `pack` makes it from the ray of each sample."
+            remedy = "Pass the start and count of each ray's samples, as `pack` returns them."
             raise ShapeError(refusal(f"`rays` of `{function}` points outside the samples.", rows, remedy))
     return rays.to(torch.int32)
 
@@ -76,7 +76,7 @@ def check_floats(function: str, tensors: Mapping[str, Tensor]) -> None:
     if len(set(dtypes.values())) > 1 or not set(dtypes.values()) <= FLOATS.keys():
         rows = [(name, str(dtype)) for name, dtype in dtypes.items()]
         remedy = "Pass all of them in float32, or all in float64: `.float()`, `.double()`."
-        raise DtypeError(refusal(f"The arguments of `{function}` do not have one dtype that it takes.", rows, remedy))
+        raise DtypeError(refusal(f"The arguments of `{function}` are not all float32 or all float64.", rows, remedy))
 
 
 def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[int, ...]]]) -> None:
@@ -101,7 +101,9 @@ def _require_tensors(function: str, tensors: Mapping[str, object]) -> None:
     for name, given in tensors.items():
         if not isinstance(given, Tensor):
             rows = [("got", type(given).__name__), ("expected", "a tensor")]
-            raise ArgumentError(refusal(f"`{name}` of `{function}` does not fit.", rows, "Pass torch.as_tensor of it."))
+            raise ArgumentError(
+                refusal(f"`{name}` of `{function}` does not fit.", rows, f"Pass torch.as_tensor({name}).")
+            )
 
 
 def _require_whole(function: str, name: str, given: Tensor) -> None:
@@ -113,7 +115,9 @@ def _require_whole(function: str, name: str, given: Tensor) -> None:
 def _require_shape(function: str, name: str, given: Tensor, axes: str, fits: bool) -> None:
     if not fits:
         rows = [("got", str(tuple(given.shape))), ("expected", axes)]
-        raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
+        raise ShapeError(
+            refusal(f"`{name}` of `{function}` does not fit.", rows, "Pass a tensor of the expected shape.")
+        )
 
 
 def _require_sorted(ray_index: Tensor, n_rays: int) -> None:
@@ -127,7 +131,13 @@ def _require_sorted(ray_index: Tensor, n_rays: int) -> None:
         )
     if low < 0 or high >= n_rays:
         rows = [("got", f"{low} to {high}"), ("expected", f"0 to {n_rays - 1}")]
-        raise ArgumentError(refusal("`ray_index` of `pack` has an index out of range.", rows, "Pass more `n_rays`."))
+        raise ArgumentError(
+            refusal(
+                "`ray_index` of `pack` has an index out of range.",
+                rows,
+                "Pass a larger `n_rays`, or correct the indices.",
+            )
+        )
 
 
 def _can_read(tensor: Tensor) -> bool:

@@ -65,7 +65,7 @@ def read_vertices(file: BinaryIO, make_error: MakeError) -> np.ndarray:
     place, lines = header.size, 0
     for element in header.elements:
         if element.has_lists and (element.name == "vertex" or not is_text):
-            raise make_error(f"element {element.name} has lists")
+            raise make_error(f"element {element.name} has list properties, which are not supported")
         try:
             row = np.dtype(list(element.properties)).newbyteorder(_BYTE_ORDERS[header.format])
         except ValueError as cause:

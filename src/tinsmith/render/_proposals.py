@@ -132,7 +132,7 @@ def sample_proposals(
         densities = proposal(edges[:, :-1], edges[:, 1:])
         if densities.shape != edges[:, 1:].shape:
             rows = [("expected", str((n_rays, count))), ("got", str(tuple(densities.shape)))]
-            remedy = "Return one per interval."
+            remedy = "Return one density per interval."
             raise ShapeError(refusal("a proposal of sample_proposals returned a wrong shape", rows, remedy))
         absorbed = (densities.to(edges) * edges.diff()).cumsum(1)
         cdfs = _add_ends(-torch.expm1(-absorbed[:, :-1]))
@@ -171,8 +171,12 @@ def _refuse_arguments(
         raise ArgumentError(refusal("sample_proposals got an unknown `spacing`", rows, "Pass one of them."))
     if len(proposals) != len(proposal_samples):
         rows = [("proposals", str(len(proposals))), ("proposal_samples", str(len(proposal_samples)))]
-        raise ArgumentError(refusal("sample_proposals needs one number of samples per proposal", rows, "Pass as many."))
+        raise ArgumentError(
+            refusal(
+                "sample_proposals needs one number of samples per proposal", rows, "Pass one number for each proposal."
+            )
+        )
     if spacing == "lindisp" and not isinstance(near, Tensor) and not near > 0:
         rows = [("expected", 'a positive number with spacing="lindisp"'), ("got", repr(near))]
-        remedy = 'Begin farther away, or pass spacing="uniform".'
+        remedy = 'Pass a `near` above 0, or spacing="uniform".'
         raise ArgumentError(refusal("`near` is out of range in sample_proposals", rows, remedy))

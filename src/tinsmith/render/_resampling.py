@@ -220,7 +220,7 @@ def _search(edges: Tensor, rays: Tensor, values: Tensor, value_rays: Tensor, eng
 def _check_count(n_intervals: int) -> int:
     if n_intervals < 1:
         rows = [("expected", "1 or more, or a tensor (n)"), ("got", repr(n_intervals))]
-        raise ArgumentError(refusal("`n_intervals` of `importance_sampling` is out of range", rows, "Pass more."))
+        raise ArgumentError(refusal("`n_intervals` of `importance_sampling` is out of range", rows, "Pass 1 or more."))
     return n_intervals
 
 
@@ -278,7 +278,9 @@ def _check_pair(
     where, there = _check_rays(function, {first: tensor}, rays), _check_rays(function, {second: other}, others)
     if len(where) != len(there):
         rows = [(first, f"{len(where)} rays"), (second, f"{len(there)} rays")]
-        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, "Pass the same rays."))
+        raise ShapeError(
+            refusal(f"The arguments of `{function}` do not fit each other.", rows, "Pass both for the same rays.")
+        )
     return where, there
 
 
@@ -294,7 +296,7 @@ def _check_rays(function: str, given: dict[str, Tensor], rays: Tensor | None) ->
     axes, ndim = ("[n, k]", 2) if rays is None else ("[e]", 1)
     if tensor.ndim != ndim:
         rows = [(name, str(tuple(tensor.shape)), f"should be {axes}")]
-        remedy = "Packed numbers need their `rays`; without them they are dense, with one row per ray."
+        remedy = "Pass packed numbers with their `rays`, or dense ones, one row per ray, without."
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, remedy))
     if rays is None:
         return dense_rays(tensor.shape[0], tensor.shape[1], tensor.device)

@@ -236,24 +236,36 @@ def _check_settings(step: float, threshold: float, shading: Shading | None) -> t
     if not 0 < step < math.inf:
         rows = [("step", repr(step)), ("expected", "a length above 0")]
         raise ArgumentError(
-            refusal("`step` of `volume_render` is out of range", rows, "A cell's side is a good start.")
+            refusal("`step` of `volume_render` is out of range", rows, "Pass a positive length, such as a cell's side.")
         )
     if not 0 <= threshold < 1:
         rows = [("threshold", repr(threshold)), ("expected", "0 or more, and less than 1")]
         raise ArgumentError(
-            refusal("`threshold` of `volume_render` is out of range", rows, "0.001 makes no visible difference.")
+            refusal(
+                "`threshold` of `volume_render` is out of range",
+                rows,
+                "Pass a small number: 0.001 makes no visible difference.",
+            )
         )
     lit = Shading() if shading is None else shading
     light = (0.0, 0.0, 0.0) if lit.light is None else tuple(float(part) for part in lit.light)
     size = math.hypot(*light)
     if len(light) != 3 or (lit.light is not None and not 0 < size < math.inf):
         rows = [("light", repr(lit.light)), ("expected", "three numbers that are not all 0, or None")]
-        raise ArgumentError(refusal("`shading` of `volume_render` has no light", rows, "None is a light at the eye."))
+        raise ArgumentError(
+            refusal(
+                "`shading.light` of `volume_render` is not a direction",
+                rows,
+                "Pass a direction, or None for a light at the camera.",
+            )
+        )
     if lit.shininess < 1 or lit.softness <= 0:
         rows = [("shininess", f"{lit.shininess}", "1 or more"), ("softness", f"{lit.softness}", "above 0")]
         raise ArgumentError(
             refusal(
-                "`shading` of `volume_render` is out of range", rows, "Shading() has values that suit most volumes."
+                "`shading` of `volume_render` is out of range",
+                rows,
+                "Pass values in range; those of Shading() suit most volumes.",
             )
         )
     numbers = (lit.ambient, lit.diffuse, lit.specular, lit.shininess, lit.softness)
@@ -288,14 +300,20 @@ def _check(volume: Tensor, table: Tensor, origins: Tensor, directions: Tensor, b
             (name, f"{form} = {tuple(given[name].shape)}", *([] if fits else [notes.get(name, "the last should be 3")]))
             for name, (form, fits) in forms.items()
         ]
-        raise ShapeError(refusal("the tensors of `volume_render` do not fit", rows, "Check the marked ones."))
+        raise ShapeError(
+            refusal("the tensors of `volume_render` do not fit", rows, "Correct the shapes marked by an arrow.")
+        )
     if len({tensor.dtype for tensor in given.values()}) > 1:
         rows = [(name, str(tensor.dtype)) for name, tensor in given.items()]
-        remedy = "Convert them: .float() or .double()."
-        raise DtypeError(refusal("`volume_render` takes tensors of one dtype", rows, remedy))
+        remedy = "Convert all of them with .float(), or all with .double()."
+        raise DtypeError(refusal("the tensors of `volume_render` have different or unsupported dtypes", rows, remedy))
     if len({tensor.device for tensor in given.values()}) > 1:
         rows = [(name, str(tensor.device)) for name, tensor in given.items()]
-        raise DeviceError(refusal("`volume_render` takes tensors of one device", rows, "Move them with .to()."))
+        raise DeviceError(
+            refusal(
+                "the tensors of `volume_render` are on different devices", rows, "Move them to one device with .to()."
+            )
+        )
 
 
 def _check_background(background: Tensor, origins: Tensor) -> None:

@@ -46,5 +46,5 @@ def assert_differentiable(op: Op | Examinable, *inputs: Any, **named: Any) -> Re
     if gradient is not None and gradient.verdict == "nothing to differentiate":
         raise CheckError(f"{gradient.summary}\n  Pass tensors of floats: an op of integers alone has no gradient.")
     if gradient is not None and gradient.verdict == "not tested":
-        raise CheckError(f"{gradient}\n  Pass inputs that the outputs move with.")
+        raise CheckError(f"{gradient}\n  Pass inputs on which the outputs depend.")
     return report

@@ -32,7 +32,7 @@ class Options:
     def __post_init__(self) -> None:
         check_positive("unroll", self.unroll)
         if self.checkpoint != "auto" and self.memory is not None:
-            words = '`memory` of a scan is for checkpoint="auto" alone'
+            words = '`memory` of a scan works only with checkpoint="auto"'
             raise ArgumentError(refusal(words, [("checkpoint", repr(self.checkpoint))], "Leave out one of them."))
         if self.memory is not None:
             read_memory(self.memory)
@@ -62,9 +62,9 @@ class Options:
         if slots >= stretches - 1:
             return Schedule(stretches, every=1)
         if not slots:
-            words = "`memory` of a scan does not hold one state"
+            words = "`memory` of a scan is less than one state needs"
             rows = [("memory", format_megabytes(self.budget)), ("state", format_megabytes(size))]
-            remedy = "Allow more: with memory for ten states, each of 1000 steps is run 3.7 times at most."
+            remedy = "Pass more: with memory for ten states, each of 1000 steps is run 3.7 times at most."
             raise ArgumentError(refusal(words, rows, remedy))
         return Schedule(stretches, slots=slots)
 
@@ -75,11 +75,11 @@ def check_tensors(state: Given, inputs: Given) -> None:
         for name, leaf in zip(given.tree.names(what), given.leaves, strict=True):
             if not isinstance(leaf, Tensor):
                 words = f"`{name}` of a scan must be a tensor"
-                remedy = "Pass `torch.as_tensor(...)`; numbers that do not change belong to `parameters`."
+                remedy = "Pass `torch.as_tensor(...)`; pass numbers that do not change in `parameters`."
                 if what == "inputs" and isinstance(leaf, int):
                     remedy = f"Pass `length={leaf}` if that is the number of steps."
                 elif callable(leaf):
-                    remedy = "The step comes first: `ts.scan(step, state, ...)`."
+                    remedy = "Pass the step first: `ts.scan(step, state, ...)`."
                 raise ArgumentError(refusal(words, [("got", f"{type(leaf).__name__} {leaf!r:.60}")], remedy))
     if not state.leaves:
         raise ArgumentError(
@@ -97,7 +97,7 @@ def find_length(length: int | None, inputs: Given) -> int:
     for name, leaf in zip(names, inputs.leaves, strict=True):
         if leaf.dim() == 0:
             words = f"`{name}` of a scan has no time dim"
-            remedy = "Inputs have a row for each step; what does not change belongs to `parameters`."
+            remedy = "Pass inputs with one row for each step, and what does not change in `parameters`."
             raise ShapeError(refusal(words, [(name, "()")], remedy))
     lengths = [leaf.shape[0] for leaf in inputs.leaves]
     if length is None and not lengths:
@@ -114,7 +114,7 @@ def find_length(length: int | None, inputs: Given) -> int:
             (name, f"{tuple(leaf.shape)}: {leaf.shape[0]} steps")
             for name, leaf in zip(names, inputs.leaves, strict=True)
         ]
-        remedy = "Time is the first dim of inputs: `.transpose(0, 1)`, or cut them with `[:length]`."
+        remedy = "Make time the first dim of inputs, `.transpose(0, 1)`, or cut them with `[:length]`."
         raise ShapeError(refusal("`length` and the inputs of a scan do not agree", rows, remedy))
     return wanted
 
@@ -142,7 +142,7 @@ def read_keep(keep: str | int, length: int) -> int | None:
         raise ArgumentError(refusal(words, [("expected", '"last", "all", or a number of steps')], 'Pass keep="last".'))
     every = check_positive("keep", keep)
     if every > length:
-        words = "`keep` of a scan is more than its steps, so that no state would be returned"
+        words = "`keep` of a scan is larger than its number of steps, so no state would be returned"
         raise ArgumentError(refusal(words, [("keep", str(keep)), ("length", str(length))], 'Pass keep="last".'))
     return every
 

@@ -136,10 +136,14 @@ class Job:
                 raise ArgumentError(refusal(words, [("got", f"{type(one).__name__} {one!r:.60}")], "Return tensors."))
             if one.shape != like.shape:
                 raise ShapeError(
-                    self._describe_change(like, one, number, "shape", "The state keeps its shapes over all steps.")
+                    self._describe_change(
+                        like, one, number, "shape", "Return a state of the same shapes in every step."
+                    )
                 )
             if one.dtype != like.dtype:
-                remedy = f"Begin with the dtype that the step makes, `.to({one.dtype})`, or return `.to({like.dtype})`."
+                remedy = (
+                    f"Begin with the dtype that the step returns, `.to({one.dtype})`, or return `.to({like.dtype})`."
+                )
                 raise DtypeError(self._describe_change(like, one, number, "dtype", remedy))
 
     def check_outputs(self, outputs: Sequence[Tensor], number: int) -> None:

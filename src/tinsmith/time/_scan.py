@@ -317,7 +317,7 @@ def _run_first_step(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
 
 def _explain_change(step: str, what: str) -> str:
     words = f"step `{step}` of a scan changes its {what} in place"
-    return refusal(words, remedy="They are the caller's: change a `.clone()` of them.")
+    return refusal(words, remedy="Change a `.clone()` instead: the tensors belong to the caller.")
 
 
 class _Saved:

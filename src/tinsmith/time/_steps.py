@@ -102,7 +102,9 @@ class FunctionStep(Step):
         elif tree != self.outputs:
             words = f"step `{self.name}` of a scan returned outputs with another structure than in an earlier step"
             rows = [("before", str(self.outputs)), ("now", str(tree))]
-            raise ArgumentError(refusal(words, rows, "Return the same tensors in every step: they are stacked."))
+            raise ArgumentError(
+                refusal(words, rows, "Return the same structure in every step: the outputs are stacked.")
+            )
 
 
 class CallStep(Step):
@@ -149,7 +151,9 @@ class CallStep(Step):
         if len(results) < len(self.places):
             words = f"step `{self.name}` of a scan has fewer results than its state has tensors"
             rows = [("state", str(len(self.places))), ("results", str(len(results)))]
-            raise ArgumentError(refusal(words, rows, "Its first results are the next state."))
+            raise ArgumentError(
+                refusal(words, rows, "Return the next state first, one result for each tensor of the state.")
+            )
         outputs = [one for place, one in enumerate(results) if place not in self.places]
         if self.outputs is None:
             several = Tree(tuple, (), (LEAF,) * len(outputs))
@@ -208,14 +212,16 @@ def _make_op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -
     for what, given in groups.items():
         if not given.tree.is_flat:
             words = f"`{what}` of a scan over op `{op.name}` must be a tensor, or a tuple or dict of tensors"
-            remedy = "An op has no nested arguments; a Python function that calls it may have such a state."
+            remedy = "Pass it without nesting, or scan a Python function that calls the op."
             raise ArgumentError(refusal(words, [("got", str(given.tree))], remedy))
         for place, key in enumerate(given.tree.keys):
             known = owner if key in op.arguments else sizes if what == "parameters" else None
             if known is None or key in owner or key in sizes:
                 problem = "is given twice" if known is not None else "is not an argument"
                 words = f"`{key}` in `{what}` of a scan {problem} of op `{op.name}`"
-                raise ArgumentError(refusal(words, [("arguments", ", ".join(op.arguments))], "Use each name once."))
+                raise ArgumentError(
+                    refusal(words, [("arguments", ", ".join(op.arguments))], "Use these names, each once.")
+                )
             known[key] = what, place
     left = [name for name in op.arguments if name not in owner]
     for what, given in groups.items():
@@ -270,7 +276,7 @@ def _find_state_results(op: Op[Any], names: Sequence[str]) -> list[int]:
     if len(others) + len(updated) > len(results):
         words = f"the state of a scan over op `{op.name}` has more tensors than the op has results"
         rows = [("state", ", ".join(names)), ("results", ", ".join(results))]
-        remedy = "What does not change from step to step belongs to `parameters`."
+        remedy = "Pass what does not change from step to step in `parameters`."
         raise ArgumentError(refusal(words, rows, remedy))
     places = {name: place for place, name in enumerate((*updated, *others))}
     _refuse_swapped(op, others, results[len(updated) :])
@@ -300,7 +306,7 @@ def _refuse_swapped(op: Op[Any], names: Sequence[str], results: Sequence[str]) -
 def _explain_misfit(op: Op[Any], groups: dict[str, Given], problem: str) -> str:
     rows = [("arguments", ", ".join(op.arguments))]
     rows += [(what, str(given.tree)) for what, given in groups.items()]
-    remedy = "It is called with state, inputs of the step and parameters, in this order or by the keys of dicts."
+    remedy = "Pass the op's arguments as state, inputs of the step and parameters, in this order or in dicts by name."
     return refusal(f"a scan over op `{op.name}` {problem}", rows, remedy)
 
 

@@ -94,7 +94,7 @@ def _check_tensors(core: Core, tensors: Sequence[torch.Tensor]) -> None:
 
     op = core.signature.op
     if core.is_seeded:
-        words = f"op `{op}` draws random numbers, which processes would draw each for itself"
+        words = f"op `{op}` draws random numbers, so it cannot run on DTensors: each process would draw its own"
         raise ArgumentError(refusal(words, remedy="Call it on each process's own part: `x.to_local()`."))
     meshes = []
     for name, tensor in zip(core.signature.arrays, tensors, strict=True):

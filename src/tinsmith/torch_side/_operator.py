@@ -474,7 +474,7 @@ class Operator:
         core = call.core
         if not cotangents:
             words = f"a graph asks for the gradient of op `{core.signature.op}`, and passes no gradient of its outputs"
-            raise GradientError(refusal(words, remedy="An operation on the outputs has no gradient. Leave it out."))
+            raise GradientError(refusal(words, remedy="Leave out the operation on the outputs that has no gradient."))
         if state is not None:
             core.captures.take(call.templates).check_state(state)
         needed = calls.find_saved_names(call, active)

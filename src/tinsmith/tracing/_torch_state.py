@@ -367,7 +367,7 @@ def _find_legacy_level(batch: torch.Tensor) -> int:
         sizes = {torch._remove_batch_dim(batch, level, size, 0).shape[0] for size in (1, 2)}
         if len(sizes) == 1:
             return level
-    raise AssertionError("a batch has a level")
+    raise AssertionError("a batched tensor belongs to a level of vmap")
 
 
 _LEGACY_LEVELS = 64

@@ -211,7 +211,7 @@ def test_what_a_custom_gradient_has_not(lang64):
         torch.func.jvp(rollout_of(lambda: program.by_hand(2.0)), (x,), (x,))
     with pytest.raises(ts.GradientError, match="no second derivative: `grad_for` replaces a gradient"):
         torch.func.jacrev(torch.func.grad(rollout_of(lambda: program.by_hand(2.0))))(x)
-    with pytest.raises(ts.GradientError, match="whose gradient is replaced, and no replacement is defined"):
+    with pytest.raises(ts.GradientError, match="decorated with `grad_replaced`, but no replacement is defined"):
         torch.func.grad(rollout_of(lambda: program.unfinished(2.0)))(x)
     tangent = torch.func.jvp(rollout_of(lambda: (program.skipped(2.0), program.add(3.0))), (x,), (x,))[1]
     torch.testing.assert_close(tangent, 3.0 * x.sum())

@@ -193,7 +193,7 @@ def test_arguments(lang64):
     run = ts.rollout(lambda: None, {"x": (x, 0)}, {"y": x})
     one = torch.rand(N, dtype=torch.float64)
     for given, named in (((), {}), ((one, one), {}), ((one,), {"x": one}), ((), {"z": one})):
-        with pytest.raises(ts.ArgumentError, match="takes one tensor an input"):
+        with pytest.raises(ts.ArgumentError, match="takes one tensor for each input"):
             run(*given, **named)
     with pytest.raises(ts.ShapeError, match="does not fit field `x`"):
         run(torch.rand(3, N, dtype=torch.float64))
@@ -204,9 +204,9 @@ def test_arguments(lang64):
     [
         ({}, {"y": None}, ts.RegistrationError, "inputs as fields by name"),
         ({"x": None}, [None], ts.RegistrationError, "outputs as fields by name"),
-        ({"x y": None}, {"y": None}, ts.RegistrationError, "name that Python allows"),
-        ({"x": (None, 3)}, {"y": None}, ts.ArgumentError, "not a part of its field"),
-        ({"x": (None, True)}, {"y": None}, ts.ArgumentError, "not a part of its field"),
+        ({"x y": None}, {"y": None}, ts.RegistrationError, "is not a valid name"),
+        ({"x": (None, 3)}, {"y": None}, ts.ArgumentError, "an invalid index of its field"),
+        ({"x": (None, True)}, {"y": None}, ts.ArgumentError, "an invalid index of its field"),
         ({"x": 3}, {"y": None}, ts.ArgumentError, "must be a field"),
     ],
 )

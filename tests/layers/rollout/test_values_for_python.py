@@ -244,7 +244,7 @@ def test_random_numbers_before_a_value_for_python(lang64):
 
 def test_values_under_a_transform_are_refused(lang64):
     growth = Growth(lang64)
-    with pytest.raises(ts.KernelError, match="tells Python a value of each sample under a transform"):
+    with pytest.raises(ts.KernelError, match="reads a value in Python under a transform"):
         torch.func.vmap(growth.rollout(by_kernel(growth)))(torch.rand(3, N, dtype=torch.float64))
 
 

@@ -146,9 +146,9 @@ def test_marks_that_are_not_enough_leave_the_rest_to_registration(lang64):
 
 
 def test_marks_on_the_wrong_things(lang64):
-    with pytest.raises(ts.ArgumentError, match=r"ts.input marks a property that returns a field(?s:.*)got +int"):
+    with pytest.raises(ts.ArgumentError, match=r"ts.input must decorate a method that returns a field(?s:.*)got +int"):
         ts.input(3)
-    with pytest.raises(ts.ArgumentError, match=r"ts.kernel marks a kernel(?s:.*)above @ti.kernel"):
+    with pytest.raises(ts.ArgumentError, match=r"ts.kernel must decorate a kernel(?s:.*)above @ti.kernel"):
         ts.kernel(lambda: None)
 
     @lang64.kernel

@@ -354,7 +354,7 @@ def test_an_input_field_without_a_gradient_is_no_silent_zero(lang64):
     layer = make(None)
     cases.assert_close(torch.autograd.grad(layer(given).sum(), given), (layer.w.detach().expand(4),))
     out = make(None, adjoint="engine")(given)
-    with pytest.raises(ts.GradientError, match=r"`x` of EmptyTin requires a gradient, and its field has none"):
+    with pytest.raises(ts.GradientError, match=r"`x` of EmptyTin requires a gradient, but its field has none"):
         out.sum().backward()
     layer = make(False)
     layer(given).sum().backward()

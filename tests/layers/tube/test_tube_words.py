@@ -445,8 +445,8 @@ CALLS = {
         lambda lang: finished(lang, enable_backward=False)(torch.rand(3, requires_grad=True)),
         ts.GradientError,
         """
-        tensor `x` of Tube(scale) requires a gradient, and enable_backward is False
-        Pass `x.detach()`, or make the Tube without it.
+        tensor `x` of Tube(scale) requires a gradient, but enable_backward is False
+        Pass `x.detach()`, or make the Tube with enable_backward=True.
         """,
     ),
 }

@@ -214,7 +214,7 @@ REFUSED = [
         {"n_neurons": 16},
         ["`encoding.n_neurons` is not a key of OneBlob.", "OneBlob, the default", "`n_neurons` belongs to `network`."],
     ),
-    ("network", {"otype": "HashGrid"}, ["`network.otype` is not a known network", "It belongs to `encoding`."]),
+    ("network", {"otype": "HashGrid"}, ["`network.otype` is not a known network", "Write it in `encoding`."]),
     ("encoding", "HashGrid", ["`encoding` is the name of an encoding", 'Write {"otype": "HashGrid"}']),
     ("network", "cutlasmlp", ["`network` is the name of a network", 'Write {"otype": "CutlassMLP"}']),
     ("network", {"n_neuron": 1}, ["`network.n_neuron` is not a key of CutlassMLP", "Did you mean `n_neurons`?"]),

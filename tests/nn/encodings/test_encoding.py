@@ -382,7 +382,8 @@ REFUSED = [
     (
         lambda: Encoding(4, reduced("Sum") | {"nested": [{"otype": "Identity", "n_dims_to_encode": 1}, {}]}),
         ConfigError,
-        "`encoding` cannot be reduced.\n  output dims of what is nested  1, 48\nA Sum needs one width in all of them.",
+        "`encoding` cannot be reduced.\n  output dims of what is nested  1, 48\n"
+        "Give all of them the same number of output dims: a Sum needs it.",
     ),
     (
         lambda: Encoding(2, GRID, dtype=torch.int32),
@@ -395,7 +396,7 @@ REFUSED = [
     (
         lambda: Encoding(0, GRID),
         ArgumentError,
-        "the number of input dims of an Encoding does not fit\n  got       0\n  expected  an integer, 1 or more",
+        "`n_input_dims` of an Encoding is not valid\n  got       0\n  expected  an integer, 1 or more",
     ),
     (
         lambda: Encoding(2, GRID)(torch.rand(5, 3)),

@@ -63,7 +63,7 @@ def test_refusals(make, words):
 
 
 def test_a_grid_of_another_size_is_refused():
-    with pytest.raises(ts.ArgumentError, match="as many cells as there are networks"):
+    with pytest.raises(ts.ArgumentError, match="does not have one cell for each network"):
         stack([mlp(2, 4, 1)] * 3, (2, 2))
 
 

@@ -247,28 +247,28 @@ def test_what_is_refused(call, error, words):
     ("shapes", "config", "error", "words"),
     [
         (((4, 2), (5, 2)), None, ShapeError, ["differ in their number of rows", "params[1]  (5, 2)"]),
-        (SHAPES, {"otype": "Novograd"}, ConfigError, ["`optimizer`: Novograd does not work by rows", "Adam, SGD"]),
+        (SHAPES, {"otype": "Novograd"}, ConfigError, ["`optimizer`: Novograd cannot update single rows", "Adam, SGD"]),
         (
             SHAPES,
             {"otype": "Composite", "nested": [{"otype": "SGD", "n_params_to_optimize": 6}, {"otype": "EMA"}]},
             ConfigError,
-            ["`optimizer.nested[1]`: EMA does not work by rows"],
+            ["`optimizer.nested[1]`: EMA cannot update single rows"],
         ),
         (
             SHAPES,
             {"otype": "EMA", "nested": {"otype": "EMA"}},
             ConfigError,
-            ["`optimizer`: EMA of an EMA, or in full precision, does not work by rows"],
+            ["`optimizer`: EMA of an EMA, or EMA in full precision, cannot update single rows"],
         ),
         (
             SHAPES,
             {"otype": "ExponentialDecay", "nested": {"otype": "Lookahead"}},
             ConfigError,
-            ["`optimizer.nested`: Lookahead does not work by rows", "in ExponentialDecay and EMA"],
+            ["`optimizer.nested`: Lookahead cannot update single rows", "in ExponentialDecay and EMA"],
         ),
-        (SHAPES, lambda given: make_optimizer(given, {"otype": "EMA"}), ConfigError, ["EMA does not work by rows"]),
-        (SHAPES, torch.optim.Adafactor, ConfigError, ["Adafactor does not work by rows", "depends on the others"]),
-        (SHAPES, torch.optim.LBFGS, ConfigError, ["LBFGS does not work by rows"]),
+        (SHAPES, lambda given: make_optimizer(given, {"otype": "EMA"}), ConfigError, ["EMA cannot update single rows"]),
+        (SHAPES, torch.optim.Adafactor, ConfigError, ["Adafactor cannot update single rows", "depends on the others"]),
+        (SHAPES, torch.optim.LBFGS, ConfigError, ["LBFGS cannot update single rows"]),
     ],
 )
 def test_what_cannot_be_made(shapes, config, error, words):
@@ -281,7 +281,7 @@ def test_an_optimizer_with_one_number_for_all_rows_is_found_out():
     given = parameters(*SHAPES)
     optimizer = RowOptimizer(given, lambda params: torch.optim.NAdam(params, lr=0.1))
     given[0].grad = torch.ones_like(given[0])
-    with pytest.raises(ConfigError, match="NAdam does not work by rows") as caught:
+    with pytest.raises(ConfigError, match="NAdam cannot update single rows") as caught:
         optimizer.step([1])
     assert "mu_product: one number for all rows" in str(caught.value)
 

@@ -261,7 +261,7 @@ REFUSED = [
     ({"means": torch.zeros(24, 2, dtype=DOUBLE)}, ts.ShapeError, "`means` of `rasterization` does not fit"),
     ({"quats": torch.zeros(23, 4, dtype=DOUBLE)}, ts.ShapeError, r"[..., N, 4] = (24, 4)"),
     ({"quats": None}, ts.ArgumentError, "Pass quats and scales"),
-    ({"opacities": torch.zeros(24)}, ts.DtypeError, "do not have one dtype"),
+    ({"opacities": torch.zeros(24)}, ts.DtypeError, "are not all float32"),
     ({"colors": torch.zeros(23, 3, dtype=DOUBLE)}, ts.ShapeError, "`colors` of `rasterization` does not fit"),
     ({"Ks": torch.zeros(3, 3, 3, dtype=DOUBLE)}, ts.ShapeError, "`Ks` of `rasterization` does not fit"),
     ({"backgrounds": torch.zeros(2, 4, dtype=DOUBLE)}, ts.ShapeError, "`backgrounds`"),

@@ -222,7 +222,10 @@ BROKEN = {
     "no vertices": (lambda b: b.replace(b"element vertex", b"element point"), "there is no element vertex"),
     "no count": (lambda b: b.replace(b"vertex 2", b"vertex two"), "a line of the header: element vertex two"),
     "a type": (lambda b: b.replace(b"float x", b"half x"), "a line of the header: property half x"),
-    "a list": (lambda b: b.replace(b"property float x", b"property list uchar int x"), "element vertex has lists"),
+    "a list": (
+        lambda b: b.replace(b"property float x", b"property list uchar int x"),
+        "element vertex has list properties",
+    ),
     "no opacity": (lambda b: b.replace(b"float opacity", b"float density"), "there is no property opacity"),
     "one less": (lambda b: b.replace(b"float f_rest_8", b"float rest_8"), "8 properties f_rest_"),
     "twice": (lambda b: b.replace(b"float nx", b"float x"), "element vertex: "),

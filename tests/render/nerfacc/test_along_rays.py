@@ -249,7 +249,7 @@ def test_packed_info():
 
 T = torch.zeros(3)
 REFUSED = [
-    (lambda: nerfacc.exclusive_sum(T, INFO, T.long()), ArgumentError, "`exclusive_sum` takes one description"),
+    (lambda: nerfacc.exclusive_sum(T, INFO, T.long()), ArgumentError, "`exclusive_sum` takes `packed_info` or indices"),
     (lambda: nerfacc.rendering(T, T), ArgumentError, "expected  `rgb_sigma_fn` or `rgb_alpha_fn`"),
     (lambda: nerfacc.rendering(T, T, T[:2].long(), 2, lambda *_: ()), ShapeError, "ray_indices  (2,)"),
     (

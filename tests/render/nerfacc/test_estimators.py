@@ -123,7 +123,7 @@ def test_cells_that_no_camera_sees_are_skipped():
 
 OCCUPANCY_REFUSED = [
     (lambda: nerfacc.OccGridEstimator(BOX[:5]), ShapeError, "`roi_aabb` of an OccGridEstimator is not a box"),
-    (lambda: nerfacc.OccGridEstimator(BOX, [4, 4]), ArgumentError, "cannot have these cells"),
+    (lambda: nerfacc.OccGridEstimator(BOX, [4, 4]), ArgumentError, "`resolution` or `levels` of OccGridEstimator"),
     (lambda: nerfacc.OccGridEstimator(BOX, 4, 0), ArgumentError, "levels      0"),
     (
         lambda: nerfacc.OccGridEstimator(BOX, 2)._update(0, lambda x: x),
@@ -158,7 +158,7 @@ OCCUPANCY_REFUSED = [
     (
         lambda: nerfacc.PropNetEstimator().update_every_n_steps(torch.ones(1, 2), requires_grad=True),
         ArgumentError,
-        "The PropNetEstimator cannot train.\n  optimizer  NoneType\n  proposals  0",
+        "The PropNetEstimator has no optimizer, or nothing to train from.\n  optimizer  NoneType\n  proposals  0",
     ),
 ]
 

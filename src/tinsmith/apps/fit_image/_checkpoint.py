@@ -99,7 +99,7 @@ def _require_same_fit(path: Path, metadata: dict[str, str], run: Mapping[str, ob
 def _require_whole(path: Path, metadata: dict[str, str], tensors: dict[str, Tensor], count: int) -> None:
     step = metadata.get("step", "")
     if not step.isdecimal():
-        raise make_broken_error(path, f"its step is {step!r}")
+        raise make_broken_error(path, f"its step is {step!r}, not a whole number")
     for name, shape in _expected_shapes(count, int(step)).items():
         if name not in tensors:
             raise make_broken_error(path, f"it has no tensor {name!r}")
@@ -110,7 +110,7 @@ def _require_whole(path: Path, metadata: dict[str, str], tensors: dict[str, Tens
             raise make_broken_error(path, f"{name!r} is {tensors[name].dtype}, not {dtype}")
     frames = tensors.get("history.frames", torch.empty(0))
     if frames.dtype != torch.uint8 or frames.ndim != 4:
-        raise make_broken_error(path, "'history.frames' is missing or is not a film")
+        raise make_broken_error(path, "'history.frames' is missing or does not hold 8-bit images")
     for name, value in tensors.items():
         if not value.isfinite().all():
             raise make_broken_error(path, f"{name!r} holds numbers that are not finite")

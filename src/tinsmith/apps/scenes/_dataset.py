@@ -49,7 +49,7 @@ def _list_frames(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
         listed, points = reconstruction.frames, Points(reconstruction.points, reconstruction.colors)
     else:
         rows = [("dataset", str(folder)), ("expected", f"{_TRAIN}, {_ALL}, or COLMAP's cameras.bin or cameras.txt")]
-        raise InputError(refusal("the folder holds no dataset", rows))
+        raise InputError(refusal("the folder does not contain a dataset", rows))
     others = [folder / name for name in (_TEST, _VAL) if (folder / _TRAIN).is_file() and (folder / name).is_file()]
     if others:
         return listed, read_transforms(others[0]), points
@@ -73,7 +73,7 @@ def _load_views(folder: Path, listed: list[Frame], size: int, sizes: dict[str, t
         camera = frame.camera(*image.size)
         if camera.model != "pinhole":
             rows = [("image", str(frame.image)), ("model", camera.model)]
-            remedy = "Undistort the pictures to those of a pinhole first, as `colmap image_undistorter` does."
+            remedy = "Undistort the pictures before, as `colmap image_undistorter` does."
             raise frame.entry.make_error("a camera of the dataset is not a pinhole", rows, remedy)
         if camera.undistortion is not None:
             image = Image.fromarray(camera.undistortion.apply(np.asarray(image)))
@@ -81,7 +81,7 @@ def _load_views(folder: Path, listed: list[Frame], size: int, sizes: dict[str, t
         sizes.setdefault(first, wanted)
         if image.size != wanted:
             rows = [(first, _format_size(wanted)), (str(frame.image), _format_size(image.size))]
-            remedy = "All pictures of a dataset are to have one size."
+            remedy = "Resize all pictures of the dataset to one size."
             raise frame.entry.make_error("the dataset's pictures differ in size", rows, remedy)
         matrix, small = camera.intrinsics, _shrink_picture(image, size)
         if min(small.size) < _LEAST_SIDE:

@@ -47,7 +47,8 @@ class Point:
 
 
 def judge_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) -> Kind:
-    """Decide which of the three derivatives by one number is wrong.
+    """Compare three derivatives with respect to one number (op's, oracle's, differences'), and return which one is
+    wrong, if any.
 
     Args:
         point: the three derivatives.

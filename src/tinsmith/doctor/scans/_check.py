@@ -181,7 +181,7 @@ def _horizons(wanted: Sequence[int] | None, count: int) -> list[int]:
     if odd or not steps:
         words = "`horizons` of ts.scan.check are numbers of steps, from 1 to the length of the scan"
         rows = [("length", str(count)), ("got", ", ".join(map(str, odd or steps)) or "none")]
-        raise ArgumentError(refusal(words, rows, "Leave it out: 1, 2, 4, ... and the length."))
+        raise ArgumentError(refusal(words, rows, "Leave it out for 1, 2, 4, ... and the length."))
     return steps
 
 

@@ -195,7 +195,7 @@ class OpProgram:
         ]
         lang = launches[0].launcher.stage.module_name
         axes = f"dense({lang}.l, T).dense({lang}.i, n)"
-        remedy = f"Axes come in the order of their letters: what `{axes}` places is `x[i, t]`."
+        remedy = f"Write the indices in the order of the axes' letters: a field in `{axes}` is indexed `x[i, t]`."
         return refusal(words, rows, remedy)
 
     def _shapes(self, launches: Sequence[Launch]) -> dict[str, tuple[int, ...]]:

@@ -231,7 +231,7 @@ def _in_order(tensor: torch.Tensor) -> torch.Tensor:
 
 def build_no_gradient_error(one: LayerField, layer: str) -> GradientError:
     """Build the error for a backward pass that asks for the gradient of a field without one."""
-    words = f"`{one.name}` of {layer} requires a gradient, and its field has none"
+    words = f"`{one.name}` of {layer} requires a gradient, but its field has none"
     remedy = "Declare the field with needs_grad=True; or register it with needs_grad=False, or detach the tensor."
     return GradientError(refusal(words, [("field", str(one))], remedy))
 

@@ -40,9 +40,9 @@ class NotedFields(NamedTuple):
         """Raise GradientError where a field holds something else by now."""
         for one, now, before in zip(self.fields, _contents(self.fields, self.layer), self.contents, strict=True):
             if not torch.equal(now, before):
-                words = f"{self.layer} is run again, and its field `{one.name}` does not hold what it held at first"
+                words = f"{self.layer} is run again for the backward pass, but its field `{one.name}` has changed since"
                 remedy = (
-                    "Change it after the backward pass. If kernels keep a state there from call to call, "
+                    "Change the field after the backward pass. If kernels keep a state there from call to call, "
                     "make it an input and an output."
                 )
                 place = tuple((now != before).nonzero()[0].tolist())

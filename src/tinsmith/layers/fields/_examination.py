@@ -174,14 +174,15 @@ class FieldsExamination(Examination):
 
     @property
     def _required_op(self) -> Examination:
-        """The op that the kernels would make. Raises KernelError where they make none."""
+        """The op that the layer's kernels would make. Raises KernelError if they cannot be made an op."""
         if self._op is None:
-            raise KernelError(refusal(f"the kernels of {self.name} cannot be made an op", [("because", self._reason)]))
+            words = f"the kernels of {self.name} cannot be made an op"
+            raise KernelError(refusal(words, [("because", self._reason)], "Rewrite what the reason names."))
         return self._op
 
     @property
     def _covered_op(self) -> Examination:
-        """The same. Raises NotCovered where they make none."""
+        """The op that the layer's kernels would make. Raises NotCovered if they cannot be made an op."""
         if self._op is None:
             path, line = self.starts[0]
             raise NotCovered(self._reason, line, path)

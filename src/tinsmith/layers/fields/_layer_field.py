@@ -234,7 +234,9 @@ def _check_gradient(field: Any, facts: FieldFacts, name: str, layer: str, engine
     if gradient is None:
         return
     if engine.is_unplaced(gradient):
-        words = f"field `{name}` of {layer} was declared with needs_grad=True and placed by hand, its gradient was not"
+        words = (
+            f"field `{name}` of {layer} was declared with needs_grad=True and placed by hand, but its gradient was not"
+        )
         others = f"`{module_name(engine.name)}.root.lazy_grad()`"
         remedy = f"Place it too, before registering: `.place({name}, {name}.grad)`, or {others}."
         raise GradientError(refusal(words, [("shape", str(facts.shape))], remedy))
@@ -246,7 +248,7 @@ def _check_gradient(field: Any, facts: FieldFacts, name: str, layer: str, engine
     words = f"the gradient of field `{name}` of {layer} is not placed like the field"
     rows = [("field", f"shape {facts.shape}, offset {facts.offset}")]
     rows += [("gradient", f"shape {gradient_facts.shape}, offset {gradient_facts.offset}")]
-    remedy = "lazy_grad() forgets offsets, and other placements are easily mixed up: place it as the field is placed."
+    remedy = "Place the gradient with the field's shape and offset (`lazy_grad()` leaves offsets out)."
     raise GradientError(refusal(words, rows, remedy))
 
 

@@ -229,13 +229,13 @@ class LayerOp:
             if not facts.is_dense or is_moved or (facts.is_matrix and len(facts.element) == 1):
                 words = f"field `{one.name}` of {self._layer} has a layout that no tensor has"
                 rows = [("dense", str(facts.is_dense)), ("offset", str(facts.offset)), ("element", str(facts.element))]
-                remedy = "Place it dense and without an offset, or leave out batched=True and on_tensors=True."
+                remedy = (
+                    "Place it with `dense(...)` and without an offset, or leave out batched=True and on_tensors=True."
+                )
                 raise KernelError(refusal(words, rows, remedy))
         for one in self._roles.internal:
             if one.needs_grad and one not in self.between and one.facts.key in used:
-                words = (
-                    f"internal field `{one.name}` of {self._layer} needs a gradient, which cannot go to a field here"
-                )
+                words = f"internal field `{one.name}` of {self._layer} needs a gradient, but on tensors it gets none"
                 remedy = "Register it by register_weight_field, or with needs_grad=False."
                 raise GradientError(refusal(words, remedy=remedy))
 
@@ -245,8 +245,8 @@ class LayerOp:
             if one.facts.address:
                 words = f"{self._layer} runs on tensors, and its kernels read what the ndarray `{one.name}` holds"
                 remedy = (
-                    "Register it as an input or a weight, or as cleared (`clear=True`) if a call needs nothing of what "
-                    "it holds; or leave out batched=True and on_tensors=True."
+                    "Register it as an input or a weight, or as cleared (`clear=True`) if a call does not need its "
+                    "earlier content; or leave out batched=True and on_tensors=True."
                 )
                 raise KernelError(refusal(words, [("ndarray", str(one))], remedy))
 

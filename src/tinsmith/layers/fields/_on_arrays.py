@@ -90,7 +90,7 @@ class ArrayProgram:
         self._given = tuple(place for place, one in enumerate(filled) if one.facts.key in keys)
         if not self._given:
             words = f"the kernels of {layer} do not read the input fields"
-            raise NoArray(refusal(words, remedy="Leave the fields out, or the layer."))
+            raise NoArray(refusal(words, remedy="Register only fields that a kernel reads as inputs."))
         self._results = tuple(one for one in roles.outputs if one.facts.key in written)
         shown = by_key(self._results)
         changed = tuple(one for key, one in self._used.items() if key in written and key not in shown)
@@ -402,8 +402,8 @@ class NoArray(KernelError):
 def _check_dense(one: LayerField, layer: str) -> None:
     """Raise NoArray for a field that no array can take the place of."""
     if not one.facts.is_dense:
-        words = f"field `{one.name}` of {layer} is sparse, which no array is"
-        raise NoArray(refusal(words, [("field", str(one))], "Place it dense."))
+        words = f"field `{one.name}` of {layer} is sparse, but arrays are dense"
+        raise NoArray(refusal(words, [("field", str(one))], "Place it with `dense(...)` only."))
 
 
 def _check_unregistered(roles: Roles, fields: Sequence[LayerField], layer: str) -> None:
@@ -415,5 +415,5 @@ def _check_unregistered(roles: Roles, fields: Sequence[LayerField], layer: str) 
     for one in fields:
         if one.facts.key not in registered and _has_gradient(one):
             words = f"field `{one.name}` has a gradient and is not registered in {layer}, whose managers may move it"
-            remedy = "Declare it without a gradient, or leave out the managers."
+            remedy = "Register the field, declare it without a gradient, or leave out the managers."
             raise NoArray(refusal(words, [("field", str(one))], remedy))

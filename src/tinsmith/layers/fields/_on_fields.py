@@ -181,7 +181,7 @@ class OnFields:
             words = (
                 f"{self.layer} has no gradient: none can be generated from its source, and {engine}'s own is refused"
             )
-            remedy = f"Rewrite that. Of {engine}'s own:"
+            remedy = f"Rewrite this construct. {engine}'s own is refused because:"
             raise GradientError(f"{refusal(words, _rows(reason), remedy)}\n{indent(str(engines), '  ')}") from engines
 
     def _warn(self, reason: Reason) -> None:
@@ -240,16 +240,16 @@ def refuse_generated(layer: str, reason: NotCovered, launches: Sequence[Launch])
     """Build the error for a gradient that cannot be generated."""
     if reason.race is not None:
         return refuse_race(layer, reason, reason.race, launches[0].launcher.stage.module_name)
-    words = f"{layer} uses what its gradient cannot be generated for"
+    words = f"{layer} uses a construct for which no gradient can be generated"
     return GradientError(refusal(words, _rows(reason), f"{reason.remedy}."))
 
 
 def _no_source(layer: str, reason: Reason, source_only: str) -> GradientError:
     """Build the error for a layer that needs the generated gradient: it was asked for, or no other is offered."""
-    words = f"{layer} uses what its adjoint cannot be generated for"
-    remedy = "Rewrite that, or leave out adjoint='source'."
+    words = f"{layer} uses a construct for which no gradient can be generated"
+    remedy = "Rewrite this construct, or leave out adjoint='source'."
     if source_only:
-        remedy = f"Rewrite that: with {source_only} a layer runs in no other way."
+        remedy = f"Rewrite this construct: a layer with {source_only} needs the generated gradient."
     return GradientError(refusal(words, _rows(reason), remedy))
 
 

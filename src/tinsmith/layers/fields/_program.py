@@ -375,7 +375,9 @@ def _unforeseen(reason: Exception, layer: str) -> str:
     """Format the warning for an engine gradient that could not be checked before its use."""
     words = f"the gradient of {layer} is the engine's own, which is silently wrong for some kernels; it was not checked"
     rows = [("because", _headline(reason)), *(("", line.strip()) for line in str(reason).splitlines()[1:-1])]
-    return refusal(words, rows, "Rewrite that, or compare the gradient with one that you know.")
+    return refusal(
+        words, rows, "Rewrite the construct named, or compare the gradient with one that is known to be right."
+    )
 
 
 def _check_arrays(launches: Sequence[Launch], layer: str) -> None:
@@ -391,7 +393,7 @@ def _check_arrays(launches: Sequence[Launch], layer: str) -> None:
         if memory in written and stage.roles[name].is_read:
             words = f"values of {layer} go through the array `{name}` of kernel `{stage.name}`, which has no gradient: "
             words += "what flows back would be lost"
-            remedy = "Take a field with needs_grad=True in its place: registered by register_internal_field."
+            remedy = "Use a field with needs_grad=True in its place, registered by register_internal_field."
             raise GradientError(refusal(words, remedy=remedy))
 
 

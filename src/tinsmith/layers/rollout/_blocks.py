@@ -209,8 +209,12 @@ class _Custom:
 
     def _run(self, custom: CustomGradient) -> None:
         if custom.gradient is None:
-            words = f"{self.rollout} calls a function whose gradient is replaced, and no replacement is defined"
-            raise GradientError(refusal(words, remedy="Decorate one by `grad_for`, or leave out `grad_replaced`."))
+            words = f"{self.rollout} calls a function decorated with `grad_replaced`, but no replacement is defined"
+            raise GradientError(
+                refusal(
+                    words, remedy="Decorate the function of its gradient with `grad_for`, or leave out `grad_replaced`."
+                )
+            )
         custom.gradient(*custom.arguments)
 
 

@@ -61,7 +61,7 @@ class RecordedKernel:
             signature, name = self.launcher.signature, self.launcher.stage.name
             words = f"kernel `{name}` of {signature.op} was called with too many arguments"
             rows = [("expected", ", ".join(signature.order)), ("got", f"{len(arguments)}")]
-            raise ArgumentError(refusal(words, rows))
+            raise ArgumentError(refusal(words, rows, "Pass one argument for each parameter."))
         values = {**self.templates, **dict(zip(self._others, map(_unwrap, arguments), strict=False))}
         return self.launcher.bind_arguments([values[name] for name in self.launcher.signature.order if name in values])
 
@@ -120,7 +120,7 @@ class Kernels:
         given = arguments[1:] if known.is_method else arguments
         if len(given) > len(known.names):
             words = f"kernel `{kernel.func.__name__}` of {self.name} was called with too many arguments"
-            raise ArgumentError(refusal(words, [("at", locate_user())]))
+            raise ArgumentError(refusal(words, [("at", locate_user())], "Pass one argument for each parameter."))
         values = {**known.defaults, **dict(zip(known.names, given, strict=False)), **named}
         kept = {name: self._keep_members(values[name]) for name in known.templates if name in values}
         is_final = all(values[name] is one for name, one in kept.items())

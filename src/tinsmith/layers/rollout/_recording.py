@@ -154,7 +154,7 @@ class Recording(Listener):
         dry_run, launches = self._dry(), self._list_waiting()
         if drawing := _find_drawing(launches):
             words = f"{what} in {self._kernels.name} that may depend on random numbers, which are drawn again after it"
-            remedy = f"Decide in a kernel, or draw the numbers of `{drawing}` by torch and make them an input."
+            remedy = f"Decide in a kernel, or draw the random numbers of `{drawing}` with torch and make them an input."
             raise KernelError(refusal(words, [("at", locate_user()), ("drawn in", drawing)], remedy))
         self._run_waiting(dry_run, launches)
 
@@ -170,7 +170,8 @@ class Recording(Listener):
 
     def _dry(self) -> DryRun:
         if self._dry_run is None:
-            words = f"{self._kernels.name} tells Python a value of each sample under a transform of torch.func"
+            words = f"{self._kernels.name} reads a value in Python under a transform of torch.func"
+            words += ", where each sample has its own"
             raise KernelError(refusal(words, [("at", locate_user())], _READ_REMEDY))
         return self._dry_run
 
@@ -204,7 +205,7 @@ class Recording(Listener):
             words = f"{self._kernels.name} writes an element outside of its field"
             rows = [("index", str(tuple(place))), ("shape", str(facts.shape)), ("at", locate_user())]
             rows += [("first index", str(facts.offset))] if any(facts.offset) else []
-            raise KernelError(refusal(words, rows))
+            raise KernelError(refusal(words, rows, "Use an index inside the field."))
 
     def fill_field(self, field: Any, value: Any) -> None:
         self._write(make_filler, field, *self._numbers(field, value))
@@ -215,14 +216,16 @@ class Recording(Listener):
         if tuple(array.shape) != facts.shape + facts.element:
             words = f"{self._kernels.name} fills a field from an array of another shape"
             rows = [("field", str(facts.shape + facts.element)), ("array", str(tuple(array.shape)))]
-            raise ArgumentError(refusal(words, [*rows, ("at", locate_user())]))
+            raise ArgumentError(refusal(words, [*rows, ("at", locate_user())], "Pass an array of the field's shape."))
         copied = np.array(array) if isinstance(array, np.ndarray) else array.detach().clone()
         self._write(make_loader, field, CopiedArray(torch.as_tensor(copied)))
 
     def _write(self, make: Any, field: Any, *given: Any) -> None:
         if of_field(field) is not self._kernels.engine:
             words = f"{self._kernels.name} runs on {self._kernels.engine.name}, and writes a field of another engine"
-            raise KernelError(refusal(words, [("at", locate_user())], "Use one engine."))
+            raise KernelError(
+                refusal(words, [("at", locate_user())], "Use fields of the engine that the kernels run on.")
+            )
         self.calls.append(self._kernels.write(make, field, *given))
         self._called.append(None)
 
@@ -238,7 +241,7 @@ class Recording(Listener):
         numbers = numbers * count if len(numbers) == 1 else numbers
         if len(numbers) != count:
             words = f"{self._kernels.name} writes {len(numbers)} numbers to an element of {count}"
-            raise ArgumentError(refusal(words, [("at", locate_user())]))
+            raise ArgumentError(refusal(words, [("at", locate_user())], "Write one number, or one for each entry."))
         return numbers if facts.dtype.is_floating_point else [int(one) for one in numbers]
 
     def _refuse_gradient(self, value: Any) -> None:

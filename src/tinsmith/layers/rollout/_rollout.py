@@ -134,7 +134,11 @@ class Rollout:
         self._engine: Engine = sources[0].one.engine
         if any(part.one.engine is not self._engine for part in (*sources, *results)):
             rows = [(part.name, part.one.engine.name) for part in (*sources, *results)]
-            raise RegistrationError(refusal(f"the fields of {self.name} belong to several engines", rows))
+            raise RegistrationError(
+                refusal(
+                    f"the fields of {self.name} belong to several engines", rows, "Make all of them with one engine."
+                )
+            )
         self._kernels = Kernels(self.name, self._engine, allows_races=OpOptions(races=races).races == "allow")
         self._begin: list[Call] = []
         filled = tuple([self._make_input_field(part) for part in sources])
@@ -169,7 +173,7 @@ class Rollout:
         given = dict(zip(names, tensors, strict=False)) | named
         if len(tensors) + len(named) != len(names) or given.keys() != {*names}:
             rows = [("expected", ", ".join(names)), ("got", f"{len(tensors)}, {', '.join(named)}".strip(", "))]
-            raise ArgumentError(refusal(f"{self.name} takes one tensor an input", rows, "Pass each input once."))
+            raise ArgumentError(refusal(f"{self.name} takes one tensor for each input", rows, "Pass each input once."))
         ordered = [given[name] for name in names]
         if torch.compiler.is_compiling():
             return break_graph(self._run)(*ordered)
@@ -331,7 +335,7 @@ class Rollout:
         if taking is not None and _wants_gradient(memory):
             words = f"kernel `{taking.launcher.stage.name}` of {self.name} is given a number that a kernel returned"
             words += ", and no gradient goes through Python"
-            remedy = "Let a kernel leave the number in a field; or pass `float(value)` to take it for a constant."
+            remedy = "Let a kernel leave the number in a field; or pass `float(value)` to treat it as a constant."
             raise GradientError(refusal(words, [("at", taking.launcher.stage.source.place())], remedy))
 
     def __repr__(self) -> str:
@@ -357,7 +361,9 @@ def _parts(rollout: str, side: str, given: Named) -> list[_Part]:
     parts = []
     for name, one in given.items():
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-            raise RegistrationError(refusal(f"{side} `{name}` of {rollout} needs a name that Python allows"))
+            words = f"{side} `{name}` of {rollout} is not a valid name"
+            remedy = "Use a Python identifier that does not begin with `_` and is no keyword."
+            raise RegistrationError(refusal(words, remedy=remedy))
         field, index = one if isinstance(one, tuple) else (one, None)
         whole = place_field(field, name, None, False, rollout)
         parts.append(_Part(name, whole, None if index is None else _row(rollout, whole, index)))
@@ -367,7 +373,7 @@ def _parts(rollout: str, side: str, given: Named) -> list[_Part]:
 def _row(rollout: str, one: LayerField, index: Any) -> int:
     size = one.facts.shape[0] if one.facts.shape else 0
     if isinstance(index, bool) or not isinstance(index, int) or not -size <= index < size or any(one.facts.offset):
-        words = f"`{one.name}` of {rollout} is not a part of its field"
+        words = f"`{one.name}` of {rollout} is given by an invalid index of its field"
         rows = [("field", str(one)), ("index", repr(index)), ("offset", str(one.facts.offset))]
         raise ArgumentError(
             refusal(words, rows, "Pass `(field, t)` with t on the field's first axis, which begins at 0.")

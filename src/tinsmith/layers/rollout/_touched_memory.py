@@ -194,7 +194,7 @@ def _refuse(
     touch: Touch,
 ) -> KernelError:
     ((name, _),) = name_fields_for_user(forward, launches, [one])
-    words = f"{rollout} {verb} the memory of `{name}` by a tensor between its kernels, none of which has run yet"
+    words = f"{rollout} {verb} the memory of `{name}` through a tensor before its recorded kernels have run"
     if verb == "reads":
         remedy = "Read it before or after the rollout, or let a kernel compute what depends on it."
     else:

@@ -35,7 +35,9 @@ def _mark(role: str, getter: Any, options: dict[str, Any]) -> Any:
     if not (isinstance(getter, property) or callable(getter)) or is_kernel(getter):
         actual = f"{type(getter).__name__} {getter!r:.60}"
         remedy = f"Write `@ts.{role}` above a method that returns the field; options go into brackets, by name."
-        raise ArgumentError(refusal(f"ts.{role} marks a property that returns a field", [("got", actual)], remedy))
+        raise ArgumentError(
+            refusal(f"ts.{role} must decorate a method that returns a field", [("got", actual)], remedy)
+        )
     return FieldMark(getter, role, options)
 
 
@@ -113,7 +115,9 @@ def kernel(marked: Any = None, *, order: int = 0) -> Any:
         return lambda later: kernel(later, order=order)
     if not is_kernel(marked):
         rows = [("got", f"{type(marked).__name__} {getattr(marked, '__name__', '')}".strip())]
-        raise ArgumentError(refusal("ts.kernel marks a kernel", rows, "Write it above @ti.kernel (or @qd.kernel)."))
+        raise ArgumentError(
+            refusal("ts.kernel must decorate a kernel", rows, "Write it above @ti.kernel (or @qd.kernel).")
+        )
     setattr(marked, _PLACE, (order, next(_NUMBERS)))
     return marked
 

@@ -93,6 +93,8 @@ class Tin(EmptyTin):
                 words = f"the object of {self._label} has no kernel `{kernel}`"
                 known = [name for name in dir(type(self.data_oriented)) if not name.startswith("_")]
                 close = nearest(kernel, known)
-                raise RegistrationError(refusal(words, remedy=f"Did you mean `{close}`?" if close else ""))
+                raise RegistrationError(
+                    refusal(words, remedy=f"Did you mean `{close}`?" if close else "Pass the name of a kernel method.")
+                )
             kernel = attribute
         return super().register_kernel(kernel, *kernel_args, kernel_name=kernel_name)

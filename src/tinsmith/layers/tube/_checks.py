@@ -33,8 +33,10 @@ def check_tensors(blueprint: Blueprint, tensors: Sequence[Any]) -> None:
         _check_dtype(blueprint, part, tensor)
         _check_device(blueprint, part, tensor, tensors)
         if tensor.requires_grad and not blueprint.enable_backward:
-            words = f"tensor `{part.name}` of {blueprint.label} requires a gradient, and enable_backward is False"
-            raise GradientError(refusal(words, remedy=f"Pass `{part.name}.detach()`, or make the Tube without it."))
+            words = f"tensor `{part.name}` of {blueprint.label} requires a gradient, but enable_backward is False"
+            raise GradientError(
+                refusal(words, remedy=f"Pass `{part.name}.detach()`, or make the Tube with enable_backward=True.")
+            )
 
 
 def _wrong_count(blueprint: Blueprint, count: int) -> ArgumentError:

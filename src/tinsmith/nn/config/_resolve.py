@@ -103,7 +103,7 @@ def _find_component(catalog: Catalog, kind: str, otype: Any, where: str) -> tupl
     remedy = f"Did you mean `{guess}`?" if guess else f"Leave it out for the default, `{catalog.default}`."
     others = [kind for kind, other in CATALOGS.items() if str(otype).lower() in map(str.lower, _list_otypes(other))]
     if others and str(otype).lower() != guess.lower():
-        remedy = f"It belongs to `{others[0]}`."
+        remedy = f"Write it in `{others[0]}`."
     raise ConfigError(refusal(f"`{where}.otype` is not a known {kind}.", rows, remedy))
 
 

@@ -103,7 +103,7 @@ def _check_widths(section: Section, parts: list[tuple[int, Encoder]]) -> None:
     reduction = section.options["reduction"]
     if reduction != "Concatenation" and len(set(widths)) > 1:
         rows = [("output dims of what is nested", ", ".join(map(str, widths)))]
-        remedy = f"A {reduction} needs one width in all of them."
+        remedy = f"Give all of them the same number of output dims: a {reduction} needs it."
         raise ConfigError(refusal(f"`{section.where}` cannot be reduced.", rows, remedy))
 
 

@@ -112,7 +112,7 @@ class Encoding(Layer):
 def _check_count(n_input_dims: Any) -> int:
     whole = operator.index(n_input_dims) if hasattr(n_input_dims, "__index__") else 0  # numpy's integers too
     if whole < 1 or isinstance(n_input_dims, bool):
-        words = "the number of input dims of an Encoding does not fit"
+        words = "`n_input_dims` of an Encoding is not valid"
         raise ArgumentError(refusal(words, [("got", repr(n_input_dims)), ("expected", "an integer, 1 or more")]))
     return whole
 

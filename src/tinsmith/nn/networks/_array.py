@@ -266,7 +266,9 @@ class NetworkArray(Layer):
         goal = self._flat("target", target, grid, self.n_output_dims)
         if goal.shape[1] != flat.shape[1]:
             rows = [("x", str(tuple(x.shape))), ("target", str(tuple(target.shape)))]
-            raise ShapeError(refusal("`target` has another batch than `x`", rows))
+            raise ShapeError(
+                refusal("`target` has another batch than `x`", rows, "Pass one target for each row of `x`.")
+            )
         loss = _LOSSES[_loss(otype)]
         encoded = self._encode(flat, at)
         plain = not (encoded.requires_grad or goal.requires_grad or torch.compiler.is_compiling() or is_transformed())
@@ -374,7 +376,7 @@ class NetworkArray(Layer):
             rows.append(("got", f"{tuple(points.shape)} and {tuple(cells.shape)}"))
             raise ShapeError(refusal("`points` and `cells` do not fit the NetworkArray", rows))
         if cells.is_floating_point() or cells.dtype == torch.bool:
-            raise DtypeError(refusal("`cells` are not integers", [("got", str(cells.dtype))]))
+            raise DtypeError(refusal("`cells` are not integers", [("got", str(cells.dtype))], "Pass `cells.long()`."))
         low, high = torch.aminmax(cells.long()) if len(cells) else (0, 0)
         if not 0 <= int(low) <= int(high) < self.cells:
             rows = [("got", f"{int(low)} to {int(high)}"), ("expected", f"0 to {self.cells - 1}")]

@@ -31,15 +31,17 @@ class Owners:
     cells: int
 
     def __post_init__(self) -> None:
-        """Raise ArgumentError for a mesh of several dims, or if a process would have no network."""
+        """Raise ArgumentError for a mesh of several dims, or if equal shares, rounded up, leave a process without a
+        network.
+        """
         if self.mesh.ndim != 1:
             rows = [("dims", str(self.mesh.ndim))]
             remedy = 'Pass one dim of it, `mesh["cells"]`.'
-            raise ArgumentError(refusal("networks are sharded along one dim of a mesh", rows, remedy))
+            raise ArgumentError(refusal("networks can be sharded along one dim of a mesh only", rows, remedy))
         if self._each * (self.mesh.size() - 1) >= self.cells:
             rows = [("networks", str(self.cells)), ("processes", str(self.mesh.size()))]
-            remedy = f"Each would have {self._each}: take {-(-self.cells // self._each)} processes."
-            raise ArgumentError(refusal("the networks leave a process without any", rows, remedy))
+            remedy = f"Use {-(-self.cells // self._each)} processes, of up to {self._each} networks each."
+            raise ArgumentError(refusal("a process would have no network", rows, remedy))
 
     @property
     def _each(self) -> int:

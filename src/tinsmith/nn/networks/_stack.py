@@ -105,7 +105,12 @@ def unstack(array: NetworkArray) -> list[nn.Sequential]:
         )
     """
     if array.encoding is not None:
-        raise ArgumentError(refusal("an array with an encoding cannot be unstacked", remedy="Encode, then unstack."))
+        raise ArgumentError(
+            refusal(
+                "an array with an encoding cannot be unstacked",
+                remedy="Make the array without an encoding, and encode its inputs before.",
+            )
+        )
     layers = [(weights.detach(), None if b is None else b.detach()) for weights, b in array.layers()]
     options = array.config.options
     return [
@@ -143,7 +148,7 @@ def _make_plan(number: int, network: nn.Sequential) -> _Plan:
     for words, is_so in problems.items():
         if is_so:
             rows = [("network", " ".join(str(network).split()))]
-            remedy = "Its hidden layers need one width and one activation, all its layers a bias or none of them, and"
+            remedy = "Give its hidden layers one width and one activation, all its layers a bias or none of them, and"
             remedy += " each layer as many inputs as the layer before has outputs."
             raise ArgumentError(refusal(f"network {number} has {words}", rows, remedy))
     return sizes, next(iter(hidden), "ReLU"), out, biases.pop(), linears[0].weight.dtype
@@ -164,14 +169,16 @@ def _list_activations(number: int, network: nn.Sequential) -> list[str]:
         if isinstance(layer, nn.Linear):
             names.append("")
         elif not names or names[-1] or not (name := _find_activation(layer)):
-            words = f"layer {place} of network {number} is not one that an array of networks can have there"
+            words = f"layer {place} of network {number} cannot be part of an array of networks at this place"
             known = ", ".join(f"nn.{kind.__name__}" for kind, _ in _KNOWN)
             rows = [("layer", str(layer)), ("expected", f"nn.Linear and activations in turn: {known}, Activation(...)")]
             raise ArgumentError(refusal(words, rows))
         else:
             names[-1] = name
     if not names:
-        raise ArgumentError(refusal(f"network {number} has no nn.Linear"))
+        raise ArgumentError(
+            refusal(f"network {number} has no nn.Linear", remedy="Add a linear layer, or leave it out.")
+        )
     return [name or "None" for name in names]
 
 
@@ -193,7 +200,10 @@ def _make_array(plan: _Plan, count: int, grid_shape: int | Sequence[int] | None,
     array = NetworkArray(grid_shape or count, n_in, n_out, config, biases=biases, dtype=dtype).to(like.device)
     if array.cells != count:
         rows = [("grid", str(array.grid_shape)), ("networks", str(count))]
-        raise ArgumentError(refusal("the grid does not have as many cells as there are networks", rows))
+        remedy = "Pass a grid with as many cells as networks, or leave `grid_shape` out."
+        raise ArgumentError(
+            refusal("`grid_shape` of ts.nn.stack does not have one cell for each network", rows, remedy)
+        )
     return array
 
 

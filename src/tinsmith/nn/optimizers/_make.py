@@ -90,7 +90,11 @@ def _build_adam(section: Section, given: Sequence[Slot]) -> torch.optim.Optimize
     if not parts:
         rows = [("optimize_matrix_params", str(o["optimize_matrix_params"]).lower())]
         rows += [("optimize_non_matrix_params", str(o["optimize_non_matrix_params"]).lower())]
-        raise ConfigError(refusal(f"`{section.where}` leaves Adam no parameter to optimize.", rows, "Leave both out."))
+        raise ConfigError(
+            refusal(
+                f"`{section.where}` leaves Adam no parameter to optimize.", rows, "Set at least one of the two to true."
+            )
+        )
     return parts[0] if len(parts) == 1 else Composite(*parts)
 
 
@@ -198,4 +202,8 @@ def _explain_uneven(section: Section, sizes: Sequence[int | None], given: Sequen
         ("parameters", " + ".join(map(str, counts[:12])) + (" + ..." if counts[12:] else "") + f" = {sum(counts)}"),
     ]
     headline = f"`{section.where}.nested[...].n_params_to_optimize` does not divide the parameters."
-    return refusal(headline, rows, "Let each part take whole parameters, in order, and all together all of them.")
+    return refusal(
+        headline,
+        rows,
+        "Choose sizes that split the list of parameters between whole tensors and add up to all of them.",
+    )

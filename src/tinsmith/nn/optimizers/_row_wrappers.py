@@ -41,7 +41,7 @@ class Wrapping:
         if section.otype == "EMA":
             within = cls.from_section(section.nested[0])
             if within.ema is not None or section.options["full_precision"]:
-                raise ConfigError(_explain_unsupported(section, "EMA of an EMA, or in full precision,"))
+                raise ConfigError(_explain_unsupported(section, "EMA of an EMA, or EMA in full precision,"))
             return dataclasses.replace(within, ema=section.options["decay"])
         _check_by_rows(section)
         return cls(section)
@@ -63,7 +63,7 @@ def _check_by_rows(section: Section) -> None:
 
 def _explain_unsupported(section: Section, what: str) -> str:
     known = "Adam, SGD and Composites of them, in ExponentialDecay and EMA"
-    return refusal(f"`{section.where}`: {what} does not work by rows.", [("expected", known)], "Use one of these.")
+    return refusal(f"`{section.where}`: {what} cannot update single rows.", [("expected", known)], "Use one of these.")
 
 
 @contextlib.contextmanager

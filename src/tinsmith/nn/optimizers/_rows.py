@@ -195,7 +195,13 @@ class RowOptimizer:
             return
         if len(gradients) != len(self._parameters):
             rows = [("parameters", str(len(self._parameters))), ("gradients", str(len(gradients)))]
-            raise ArgumentError(refusal("There are not as many gradients as parameters.", rows, "Pass None for none."))
+            raise ArgumentError(
+                refusal(
+                    "There are not as many gradients as parameters.",
+                    rows,
+                    "Pass one for each parameter, None where there is none.",
+                )
+            )
         for i, (given, parameter) in enumerate(zip(gradients, self._parameters, strict=True)):
             expected = (k, *parameter.shape[1:])
             if given is not None and tuple(given.shape) != expected:
@@ -282,7 +288,7 @@ def _split_composite(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optim
     if isinstance(optimizer, Composite):
         return [plain for part in optimizer.parts for plain in _split_composite(part)]
     if isinstance(optimizer, Wrapper):
-        headline = f"{type(optimizer).__name__} does not work by rows."
+        headline = f"{type(optimizer).__name__} cannot update single rows."
         raise ConfigError(refusal(headline, [], "Pass an optimizer without a wrapper."))
     if type(optimizer).__name__ in _WEIGH_WHOLE_PARAMETERS:
         raise ConfigError(_explain_unsupported(optimizer, "an entry's step depends on the others of its parameter"))
@@ -293,7 +299,11 @@ def _count_rows(parameters: Sequence[torch.Tensor]) -> int:
     sizes = {parameter.shape[0] if parameter.ndim else 0 for parameter in parameters}
     if len(sizes) > 1 or 0 in sizes:
         rows = [(f"params[{i}]", str(tuple(parameter.shape))) for i, parameter in enumerate(parameters)]
-        raise ShapeError(refusal("The parameters differ in their number of rows.", rows, "Stack them all alike."))
+        raise ShapeError(
+            refusal(
+                "The parameters differ in their number of rows.", rows, "Give all parameters the same number of rows."
+            )
+        )
     return sizes.pop()
 
 
@@ -307,7 +317,13 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
     if given.dtype == torch.bool:
         if tuple(given.shape) != (n_rows,):
             table = [("expected", f"({n_rows},)"), ("got", str(tuple(given.shape)))]
-            raise ShapeError(refusal("The mask of rows does not fit the parameters.", table, "Flatten the grid."))
+            raise ShapeError(
+                refusal(
+                    "The mask of rows does not fit the parameters.",
+                    table,
+                    "Pass one entry per row: flatten a mask of a grid.",
+                )
+            )
         return given.nonzero().squeeze(1)
     if given.numel() and (given.is_floating_point() or given.is_complex()):
         table = [("got", str(given.dtype)), ("expected", "a mask, or whole numbers")]
@@ -388,8 +404,8 @@ def _check_counts(part: torch.optim.Optimizer, name: str, value: Any) -> None:
 
 
 def _explain_unsupported(part: torch.optim.Optimizer, state: str) -> str:
-    remedy = "Use one that treats each entry by itself, such as Adam or SGD."
-    return refusal(f"{type(part).__name__} does not work by rows.", [("state", state)], remedy)
+    remedy = "Use an optimizer that updates each entry by itself, such as Adam or SGD."
+    return refusal(f"{type(part).__name__} cannot update single rows.", [("state", state)], remedy)
 
 
 def _set_count(part: torch.optim.Optimizer, count: int) -> None:

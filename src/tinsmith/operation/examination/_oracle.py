@@ -251,23 +251,23 @@ def name_cotangents(title: str, names: Sequence[str], cotangents: Cotangents) ->
         tensors: Mapping[str, Any] = cotangents
         unknown = [name for name in tensors if name not in names]
         if unknown:
-            raise _misfit(names, f"`{unknown[0]}`, which is not an output of {title}", ", ".join(tensors))
+            raise _misfit(names, f"name `{unknown[0]}`, which is not an output of {title}", ", ".join(tensors))
     elif isinstance(cotangents, Sequence) and len(cotangents) == len(names):
         tensors = dict(zip(names, cotangents, strict=True))
     else:
         count = str(len(cotangents)) if isinstance(cotangents, Sequence) else type(cotangents).__name__
-        raise _misfit(names, f"something else than one for each output of {title}", count)
+        raise _misfit(names, f"do not have one entry for each output of {title}", count)
     tensors = {name: one for name, one in tensors.items() if one is not None}
     for name, one in tensors.items():
         if not isinstance(one, torch.Tensor):
-            raise _misfit(names, f"no tensor for `{name}` of {title}", type(one).__name__)
+            raise _misfit(names, f"have no tensor for `{name}` of {title}", type(one).__name__)
     return dict(tensors)
 
 
 def _misfit(names: Sequence[str], problem: str, what: str) -> ArgumentError:
     rows = [("outputs", ", ".join(names)), ("got", what)]
-    remedy = f"Pass a mapping, a tensor by name: `cotangents={{'{names[0]}': ...}}`."
-    return ArgumentError(refusal(f"`cotangents` of ts.oracle name or hold {problem}", rows, remedy))
+    remedy = f"Pass a dict with a tensor for each output: `cotangents={{'{names[0]}': ...}}`."
+    return ArgumentError(refusal(f"`cotangents` of ts.oracle {problem}", rows, remedy))
 
 
 def check_shapes(title: str, wanted: _Tensors, outputs: _Tensors) -> None:
@@ -278,7 +278,7 @@ def check_shapes(title: str, wanted: _Tensors, outputs: _Tensors) -> None:
         if one.shape != outputs[name].shape:
             words = f"the cotangent of output `{name}` does not fit {title}"
             rows = [("output", str(tuple(outputs[name].shape))), ("cotangent", str(tuple(one.shape)))]
-            raise ShapeError(refusal(words, rows, "Pass one of the output's shape."))
+            raise ShapeError(refusal(words, rows, "Pass a cotangent of the output's shape."))
 
 
 def _pull_back(outputs: _Tensors, cotangents: _Tensors, leaves: _Tensors) -> _Tensors:

@@ -118,7 +118,9 @@ def _shape(signature: Signature, name: str) -> tuple[int, ...]:
     if parameter.open_dims:
         words = f"the sizes of the elements of `{name}` are neither in its annotation nor in the spec"
         raise SpecError(
-            refusal(words, [("annotation", parameter.annotation), ("spec", str(item))], "Write them there.")
+            refusal(
+                words, [("annotation", parameter.annotation), ("spec", str(item))], "Write the sizes in one of the two."
+            )
         )
     return sizes[: len(sizes) - len(parameter.element)] + parameter.element
 
@@ -135,7 +137,7 @@ def _select_active(signature: Signature, key: CallKey, wanted: Collection[str]) 
     unknown = [name for name in wanted if name not in floats]
     if unknown:
         words = f"op `{signature.op}` has no input `{unknown[0]}` that can have a gradient"
-        raise ArgumentError(refusal(words, [("inputs of floats", ", ".join(floats) or "none")]))
+        raise ArgumentError(refusal(words, [("inputs of floats", ", ".join(floats) or "none")], "Name one of these."))
     return frozenset(wanted or floats)
 
 

@@ -22,7 +22,10 @@ from ._parts import assign
 
 
 def index_by_rows(kernel: nodes.Kernel) -> nodes.Kernel:
-    """Return a kernel that computes row-major indices in its outermost loops; the same object if no array has rows."""
+    """Replace the several indices of each array access by one row-major index, which uses sizes kept in locals.
+
+    Return the kernel itself if no array has rows.
+    """
     if not any(map(_has_rows, kernel.arrays.values())):
         return kernel
     names = Names(walk.names_of(kernel))

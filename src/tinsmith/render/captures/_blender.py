@@ -48,5 +48,5 @@ def load_blender(path: str | Path) -> Capture:
     if ply is not None and is_file(ply):
         listed = read_points_of_ply(ply)
     elif ply is not None:
-        warn(f"there is no {ply}, which {path} names as its file of points: the capture has none")
+        warn(f"{path} names {ply} as its file of points, but there is no such file: the capture has no points")
     return build_capture(frames, *convert_points(listed))

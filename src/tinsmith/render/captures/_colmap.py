@@ -120,8 +120,10 @@ def read_colmap(folder: Path, images: str | Path = "images") -> Reconstruction:
     paths = _find_pictures(folder, folder / images, [image.name for image in listed])
     present = [number for number, path in enumerate(paths) if path is not None]
     if not present:
-        rows = [("image", str(frames[0].image), "there is none")]
-        raise frames[0].entry.make_error("the pictures of the reconstruction are missing", rows)
+        rows = [("image", str(frames[0].image), "there is no such file")]
+        raise frames[0].entry.make_error(
+            "the pictures of the reconstruction are missing", rows, "Pass their folder as `images`."
+        )
     warn_of_missing(
         [(frame.entry, frame.image) for frame, path in zip(frames, paths, strict=True) if path is None], len(frames)
     )
@@ -187,7 +189,9 @@ def _make_frame(image: ImageRecord, records: Records, path: Path) -> Frame:
     camera = records.cameras.get(image.camera)
     if camera is None:
         rows = [("camera", str(image.camera)), ("cameras", ", ".join(map(str, sorted(records.cameras))) or "none")]
-        raise entry.make_error("an image of the reconstruction refers to a missing camera", rows)
+        raise entry.make_error(
+            "an image of the reconstruction refers to a missing camera", rows, "Add the camera, or remove the image."
+        )
     numbers, lens = _make_intrinsics(camera, records.cameras_file)
     return Frame(entry, path, convert_to_pose(_make_viewmat(entry, image)), numbers, lens)
 
@@ -198,7 +202,9 @@ def _make_viewmat(entry: Entry, image: ImageRecord) -> Tensor:
     if not all(map(math.isfinite, numbers)) or abs(length - 1) > _ALMOST:
         rows = [("rotation", str(image.quaternion), f"of length {length:.4g}, expected 1")]
         rows += [("translation", str(image.translation))]
-        raise entry.make_error("an image of the reconstruction has no pose", rows)
+        raise entry.make_error(
+            "an image of the reconstruction has an invalid pose", rows, "Correct the pose, or remove the image."
+        )
     w, x, y, z = (part / length for part in image.quaternion)
     rotation = [
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -215,7 +221,7 @@ def _make_intrinsics(camera: CameraRecord, file: Path) -> tuple[dict[str, float]
     entry = Entry(file, f"camera {camera.number}")
     if camera.model not in _LENSES:
         rows = [("model", camera.model), ("supported", ", ".join(_LENSES))]
-        remedy = "Undistort the pictures first, as `colmap image_undistorter` does."
+        remedy = "Undistort the pictures before, as `colmap image_undistorter` does."
         raise entry.make_error("the camera's model is not supported", rows, remedy)
     focals = 2 if camera.model in _TWO_FOCALS else 1
     fl_x, fl_y, cx, cy = (*camera.parameters[:1], *camera.parameters[focals - 1 : focals + 2])

@@ -113,7 +113,8 @@ def read_records(folder: Path) -> Records:
         twice = [number for number, times in Counter(record.number for record in records).items() if times > 1]
         if twice:
             rows = [("file", str(path)), ("number", str(twice[0]))]
-            raise InputError(refusal("a number of the reconstruction occurs twice", rows))
+            headline = "two entries of the reconstruction have the same number"
+            raise InputError(refusal(headline, rows, "Remove one of them, or export the reconstruction again."))
     tracks_known = points_file.exists() and points_file.suffix != ".ply"
     return Records(by_number, images, points, cameras_file, images_file, points_file, tracks_known)
 
@@ -259,17 +260,19 @@ class _Bytes:
         """Read a UTF-8 string that ends with a byte 0."""
         end = self.held.find(b"\0", self.place)
         if end < 0:
-            raise self.make_error("a name has no end")
+            raise self.make_error("a name does not end with a zero byte")
         begin, self.place = self.place, end + 1
         try:
             return self.held[begin:end].decode("utf-8")
         except UnicodeDecodeError as cause:
-            raise self.make_error("a name is not valid text") from cause
+            raise self.make_error("a name is not valid UTF-8") from cause
 
     def make_error(self, reason: str) -> InputError:
         """Return an error with this reason that names the file and the current position."""
         rows = [("file", str(self.path)), ("byte", f"{self.place} of {len(self.held)}"), ("because", reason)]
-        return InputError(refusal("a binary file of the reconstruction is broken", rows))
+        return InputError(
+            refusal("a binary file of the reconstruction is broken", rows, "Export the reconstruction again.")
+        )
 
 
 def _read_binary(path: Path, form: _Form) -> list[Any]:
@@ -277,13 +280,13 @@ def _read_binary(path: Path, form: _Form) -> list[Any]:
     (count,) = source.take("Q")
     records = [form.take(source) for _ in _check_count(source, count)]
     if source.place != len(source.held):
-        raise source.make_error(f"there is more than its {count} entries")
+        raise source.make_error(f"more bytes follow its {count} entries")
     return records
 
 
 def _check_count(source: _Bytes, count: int) -> range:
     if count > len(source.held):  # each entry takes at least a byte; a wrong count could take hours to read
-        raise source.make_error(f"it cannot hold {count} entries")
+        raise source.make_error(f"it is too short for {count} entries")
     return range(count)
 
 
@@ -292,7 +295,8 @@ def _take_camera(source: _Bytes) -> CameraRecord:
     if not 0 <= model < len(MODELS):
         raise source.make_error(f"there is no camera model with number {model}")
     if max(width, height) > _MOST_SIDE:
-        raise source.make_error(f"camera {number} has pictures of {width} x {height} pixels")
+        sizes = f"{width} x {height} pixels, more than {_MOST_SIDE:,} on a side"
+        raise source.make_error(f"camera {number} has pictures of {sizes}")
     name, count = list(MODELS.items())[model]
     return CameraRecord(number, name, width, height, source.take(f"{count}d"))
 

@@ -75,7 +75,10 @@ class Frame:
         w, h = self._listed_size(width, height)
         if not self.fits(width, height):
             rows = [("image", str(self.image), f"{width} x {height}"), ("listed", f"{w:g} x {h:g}")]
-            remedy = "Intrinsics are scaled to resized pictures, but this one has another aspect ratio."
+            remedy = (
+                "Correct w and h of this entry, or resize the picture without cropping: intrinsics are scaled only "
+            )
+            remedy += "if the aspect ratio is the same."
             raise self.entry.make_error("the image's size is not what the dataset says", rows, remedy)
         across, down = numbers.get("camera_angle_x"), numbers.get("camera_angle_y")
         fl_x = numbers.get("fl_x") or _compute_focal(w, across) or numbers.get("fl_y") or _compute_focal(h, down)
@@ -90,7 +93,8 @@ class Frame:
         if camera is None:
             rows = [("model", self.lens.model)]
             rows += [("coefficients", ", ".join(f"{one:g}" for one in self.lens.coefficients))]
-            raise self.entry.make_error("no pixel of a picture is left after undistortion of its lens", rows)
+            remedy = "Correct the coefficients, or undistort the pictures before, as `colmap image_undistorter` does."
+            raise self.entry.make_error("no pixel of a picture is left after undistortion of its lens", rows, remedy)
         return camera
 
     def _listed_size(self, width: int, height: int) -> tuple[float, float]:

@@ -63,7 +63,7 @@ def read_scene(path: Path) -> tuple[list[Frame], Path | None]:
     present = [frame for frame in frames if is_file(frame.image)]
     if not present:
         rows = [("image", str(frames[0].image), "there is no such file")]
-        remedy = f"The suffixes {', '.join(_SUFFIXES[1:])} were tried too."
+        remedy = f"Correct `file_path`, or add the pictures. The suffixes {', '.join(_SUFFIXES[1:])} were tried too."
         raise frames[0].entry.make_error("the pictures of the dataset are missing", rows, remedy)
     warn_of_missing([(frame.entry, frame.image) for frame in frames if not is_file(frame.image)], len(frames))
     points = whole.get("ply_file_path")
@@ -118,10 +118,11 @@ def _parse_lens(entry: Entry, fields: Mapping[str, Any], numbers: Mapping[str, f
         return make_lens("fisheye", coefficients)
     if model not in _PINHOLES:
         rows += [("supported", ", ".join((*_PINHOLES, *_FISHEYES)))]
-        raise entry.make_error("the camera's model is not supported", rows)
+        remedy = "Undistort the pictures before, as `colmap image_undistorter` does."
+        raise entry.make_error("the camera's model is not supported", rows, remedy)
     if model != "FULL_OPENCV" and any(name in coefficients for name in _OF_FULL_OPENCV):
         remedy = 'Write "camera_model": "FULL_OPENCV" if they are the coefficients of its denominator.'
-        raise entry.make_error("the camera's model does not have all of these coefficients", rows, remedy)
+        raise entry.make_error("the camera's model has no such distortion coefficients", rows, remedy)
     return make_lens("pinhole", coefficients)
 
 
@@ -142,7 +143,7 @@ def _parse_pose(entry: Entry, matrix: Any) -> Tensor:
         InputError: it is not a rotation and a position.
     """
     headline = "`transform_matrix` is not the pose of a camera"
-    remedy = "It maps camera to world: a rotation, a position, and the last row 0 0 0 1."
+    remedy = "Write a matrix from camera to world: a rotation, a position, and the last row 0 0 0 1."
     rows = matrix if isinstance(matrix, list) else []
     shape = (
         f"{len(rows)} rows of {', '.join(sorted({str(len(row)) if isinstance(row, list) else '?' for row in rows}))}"
@@ -164,7 +165,7 @@ def _parse_pose(entry: Entry, matrix: Any) -> Tensor:
         facts = [("its rotation times its transpose", f"{off:.2g} away from the identity")]
         raise entry.make_error(headline, facts, remedy)
     if torch.linalg.det(turn) < 0:
-        raise entry.make_error(headline, [("determinant", "-1", "it mirrors")], remedy)
+        raise entry.make_error(headline, [("determinant", "-1", "it is a reflection")], remedy)
     return pose
 
 

@@ -134,7 +134,7 @@ def refuse_absgrad(function: str, absgrad: bool) -> None:
     Surfels move by their transforms, whose gradient strategies use.
     """
     if absgrad:
-        remedy = "Leave it out: meta['gradient_2dgs'] gets what strategies for surfels take."
+        remedy = "Leave it out: strategies for surfels use the gradients in meta['gradient_2dgs']."
         raise ArgumentError(refusal(f"`{function}` has no absolute gradients.", [("absgrad", "True")], remedy))
 
 

@@ -64,14 +64,18 @@ def require_shape(function: str, name: str, given: Tensor, axes: str, expected: 
     """Raise ShapeError unless a tensor has the expected shape. `axes` describes it in the message."""
     if tuple(given.shape) != tuple(expected):
         rows = [("got", str(tuple(given.shape))), ("expected", f"{axes} = {tuple(expected)}")]
-        raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
+        raise ShapeError(
+            refusal(f"`{name}` of `{function}` does not fit.", rows, "Pass a tensor of the expected shape.")
+        )
 
 
 def require_last(function: str, name: str, given: Tensor, axes: str, last: Sequence[int]) -> None:
     """Raise ShapeError unless the last sizes of a tensor are `last`. `axes` describes its shape in the message."""
     if given.ndim < len(last) or tuple(given.shape[given.ndim - len(last) :]) != tuple(last):
         rows = [("got", str(tuple(given.shape))), ("expected", axes)]
-        raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
+        raise ShapeError(
+            refusal(f"`{name}` of `{function}` does not fit.", rows, "Pass a tensor of the expected shape.")
+        )
 
 
 def is_ordered() -> bool:

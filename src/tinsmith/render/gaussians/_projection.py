@@ -223,7 +223,13 @@ def check_scene(
     how.check(function)
     if covars is None and (quats is None or scales is None):
         rows = [("covars", "None"), ("quats", str(type(quats).__name__)), ("scales", str(type(scales).__name__))]
-        raise ArgumentError(refusal(f"`{function}` has no shape of the Gaussians.", rows, "Pass quats and scales."))
+        raise ArgumentError(
+            refusal(
+                f"`{function}` got neither `covars` nor `quats` and `scales`.",
+                rows,
+                "Pass quats and scales, or covars.",
+            )
+        )
     given = {"means": means, "covars": covars, "opacities": opacities, "viewmats": viewmats, "Ks": intrinsics}
     if covars is None:
         given |= {"quats": quats, "scales": scales}
@@ -245,7 +251,7 @@ def check_scene(
             require_shape(function, name, tensors[name], words, (*batch, *sizes))
     if how.sparse_grad and batch:
         rows = [("means", f"[..., N, 3] = {tuple(means.shape)}")]
-        headline = f"`sparse_grad` of `{function}` does not go with batch dims."
+        headline = f"`sparse_grad` of `{function}` does not support batch dims."
         raise ArgumentError(refusal(headline, rows, "Call it once per batch, or leave `sparse_grad` out."))
 
     def flat(name: str, last: int) -> Tensor | None:

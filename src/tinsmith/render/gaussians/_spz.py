@@ -177,7 +177,7 @@ def _parse_header(start: bytes, make_error: MakeError) -> _Header:
     if version not in (2, 3):
         raise make_error(f"its version is {version}, not 2 or 3")
     if flags & _HAS_EXTENSIONS:
-        raise make_error("it has extensions")
+        raise make_error("it has extensions, which are not supported")
     if degree >= len(COEFFICIENTS):
         raise make_error(f"its harmonics have degree {degree}, more than 4")
     return _Header(version, count, degree, fractional_bits)
@@ -198,7 +198,9 @@ def _choose_fractional_bits(positions: np.ndarray) -> int:
         if round(furthest * 2**bits) <= _POSITION_LIMIT:
             return bits
     rows = [("furthest", f"{furthest:g}"), ("expected", f"at most {_POSITION_LIMIT:,}")]
-    raise ArgumentError(refusal("`means` of `save_spz` are too far out for the format", rows, "Scale the scene down."))
+    raise ArgumentError(
+        refusal("`means` of `save_spz` are too far from the origin for the format", rows, "Scale the scene down.")
+    )
 
 
 def _round_to_bytes(values: np.ndarray) -> np.ndarray:

@@ -207,7 +207,11 @@ class OccGridEstimator(nn.Module):
         """
         if K.shape[1:] != (3, 3) or c2w.shape[1:] not in ((3, 4), (4, 4)) or K.shape[0] not in (1, c2w.shape[0]):
             rows = [("K", str(tuple(K.shape)), "(k, 3, 3)"), ("c2w", str(tuple(c2w.shape)), "(k, 3, 4) or (k, 4, 4)")]
-            raise ShapeError(refusal("The cameras of `mark_invisible_cells` do not fit.", rows, "Add a dim in front."))
+            raise ShapeError(
+                refusal(
+                    "The cameras of `mark_invisible_cells` do not fit.", rows, "Add a batch dim: K[None], c2w[None]."
+                )
+            )
         rotations = c2w[:, :3, :3].transpose(2, 1)
         offsets = -rotations @ c2w[:, :3, 3:]
         size = torch.tensor([width, height], device=self.device)[:, None]
@@ -287,7 +291,11 @@ def _check_sizes(box: Tensor, cells: Sequence[int], levels: int) -> None:
             ("resolution", repr(list(cells)), "one number or three, 1 or more"),
             ("levels", repr(levels), "1 or more"),
         ]
-        raise ArgumentError(refusal("An OccGridEstimator cannot have these cells.", rows, "128 cells are usual."))
+        raise ArgumentError(
+            refusal(
+                "`resolution` or `levels` of OccGridEstimator is out of range.", rows, "Pass 1 or more: 128 is usual."
+            )
+        )
 
 
 def _ask_field(name: str, function: Any, samples: Sampled) -> Tensor:

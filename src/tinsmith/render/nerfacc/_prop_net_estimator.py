@@ -154,8 +154,10 @@ class PropNetEstimator(nn.Module):
         if requires_grad:
             if self.optimizer is None or not self.prop_cache:
                 rows = [("optimizer", type(self.optimizer).__name__), ("proposals", str(len(self.prop_cache)))]
-                remedy = "Make the estimator with an optimizer, and call `sampling` with requires_grad=True before."
-                raise ArgumentError(refusal("The PropNetEstimator cannot train.", rows, remedy))
+                remedy = "Make the estimator with an optimizer, and call `sampling` with requires_grad=True first."
+                raise ArgumentError(
+                    refusal("The PropNetEstimator has no optimizer, or nothing to train from.", rows, remedy)
+                )
             proposed = self.compute_loss(trans, loss_scaler)
             self.optimizer.zero_grad()
             proposed.backward()
@@ -205,7 +207,9 @@ def _map_edges(kind: str, shares: Tensor, near: float | Tensor, far: float | Ten
 def _check_sampling(functions: Sequence[Any], samples: Sequence[int], kind: str, near: float | Tensor) -> None:
     if len(functions) != len(samples):
         rows = [("prop_sigma_fns", str(len(functions))), ("prop_samples", str(len(samples)))]
-        raise ArgumentError(refusal("`sampling` needs a number of samples for each proposal.", rows, "Pass as many."))
+        raise ArgumentError(
+            refusal("`sampling` needs a number of samples for each proposal.", rows, "Pass one number for each.")
+        )
     if kind not in _TYPES:
         rows = [("expected", ", ".join(map(repr, _TYPES))), ("got", repr(kind))]
         raise ArgumentError(refusal("`sampling_type` is unknown.", rows, "Pass one of them."))

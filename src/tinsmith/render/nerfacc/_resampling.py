@@ -94,7 +94,11 @@ def searchsorted(
     value_rays = find_rays("searchsorted", "values", values)
     if len(rays) != len(value_rays):
         rows = [("sorted_sequence", f"{len(rays)} rays"), ("values", f"{len(value_rays)} rays")]
-        raise ArgumentError(refusal("The arguments of `searchsorted` are on different rays.", rows, "Pass the same."))
+        raise ArgumentError(
+            refusal(
+                "The arguments of `searchsorted` have different numbers of rays.", rows, "Pass both for the same rays."
+            )
+        )
     ids = _resampling.searchsorted(
         sorted_sequence.vals.reshape(-1), values.vals.reshape(-1), rays, value_rays, engine=engine
     )

@@ -66,7 +66,9 @@ def rendering(
     """
     if rgb_sigma_fn is None and rgb_alpha_fn is None:
         rows = [("expected", "`rgb_sigma_fn` or `rgb_alpha_fn`"), ("got", "neither")]
-        raise ArgumentError(refusal("`rendering` has no radiance field.", rows, "Pass one of the two functions."))
+        raise ArgumentError(
+            refusal("`rendering` got no function of the radiance field.", rows, "Pass one of the two functions.")
+        )
     if ray_indices is not None:
         _check_samples("rendering", t_starts=t_starts, t_ends=t_ends, ray_indices=ray_indices)
     packed = {"ray_indices": ray_indices, "n_rays": n_rays, "engine": engine}
@@ -335,7 +337,9 @@ def accumulate_along_rays_(
     if outputs is None or outputs.ndim != 2 or outputs.shape[-1] != weighted.shape[-1]:
         got = "None" if outputs is None else str(tuple(outputs.shape))
         rows = [("expected", f"(n_rays, {weighted.shape[-1]})"), ("got", got)]
-        raise ShapeError(refusal("`outputs` of `accumulate_along_rays_` does not fit.", rows, "Pass zeros like this."))
+        raise ShapeError(
+            refusal("`outputs` of `accumulate_along_rays_` does not fit.", rows, "Pass zeros of the expected shape.")
+        )
     if ray_indices is None:
         outputs.add_(weighted.sum(-2))
     else:

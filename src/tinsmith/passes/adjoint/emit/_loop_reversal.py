@@ -233,7 +233,11 @@ class LoopReversal:
         return statements
 
     def backwards(self, loop: nodes.Loop, body: Block, *, is_ordered: bool) -> nodes.Stmt:
-        """Write a loop that runs `body`, a reversed iteration, from the last iteration of `loop` to the first."""
+        """Write a loop that runs `body`, a reversed iteration, from the last iteration of `loop` to the first.
+
+        If the trips were not counted and `is_ordered` is false (the iterations may run in any order), it runs from the
+        first to the last.
+        """
         self.frames.runs_back |= is_ordered
         one = constant(1, Type.I32)
         trips = self.trips.get(loop.number)
