@@ -51,7 +51,7 @@ def time_parts(build: Callable[[Any], Any], lang: Any) -> dict[str, float]:
         signature = op._core.signature
         case = _make_key(signature, op)
         active = _select_active(signature, case, ())
-        at = SourceReverse(signature).at(case)
+        at = SourceReverse(signature).specialize(case)
         _ = at.kernels
     with clock.part("adjoint"):
         program = at.prepare_program(active, None, active & {*signature.arrays})

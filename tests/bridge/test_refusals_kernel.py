@@ -409,7 +409,7 @@ def function_of_torch(lang):
         for i in x:
             y[i] = torch.exp(x[i])
 
-    return exps, "x[n] -> y[n]", ["y[i] = torch.exp(x[i])", "write the engine's function, `ti.exp` for `torch.exp`"]
+    return exps, "x[n] -> y[n]", ["y[i] = torch.exp(x[i])", "call the engine's own, `", ".exp` for `torch.exp`"]
 
 
 def too_many_indices(lang):

@@ -103,10 +103,7 @@ def unparse(node: Node) -> str:
 
 def is_same_expression(text: str, unparsed: str) -> bool:
     """Return True if a text is the source of a statement or expression whose tree unparses to `unparsed`."""
-    try:
-        return ast.unparse(ast.parse(text.strip())) == unparsed
-    except (SyntaxError, ValueError):
-        return False
+    return ast.unparse(parse_lines([text.strip()])) == unparsed
 
 
 def find_names(nodes: Iterable[Node]) -> dict[str, Expression]:

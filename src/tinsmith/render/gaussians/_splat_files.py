@@ -97,7 +97,7 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
     Example:
         >>> ts.render.gaussians.load_ply("none.ply")
         Traceback (most recent call last):
-        tinsmith._errors.InputError: the splats cannot be read
+        tinsmith.InputError: the splats cannot be read
           file     none.ply
           because  No such file or directory
     """

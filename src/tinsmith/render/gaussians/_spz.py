@@ -107,7 +107,7 @@ def load_spz(path: str | Path) -> dict[str, Tensor]:
     Example:
         >>> ts.render.gaussians.load_spz("none.spz")
         Traceback (most recent call last):
-        tinsmith._errors.InputError: the splats cannot be read
+        tinsmith.InputError: the splats cannot be read
           file     none.spz
           because  No such file or directory
     """
