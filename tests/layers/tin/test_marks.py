@@ -155,5 +155,5 @@ def test_marks_on_the_wrong_things(lang64):
     def run():
         pass
 
-    with pytest.raises(ts.ArgumentError, match="ts.output marks a property"):
+    with pytest.raises(ts.ArgumentError, match="ts.output must decorate a method"):
         ts.output(run)
