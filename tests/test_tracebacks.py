@@ -147,6 +147,18 @@ def test_other_errors_keep_their_frames(capsys, fail):
     assert NOTE not in text
 
 
+def test_a_bug_that_torch_wraps_keeps_its_cause():
+    """To ask whether an error is shortened changes nothing."""
+    bug = internal_error(GradientError, "the tape is gone")
+    bug.__cause__ = ValueError("why")
+    wrapping = type("TorchRuntimeError", (RuntimeError,), {"__module__": "torch._dynamo.exc"})("wrapped")
+    wrapping.__context__ = bug
+    with pytest.raises(RuntimeError) as caught:
+        raise wrapping
+    hide_frames(caught.value)
+    assert isinstance(bug.__cause__, ValueError)
+
+
 def test_an_error_inside_a_kernel_that_python_runs_ends_in_the_kernel(lang):
     @ts.op("x[n] -> y[n]: i32", engine="python")
     @lang.kernel

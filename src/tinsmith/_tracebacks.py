@@ -83,6 +83,9 @@ def _shorten(error: BaseException, traceback: TracebackType | None) -> BaseExcep
     kept = _keep_user_frames(traceback)
     is_hidden = _count_frames(kept) < _count_frames(traceback)
     shown = _find_reported(error)
+    if shown is not error:
+        # What led to it is torch's own handling.
+        shown.__cause__, shown.__suppress_context__ = None, True
     shown.__traceback__ = kept
     _shorten_causes(shown, is_hidden)
     for one in _walk_chain(shown):
@@ -101,10 +104,7 @@ def _find_reported(error: BaseException) -> BaseException:
     one: BaseException | None = error
     while one is not None and _get_package(type(one).__module__) == "torch":
         one = one.__cause__ or one.__context__
-    if isinstance(one, TinsmithError) and one is not error:
-        one.__cause__, one.__suppress_context__ = None, True
-        return one
-    return error
+    return one if isinstance(one, TinsmithError) else error
 
 
 def _shorten_causes(error: BaseException, is_hidden: bool) -> None:
