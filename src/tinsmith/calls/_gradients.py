@@ -44,12 +44,3 @@ def refuse_forward_mode(op: str) -> GradientError:
             remedy="Use reverse mode: torch.func.vjp, grad or jacrev instead of jvp, jacfwd or hessian.",
         )
     )
-
-
-def no_second_derivative(op: str) -> GradientError:
-    return GradientError(
-        refusal(
-            f"op `{op}` has no second derivative",
-            remedy="Take first derivatives only (no create_graph=True around this op, no hessian).",
-        )
-    )

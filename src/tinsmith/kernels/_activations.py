@@ -26,13 +26,6 @@ def build_activation(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pai
     return _build_by_component(lang, value, lanes), _build_by_component(lang, slope, lanes)
 
 
-def build_number_activation(lang: ModuleType, name: str, dtype: str) -> Pair:
-    """Build an activation function and its derivative by name, for single numbers of this dtype."""
-    if name in _OF_WHOLE_VECTORS:
-        return _OF_WHOLE_VECTORS[name](lang, getattr(lang, dtype))
-    return _MAKERS[name](lang)
-
-
 def _build_by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
     @lang.func
     def apply_each(vector):
