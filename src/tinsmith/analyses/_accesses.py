@@ -102,7 +102,7 @@ class LoopAccess:
 
     @lazy
     def index_origins(self) -> frozenset[Origin]:
-        """Return where the opaque parts of the index come from.
+        """Return the origins (data, arguments, ...) of the parts of the index whose values are not known.
 
         The position in a segment from one offset to the next, `range(start[i], start[i + 1])`, is not counted as data:
         such segments are disjoint by construction.
@@ -126,7 +126,7 @@ class LoopAccess:
 
     @lazy
     def condition_origins(self) -> frozenset[Origin]:
-        """Return where the opaque parts of the conditions come from."""
+        """Return the origins (data, arguments, ...) of the parts of the conditions whose values are not known."""
         return find_origins([one.expr for one in self.conditions])
 
     @lazy

@@ -213,9 +213,9 @@ def _have_own_elements(loop: nodes.For, accesses: Sequence[LoopAccess]) -> bool:
 
 
 def _find_pinned(loop: nodes.For, access: LoopAccess) -> frozenset[tuple[str, nodes.Expr]]:
-    """Return the variables of a loop that a condition computes from the other ones: `if group[i] == j`.
+    """Return the loop variables whose value a condition fixes, given the other variables: `j` in `if group[i] == j`.
 
-    Of the iterations of `i` and `j` with one `i` only one gets to the access.
+    For each `i`, at most one value of `j` reaches the access.
     """
     pinned: dict[str, nodes.Expr] = {}
     for one in access.conditions:

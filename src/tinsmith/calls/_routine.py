@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Input:
-    """Memory that a forward pass is given: the array at this place among the inputs."""
+    """An array that the caller passes to a forward pass; `place` is its position among the inputs."""
 
     name: str
     place: int

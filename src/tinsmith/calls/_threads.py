@@ -161,7 +161,7 @@ class LaunchTimer:
         self.pace = threads.groups[place].pace
 
     def note(self, seconds: float, numbers: Numbers, scalars: Scalars, kernels: Sequence[Any]) -> None:
-        """Learn from a launch of these variants on one thread: the seconds for each parallel loop."""
+        """Record how long a launch on one thread took, to choose the number of threads of later launches."""
         self.pace.note(seconds, self._threads.count(numbers, scalars)[self._place], kernels)
 
 

@@ -88,7 +88,7 @@ class Parameter:
 
     @property
     def conversion(self) -> str:
-        """The tensor method that returns what such a parameter takes: "item" or "tolist"."""
+        """The tensor method that converts an argument for this parameter: "item" for a number, else "tolist"."""
         return "tolist" if self.element else "item"
 
     @property

@@ -282,7 +282,7 @@ class Subject:
         engines: tuple[str, ...] = (),
         fix: Edit | None = None,
     ) -> Finding:
-        """Make a finding at a node. `engines` are the engines whose own reverse mode it is about."""
+        """Make a finding at a node. `engines` names the engines of whose own reverse mode the finding warns, if any."""
         line, offset = getattr(node, "lineno", self.tree.lineno), getattr(node, "col_offset", None)
         column = 0 if offset is None else count_column("".join(self.lines[line - 1 : line]), offset)
         return Finding(rule, severity, self.source.path, line, column, message, remedy, engines=engines, fix=fix)

@@ -44,7 +44,7 @@ class Watch:
         """Handle a statement on a line that executes this many operations. May raise to end the run."""
 
     def on_while_turn(self, line: int, turn: int) -> None:
-        """Handle the beginning of an iteration of a `while` loop, counted from 0 each time the loop is entered."""
+        """Handle the start of iteration `turn` of a `while` loop, counted from 0 each time that the loop is entered."""
 
     def on_index_out_of_range(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
         """Handle an index that is out of range for its array."""

@@ -31,7 +31,7 @@ class FieldCopies:
     def put(
         self, fields: Sequence[LayerField], contents: Sequence[torch.Tensor], graded: Sequence[LayerField] = ()
     ) -> None:
-        """Put contents into fields, and then into the gradients of `graded`."""
+        """Write contents: the first into `fields`, the rest into the gradients of `graded`."""
         self._run("restore", fields, graded, [one.detach().contiguous().resolve_neg() for one in contents])
 
     def _run(

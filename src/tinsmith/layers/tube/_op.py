@@ -30,7 +30,7 @@ class Program(Protocol):
     """How a finished Tube runs."""
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """Run one call. Return a tensor, or a tuple of several."""
+        """Run the layer's kernels on tensors. Return the output, or a tuple of several."""
 
     def explain(self, detail: Detail = "summary") -> str:
         """Describe how it runs."""
