@@ -39,7 +39,7 @@ def test_an_internal_error_says_so_and_asks_for_a_report(leaf):
     assert not leaf("the caller's").is_internal
     error = pickle.loads(pickle.dumps(_errors.internal_error(leaf, "it is gone", [("at", "x.py:3")])))
     assert type(error) is leaf and error.is_internal
-    assert str(error) == lines("it is gone", "  at  x.py:3", "Please report this, with the kernel.")
+    assert str(error) == lines("it is gone", "  at  x.py:3", "Report this as a bug of tinsmith, with the kernel.")
 
 
 REFUSALS = {

@@ -219,7 +219,7 @@ def test_what_an_atomic_returns_nobody_can_tell_how_often(lang):
     x, once = torch.rand(N, requires_grad=True), torch.ones(N, dtype=torch.int32)
     packed(x, once).sum().backward()
     assert torch.allclose(x.grad, 2.0 * x.detach())
-    words = "what `atomic_add` returns in a parallel loop, which depends on the order"
+    words = "the return value of `atomic_add` in a parallel loop, which depends on the order of the iterations"
     with pytest.raises(GradientError, match=words) as caught:
         torch.func.jvp(lambda x: packed(x, once), (x.detach(),), (torch.ones(N),))
     assert f"test_atomics.py:{line}" in str(caught.value)

@@ -623,7 +623,7 @@ def read_too_early(lang, array):
                 lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "`shared`, on which a `sync()` depends, read while other iterations may store to it"
+    return kernel, "`shared`, which decides whether a `sync()` runs, read while other iterations may store to it"
 
 
 def read_too_early_of_a_name_with_a_number(lang, array):
@@ -638,7 +638,7 @@ def read_too_early_of_a_name_with_a_number(lang, array):
                 lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "`tile_2`, on which a `sync()` depends"
+    return kernel, "`tile_2`, which decides whether a `sync()` runs and may differ in a block"
 
 
 def read_too_early_in_a_second_loop(lang, array):
@@ -660,7 +660,7 @@ def read_too_early_in_a_second_loop(lang, array):
                 lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "`tile`, on which a `sync()` depends"
+    return kernel, "`tile`, which decides whether a `sync()` runs and may differ in a block"
 
 
 def in_a_second_loop(lang, array):
@@ -734,7 +734,9 @@ def test_refused_by_its_line(lang, engine, row):
     lines, first = inspect.getsourcelines(row)
     line = first + next(number for number, text in enumerate(lines) if text.rstrip().endswith("# here"))
     for x in (torch.rand(8), torch.rand(8, requires_grad=True)):
-        with pytest.raises(KernelError, match=f"uses blocks of threads, which {engine} lacks on CPUs") as caught:
+        with pytest.raises(
+            KernelError, match=f"uses blocks of threads, which {engine} does not support on CPUs"
+        ) as caught:
             op(x)
         assert words in str(caught.value) and f"test_blocks.py:{line}" in str(caught.value)
         assert "Start the engine on a GPU" in str(caught.value).replace("Or start", "Start")

@@ -107,7 +107,9 @@ def test_the_engine_s_own_gradient_is_refused(lang64):
     op = ts.op("x[n] -> y[n]", adjoint="engine")(added_in_place(lang64, lang64.types.ndarray()))
     x = torch.rand(3, dtype=torch.float64, requires_grad=True)
     cases.assert_close(op(x.detach()), TWINS[added_in_place](x.detach()))
-    with pytest.raises(ts.GradientError, match="does not change the loop's variable at .*changed_loop_variables.py:16"):
+    with pytest.raises(
+        ts.GradientError, match=("ignores the assignment to the loop variable at .*changed_loop_variables.py:16")
+    ):
         op(x).sum().backward()
 
 
@@ -125,5 +127,5 @@ def test_a_function_that_changes_it_is_refused(lang64):
                 y[i] += x[i] * j
 
     op = ts.op("x[n] -> y[n]")(kernel)
-    with pytest.raises(ts.KernelError, match="op `kernel` cannot change a loop's variable"):
+    with pytest.raises(ts.KernelError, match="op `kernel` cannot change a loop variable"):
         op(torch.rand(3, dtype=torch.float64))

@@ -59,11 +59,11 @@ def test_an_index_outside_is_named(lang, x):
     with pytest.raises(ts.BoundsError) as raised:
         gather(lang, check_bounds=True)(x, OUTSIDE)
     text = str(raised.value)
-    assert text.startswith("op `gather` uses an element of `x` that is not there")
+    assert text.startswith("op `gather` uses an index of `x` that is out of range")
     text = " ".join(text.split())
     # An axis of the source's, whether there is a batch or not.
     assert "index 9 along axis 0 size 4" in text
-    assert ("outside in all 2 indices" in text) is (x.ndim > 1)
+    assert ("out of range in all 2 indices" in text) is (x.ndim > 1)
     assert f"at {raised.value.path}:{raised.value.line}" in text and raised.value.path == __file__
     assert isinstance(raised.value, IndexError)
 
@@ -82,9 +82,9 @@ def test_stores_negative_indices_and_counts(lang):
         for i in x:
             y[i - 2] += x[i]
 
-    with pytest.raises(ts.BoundsError, match=r"element of `y`") as raised:
+    with pytest.raises(ts.BoundsError, match=r"index of `y`") as raised:
         back(X)
-    assert "outside in all  2 indices" in str(raised.value)
+    assert "out of range in all  2 indices" in str(raised.value)
     assert "negative indices do not count from the end" in str(raised.value)
 
 

@@ -241,5 +241,7 @@ def test_an_array_that_is_called_as_the_gradient_of_another_is_refused(lang):
         for i in grad_grad_x:
             grad_x[i] = 2.0 * grad_grad_x[i]
 
-    with pytest.raises(ts.SpecError, match="`grad_x` of op `scale` names both an array and the gradient of `x`"):
+    with pytest.raises(
+        ts.SpecError, match="`grad_x` of op `scale` is both the name of an array and the name of the gradient of `x`"
+    ):
         ts.op("x[n] -> grad_x[n]", backward=back)(scale)

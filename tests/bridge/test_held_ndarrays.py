@@ -64,7 +64,8 @@ def test_an_object_that_holds_one(lang64):
     assert make(held.unheld)(X).tolist() == [2.0, 4.0, 6.0]
     for name, text in {"read": "self.w", "called": "self.w", "listed": r"self.many\[0\]", "sized": "self.w"}.items():
         words = (
-            rf"kernel `{name}` of op `{name}` uses the ndarray `{text}`, which is no argument\n  at  .*held_ndarrays.py"
+            rf"kernel `{name}` of op `{name}` uses the ndarray `{text}`, which is not "
+            rf"an argument\n  at  .*held_ndarrays.py"
         )
         for x in (X, X.clone().requires_grad_()):
             with pytest.raises(ts.KernelError, match=words) as caught:

@@ -56,11 +56,11 @@ def test_one_that_runs_elsewhere_is_not_started_again(engine):
     with pytest.raises(ts.DeviceError) as caught:
         _language.language(engine, torch.device("cuda"))
     assert str(caught.value).splitlines() == [
-        f"engine {engine} does not run where the tensors are",
+        f"engine {engine} runs on another device than the tensors",
         "  tensors  cuda",
         "  engine   cpu",
         "Move the module and its inputs there, or start the engine again: "
-        f"ts.init('cuda', engine='{engine}'). Its fields are emptied then.",
+        f"ts.init('cuda', engine='{engine}'). A new start empties the engine's fields.",
     ]
 
 

@@ -116,5 +116,5 @@ def kernel(x: lang.types.ndarray(ndim=2), k: lang.types.ndarray(dtype=lang.i32, 
     explained = op.explain("all")
     assert "forward, `kernel`: several threads (" in explained
     assert "`kernel_adjoint_0`: one thread (it has no parallel loop)\n" in explained
-    reason = "because its iterations restore elements of `mark` that others read"
+    reason = "because its iterations restore elements of `mark` that other iterations read"
     assert f"in order: the loop in line 4, {reason}\n" in explained

@@ -42,12 +42,15 @@ def test_the_true_cause_comes_before_the_engines_rule(lang, engine):
                 y[s] = x[i]
 
     words = refused(packed, torch.rand(4))
-    head, _, tail = words.partition(f"Of {engine}'s own:\n")
-    assert f"op `packed` has no gradient: none can be generated from its source, and {engine}'s own is refused" in head
-    assert "the value that atomic_add returned in a parallel loop" in head
+    head, _, tail = words.partition(f"The error about {engine}'s own gradient:\n")
+    assert (
+        "op `packed` has no gradient: none can be generated from its source, and "
+        f"{engine}'s own gradient is refused, too" in head
+    )
+    assert "the return value of atomic_add in a parallel loop, which depends on the order of the iterations" in head
     assert f"test_reasons.py:{line_of('slot')}" in head
     assert "Put the loop inside `for _ in range(1):`, where its iterations run in order" in head
-    assert "the gradient of op `packed` needs what an atomic on `count` returned" in tail
+    assert "the gradient of op `packed` needs the return value of an atomic on `count`" in tail
 
 
 @pytest.mark.each_engine
@@ -66,7 +69,7 @@ def test_a_rule_of_lint_comes_second(lang, engine):
                 s = s * v[0, 0] + lang.exp(s)
             y[i] = s
 
-    head, _, tail = refused(chained, torch.rand(4)).partition("Of taichi's own:\n")
+    head, _, tail = refused(chained, torch.rand(4)).partition("The error about taichi's own gradient:\n")
     assert "decompose" in head and f"test_reasons.py:{line_of('inside')}" in head
     assert "TS4" in tail and "TS4" not in head
 
@@ -111,7 +114,10 @@ def test_a_cure_fits_who_asks():
                 s = s * x[i] + 1.0
             y[i] = s
 
-    cure = "Start the engine with `ts.init(..., ad_stack_experimental_enabled=True)`, or rewrite what it names"
+    cure = (
+        "Start the engine with `ts.init(..., ad_stack_experimental_enabled=True)`, "
+        "or rewrite the construct that it names"
+    )
     layer = ts.EmptyTin("cpu", adjoint="engine").register_kernel(carried, 3)
     layer = layer.register_input_field(x, name="x").register_output_field(y, name="y").finish()
     with pytest.raises(GradientError) as caught:
@@ -206,10 +212,10 @@ def test_a_stack_that_would_overflow_is_refused_before_the_launch():
     x = torch.rand(3, requires_grad=True)
     waves(x, 20).sum().backward()
     # Backward, since the steps of a call without a gradient need no stack.
-    with pytest.raises(ts.GradientError, match="would overflow its gradient stack in op `waves`, and kill") as caught:
+    with pytest.raises(ts.GradientError, match="would overflow its gradient stack in op `waves` and end") as caught:
         waves(x, 100_000).sum().backward()
     words = str(caught.value)
-    assert "carries `v`" in words and f"test_reasons.py:{line_of('carried')}" in words
+    assert "changes `v` in each iteration" in words and f"test_reasons.py:{line_of('carried')}" in words
     assert "values to keep  100002" in words and "engine='quadrants'" in words
 
 
@@ -277,7 +283,7 @@ def test_a_kernel_that_does_not_compile_says_so_first(lang64, adjoint):
         with pytest.raises(ts.KernelError, match="the kernel of op `backwards` does not compile") as caught:
             op(torch.ones(3, dtype=torch.float64, requires_grad=needs_gradient))
         words = str(caught.value)
-        assert "Range should have 1 or 2 arguments" in words and "`i = n - 1 - k` runs down" in words
+        assert "Range should have 1 or 2 arguments" in words and "`i = n - 1 - k` counts down" in words
         assert f"test_reasons.py:{line_of('downwards')}: for i in range(x.shape[0] - 2, -1, -1):" in words
 
 

@@ -120,5 +120,8 @@ def test_a_first_call_in_deep_recursion_names_the_recursion(lang):
     finally:
         sys.setrecursionlimit(usual)
     assert isinstance(refused, ts.EngineError)
-    assert str(refused).startswith("the recursion that this call is in leaves too few calls to compile a kernel\n")
+    assert str(refused).startswith(
+        "this call is nested too deeply in a recursion: too little of Python's "
+        "recursion limit is left to compile a kernel\n"
+    )
     assert "limit  12000 (sys.getrecursionlimit())" in str(refused)

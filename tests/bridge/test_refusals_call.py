@@ -155,7 +155,7 @@ def test_a_dtype_that_a_listed_number_is_not_annotated_with(lang):
             y[i] = s * x[i] + v[0]
 
     x, s, v = torch.rand(3), torch.rand(()), torch.rand(2)
-    with pytest.raises(ts.DtypeError, match="tensor `s` of op `scaled` has a dtype that does not fit") as caught:
+    with pytest.raises(ts.DtypeError, match="tensor `s` of op `scaled` has the wrong dtype") as caught:
         scaled(x, s.double(), v)
     words = str(caught.value)
     assert "`s.to(torch.float32)`" in words
@@ -182,5 +182,5 @@ def test_an_engine_that_was_not_started(lang64, engine_keeper):
 @pytest.mark.gpu
 def test_an_engine_started_for_another_device(lang64, engine_keeper):
     case = cases.named("square")[0]
-    with pytest.raises(ts.TinsmithError, match=r"`square` got tensors on cpu, its engine .* runs on cuda"):
+    with pytest.raises(ts.TinsmithError, match=r"`square` got tensors on cpu, but its engine .* runs on cuda"):
         case.build(lang64, lang64.f64)(rand(3))

@@ -320,10 +320,14 @@ RETURNS = [
     (both, "x[n] -> s[]", r"(?s)both.*returns 2 values, and the spec names 1 of them.*-> result0\[\], result1\[2\]"),
     (both, "x[n] -> s[], t[3]", r"(?s)gives `t`.*elements of size 3.*of 2"),
     (both, "x[n] -> s[], t[]", r"(?s)gives `t`.*0 dims, but what the kernel returns has 1.*Write `t\[2\]`"),
-    (early, "x[n] -> s[]", r"(?s)what kernel `early` returns.*`return` in a loop, or in a branch that is not static"),
-    (in_a_loop, "x[n] -> s[]", r"(?s)what kernel `in_a_loop` returns.*`return` in a loop"),
+    (
+        early,
+        "x[n] -> s[]",
+        r"(?s)the return value of kernel `early`.*a `return` is in a loop, or in an `if`",
+    ),
+    (in_a_loop, "x[n] -> s[]", r"(?s)the return value of kernel `in_a_loop`.*`return` is in a loop"),
     (one_way_only, "x[n] -> s[]", "ends without `return`"),
-    (shadowed, "x[n] -> s[]", r"(?s)an output is called `s`.*`s_out\[\.\.\.\]`"),
+    (shadowed, "x[n] -> s[]", r"(?s)the output `s` has the name of another variable.*`s_out\[\.\.\.\]`"),
     (struct, "x[n] -> s[]", r"(?s)struct.*returns a value of a type that an array cannot hold"),
     (nothing, "x[n] -> y[n], s[]", r"(?s)`s`, which is not a parameter.*returned    nothing.*`return s`"),
     (nothing, "x[n], s[] -> y[n]", r"(?s)`s`, which is not a parameter of the kernel\n.*(?<!return s`.)$"),
@@ -387,7 +391,7 @@ def slice_of_an_array(lang):
         for i in y:
             y[i] = x[i:].sum()
 
-    return tails, "x[n] -> y[n]", ["y[i] = x[i:].sum()", "`x[i:]`", "Kernels have no slices of arrays: loop over"]
+    return tails, "x[n] -> y[n]", ["y[i] = x[i:].sum()", "`x[i:]`", "Loop over the elements"]
 
 
 def slice_in_a_function(lang):
@@ -400,7 +404,7 @@ def slice_in_a_function(lang):
         for i in y:
             y[i] = tail(x, i)
 
-    return tails, "x[n] -> y[n]", ["return a[i:].sum()", "`a[i:]`", "Kernels have no slices of arrays: loop over"]
+    return tails, "x[n] -> y[n]", ["return a[i:].sum()", "`a[i:]`", "Loop over the elements"]
 
 
 def function_of_torch(lang):
@@ -409,7 +413,7 @@ def function_of_torch(lang):
         for i in x:
             y[i] = torch.exp(x[i])
 
-    return exps, "x[n] -> y[n]", ["y[i] = torch.exp(x[i])", "call the engine's own, `", ".exp` for `torch.exp`"]
+    return exps, "x[n] -> y[n]", ["y[i] = torch.exp(x[i])", "write the engine's function, `", ".exp` for `torch.exp`"]
 
 
 def too_many_indices(lang):
@@ -418,7 +422,7 @@ def too_many_indices(lang):
         for i in y:
             y[i] = x[i, 0]
 
-    return firsts, "x[n] -> y[n]", ["y[i] = x[i, 0]", "Give one index for each dim that the spec says"]
+    return firsts, "x[n] -> y[n]", ["y[i] = x[i, 0]", "Write one index for each dim in the spec"]
 
 
 def tensor_from_outside(lang):
@@ -661,7 +665,7 @@ def test_a_loop_that_names_more_indices_than_dims(lang):
         pairs(torch.rand(3))
     words = str(caught.value)
     assert "1 dim, and `for i, j in x` names 2 indices, at" in words
-    assert "Name one index for each dim, or give `x` 2 dims in the spec." in words
+    assert "Write one loop variable for each dim, or give `x` 2 dims in the spec." in words
 
 
 def test_a_method_of_an_array_is_named(lang):

@@ -60,7 +60,7 @@ def test_a_race_is_refused(lang64, form, adjoint):
     with pytest.raises(ts.GradientError) as refused:
         op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
     words = str(refused.value)
-    assert "no gradient: its result depends on the order in which iterations of a parallel loop run" in words
+    assert "no gradient: its result depends on the order of the iterations of a parallel loop" in words
     assert "changed  `y[i]` in line " in words
     assert f"read     `{read}` in line " in words
     assert "`lang.loop_config(serialize=True)`" in words
@@ -192,7 +192,7 @@ def test_what_is_said_of_the_gradient_names_the_race(lang64, adjoint):
     assert asked[0].startswith(
         "    not generated: `y[i - 1]`, which another iteration of the parallel loop changes, at "
     )
-    assert asked[1] == "    refused: its result depends on the order in which iterations of a parallel loop run"
+    assert asked[1] == "    refused: its result depends on the order of the iterations of a parallel loop"
     assert "instead:" not in op.explain("all")
     result = ts.gradcheck(op, torch.rand(8, dtype=torch.float64), 1)
     assert result.verdict == "refused"

@@ -166,7 +166,7 @@ def test_arrays_beyond_an_index_are_refused(lang):
         "  shape     (3, 715827883)\n"
         "  elements  2,147,483,649\n"
         "  at most   2,147,483,647\n"
-        "Split the call: give it a part of the array at a time."
+        "Split the call: pass a part of the array at a time."
     )
 
 

@@ -126,7 +126,7 @@ def test_an_engine_s_gradient_of_arrays_is_refused(lang64):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("lang.stop_grad(x[i])", "`stop_grad` of what is neither a field nor an array"),
+        ("lang.stop_grad(x[i])", "`stop_grad` of a value that is neither a field nor an array"),
         ("lang.atomic_max(x[i], 0.0); lang.stop_grad(x)", "`stop_grad` of an array that `atomic_max` reads"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_float_that_is_cut_is_warned_of_once(lang, make, gradient):
         warnings.simplefilter("always")
         op(x)
         op(x.double())
-    words = f"`{target}` holds integers in op `kernel`: a float is truncated to an integer, with no gradient"
+    words = f"`{target}` holds integers in op `kernel`: the float assigned to it is truncated, and has no gradient"
     warned = [one for one in caught if words in str(one.message)]
     assert len(warned) == 1
     with open(warned[0].filename) as file:

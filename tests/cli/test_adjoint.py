@@ -163,7 +163,7 @@ def test_the_ir_of_a_kernel_without_a_gradient(invoke):
     result = invoke("broken", "--print-ir-after=lower", "--spec", "x[n] -> y[n]")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("# after lower, kernel broken\n")
-    assert "# no gradient is generated because of the derivative of a float's bits, at " in result.stdout
+    assert "# no gradient is generated because of a derivative through the bits of a float, at " in result.stdout
 
 
 def test_a_pass_that_does_not_exist(invoke):

@@ -106,7 +106,7 @@ def test_fields_are_refused_in_a_fork(lang64):
         one(torch.ones(8, dtype=D))
         words = run_forked(lambda one=one: one(torch.ones(8, dtype=D)))
         assert words.startswith("EngineError: "), words
-        assert "This process was forked, which no field survives." in words
+        assert "This process was forked, and fields do not survive a fork." in words
         assert 'multiprocessing_context="spawn"' in words
 
 

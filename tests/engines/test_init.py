@@ -137,7 +137,7 @@ MISSPELT = {"defualt_fp": "default_fp", "engines": "engine", "fastmath": "fast_m
 
 @pytest.mark.parametrize("option", MISSPELT)
 def test_an_option_that_the_engine_lacks_is_named_with_the_nearest(lang, option):
-    words = f"ts.init has no option `{option}`, and neither has the `init` of {lang.__name__}\n"
+    words = f"ts.init got an unknown option `{option}`, which the `init` of {lang.__name__} does not have either\n"
     with pytest.raises(ts.ArgumentError, match=re.escape(f"{words}Did you mean `{MISSPELT[option]}`?")):
         ts.init("cpu", engine=lang.__name__, **{option: "x"})
 
@@ -146,7 +146,9 @@ def test_an_option_that_the_engine_lacks_is_named_with_the_nearest(lang, option)
 def test_a_default_dtype_is_the_engine_s(lang, value):
     name = lang.__name__
     shown = f"{'ti' if name == 'taichi' else 'qd'}.{'f32' if value is float else 'f64'}"
-    words = f"ts.init wants a dtype of {name} for `default_fp`\n  got  {value!r}\nImport {name} and pass `{shown}`."
+    words = (
+        f"option `default_fp` of ts.init must be a dtype of {name}\n  got  {value!r}\nImport {name} and pass `{shown}`."
+    )
     with pytest.raises(ts.ArgumentError, match=re.escape(words)):
         ts.init("cpu", engine=name, default_fp=value)
 
@@ -162,5 +164,7 @@ def test_an_engine_without_a_home_folder_is_refused(engine, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert get(engine).lang.__name__ == engine  # it is loaded: nothing is left to refuse
     monkeypatch.delitem(sys.modules, engine)
-    with pytest.raises(EngineError, match=rf"engine '{engine}' has no place for its cache(?s:.*)Set HOME to a folder"):
+    with pytest.raises(
+        EngineError, match=rf"engine '{engine}' cannot find a folder for its cache(?s:.*)Set HOME to a folder"
+    ):
         _ = get(engine).lang

@@ -197,5 +197,5 @@ def test_a_recursion_without_an_end_is_refused(lang):
     with open(__file__) as file:
         line = next(number for number, text in enumerate(file, 1) if text.rstrip().endswith("# again"))
     words = str(caught.value)
-    assert "function `first` calls itself, and nothing ends that while the kernel is compiled" in words
+    assert "function `first` calls itself without end while the kernel is compiled" in words
     assert f"{__file__}:{line}" in words and re.search(r"`if (ti|qd)\.static\(\.\.\.\)`", words)

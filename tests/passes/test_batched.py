@@ -256,7 +256,7 @@ def test_a_kernel_that_cannot_be_followed_is_launched_once_a_sample(lang64, monk
 
     x = floats(3, 5)
     torch.testing.assert_close(vmap(square)(x), x * x)
-    assert "one launch a sample (tinsmith cannot follow `a word`, at file.py:7)" in square.explain("all")
+    assert "one launch a sample (tinsmith cannot analyze `a word`, at file.py:7)" in square.explain("all")
 
 
 def test_what_a_batch_does_not_have_is_no_axis_of_its_own(lang64):

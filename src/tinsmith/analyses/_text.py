@@ -21,7 +21,7 @@ def describe_conflict(conflict: Conflict, kernel: nodes.Kernel) -> str:
     verb = "read" if conflict.other.is_load else "change"
     verb = f"{verb}s" if conflict.verdict is Verdict.CERTAIN else f"may {verb}"
     return (
-        f"an iteration changes `{change}`, and another one of the parallel loop {verb} the same element, "
+        f"an iteration of the parallel loop changes `{change}`, and another iteration {verb} the same element, "
         f"`{other}` in line {conflict.other.line}: the result depends on the order of the iterations"
     )
 

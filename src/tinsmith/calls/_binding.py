@@ -123,7 +123,7 @@ def _tensor_for_a_number(signature: Signature, parameter: Parameter, value: torc
     name = parameter.name
     words = f"{parameter.noun} argument `{name}` of op `{signature.op}` {what}"
     rows = [(name, f"{tuple(value.shape)} {value.dtype}")]
-    remedy = f"where a gradient is wanted, the spec of an op takes `{parameter.spec_item}`."
+    remedy = f"if it needs a gradient, list `{parameter.spec_item}` in the spec of the op."
     return refusal(words, rows, f"Pass `{name}.{parameter.conversion}()`; {remedy}")
 
 
@@ -153,7 +153,7 @@ def _check_size(signature: Signature, name: str, value: Any) -> Any:
     if is_symbolic(value):
         return value
     if isinstance(value, torch.Tensor) and is_jit_traced():
-        words = f"torch.jit.trace would record dim `{name}` of op `{signature.op}`, the size of a tensor, as a constant"
+        words = f"torch.jit.trace would record dim `{name}` of op `{signature.op}`, a tensor's size, as a constant"
         remedy = f"Use torch.export.export, or torch.compile; or pass {name}=int(...) if it is constant."
         raise ArgumentError(refusal(words, remedy=remedy))
     if hasattr(value, "__index__") and not isinstance(value, bool):
@@ -276,7 +276,7 @@ def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None
     elif tensor.layout != torch.strided:
         actual, remedy = f"sparse ({tensor.layout})", f"Pass `{name}.to_dense()`."
     elif isinstance(tensor, torch.masked.MaskedTensor):
-        actual, remedy = "masked", f"Pass `{name}.to_tensor(0.0)`, with a value for what is masked."
+        actual, remedy = "masked", f"Pass `{name}.to_tensor(0.0)`, where the argument is the value of masked elements."
     if remedy:
         raise ArgumentError(
             refusal(f"tensor `{name}` of op `{signature.op}` is {actual}", [(name, _describe_value(tensor))], remedy)
@@ -300,14 +300,14 @@ def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor, *, is_ca
     else:
         is_float = dtype.is_floating_point and not signature.items[name].promise
         remedy = f"Pass `{name}.float()`." if is_float else f"Pass `{name}.to(torch.int32)`."
-    words = f"tensor `{name}` of op `{signature.op}` has a dtype that does not fit"
+    words = f"tensor `{name}` of op `{signature.op}` has the wrong dtype"
     raise DtypeError(refusal(words, [("expected", wanted, why), ("got", _shorten_dtype(dtype))], remedy))
 
 
 def _suggest_annotation(signature: Signature, name: str, dtype: torch.dtype) -> str:
     """Return advice how to change the spec or annotation of an array that accepts one dtype, so that `dtype` fits."""
     if signature.items[name].dtype:
-        return "leave the dtype out of the spec, which then takes any"
+        return "leave the dtype out of the spec, which then allows any dtype"
     stage, parameter = next(
         (stage, stage.parameters[name])
         for stage in signature.firsts
@@ -317,10 +317,10 @@ def _suggest_annotation(signature: Signature, name: str, dtype: torch.dtype) -> 
     # The annotation of a scalar fixes its dtype, unlike that of an array.
     if parameter.kind == "scalar":
         own = f"`{name}: {lang}.{NAMES[dtype]}`, or " if dtype in NAMES else ""
-        return f"annotate it as {own}`{name}: {lang}.types.ndarray()`, which takes any dtype, and read `{name}[None]`"
+        return f"annotate it as {own}`{name}: {lang}.types.ndarray()`, which allows any dtype, and read `{name}[None]`"
     if parameter.kind == "matrix":
-        return f"annotate it as `{name}: {lang}.types.ndarray()`, which takes any dtype, and read its elements"
-    return "leave the dtype out of the annotation, which then takes any"
+        return f"annotate it as `{name}: {lang}.types.ndarray()`, which allows any dtype, and read its elements"
+    return "leave the dtype out of the annotation, which then allows any dtype"
 
 
 def _explain_dtype(signature: Signature, name: str) -> str:

@@ -69,7 +69,7 @@ def check_element_count(array: str, shape: tuple[int, ...]) -> None:
     count = math.prod(shape)
     if count > MOST_ELEMENTS:
         rows = [("shape", str(shape)), ("elements", f"{count:,}"), ("at most", f"{MOST_ELEMENTS:,}")]
-        remedy = "Split the call: give it a part of the array at a time."
+        remedy = "Split the call: pass a part of the array at a time."
         raise ShapeError(refusal(f"{array} has more elements than an engine can index", rows, remedy))
 
 
@@ -148,7 +148,9 @@ def ensure_memory(tensor: torch.Tensor, what: str) -> torch.Tensor:
     if is_freed:
         remedy = "Restore its storage before the call: `untyped_storage().resize_(...)` freed it."
         raise DeviceError(refusal(f"{what} has no memory: its storage was freed", rows, remedy))
-    raise DeviceError(refusal(f"{what} has no memory of its own", rows, "Pass the tensor that it wraps."))
+    raise DeviceError(
+        refusal(f"{what} has no memory of its own: it is a wrapper of another tensor", rows, "Pass the wrapped tensor.")
+    )
 
 
 def are_in_order(tensors: Sequence[torch.Tensor]) -> bool:

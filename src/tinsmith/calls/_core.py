@@ -380,7 +380,7 @@ class Core:
             runs_on = stage.engine.device_type()
             if device.type != runs_on or device.index not in (None, 0):
                 name = stage.engine.name
-                words = f"op `{self.signature.op}` got tensors on {device}, its engine {name} runs on {runs_on}"
+                words = f"op `{self.signature.op}` got tensors on {device}, but its engine {name} runs on {runs_on}"
                 remedy = f"Move the tensors (`.to({runs_on!r})`), or start the engine there: ts.init({device.type!r})."
                 raise DeviceError(refusal(words, remedy=remedy))
 

@@ -43,7 +43,7 @@ def language(engine: str | None, device: torch.device) -> ModuleType:
 
 def _running(name: str, device: torch.device) -> Engine:
     if name == "python":
-        words = "the library's own kernels are written for a compiled engine, also where Python runs them"
+        words = "`engine='python'` cannot be chosen for the library's kernels, which need a compiled engine"
         remedy = 'Leave `engine` out, and call ts.init(engine="python") or set TINSMITH_ENGINE=python.'
         raise EngineError(refusal(words, [("engine", name)], remedy))
     runner = get(name)
@@ -54,10 +54,10 @@ def _running(name: str, device: torch.device) -> Engine:
     if runner.device_type() != device.type:
         raise DeviceError(
             refusal(
-                f"engine {name} does not run where the tensors are",
+                f"engine {name} runs on another device than the tensors",
                 [("tensors", str(device)), ("engine", runner.device_type())],
                 f"Move the module and its inputs there, or start the engine again: ts.init({device.type!r}, "
-                f"engine={name!r}). Its fields are emptied then.",
+                f"engine={name!r}). A new start empties the engine's fields.",
             )
         )
     return runner

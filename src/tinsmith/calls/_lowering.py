@@ -89,7 +89,10 @@ def require_lowered(key: CallKey) -> list[LoweredKernel]:
             refusal(
                 f"op `{key.signature.op}` uses a construct that tinsmith cannot analyze",
                 [("construct", reason.construct), ("at", reason.place)],
-                "Rewrite that line. The op itself runs, with the engine's own gradient or a `backward=`.",
+                (
+                    "Rewrite that line without this construct. The op itself runs, with the "
+                    "engine's own gradient or a `backward=`."
+                ),
             )
         ) from None
 
@@ -192,7 +195,7 @@ def _find_block_sizes(
     for name, shape in largest.items():
         count = math.prod((*shape, *arrays[name].element))
         if count > MOST_ELEMENTS:
-            words = f"op `{op}` would need {count} numbers of memory for its blocks, more than engines can index"
-            remedy = "Split the call: fewer parallel iterations in one call, or less memory of a block."
+            words = f"op `{op}` would need block memory of {count} numbers, more than engines can index"
+            remedy = "Split the call: fewer parallel iterations in one call, or less memory for each block."
             raise ShapeError(refusal(words, [("largest", str(MOST_ELEMENTS))], remedy))
     return largest

@@ -273,7 +273,7 @@ def find_made_dtype(signature: Signature, name: str, dtypes: Sequence[torch.dtyp
         return find_default_integer(signature)
     if fitting is not None and set(fitting) == set(FLOATS) and common is None:
         return default_float(signature)
-    words = f"the dtype of `{name}` in op `{signature.op}` does not follow from its inputs"
+    words = f"the dtype of `{name}` in op `{signature.op}` cannot be derived from its inputs"
     rows = [("floating inputs", "none" if common is None else str(common)), ("annotation", str(fitting or "any"))]
     raise DtypeError(refusal(words, rows, f"Write it into the spec: `{signature.items[name]}: f32`."))
 

@@ -112,7 +112,7 @@ class _ExactWriter(Writer):
                 line = ast.Constant(one.line)
                 return [_say("begin_while", line), ast.While(_call("goes_on", line), self.body(one.body), [])]
             case nodes.Barrier() | nodes.Vote() | nodes.LocalArray() | nodes.Loop():
-                raise AssertionError(f"{one}: blocks were to be run in order, and strips and SSA form are not run")
+                raise AssertionError(f"the Python engine cannot run {one}; an earlier pass should have removed it")
         return [self.statement(one)]
 
     def _decompose(self, one: nodes.Decompose) -> ast.stmt:

@@ -163,7 +163,9 @@ class Writer:
                 return assign(ast.Name(one.result, ast.Store()), voted)
             case nodes.Assert():
                 return ast.Assert(self.expression(one.condition), ast.Constant(one.message) if one.message else None)
-        raise AssertionError(f"{type(one).__name__} is several statements in Python")
+        raise AssertionError(
+            f"unexpected {type(one).__name__}: it is several statements in Python, and only one was requested"
+        )
 
     def declare_block_memory(self, loop: nodes.For) -> list[ast.stmt]:
         """Declare the memory that the threads of a block share, in a parallel loop that uses it."""

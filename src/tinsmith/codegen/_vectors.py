@@ -145,7 +145,9 @@ class VectorLoop:
             case nodes.Store():
                 self.store(one)
             case other:
-                raise AssertionError(f"{other} was to keep a loop from vectors")
+                raise AssertionError(
+                    f"unexpected {other} in a vectorized loop; an earlier check should have excluded it"
+                )
 
     def store(self, one: nodes.Store) -> None:
         """Store to each lane's own element of a local array or of an array."""
@@ -205,7 +207,7 @@ class VectorLoop:
             case nodes.Binary():
                 return self.binary(one)
             case _:
-                raise AssertionError(f"{one} is shared by all lanes")
+                raise AssertionError(f"unexpected {one}: it has one value for all lanes and needs no vector")
 
     def places(self) -> ast.expr:
         first = self.group * self.width

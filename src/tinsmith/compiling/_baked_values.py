@@ -100,9 +100,12 @@ class BakedValues:
         written = next((use for use in self._constants.uses if use.written_at), None)
         if written is not None and not self._may_write_fields:
             name = written.name
-            words = f"kernel `{self._linked.source.name}` writes the field `{name}`, which is not an output of its op"
+            words = (
+                f"kernel `{self._linked.source.name}` writes to the field `{name}`, which is not an output of its op"
+            )
             remedy = (
-                f"Make `{name}` an array parameter and name it right of `->`; a gradient would run the write again."
+                f"Make `{name}` an array parameter and list it to the right of `->` in the "
+                "spec; a gradient would run the write again."
             )
             raise KernelError(refusal(words, [("at", written.written_at)], remedy))
         for use in self._constants.uses:
@@ -122,7 +125,7 @@ class BakedValues:
             unsupported = find_unsupported(source)
             if unsupported is not None:
                 name, statement = self._linked.source.name, unsupported.statement
-                words = f"kernel `{name}` contains `{statement}`, which no op runs: {unsupported.why}"
+                words = f"kernel `{name}` contains `{statement}`, which no op can run: {unsupported.why}"
                 raise KernelError(refusal(words, [("at", unsupported.place)], unsupported.remedy))
 
     @property
@@ -229,7 +232,9 @@ class BakedValues:
         )
         if held:
             name, place = held
-            words = f"kernel `{self._linked.source.name}` of op `{op}` uses the ndarray `{name}`, which is no argument"
+            words = (
+                f"kernel `{self._linked.source.name}` of op `{op}` uses the ndarray `{name}`, which is not an argument"
+            )
             own = name.rpartition(".")[2].partition("[")[0]
             lang = module_name(self._linked.home.name, self._linked.source.function)
             remedy = (
@@ -255,8 +260,8 @@ class BakedValues:
 
 def build_lost_field_error(op: str, name: str, engine: Engine) -> EngineError:
     """Build the error for a field whose memory was destroyed when its engine was restarted."""
-    words = f"op `{op}` reads the field `{name}`, whose memory was destroyed when the engine was started again"
-    remedy = remedy_for_lost_field(engine, f"Make `{name}` again after the last ts.init().")
+    words = f"op `{op}` reads the field `{name}`, whose memory was freed when the engine was started again"
+    remedy = remedy_for_lost_field(engine, f"Create `{name}` again after the last call of ts.init().")
     return EngineError(refusal(words, remedy=remedy))
 
 

@@ -66,8 +66,12 @@ class GuardedLaunch:
     def _words(self, count: int, site: Site, index: int, size: int) -> str:
         if site.is_division:
             rows = [("division", f"of {size} by {index}"), ("at", f"{self.path}:{site.line}"), ("kernel", self.kernel)]
-            words = "divides an integer by zero" if index == 0 else "divides the least integer by -1"
-            remedy = "Guard the division, `if d != 0`, or divide floats: without the check it ends the process."
+            words = (
+                "divides an integer by zero" if index == 0 else "divides the smallest integer by -1, which overflows"
+            )
+            remedy = (
+                "Guard the division, `if d != 0`, or divide floats. Without the check, this division ends the process."
+            )
             return refusal(f"op `{self.op}` {words}", rows, remedy)
         rows = [
             ("index", f"{index} along axis {site.axis}"),
@@ -76,9 +80,9 @@ class GuardedLaunch:
             ("kernel", self.kernel),
         ]
         if count > 1:
-            rows.append(("outside in all", f"{count:,} indices"))
-        remedy = "Guard the index, or loop over fewer elements; negative indices do not count from the end."
-        return refusal(f"op `{self.op}` uses an element of `{site.array}` that is not there", rows, remedy)
+            rows.append(("out of range in all", f"{count:,} indices"))
+        remedy = "Guard the index, or loop over fewer elements; a negative index does not count from the end."
+        return refusal(f"op `{self.op}` uses an index of `{site.array}` that is out of range", rows, remedy)
 
 
 def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
@@ -89,11 +93,11 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     """
     remedy = "leave out `check_bounds`"
     one = replace(variant.single, is_serial=False) if variant.batched_arrays else variant
-    plain, fields = lower_for(stage, one, values, f"op `{op}` cannot check its bounds", remedy)
+    plain, fields = lower_for(stage, one, values, f"op `{op}` cannot check the bounds of its indices", remedy)
     # Checks are inserted before the batch dimension, so that messages count axes as the source does.
     sites: list[Site] = []
     kernel = run_pipeline(GUARDED, plain, replace(batch_options(variant), note_sites=sites.extend))
-    words = f"the kernel of op `{op}` does not compile with its bounds checked"
+    words = f"the kernel of op `{op}` does not compile with bounds checks"
     compiled = compile_ir(stage, variant, kernel, fields, words, "Leave out `check_bounds`.")
     return guard_launches(stage, compiled, sites, op, kernel)
 

@@ -20,8 +20,10 @@ def check_links(op: str, kernels: Sequence[Any]) -> None:
     for kernel, backward in kernels:
         words = f"chain `{op}`" if op else "ts.chain"
         if isinstance(kernel, tuple):
-            words += " takes kernels, and was given an op that is a chain itself"
-            raise ArgumentError(refusal(words, remedy="Pass its kernels one by one: `[*first.kernel, second]`."))
+            words += " takes kernels, but got an op that is itself a chain"
+            raise ArgumentError(
+                refusal(words, remedy="Pass the kernels of that op one by one: `[*first.kernel, second]`.")
+            )
         if backward is not None:
             words += " would leave out the hand-written gradient of an op among its kernels"
             remedy = "Pass the op's `.kernel` to have the gradient generated, or call the ops one after the other."
@@ -45,11 +47,14 @@ def check_repeats(op: str, stages: Sequence[Stage]) -> None:
         read, written = _read(stage), _find_written(stage)
         if written & read or any(_find_written(one) & (read | written) for one in between):
             continue
-        words = f"chain `{op}` launches kernel `{stage.name}` twice, and the second launch computes the same again"
+        words = (
+            f"chain `{op}` launches kernel `{stage.name}` twice, and the second "
+            "launch would repeat the same computation"
+        )
         rows = [("reads", f"{_join_names(read)}: not changed since the first launch"), ("writes", _join_names(written))]
         remedy = (
-            "Arrays are linked by parameter name. Call an op of one launch again, `y = step(step(x))`; or use kernels "
-            "whose parameters hand the array on, `first(x, t)` and `second(t, y)` with `t` in `scratch=`."
+            "Arrays are linked by parameter name. Call an op of one launch twice, `y = step(step(x))`; or use kernels "
+            "whose parameters pass the array on, `first(x, t)` and `second(t, y)` with `t` in `scratch=`."
         )
         raise KernelError(refusal(words, rows, remedy))
 

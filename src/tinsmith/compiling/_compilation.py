@@ -98,10 +98,14 @@ def _check_blocks(stage: Stage, op: str) -> None:
     """
     where = runs_in_blocks(stage.source, stage.home) if stage.uses_blocks else None
     if where is not None and (stage.engine.device_type() == "cpu" or not stage.runs_as_written):
-        words = f"kernel `{stage.name}` of op `{op}` uses blocks of threads, which {stage.engine.name} lacks here"
+        words = (
+            f"kernel `{stage.name}` of op `{op}` uses blocks of threads, which "
+            f"{stage.engine.name} does not support here"
+        )
         remedy = (
-            "Start the engine that it was written for on a GPU; or leave out `backward=`: of the op's own kernel "
-            "a gradient is generated."
+            "Start the engine of this kernel on a GPU; or leave out `backward=`, and "
+            "the gradient is generated from the "
+            "op's kernel."
         )
         raise KernelError(refusal(words, [("at", where)], remedy))
 

@@ -23,12 +23,18 @@ _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<funct
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARRAY_AS_NUMBER = "any_array.AnyArray"
 _REMEDIES = {
-    _ARRAY_AS_NUMBER: "A function takes an array as a template: annotate that parameter, `a: template()`.",
-    "must be Tensor, not": "Kernels have numbers, no tensors: call the engine's own, `{lang}.exp` for `torch.exp`.",
-    "indices must be integers": "Convert the index: `int(...)` rounds to zero, `{lang}.floor(..., {lang}.i32)` down.",
-    "Negative indices are not supported": "The last element is `x[x.shape[0] - 1]`.",
-    "Range should have 1 or 2 arguments": "Loops count up by one: `for k in range(n)` with `i = n - 1 - k` runs down.",
-    "accessed with indices of dim": "Give one index for each dim that the spec says, and `y[None]` for an array `y[]`.",
+    _ARRAY_AS_NUMBER: "Annotate the function's parameter for the array as a template: `a: template()`.",
+    "must be Tensor, not": (
+        "In the kernel, write the engine's function, `{lang}.exp` for `torch.exp`: a kernel has numbers, not tensors."
+    ),
+    "indices must be integers": (
+        "Convert the index to an integer: `int(...)` rounds toward zero, `{lang}.floor(..., {lang}.i32)` rounds down."
+    ),
+    "Negative indices are not supported": "Write the last element as `x[x.shape[0] - 1]`.",
+    "Range should have 1 or 2 arguments": (
+        "Loop over `range(n)`, which counts up by one, and compute the index: `i = n - 1 - k` counts down."
+    ),
+    "accessed with indices of dim": "Write one index for each dim in the spec, and `y[None]` for an array `y[]`.",
 }
 """What to write instead, by a part of the engine's message. `{lang}` is the engine's module in the user's file."""
 WHERE_THE_REPORT_IS = "The engine's full report is this error's cause (`__cause__`)."
@@ -130,10 +136,10 @@ def describe_mismatched_loop(source: Source, ranks: Mapping[str, int]) -> Misfit
     if loop is None:
         return None
     rank, count = loop.rank, loop.index_count
-    remedy = f"Name one index for each dim, or give `{loop.array}` {_count(count, 'dim', 'dims')} in the spec."
+    remedy = f"Write one loop variable for each dim, or give `{loop.array}` {_count(count, 'dim', 'dims')} in the spec."
     if rank > count:
         vectors = f"ndarray(dtype=types.vector(k, f32), ndim={count})"
-        remedy += f" If its last dim is that of vectors, annotate them: `{loop.array}: {vectors}`."
+        remedy += f" If its elements are vectors, annotate them: `{loop.array}: {vectors}`."
     facts = f"{_count(rank, 'dim', 'dims')}, and `{loop.text}` names {_count(count, 'index', 'indices')}"
     return Misfit((f"`{loop.array}`", f"{facts}, at {loop.place}"), remedy)
 
@@ -162,7 +168,7 @@ def find_sliced_array(
         sliced = find_array_slice(source, names)
         if sliced is not None:
             row = (f"`{sliced.text}`", f"a slice of an array, at {sliced.place}")
-            return Misfit(row, "Kernels have no slices of arrays: loop over the elements, `for j in range(...)`.")
+            return Misfit(row, "Loop over the elements, `for j in range(...)`: kernels have no slices of arrays.")
     return None
 
 
@@ -172,7 +178,7 @@ def describe_outside_tensor(names: Sequence[str]) -> Misfit | None:
     """
     if not names:
         return None
-    row = (f"`{names[0]}`", "a tensor from outside the kernel, which engines cannot read there")
+    row = (f"`{names[0]}`", "a tensor from outside the kernel, which kernels cannot read")
     return Misfit(row, f"Pass `{names[0]}` as an argument: make it a parameter of the kernel and list it in the spec.")
 
 
@@ -182,7 +188,7 @@ def describe_reverse_remedy(engine: Engine, *, is_op: bool) -> str:
     """
     option = engine.reverse_option()
     ways = [f"start the engine with `ts.init(..., {option})`"] if option else []
-    ways.append("rewrite what it names")
+    ways.append("rewrite the construct that it names")
     if is_op:
         ways.append("give the op its gradient kernel by hand: `backward=`, or `@op.backward`")
     return sentence(", or ".join(ways))

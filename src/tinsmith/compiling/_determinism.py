@@ -52,7 +52,10 @@ def is_order_fixed_serially(stage: Stage, variant: Variant, values: Mapping[str,
         place = f"{kernel.path}:{atomic.line}"
     _refuse_gpu(stage, op, place)
     if multiplies_atomically(stage.source, stage.home):
-        words = f"op `{op}` is deterministic, and its kernel multiplies atomically"
+        words = (
+            f"op `{op}` has `deterministic=True`, but its kernel uses `atomic_mul`, whose "
+            "result depends on the order of threads"
+        )
         raise KernelError(refusal(words, [("at", place)], "Write `a[i] *= v` in a loop that runs in order."))
     return True
 
@@ -60,6 +63,6 @@ def is_order_fixed_serially(stage: Stage, variant: Variant, values: Mapping[str,
 def _refuse_gpu(stage: Stage, op: str, place: str) -> None:
     if stage.engine.device_type() == "cpu":
         return
-    words = f"op `{op}` is deterministic, and its result would depend on the order of a GPU's threads"
+    words = f"op `{op}` has `deterministic=True`, but its result would depend on the order of a GPU's threads"
     remedy = "Run it on the CPU, or leave out `deterministic=True`."
     raise KernelError(refusal(words, [("kernel", stage.name), ("at", place)], remedy))

@@ -51,6 +51,12 @@ def check_element(op: str, parameter: Parameter, dims: str, shape: Sequence[int]
         else f"{element}"
     )
     actual = f"{dims} = {tuple(shape)}" if dims else f"{tuple(shape)}"
-    rows = [(name, actual, f"ends in {wanted} in the kernel"), ("annotation", parameter.annotation)]
+    rows = [(name, actual, f"must end in {wanted}, as the kernel declares"), ("annotation", parameter.annotation)]
     remedy = f"Give `{name}` {wanted} as its last {'dim' if count == 1 else 'dims'}, or change its annotation."
-    raise ShapeError(refusal(f"`{name}` does not fit its elements in op `{op}`.", rows, remedy))
+    raise ShapeError(
+        refusal(
+            f"array `{name}` of op `{op}` has a shape that does not fit the annotation of its vectors or matrices.",
+            rows,
+            remedy,
+        )
+    )

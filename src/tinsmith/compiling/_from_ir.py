@@ -31,7 +31,7 @@ def lower_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what: s
     try:
         return stage.lower_variant(variant, values)
     except NotCovered as reason:
-        words = f"{what}: tinsmith cannot follow {reason.construct}"
+        words = f"{what}: tinsmith cannot analyze {reason.construct}"
         hint = f"{reason.remedy}, or {remedy}."
         raise KernelError(refusal(words, [("at", reason.place)], hint)) from None
 
@@ -57,7 +57,7 @@ def compile_ir(
     arrays = dict(variant.arrays)
     if has_field_elements_at_top(kernel):
         hint = f"Put its statements into a loop, `for _ in range(1):`. {remedy}"
-        raise KernelError(refusal(words, [("because", "it uses numbers of a field of vectors outside of loops")], hint))
+        raise KernelError(refusal(words, [("because", "it uses entries of a field of vectors outside of loops")], hint))
     is_flat = has_elements_at_top(kernel)
     # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
     is_users = is_same or bool(variant.batched_arrays)
@@ -195,8 +195,10 @@ def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op
         NotCovered: the kernel has no IR.
     """
     kernel, fields = stage.lower_variant(variant, values)
-    words = f"the kernel of op `{op}` does not compile in the form for CPUs"
-    return compile_ir(stage, variant, kernel, fields, words, "Please report this, with the kernel.", is_same=True)
+    words = f"the kernel of op `{op}` does not compile in its vectorized form for CPUs"
+    return compile_ir(
+        stage, variant, kernel, fields, words, "Report this as a bug of tinsmith, with the kernel.", is_same=True
+    )
 
 
 def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
@@ -229,7 +231,7 @@ def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op:
     kernel, fields = lower_for(stage, variant, values, moved, remedy)
     if fields:
         name = next(array.label for array in kernel.arrays.values() if array.label)
-        rows = [(f"`{name}`", f"is a field of {stage.home.name}, whose memory is its own")]
+        rows = [(f"`{name}`", f"is a field of {stage.home.name}, which {stage.engine.name} cannot read")]
         raise KernelError(refusal(moved, rows, sentence(f"pass it as an array, or {remedy}")))
     if variant.adjoint:
         moved = f"{stage.engine.name} cannot differentiate the kernel of op `{op}`"
@@ -259,40 +261,40 @@ def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -
     """Return the first construct in a variant that the engine would compile wrongly, or None if there is none."""
     if stage.changed_loop_variable is not None:
         return Misreading(
-            "change a loop's variable",
-            f"it does not change the loop's variable at {stage.changed_loop_variable}",
-            "its changed loop variables",
-            "give the changed number a name of its own",
+            "change a loop variable",
+            f"it ignores the assignment to the loop variable at {stage.changed_loop_variable}",
+            "its assignments to loop variables",
+            "assign the changed value to a new variable",
         )
     stopped = next((role.stopped for role in stage.roles.values() if role.stopped), "")
     if stopped:
         return Misreading(
             "stop the gradient of an array",
-            f"its `stop_grad` works on fields, and what it is given at {stopped} is an array",
+            f"its `stop_grad` works only on fields, and its argument at {stopped} is an array",
             "its stopped gradients",
             "pass `x.detach()` to the op and leave out `stop_grad`",
         )
     loop = stage.find_loop_in_order(variant, values)
     if loop:
         return Misreading(
-            "run in order",
-            f"it runs iterations at once that may race, in the loop at {loop}",
+            "run a loop in order",
+            f"it runs iterations in parallel that may race, in the loop at {loop}",
             "its loop in order",
-            'give the loop a promise or an atomic operation, or pass `races="allow"`',
+            'promise unique indices in the spec, use an atomic operation, or pass `races="allow"`',
         )
     if stage.has_misread_divisions(variant, values):
         return Misreading(
-            "divide by Python's rule",
-            "it rounds `//` and `%` of negative integers that it knows when it compiles towards zero, not down",
-            "its divisions of known integers",
-            f"let Python divide, before the kernel or in `{stage.module_name}.static(...)`",
+            "divide negative integers as Python does",
+            "it rounds `//` and `%` of negative constant integers toward zero, not down",
+            "its divisions of constant integers",
+            f"divide in Python, before the kernel or in `{stage.module_name}.static(...)`",
         )
     if stage.engine.ends_on_nested_powers and stage.is_aliased(variant) and stage.nests_powers(variant, values):
         return Misreading(
-            "take powers of powers",
-            "it ends the process on `(x ** 2) ** 2` where an array is changed under several indices",
+            "compute powers of powers",
+            "it ends the process on `(x ** 2) ** 2` in a kernel that changes an array at several indices",
             "its powers of powers",
-            "multiply instead",
+            "multiply instead of taking a power of a power",
         )
     return None
 
@@ -314,6 +316,9 @@ def compile_misread(
 
 def build_misread_error(stage: Stage, op: str, misreading: Misreading) -> GradientError:
     """Build the error for an engine's gradient of a kernel that the engine misreads."""
-    words = f"{stage.engine.name} differentiates another function than the kernel of op `{op}` calculates"
+    words = (
+        f"{stage.engine.name} would return a wrong gradient for the kernel of op `{op}`: "
+        "it compiles one of its constructs wrongly"
+    )
     rows = [("kernel", f"{stage.name} at {stage.source.place(stage.source.tree)}"), ("because", misreading.because)]
     return GradientError(refusal(words, rows, sentence(f"{misreading.remedy}, or use the generated gradient")))

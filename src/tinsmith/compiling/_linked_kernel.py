@@ -212,9 +212,9 @@ def _store_results(source: Source, names: Sequence[str]) -> Source:
     try:
         return replace(source, tree=store_results(source.tree, names))
     except tree.NotRewritable as refused:
-        words = f"what kernel `{source.name}` returns cannot become an output: {refused.reason}"
+        words = f"the return value of kernel `{source.name}` cannot become an output: {refused.reason}"
         remedy = refused.remedy or (
-            "Return once, at the end of the kernel, each of the values by itself; branches of `if static(...)` may "
+            "Write one `return` at the end of the kernel that lists the values; branches of `if static(...)` may "
             "return, too."
         )
         raise KernelError(refusal(words, [("at", source.place(refused.node))], remedy)) from None
@@ -225,8 +225,8 @@ def _split_gradients(source: Source, parameters: list[Parameter]) -> tuple[Sourc
     try:
         changed, used = tree.split_gradients(source.tree, [one.name for one in parameters])
     except tree.NotRewritable as reason:
-        words = f"kernel `{source.name}` uses a name that its gradients have: {reason}"
-        remedy = "Call it something else."
+        words = f"kernel `{source.name}` uses a name that is reserved for a gradient: {reason}"
+        remedy = "Rename the variable."
         raise KernelError(refusal(words, [("at", source.place())], remedy)) from None
     groups = [[one, replace(one, name=f"grad_{one.name}")] if one.name in used else [one] for one in parameters]
     return replace(source, tree=changed), [one for group in groups for one in group]

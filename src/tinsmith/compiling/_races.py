@@ -62,7 +62,7 @@ def make_finding(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> lint
     is_certain = conflict.verdict is Verdict.CERTAIN
     message = analyses.describe_conflict(conflict, kernel)
     rule = "TS106" if conflict.is_of_neighbors else "TS105"
-    remedy = f"{stage.module_name}.loop_config(serialize=True)  # before the loop; or one atomic operation"
+    remedy = f"{stage.module_name}.loop_config(serialize=True)  # before the loop; or use one atomic operation"
     return linter.Finding(
         rule, "error" if is_certain else "warning", kernel.path, conflict.change.line, 0, message, remedy
     )
@@ -95,10 +95,10 @@ def _describe(title: str, conflict: Conflict, kernel: nodes.Kernel, stage: Stage
 
 _SAME = {
     Verdict.CERTAIN: "for the same element",
-    Verdict.POSSIBLE: "for the same element where data say so",
-    Verdict.CONDITIONAL: "for the same element with some sizes or arguments",
+    Verdict.POSSIBLE: "for the same element, depending on the data",
+    Verdict.CONDITIONAL: "for the same element, for some sizes or arguments",
 }
-_IN_ORDER = "the loop runs in order, on one thread, and its gradient is that of this order"
+_IN_ORDER = "the loop runs in order, on one thread, and so does its gradient"
 _AT_ONCE = "results may differ from run to run, and there is no gradient"
 
 
@@ -107,6 +107,6 @@ def _remedy(conflict: Conflict, kernel: nodes.Kernel, stage: Stage) -> str:
     return (
         f"Put `{module}.loop_config(serialize=True)` above the loop, so that its iterations run in order; or change "
         f"the element by one atomic operation, `{element} += ...` or `{module}.atomic_max({element}, ...)`; or, if "
-        "indices from an array never name one element twice, promise it in the spec: `unique k[n]`. "
+        "the indices from an array are all different, promise it in the spec: `unique k[n]`. "
         '`races="allow"` turns this check off.'
     )

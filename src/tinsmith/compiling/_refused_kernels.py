@@ -23,8 +23,8 @@ def refuse_breakpoints(stage: Stage, op: str) -> None:
     """Raise KernelError if a compiled kernel calls a debugger: the debugger would run once, in the compiler."""
     place = None if stage.engine.runs_source else find_breakpoint(stage.source, stage.home)
     if place is not None:
-        words = f"kernel `{stage.name}` of op `{op}` calls a debugger, and {stage.engine.name} compiles it"
-        remedy = 'Let Python run it: `ts.op(..., engine="python")`, or set TINSMITH_ENGINE=python.'
+        words = f"kernel `{stage.name}` of op `{op}` calls a debugger, but {stage.engine.name} compiles the kernel"
+        remedy = 'Run it with the Python engine: pass `ts.op(..., engine="python")`, or set TINSMITH_ENGINE=python.'
         raise KernelError(refusal(words, [("at", place)], remedy))
 
 
@@ -40,7 +40,9 @@ def refuse_deadly_operations(stage: Stage, variant: Variant, values: Mapping[str
             raise _refuse(stage, op, reason.construct, reason.place, reason.remedy) from None
         place = find_frexp(stage.source, stage.home) if stage.engine.device_type() == "cpu" else None
         if place is not None:
-            raise _refuse(stage, op, "the function `frexp`", place, "Pass the results of `torch.frexp`") from None
+            raise _refuse(
+                stage, op, "the function `frexp`", place, "Pass the results of `torch.frexp` as arguments"
+            ) from None
         return
     operation = find_deadly(kernel)
     if operation is not None:
@@ -48,7 +50,7 @@ def refuse_deadly_operations(stage: Stage, variant: Variant, values: Mapping[str
 
 
 def _refuse(stage: Stage, op: str, words: str, place: str, remedy: str) -> KernelError:
-    headline = f"kernel `{stage.name}` of op `{op}` has {words}, on which {stage.engine.home.name} ends the process"
+    headline = f"kernel `{stage.name}` of op `{op}` has {words}, which makes {stage.engine.home.name} end the process"
     return KernelError(refusal(headline, [("at", place)], f"{remedy}."))
 
 
@@ -67,12 +69,12 @@ def refuse_unseen_writes(stage: Stage, variant: Variant, values: Mapping[str, An
         if whole:
             name = min(whole)
             words = f"input `{name}` of op `{op}` is used as a whole, in a way that cannot be analyzed"
-            rows = [("at", stage.roles[name].escapes or ""), ("because", f"tinsmith cannot follow {reason.construct}")]
-            remedy = "Index it element by element, or hand it to a function of the engine."
+            rows = [("at", stage.roles[name].escapes or ""), ("because", f"tinsmith cannot analyze {reason.construct}")]
+            remedy = "Index it element by element, or pass it to a function of the engine."
             raise KernelError(refusal(words, rows, remedy)) from None
         return
     name = next((one.array for one in walk.stores(kernel.body) if one.array in quiet), None)
     if name is not None:
-        words = f"kernel `{stage.name}` of op `{op}` changes `{name}`, and its source alone does not show it"
-        remedy = f"Write `{name}[...] = ...`, and call functions by their names, so that it is seen what is an output."
+        words = f"kernel `{stage.name}` of op `{op}` changes the input `{name}` in a way that its source does not show"
+        remedy = f"Write `{name}[...] = ...`, and call functions by their names, so that tinsmith can find the outputs."
         raise KernelError(refusal(words, [("kernel", stage.source.place())], remedy))

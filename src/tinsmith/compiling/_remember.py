@@ -121,7 +121,9 @@ def describe(value: object) -> str:
     if is_dataclass(value) and not isinstance(value, type):
         texts = (f"{name}={describe(getattr(value, name))}" for name in _names_of_fields(type(value)))
         return f"{type(value).__qualname__}({', '.join(texts)})"
-    raise TypeError(f"a {type(value).__name__} has no text that is the same in all processes")
+    raise TypeError(
+        f"a {type(value).__name__} cannot be a key of the cache on disk: its text may differ between processes"
+    )
 
 
 @functools.cache
@@ -190,10 +192,10 @@ class _Writer(pickle.Pickler):
         if isinstance(value, type):
             if value is Given or _is_kept(value):
                 return NotImplemented
-            raise pickle.PicklingError(f"the class {value.__qualname__} is not kept on disk")
+            raise pickle.PicklingError(f"the class {value.__qualname__} cannot be kept in the cache on disk")
         kind = type(value)
         if not _is_kept(kind):
-            raise pickle.PicklingError(f"a {kind.__qualname__} is not kept on disk")
+            raise pickle.PicklingError(f"a {kind.__qualname__} cannot be kept in the cache on disk")
         if kind is nodes.Kernel and value in self._given:
             return Given, (self._given[value],)
         if isinstance(value, enum.Enum):
@@ -219,5 +221,5 @@ class _Reader(pickle.Unpickler):
             return self._given.__getitem__
         known = _find_class(module, name)
         if known is None:
-            raise pickle.UnpicklingError(f"{module}.{name} is not kept on disk")
+            raise pickle.UnpicklingError(f"{module}.{name} cannot be loaded from the cache on disk")
         return known

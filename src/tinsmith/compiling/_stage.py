@@ -188,7 +188,7 @@ class Stage:
     def check_object(self, op: str) -> None:
         """Raise KernelError if the kernel is a method and is not bound to an object."""
         if self.is_method and self.owner is None:
-            words = f"kernel `{self.name}` of op `{op}` is a method, and has no object"
+            words = f"kernel `{self.name}` of op `{op}` is a method that was taken from its class, not from an object"
             remedy = (
                 f"Decorate its class with @{self.module_name}.data_oriented, and take the method from an object of it."
             )
@@ -350,23 +350,26 @@ class Stage:
         held = next((one for one in lowered.fields.values() if self.home.is_ndarray(one)), None)
         # `BakedValues.refuse_ndarrays` says so to the user.
         if held is not None and not self.may_write_fields:
-            raise NotCovered("an ndarray that is no argument", source.tree.lineno, source.path)
+            raise NotCovered("an ndarray that is not an argument", source.tree.lineno, source.path)
         return lowered
 
     @one_at_a_time
     def explain_batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
         """Return why this variant cannot run a batch in one launch, or "" if it can."""
         if variant.adjoint:
-            return f"{self.engine.name}'s reverse mode differentiates the kernel as it was written"
+            return (
+                f"{self.engine.name}'s reverse mode differentiates only the kernel as it "
+                "was written, which takes one sample"
+            )
         if self.uses_blocks and self.engine.device_type() != "cpu":
-            return "the threads of a block work on one sample"
+            return "the kernel uses blocks of threads, and a block works on one sample"
         reason_text = self._batch_refusals.get(variant)
         if reason_text is None:
             try:
                 self.lower_variant(variant, values)
                 reason_text = ""
             except NotCovered as reason:
-                reason_text = f"tinsmith cannot follow {reason.construct}, at {reason.place}"
+                reason_text = f"tinsmith cannot analyze {reason.construct}, at {reason.place}"
             except passes.NotBatchable as reason:
                 reason_text = str(reason)
             self._batch_refusals.keep(variant, reason_text)

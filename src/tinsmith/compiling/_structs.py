@@ -44,7 +44,10 @@ def without_structs_of(
         source, used = pass_members(source, engine, others, listed)
     except NotRewritable as reason:
         words = f"kernel `{source.name}` cannot take the members of its structs as arguments: {reason}"
-        remedy = "Change a copy, `position = camera.position` and then `position += ...`; use structs by their members."
+        remedy = (
+            "Change a copy, `position = camera.position` and then `position += ...`; and use "
+            "members of a struct, not the whole struct."
+        )
         raise KernelError(refusal(words, [("at", source.place())], remedy)) from None
     source = source.with_objects({name: structs[path] for path, name in types.items()})
     left_out = set(others.values()).difference(used)

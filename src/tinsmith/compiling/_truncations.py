@@ -45,8 +45,14 @@ def warn_of_truncations(stage: Stage, variant: Variant, values: Mapping[str, Any
             continue
         stage.given_warnings.add(("TS301", kernel.path, cut.line))
         if linter.drop_suppressed([linter.Finding("TS301", "warning", kernel.path, cut.line, cut.column, "")]):
-            words = f"`{cut.target}` holds integers in op `{op}`: a float is truncated to an integer, with no gradient"
-            remedy = "Begin it with a float, `0.0`, or make it an array of floats; write `int(...)` if it is meant."
+            words = (
+                f"`{cut.target}` holds integers in op `{op}`: the float assigned to it "
+                "is truncated, and has no gradient"
+            )
+            remedy = (
+                "Initialize it with a float, `0.0`, or make it an array of floats; write "
+                "`int(...)` if truncation is intended."
+            )
             warnings.warn_explicit(refusal(words, remedy=remedy), TruncationWarning, kernel.path, cut.line)
 
 

@@ -50,4 +50,4 @@ class Variant:
 
     def __post_init__(self) -> None:
         """Assert that the variant is not both an engine's reverse and serial."""
-        assert not (self.adjoint and self.is_serial), "an engine's reverse mode gets the kernel as it was written"
+        assert not (self.adjoint and self.is_serial), "a variant for an engine's reverse mode must not be serial"

@@ -97,9 +97,14 @@ def _compile_in_recursion(compile_kernel: Callable[[], Compiled]) -> Compiled:
         # With more room than this, the reason is a kernel that calls itself without end.
         if not any(isinstance(one, RecursionError) for one in causes) or limit - depth >= LEAST_ROOM:
             raise
-        words = "the recursion that this call is in leaves too few calls to compile a kernel"
+        words = (
+            "this call is nested too deeply in a recursion: too little of Python's "
+            "recursion limit is left to compile a kernel"
+        )
         rows = [("depth", str(depth)), ("limit", f"{limit} (sys.getrecursionlimit())")]
-        remedy = "Call the op once before the recursion, which compiles it; or raise the limit."
+        remedy = (
+            "Call the op once before the recursion, to compile it; or raise the limit with `sys.setrecursionlimit`."
+        )
         raise EngineError(refusal(words, rows, remedy)) from error
 
 
@@ -298,5 +303,5 @@ def require_home(name: str) -> None:
     if name in sys.modules or sys.platform == "win32" or any(one in os.environ for one in _CACHE_VARIABLES):
         return
     rows = [(one, "not set") for one in _CACHE_VARIABLES]
-    remedy = "Set HOME to a folder that can be written, as in `export HOME=/tmp`."
-    raise EngineError(refusal(f"engine {name!r} has no place for its cache", rows, remedy))
+    remedy = "Set HOME to a writable folder, as in `export HOME=/tmp`."
+    raise EngineError(refusal(f"engine {name!r} cannot find a folder for its cache", rows, remedy))

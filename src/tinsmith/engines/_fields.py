@@ -41,11 +41,13 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
         return _facts_of_ndarray(field, name, engine)
     if not hasattr(field, "vars"):
         remedy = "Register its members one by one: `field.get_member_field('x')`, or `field.x`."
-        raise KernelError(refusal(f"field `{name}` holds structs, which no tensor can fill", [("got", kind)], remedy))
+        raise KernelError(
+            refusal(f"field `{name}` holds structs, which cannot be copied from a tensor", [("got", kind)], remedy)
+        )
     snode = field.vars[0].ptr.snode()
     if snode is not None and not _is_alive(field, snode, engine):
-        words = f"the field `{name}` was destroyed when {engine.name} was started again"
-        remedy = f"Make `{name}` again after the last {module_name(engine.name)}.init()."
+        words = f"the field `{name}` was freed when {engine.name} was started again"
+        remedy = f"Create `{name}` again after the last call of {module_name(engine.name)}.init()."
         raise EngineError(refusal(words, remedy=_forks.remedy_for_lost_field(engine, remedy)))
     if snode is None:
         lang = module_name(engine.name)
@@ -105,8 +107,8 @@ def _dtype_of(field: Any, name: str) -> torch.dtype:
 def _facts_of_ndarray(array: Any, name: str, engine: Engine) -> FieldFacts:
     if array.arr is None:
         lang = module_name(engine.name)
-        words = f"the memory of ndarray `{name}` was destroyed when {engine.name} was started again"
-        raise KernelError(refusal(words, remedy=f"Make `{name}` again after the last {lang}.init()."))
+        words = f"the memory of ndarray `{name}` was freed when {engine.name} was started again"
+        raise KernelError(refusal(words, remedy=f"Create `{name}` again after the last call of {lang}.init()."))
     program = engine.runtime().prog
     address = program.get_ndarray_data_ptr_as_int(array.arr)
     element = tuple(array.element_shape)

@@ -95,7 +95,11 @@ def _find_settings(engine: Engine, config: Any) -> dict[str, Any]:
 
 def remedy_for_lost_field(engine: Engine, remedy: str) -> str:
     """Return advice about a field that a restart destroyed: `remedy`, or other advice if the process was forked."""
-    return f"This process was forked, which no field survives. {FORK_REMEDY}" if engine.name in _forked else remedy
+    return (
+        f"This process was forked, and fields do not survive a fork. {FORK_REMEDY}"
+        if engine.name in _forked
+        else remedy
+    )
 
 
 def restart_after_fork(engine: Engine) -> Any:

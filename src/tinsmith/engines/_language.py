@@ -30,7 +30,7 @@ class StructFacts(NamedTuple):
         Raises TypeError for arguments without a member.
         """
         if not named.keys() <= self.members.keys() or len(positional) > len(self.members):
-            raise TypeError(f"arguments that a struct with {', '.join(self.members)} has no member for")
+            raise TypeError(f"the arguments of the struct do not fit its members {', '.join(self.members)}")
         for place, (name, kind) in enumerate(self.members.items()):
             yield name, kind, positional[place] if place < len(positional) else named.get(name, 0)
 

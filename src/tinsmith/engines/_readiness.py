@@ -46,7 +46,7 @@ def require_placed(engine: Engine) -> None:
     """
     runtime = require_started(engine)
     if _open_builders(engine, runtime):
-        words = f"{engine.name} runs no kernel while a FieldsBuilder is not finalized"
+        words = f"{engine.name} cannot run a kernel while a FieldsBuilder is not finalized"
         raise EngineError(refusal(words, remedy="Call its `.finalize()` after the last `.place(...)`."))
     waiting = _find_unplaced(runtime)
     if not waiting:
@@ -55,7 +55,7 @@ def require_placed(engine: Engine) -> None:
     gradients = [one for one in waiting if any(one is other for other in runtime.grad_vars)]
     what, place = ("its gradient", "x, x.grad") if gradients else ("it", "x")
     asked = " with needs_grad=True" if gradients else ""
-    words = f"{engine.name} runs no kernel while a field is declared{asked} and {what} is not placed"
+    words = f"{engine.name} cannot run a kernel while a field is declared{asked} and {what} is not placed"
     rows = [("declared", _declared_at(one, engine)) for one in gradients or waiting]
     remedy = (
         f"Place {what} too, `{module_name(engine.name)}.root.dense(...).place({place})`, or give the field a shape."
@@ -118,6 +118,6 @@ def device_type(arch: Any) -> str:
         refusal(
             "ops run on the CPU or on CUDA",
             [("engine runs on", name)],
-            "Start the engine with ts.init(), which picks what torch has.",
+            "Start the engine with ts.init(), which chooses the CPU or CUDA.",
         )
     )

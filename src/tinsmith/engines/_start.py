@@ -54,7 +54,9 @@ def init(
     """
     asked = [name for name, one in (("nan", raise_on_nan), ("unwritten", raise_on_unwritten)) if one]
     if asked and "python" not in (engine, config().engine):
-        words = f"ts.init has `raise_on_{asked[0]}` for the Python engine alone: compiled engines do not check that"
+        words = (
+            f"`raise_on_{asked[0]}` of ts.init works only with the Python engine: compiled engines have no such check"
+        )
         raise ArgumentError(refusal(words, remedy='Add engine="python", or set TINSMITH_ENGINE=python.'))
     device = "cpu" if engine == "python" else _choose_device(arch)
     names = (engine,) if engine not in ("auto", "python") else list_loaded() or (choose_default(),)
@@ -82,14 +84,14 @@ def _list_options(engine: Engine) -> list[str]:
 
 def _unknown_option(engine: Engine, name: str) -> str:
     guess = nearest(name, ["engine", *_list_options(engine)])
-    words = f"ts.init has no option `{name}`, and neither has the `init` of {engine.name}"
+    words = f"ts.init got an unknown option `{name}`, which the `init` of {engine.name} does not have either"
     return refusal(words, remedy=f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out.")
 
 
 def _translate_option(engine: Engine, option: str, value: Any) -> Any:
     """Convert an option's value that belongs to another engine to this engine's value of the same name."""
     if option in ("default_fp", "default_ip") and (isinstance(value, str | torch.dtype) or value in (int, float)):
-        words = f"ts.init wants a dtype of {engine.name} for `{option}`"
+        words = f"option `{option}` of ts.init must be a dtype of {engine.name}"
         name = getattr(value, "__name__", str(value)).removeprefix("torch.")
         short = {"double": "f64", "float": "f32", "int": "i32", "long": "i64"}.get(name)
         short = short or name.replace("float", "f").replace("int", "i")
@@ -102,8 +104,10 @@ def _translate_option(engine: Engine, option: str, value: Any) -> Any:
     name = public_name(value) or getattr(value, "name", "")  # a dtype's, or an enumeration's
     counterpart = getattr(engine.lang, name, None) if name else None
     if counterpart is None:
-        words = f"ts.init cannot give {engine.name} the option `{option}`: it has nothing called `{name or value}`"
-        remedy = f'Start each engine with values of its own: ts.init(engine="{engine.name}", {option}=...).'
+        words = (
+            f"ts.init cannot pass the option `{option}` to {engine.name}, which has nothing called `{name or value}`"
+        )
+        remedy = f'Start each engine separately, with its own values: ts.init(engine="{engine.name}", {option}=...).'
         raise EngineError(refusal(words, [("got", repr(value))], remedy))
     return counterpart
 
@@ -127,6 +131,6 @@ def _choose_device(arch: str) -> str:
         raise EngineError(refusal("ts.init got an unknown `arch`", [("got", repr(arch))], remedy))
     if arch == "cuda" and not torch.cuda.is_available():
         raise EngineError(
-            refusal("torch has no CUDA device, so an op could not run on one", remedy="Use ts.init('cpu').")
+            refusal("ts.init got the arch 'cuda', but torch has no CUDA device", remedy="Use ts.init('cpu').")
         )
     return arch

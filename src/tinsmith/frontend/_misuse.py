@@ -46,7 +46,7 @@ def _explain(node: ast.AST) -> tuple[str, str] | None:
     match node:
         case ast.While(test=ast.Call() as test) if resolve_callee(test) in ("graph_do_while", "do_while"):
             return (
-                "it launches its loops until an array says that they are done",
+                "it repeats its loops while a condition in an array holds, and an op launches its loops once",
                 "Leave the body in the kernel, and call the op in a Python loop (`ts.scan` for a gradient).",
             )
         case ast.With(items=[ast.withitem(context_expr=ast.Call() as call)]) if resolve_callee(call) == "checkpoint":
@@ -55,7 +55,10 @@ def _explain(node: ast.AST) -> tuple[str, str] | None:
                 "Split the kernel there: into two ops, or the kernels of `ts.chain`.",
             )
         case ast.With() | ast.Try():
-            return "an op would pass over what stands in it", "Write the statements without it."
+            return (
+                "an op would ignore its statements",
+                "Write its statements directly in the kernel, without this block.",
+            )
     return None
 
 

@@ -230,8 +230,8 @@ def statements_of(tree: ast.FunctionDef) -> list[ast.stmt]:
 
 
 _WITHOUT_SOURCE = {
-    "<stdin>": "Before Python 3.13 the plain prompt keeps no source of what is typed; IPython does. ",
-    "<string>": "Code that is given to `exec` or `python -c` has no source that can be found. ",
+    "<stdin>": "Before Python 3.13, the plain prompt keeps no source of the code that is typed; IPython does. ",
+    "<string>": "Code that runs by `exec` or `python -c` has no source that tinsmith can find. ",
 }
 """Why the source cannot be found, by the name of the file."""
 
@@ -294,7 +294,7 @@ def _parse(function: Callable[..., Any]) -> _Reading:
     tree = parse_indented(lines, first)
     if not isinstance(tree, ast.FunctionDef):
         raise KernelError(
-            refusal(f"kernel `{function.__name__}` is not a plain `def`", [("found", type(tree).__name__)])
+            refusal(f"kernel `{function.__name__}` is not defined by a plain `def`", [("found", type(tree).__name__)])
         )
     tree.decorator_list = []
     source = Source(function, tree, function.__code__.co_filename)

@@ -28,7 +28,7 @@ def parse_ir(text: str) -> nodes.Kernel:
     """
     lines = [TextLine.split(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines or not lines[0].text.startswith("kernel "):
-        raise TextError("a kernel's text begins with `kernel NAME`")
+        raise TextError("the text of a kernel must begin with `kernel NAME`")
     header = _Header(lines[0].text.removeprefix("kernel ").strip())
     place = 1
     while place < len(lines) and header.read(lines[place]):
@@ -67,7 +67,7 @@ class _Header:
         name, kind, dims, facts = _read_declaration(line, rest)
         match = re.match(r"(\w+)\[(\d+)\]$", kind)
         if match is None:
-            line.fail(f"a type and a rank are wanted in place of `{kind}`")
+            line.fail(f"expected a type and a rank such as `f32[1]`, not `{kind}`")
         made = nodes.Array(
             name,
             line.one_of(Type, match[1]),
@@ -110,7 +110,7 @@ def _read_declaration(line: TextLine, rest: str) -> tuple[str, str, tuple[int, .
     """Return the name, type, element dims and facts of `p: f32[1] of 3x3 field='self.p' clamped`."""
     match = re.match(rf"(\w+): (\S+)(?: of ([0-9x]+))?((?: (?:\w+=(?:{_VALUE})|\w+))*)$", rest)
     if match is None:
-        line.fail("a name, `:` and a type are wanted")
+        line.fail("expected a name, `:` and a type, such as `x: f32`")
     name, kind, dims, words = match.groups()
     facts = {one[0]: read_value(one[1]) if one[1] else True for one in re.findall(rf" (\w+)(?:=({_VALUE}))?", words)}
     return name, kind, tuple(map(int, dims.split("x"))) if dims else (), facts
@@ -130,7 +130,7 @@ class _Parser:
         known = self.header
         body = self.block(self.lines[0].indent) if self.lines else ()
         if self.place < len(self.lines):
-            self.lines[self.place].fail("it is indented otherwise than the line before")
+            self.lines[self.place].fail("unexpected indentation")
         memory = {name: self.expressions(sizes) for name, sizes in known.block_memory.items()}
         return nodes.Kernel(
             known.name,
@@ -299,7 +299,7 @@ class _Parser:
             case "vote":
                 operator, word, value = tokens.one_of(VoteOperator), tokens.ahead, tokens.expression()
                 if not isinstance(value, nodes.Local):
-                    tokens.line.fail(f"a local is wanted in place of `{word}`")
+                    tokens.line.fail(f"expected the name of a local, not `{word}`")
                 return nodes.Vote(operator, value, names[0])
             case "decompose":
                 function, kind = tokens.take(), tokens.type()

@@ -44,7 +44,7 @@ class NotCovered(Exception):
         line: int,
         path: str,
         race: Race | None = None,
-        remedy: str = "Write that line in other words",
+        remedy: str = "Rewrite that line without this construct",
         *,
         ends_process: bool = False,
     ) -> None:

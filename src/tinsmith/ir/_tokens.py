@@ -113,7 +113,7 @@ class LineTokens:
     def take(self) -> str:
         token = self.ahead
         if not token:
-            self.line.fail("it ends too early")
+            self.line.fail("the line ends too early")
         self.place_ahead += 1
         return token
 
@@ -154,16 +154,18 @@ class LineTokens:
 
     def expect(self, token: str) -> None:
         if not self.skip(token):
-            self.line.fail(f"`{token}` is wanted " + (f"before `{self.ahead}`" if self.ahead else "at the end"))
+            self.line.fail(
+                f"expected `{token}` " + (f"before `{self.ahead}`" if self.ahead else "at the end of the line")
+            )
 
     def end(self) -> None:
         if self.ahead:
-            self.line.fail(f"nothing is wanted before `{self.ahead}`")
+            self.line.fail(f"expected the end of the line, not `{self.ahead}`")
 
     def whole_number(self) -> int:
         token = self.take()
         if not token.isdigit():
-            self.line.fail(f"a whole number is wanted in place of `{token}`")
+            self.line.fail(f"expected an integer, not `{token}`")
         return int(token)
 
     def names(self) -> tuple[str, ...]:
@@ -226,7 +228,7 @@ class LineTokens:
         if self.ahead == "(":
             return self.with_type(self.call(name))
         if not name.isidentifier():
-            self.line.fail(f"an operand is wanted before `{name}`")
+            self.line.fail(f"expected an operand before `{name}`")
         # Behind a number, a bracket begins the options of a loop.
         if self.ahead == "[" and (self.known.has_array(name) or not self.known.has_number(name)):
             self.place_ahead -= 1
@@ -269,7 +271,7 @@ class LineTokens:
             return self.with_type(nodes.Const(text == "true", Type.U1))
         is_whole = text.isdigit()
         if not is_whole and not text[:1].isdigit() and text not in ("inf", "nan"):
-            self.line.fail(f"a number is wanted in place of `{text}`")
+            self.line.fail(f"expected a number, not `{text}`")
         value = sign * int(text) if is_whole else float("-" * (sign < 0) + text)
         return self.with_type(nodes.Const(value, Type.I32 if is_whole else Type.F32))
 
@@ -291,7 +293,7 @@ class LineTokens:
                 Operator(name), *given, types.of_operation(Operator(name), given[0].type, given[1].type, DEFAULTS)
             )
         if len(given) != 3 or name != "select":
-            self.line.fail(f"there is no `{name}` of {len(given)}")
+            self.line.fail(f"no operation `{name}` has {len(given)} operands")
         return nodes.Select(*given, given[1].type)
 
 
@@ -300,6 +302,6 @@ def _split(line: TextLine) -> Iterator[str]:
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            line.fail(f"{text[place:].lstrip()[0]!r} means nothing here")
+            line.fail(f"unexpected character {text[place:].lstrip()[0]!r}")
         yield match[0].strip()
         place = match.end()

@@ -37,7 +37,7 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
     """
     # A cell is one number of the kernel's own, which no launch is given: it cannot get an axis for samples.
     if kernel.cells:
-        raise NotBatchable(f"loops share the variable `{kernel.cells[0]}`")
+        raise NotBatchable(f"several loops use the variable `{kernel.cells[0]}`, and each sample would need its own")
     sample = Names(walk.names_of(kernel)).fresh("sample")
     # All batched arrays have one batch, so any of them tells its size.
     first = next(name for name in kernel.arrays if name in arrays)

@@ -5,7 +5,10 @@ But a float that is made of its mantissa again varies with it, and its derivativ
 
     b = bits(x[i]);  if b > 0: y[i] = x[i]             accepted: the bits only steer
     y[i] = f32((bits(x[i]) >> 23) - 127)               accepted: exponents are constant almost everywhere
-    y[i] = from_bits(bits(x[i]) + 1)                   NotCovered: "the derivative of a float's bits"
+    y[i] = from_bits(bits(x[i]) + 1)                   NotCovered: (
+        "a derivative through the bits of a "
+        "float, which has none"
+    )
 
 For each integer the analysis finds its *fine* bits: those that change whenever the float does. The exponent of a float
 has none: it is constant between two powers of two, so that a float made of it alone has derivative 0. Hashes have none
@@ -117,7 +120,7 @@ class _Reader:
             for leaf in differentiated_leaves(value):
                 is_made_here = isinstance(leaf, nodes.Cast) or not types.is_float(leaf.type)
                 if is_made_here and self._is_lost(leaf):
-                    raise NotCovered("the derivative of a float's bits", one.line, self.part.path)
+                    raise NotCovered("a derivative through the bits of a float", one.line, self.part.path)
 
     def fine(self, expr: nodes.Expr) -> _Fine:
         """Return the fine bits of an expression: those that change whenever the float changes that they came from."""

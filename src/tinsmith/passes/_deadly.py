@@ -109,7 +109,10 @@ def _of_statement(
 
 def _to_bool(value: nodes.Expr, kind: Type) -> Iterator[tuple[str, str]]:
     if kind == Type.U1 and types.is_float(value.type):
-        yield "a bool that is given a float", "Compare it, `x != 0.0`, or begin with a float: `s = float(x)`"
+        yield (
+            "an assignment of a float to a bool",
+            "Compare the float, `x != 0.0`, or make the variable a float: `s = float(x)`",
+        )
 
 
 def _of_expression(one: nodes.Expr, known: Mapping[str, analyses.Numbers]) -> Iterator[tuple[str, str]]:
@@ -118,9 +121,9 @@ def _of_expression(one: nodes.Expr, known: Mapping[str, analyses.Numbers]) -> It
             if not keeps_bits:
                 yield from _to_bool(value, kind)
         case nodes.Unary(Operator.ABS, value) if value.type in _NARROW:
-            yield f"`abs` of {value.type}", "Convert it to i32 first"
+            yield f"`abs` of {value.type}", "Convert the operand to i32 first"
         case nodes.Unary(Operator.RSQRT, value) if not types.is_float(value.type):
-            yield f"`rsqrt` of {value.type}", "Convert it to a float first"
+            yield f"`rsqrt` of {value.type}", "Convert the operand to a float first"
         case nodes.Binary(Operator.MIN | Operator.MAX as operator, _, _, kind) if kind in _BYTES:
             yield f"`{operator}` of {kind}", "Convert the operands to i32 first"
         case nodes.Binary(Operator.POW, left, right) if right.type in {*_NARROW, Type.U1} and not isinstance(

@@ -110,4 +110,4 @@ def _fold(expr: nodes.Expr, leaf: Callable[[Leaf], T], apply: Callable[..., T]) 
         case nodes.Cast():
             return _fold(expr.value, leaf, apply)
         case _:
-            raise AssertionError(f"{expr} is not known before the launch")
+            raise AssertionError(f"unexpected {expr} in an expression that must be known before the launch")

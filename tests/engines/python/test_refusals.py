@@ -39,7 +39,9 @@ def test_the_engine_s_own_gradient(lang):
 
 def test_a_module_names_the_language_of_its_kernels():
     encoding = ts.nn.Encoding(2, {"otype": "Frequency", "n_frequencies": 2}, engine="python")
-    with pytest.raises(ts.EngineError, match=r"own kernels are written for a compiled engine.*\n.*\n.*TINSMITH_ENGINE"):
+    with pytest.raises(
+        ts.EngineError, match=r"library's kernels, which need a compiled engine.*\n.*\n.*TINSMITH_ENGINE"
+    ):
         encoding(torch.ones(1, 2))
 
 
@@ -56,8 +58,8 @@ def test_networks_run_where_everything_does(lang):
 BODIES = {  # what compiled engines do not take, with what is said of it
     "while j < 3:\n    j += 1\nelse:\n    y[i] = 1.0": "has a loop with `else`",
     "for _ in range(3):\n    y[i] = 1.0\nelse:\n    y[i] = 2.0": "has a loop with `else`",
-    "def inner(a):\n    return a\ny[i] = inner(x[i])": "contains `def`, which no engine runs",
-    "match j:\n    case 0:\n        y[i] = 1.0": "contains `match`, which no engine runs",
+    "def inner(a):\n    return a\ny[i] = inner(x[i])": "contains `def`, which no engine supports",
+    "match j:\n    case 0:\n        y[i] = 1.0": "contains `match`, which no engine supports",
     "a, (b, c) = x[i], (1, 2)": r"assigns to `\(b, c\)`",
     # Python would use the value of an earlier iteration.
     "if x[i] > 0.0:\n    t = x[i]\ny[i] = t": "uses `t` where it is not defined",
@@ -91,5 +93,7 @@ def test_a_vector_is_no_condition(lang):
             if p[i] > 0.0:
                 y[i] = 1.0
 
-    with pytest.raises(TypeError, match=r"a vector or matrix where a condition is wanted; use `any\(\)` or `all\(\)`"):
+    with pytest.raises(
+        TypeError, match=r"a condition must be a number, not a vector or matrix; use `any\(\)` or `all\(\)`"
+    ):
         ts.op("p[n, 2] -> y[n]", engine="python")(signs)(torch.ones(2, 2))

@@ -44,7 +44,7 @@ def returns_early(lang):
     return kernel
 
 
-@case("the name `missing`, which has no value")
+@case("the name `missing`, which is not defined")
 def unknown_name(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray()):
@@ -54,7 +54,7 @@ def unknown_name(lang):
     return kernel
 
 
-@case("the Python function `outside` of a run-time value")
+@case("a call of the Python function `outside` with a value computed at run time")
 def python_function(lang):
     def outside(v):
         return v
@@ -67,7 +67,7 @@ def python_function(lang):
     return kernel
 
 
-@case("an operation on shapes (2,) and (3,)")
+@case("an operation on operands of the shapes (2,) and (3,)")
 def shapes(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray()):
@@ -87,7 +87,7 @@ def indices(lang):
     return kernel
 
 
-@case("`static` of what only the run knows")
+@case("`static` of a value that is computed at run time")
 def static(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray()):
@@ -177,7 +177,7 @@ def recursion(lang):
     return kernel
 
 
-@case("an early return inside a static loop")
+@case("an early `return` inside a static loop")
 def returns_from_a_static_loop(lang):
     @lang.real_func
     def function(v: lang.f32) -> lang.f32:
@@ -194,7 +194,7 @@ def returns_from_a_static_loop(lang):
     return kernel
 
 
-@case("an early return of `function`, whose result is not a number")
+@case("an early `return` of a value that is not a number, in `function`")
 def returns_a_vector_early(lang):
     @lang.real_func
     def function(v: lang.f32) -> lang.math.vec2:

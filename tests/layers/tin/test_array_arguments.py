@@ -87,7 +87,7 @@ def test_an_array_beyond_an_index_is_refused(lang, kind):
         "  shape     (2147483648,)\n"
         "  elements  2,147,483,648\n"
         "  at most   2,147,483,647\n"
-        "Split the call: give it a part of the array at a time."
+        "Split the call: pass a part of the array at a time."
     )
 
 

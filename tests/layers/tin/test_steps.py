@@ -140,7 +140,7 @@ def test_the_words_of_such_a_refusal(lang64):
     lines = str(refused.value).splitlines()
     assert lines[0] == "op `EmptyTin` changes a value of `x` that its gradient needs, after `step` read it"
     assert lines[1].startswith("  changed by `step`  ")
-    assert lines[2] == "Give each kernel a field of its own to write, or leave out `adjoint='engine'`."
+    assert lines[2] == "Give each kernel a separate field to write to, or leave out `adjoint='engine'`."
 
 
 @pytest.mark.thinned(4)

@@ -48,7 +48,7 @@ def of(tasks):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
-    with pytest.raises(NotCovered, match="the derivative of a float's bits, at by_hand.py:4"):
+    with pytest.raises(NotCovered, match="a derivative through the bits of a float, at by_hand.py:4"):
         adjoint([of(REFUSED[name])], ["x"], ["y"], ["y", "k"])
 
 

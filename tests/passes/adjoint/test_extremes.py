@@ -228,11 +228,11 @@ def test_numbers_of_half_the_width_are_compared_as_they_were_stored():
 
 
 REFUSED = {
-    "atomic_min on what other": [atomic("max", Y, K["i"], X["i"]), atomic("min", Y, K["i"], X["i"])],
-    "atomic_min on what": [store(Y, K["i"], 0.0), atomic("min", Y, K["i"], X["i"])],
-    "atomic_mul on what": [atomic("mul", Y, K["i"], X["i"])],
-    "the value that atomic_max returned": [atomic("max", Y, K["i"], X["i"], "old"), store(Z, "i", local("old", "f64"))],
-    "`y`, read in the parallel loop that changes it by atomic_max": [
+    "atomic_min on an element that other": [atomic("max", Y, K["i"], X["i"]), atomic("min", Y, K["i"], X["i"])],
+    "atomic_min on an element": [store(Y, K["i"], 0.0), atomic("min", Y, K["i"], X["i"])],
+    "atomic_mul on an element": [atomic("mul", Y, K["i"], X["i"])],
+    "the return value of atomic_max": [atomic("max", Y, K["i"], X["i"], "old"), store(Z, "i", local("old", "f64"))],
+    "a read of `y` in the parallel loop that changes it by atomic_max": [
         atomic("max", Y, K["i"], X["i"]),
         store(Z, "i", Y["i"]),
     ],

@@ -11,7 +11,7 @@ from support.tangents import given
 from tinsmith.ir import NotCovered, types, walk
 
 REFUSED = {
-    "casts": "the derivative of a float's bits",
+    "casts": "a derivative through the bits of a float",
     "reductions": r"`total\[None\]`, which another iteration of the parallel loop changes",
 }
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-10, "equal_nan": True}

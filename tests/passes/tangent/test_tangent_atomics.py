@@ -228,14 +228,17 @@ def test_whole_atomics_have_no_tangent(lang64):
 
 # Refused ----------------------------------------------------------------------------------------
 
-RESULT = "the tangent of what `atomic_add` returns in a parallel loop"
+RESULT = "the tangent of the return value of `atomic_add` in a parallel loop"
 TWICE = "cannot be run twice"
 REFUSED = {
     "result": ([atomic("add", Y, K["i"], X["i"], "old", 3), store(Z, "i", OLD)], RESULT),
     "product": ([atomic("mul", Y, K["i"], X["i"], line=3)], "`atomic_mul` on an element that several iterations"),
-    "read": ([atomic("max", Y, K["i"], X["i"], line=3), store(Z, "i", Y["i"])], "uses or changes otherwise"),
-    "both": ([atomic("max", Y, K["i"], X["i"], line=3), atomic("min", Y, K["i"], X["i"], line=3)], "changes otherwise"),
-    "stored": ([store(Y, "i", 0.0, line=3), atomic("min", Y, K["i"], X["i"], line=3)], "changes otherwise"),
+    "read": ([atomic("max", Y, K["i"], X["i"], line=3), store(Z, "i", Y["i"])], "reads or changes in another way"),
+    "both": (
+        [atomic("max", Y, K["i"], X["i"], line=3), atomic("min", Y, K["i"], X["i"], line=3)],
+        "changes in another way",
+    ),
+    "stored": ([store(Y, "i", 0.0, line=3), atomic("min", Y, K["i"], X["i"], line=3)], "changes in another way"),
     "random": ([nodes.Draw("old", "f64", 3), atomic("max", Y, K["i"], OLD * X["i"], line=3)], TWICE),
     "counted": (
         [atomic("add", Z, K["i"], const(1.0, "f64"), "old", 3), atomic("max", Y, K["i"], X["i"] * OLD, line=3)],
@@ -243,7 +246,7 @@ REFUSED = {
     ),
     "changed": (
         [atomic("add", X, K["i"], const(2.0, "f64"), line=3), atomic("max", Y, K["i"], X["i"], line=4)],
-        "changes what it reads",
+        "changes elements that it reads",
     ),
 }
 

@@ -263,7 +263,7 @@ def test_a_float_made_of_another_one_s_bits_is_refused():
     ]
     for body in through:
         made = over(body, (X, k, Y), b="i64")
-        with pytest.raises(NotCovered, match="the derivative of a float's bits, at by_hand.py:4"):
+        with pytest.raises(NotCovered, match="a derivative through the bits of a float, at by_hand.py:4"):
             generate_tangent(made, frozenset({"x"}))
         assert generate_tangent(made, frozenset({"y"})).companions == {"y": "y_dot"}
 

@@ -79,9 +79,12 @@ class AutoAt(ReverseAt):
             check_compiles(self.source.key)
             op = self.engine.signature.op
             engine = self.engine.signature.stages[0].engine.name
-            words = f"op `{op}` has no gradient: none can be generated from its source, and {engine}'s own is refused"
+            words = (
+                f"op `{op}` has no gradient: none can be generated from its source, and "
+                f"{engine}'s own gradient is refused, too"
+            )
             rows = [("not generated for", reason.construct), ("at", reason.place)]
-            remedy = f"{reason.remedy}, or give `backward=`. Of {engine}'s own:"
+            remedy = f"{reason.remedy}, or give `backward=`. The error about {engine}'s own gradient:"
             raise GradientError(f"{refusal(words, rows, remedy)}\n{indent(str(engines), '  ')}") from engines
 
     def group_outputs(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
@@ -114,7 +117,7 @@ class AutoAt(ReverseAt):
 def _explain_engine_gradient(op: str, reason: NotCovered) -> str:
     """Return the warning that a gradient is the engine's own, with the reason why it is not the generated one."""
     return refusal(
-        f"the gradient of op `{op}` is the engine's own, which is silently wrong for some kernels",
+        f"op `{op}` uses the engine's own gradient, which is silently wrong for some kernels",
         [("not generated for", reason.construct), ("at", reason.place)],
-        f"{reason.remedy}; or pass adjoint='engine', if you want the engine's gradient.",
+        f"{reason.remedy}; or pass adjoint='engine' to accept the engine's gradient.",
     )

@@ -22,7 +22,7 @@ class HandWritten(KernelReverse):
     def __init__(self, signature: Signature, stage: Stage, otherwise: str = "") -> None:
         self.signature = signature
         self.otherwise = (
-            otherwise or "Leave out `backward=`: they are generated from the kernel then, and so is the gradient."
+            otherwise or "Leave out `backward=`: then they are generated from the kernel, and so is the gradient."
         )
         self.stage = stage
         self.targets = {name: f"grad_{name}" for name in signature.items if f"grad_{name}" in stage.parameters}
@@ -32,8 +32,11 @@ class HandWritten(KernelReverse):
         twofold = [name for name in self.signature.items if f"grad_{name}" in self.signature.items]
         if twofold:
             name = twofold[0]
-            words = f"`grad_{name}` of op `{self.signature.op}` names both an array and the gradient of `{name}`"
-            remedy = f"Rename the array: its backward kernel could not tell it from the gradient of `{name}`."
+            words = (
+                f"`grad_{name}` of op `{self.signature.op}` is both the name of an array and "
+                f"the name of the gradient of `{name}`"
+            )
+            remedy = f"Rename the array: the backward kernel takes the gradient of `{name}` under this name."
             raise SpecError(refusal(words, remedy=remedy))
         known = {*self.signature.order, *self.signature.items, *(f"grad_{name}" for name in self.signature.items)}
         unfilled = [name for name in self.signature.init if name not in {*self.signature.items, *self.stage.parameters}]
@@ -47,8 +50,8 @@ class HandWritten(KernelReverse):
             raise SpecError(refusal(words, [("expected", ", ".join(sorted(known)))], remedy))
         self._refuse_unfilled()
         if not any(name in self.targets for name in self.signature.arrays):
-            words = f"the backward kernel of op `{self.signature.op}` gives no input a gradient"
-            raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
+            words = f"the backward kernel of op `{self.signature.op}` computes the gradient of no input"
+            raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that has a gradient."))
 
     def _refuse_unfilled(self) -> None:
         """Refuse a kernel that reads or adds to uninitialized memory to which it never stores."""
@@ -60,7 +63,7 @@ class HandWritten(KernelReverse):
                 how = "adds to" if role.of("add") else "reads"
                 words = f"the backward kernel of op `{self.signature.op}` {how} `{name}`, and never stores to it"
                 rows = [("at", uses[0].place), ("init", f"{name!r}: {self.signature.init[name]!r}")]
-                remedy = f"Leave `{name}` out of `init`: it starts at zero then."
+                remedy = f"Leave `{name}` out of `init`: then it starts at zero."
                 if name in self._own:
                     remedy = f"Say 'empty' for `{name}` in `init`: the results of the forward kernel are kept then."
                 raise SpecError(refusal(words, rows, remedy))
@@ -111,7 +114,8 @@ class HandWritten(KernelReverse):
         missing = sorted(active - self.targets.keys())
         if missing:
             words = (
-                f"`{missing[0]}` of op `{self.signature.op}` requires a gradient that its backward kernel does not give"
+                f"`{missing[0]}` of op `{self.signature.op}` requires a gradient that "
+                "its backward kernel does not compute"
             )
             raise GradientError(
                 refusal(words, remedy=f"Add the parameter `grad_{missing[0]}`, or pass `{missing[0]}.detach()`.")

@@ -80,11 +80,9 @@ class EngineReverse(KernelReverse):
         if depth is not None and depth * len(self._nests[stage]) <= LARGEST_STACK:
             return depth
         op = self.signature.op
-        words = (
-            f"{stage.engine.name}'s reverse mode would overflow its gradient stack in op `{op}`, and kill the process"
-        )
+        words = f"{stage.engine.name}'s reverse mode would overflow its gradient stack in op `{op}` and end the process"
         count = "not known before the launch" if depth is None else str(depth)
-        rows = [("loop", f"carries `{nest.local}`, at {nest.place}"), ("values to keep", count)]
+        rows = [("loop", f"changes `{nest.local}` in each iteration, at {nest.place}"), ("values to keep", count)]
         own = "" if self._instead else "run it on Quadrants (`engine='quadrants'`), "
         remedy = sentence(f"{own}make the loop `{stage.module_name}.static`, or {self._advise()}")
         raise GradientError(refusal(words, rows, remedy))
@@ -139,7 +137,9 @@ class EngineReverse(KernelReverse):
     def check(self, active: frozenset[str], known: Mapping[str, int] = MappingProxyType({})) -> None:
         """Raise GradientError if the gradients would be wrong. `known` are arguments with a constant value."""
         if self.signature.is_deterministic:
-            words = f"op `{self.signature.op}` is deterministic, and the engine's own gradient is not"
+            words = (
+                f"op `{self.signature.op}` has `deterministic=True`, but the engine's own gradient is not deterministic"
+            )
             remedy = "Use the generated gradient, or a `backward=` kernel; or leave out `deterministic=True`."
             raise GradientError(refusal(words, remedy=remedy))
         key = (active, frozenset(known.items()))
@@ -164,9 +164,9 @@ class EngineReverse(KernelReverse):
         engine = stage.engine.name
         for finding in linter.lint_kernels([stage.kernel], self.signature.spec):
             if finding.rule in _WRONG and engine in finding.engines:
-                words = f"{engine}'s reverse mode is known to get the gradient of op `{self.signature.op}` wrong"
+                words = f"{engine}'s reverse mode returns a wrong gradient of op `{self.signature.op}`"
                 rows = [(finding.rule, finding.message), ("at", f"{finding.path}:{finding.line}")]
-                own = "" if self._instead else "; or pass `trust_engine=True`, if you are sure that it is right"
+                own = "" if self._instead else "; or pass `trust_engine=True`, if you are sure that it is right here"
                 remedy = sentence(self._advise() + own)
                 raise GradientError(refusal(words, rows, remedy))
 
@@ -175,10 +175,14 @@ class EngineReverse(KernelReverse):
         where = runs_in_blocks(stage.source, stage.home)
         if where is not None:
             engine = stage.engine.name
-            words = f"{engine}'s reverse mode is not trusted with blocks of threads, which share memory or wait"
+            words = (
+                f"{engine}'s reverse mode cannot be used for a kernel with blocks of threads: "
+                "shared memory or `sync()` makes it unreliable"
+            )
             remedy = (
-                "Give the kernel that memory as scratch, a row for each block, and write a loop of its own for what "
-                f"stands between two `sync()`; or {self._advise()}."
+                "Pass the shared memory as `scratch=`, with a row for each block, and "
+                "write a separate loop for the code "
+                f"between two `sync()`; or {self._advise()}."
             )
             raise GradientError(refusal(words, [("at", where)], remedy))
 
@@ -188,7 +192,7 @@ class EngineReverse(KernelReverse):
         if use is None or (name in self._steady and name not in needed):
             return
         called = self._name_in_kernel(name)
-        words = f"the gradient of op `{self.signature.op}` needs what an atomic on `{called}` returned"
+        words = f"the gradient of op `{self.signature.op}` needs the return value of an atomic on `{called}`"
         atomic = f"{stage.module_name}.atomic_add(...)"
         remedy = f"Store it in an integer array, `slot[i] = {atomic}`, and use it in a later loop."
         raise GradientError(refusal(words, [("at", use.place)], remedy))
@@ -200,7 +204,10 @@ class EngineReverse(KernelReverse):
             return
         engine = stage.engine.name
         op, called = self.signature.op, self._name_in_kernel(name)
-        words = f"{engine}'s reverse mode does not reverse the loop of op `{op}` that carries `{called}`"
+        words = (
+            f"{engine}'s reverse mode cannot reverse the loop of op `{op}` whose "
+            f"iterations pass on values in `{called}`"
+        )
         rows = [("used", carried[0].place), ("changed", carried[1].place)]
         remedy = f"Write the loop inside another, `for _ in range(1):`, or {self._advise()}."
         raise GradientError(refusal(words, rows, remedy))
@@ -208,13 +215,13 @@ class EngineReverse(KernelReverse):
     def _refuse_overwritten(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
         view = self._views[stage][1][name]
         if name in self._allocations and view.escapes:
-            self._refuse_lost(name, "used whole", view.escapes, "changed", "unseen")
+            self._refuse_lost(name, "used as a whole", view.escapes, "changed", "unseen")
         overwritten = stage.roles[name].find_overwritten(needed)
         if overwritten is not None:
             self._refuse_lost(name, "read", overwritten[0].place, "overwritten", overwritten[1].place)
         again = view.of("add") if name in self._steady else []
         if again and view.is_read:
-            self._refuse_lost(name, "read", view.of("read")[0].place, "counted up", again[0].place)
+            self._refuse_lost(name, "read", view.of("read")[0].place, "incremented", again[0].place)
 
     def check_whole(self, active: frozenset[str]) -> None:
         for stage in () if self.signature.trusts_engine else self.signature.firsts:
@@ -235,12 +242,12 @@ class EngineReverse(KernelReverse):
             reads = [access for access in accesses if access.kind == "read" and access.place in needed]
             changes = [access for access in accesses if access.kind != "read"]
             if reads and changes and accesses[0].kind != "write":
-                self._refuse_lost(name, "read", reads[0].place, "counted up", changes[0].place)
+                self._refuse_lost(name, "read", reads[0].place, "incremented", changes[0].place)
 
     def _refuse_lost(self, name: str, read: str, at: str, changed: str, where: str) -> None:
         called = self._name_in_kernel(name)
         words = f"op `{self.signature.op}` overwrites a value of `{called}` that its gradient needs"
-        remedy = f"Write each value to a place of its own (`{called}[t + 1]` from `{called}[t]`), or {self._advise()}."
+        remedy = f"Write each value to a new element (`{called}[t + 1]` from `{called}[t]`), or {self._advise()}."
         raise GradientError(refusal(words, [(read, at), (changed, where)], remedy))
 
     def _refuse_changed(self, active: frozenset[str], known: Mapping[str, int]) -> None:
@@ -260,8 +267,8 @@ class EngineReverse(KernelReverse):
             reader, name, (_, change, writer) = change_after_read
             op, called = self.signature.op, self._name_in_kernel(name)
             words = f"op `{op}` changes a value of `{called}` that its gradient needs, after `{reader.name}` read it"
-            own = "an array of its own to write, in `scratch=`"
-            own = f"a field of its own to write, or {self._advise()}" if self._instead else own
+            own = "a separate array to write to, in `scratch=`"
+            own = f"a separate field to write to, or {self._advise()}" if self._instead else own
             rows = [(f"changed by `{writer.name}`", change.place)]
             raise GradientError(refusal(words, rows, f"Give each kernel {own}."))
 

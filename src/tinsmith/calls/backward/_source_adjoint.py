@@ -34,7 +34,7 @@ from ._reverse import ForwardWithResults, Reverse, ReverseAt, Wish
 
 Kernels = Callable[[CallKey], list[LoweredKernel]]
 """Lowers an op's kernels to IR, for calls of one kind."""
-RACE = "its result depends on the order in which iterations of a parallel loop run"
+RACE = "its result depends on the order of the iterations of a parallel loop"
 """The reason why a kernel whose iterations race has no gradient."""
 MOST_GROUPS = 8
 """The maximum number of sets of outputs for which an adjoint is generated. For a further set, the gradients from each

@@ -36,9 +36,12 @@ class BlockedCore(Core):
     def _make_refusal(self, reason: NotCovered, key: CallKey) -> KernelError:
         op, engine = self.signature.op, self.signature.stages[0].engine.name
         device = "CPUs" if key.device.type == "cpu" else key.device.type
-        words = f"op `{op}` uses blocks of threads, which {engine} lacks on {device}, and they cannot be run in order"
+        words = (
+            f"op `{op}` uses blocks of threads, which {engine} does not support on "
+            f"{device}, and tinsmith cannot run them in order"
+        )
         remedy = (
-            "Rewrite that line. All iterations of a block must reach the same `sync()`, equally often: "
+            "Rewrite that line so that all iterations of a block reach the same `sync()` equally often: "
             "conditions and bounds around one may depend on the block (`i // block_dim`), on sizes and on arguments. "
             "Or start the engine on a GPU."
         )

@@ -26,7 +26,7 @@ def compute_lengths(room: Room, signature: Signature, shapes: Shapes, scalars: M
         pairs = ((one, stage.scalar_names.get(one, one)) for one in stage.first.parameters)
         counts.append(evaluate(length, shapes, {one: scalars[called] for one, called in pairs if called in scalars}))
         if counts[-1] > MOST_ELEMENTS:
-            words = f"op `{signature.op}` would keep {counts[-1]} numbers of its atomics, more than engines can index"
+            words = f"op `{signature.op}` would save {counts[-1]} results of its atomics, more than engines can index"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
             raise ShapeError(refusal(words, [("array", name), ("largest", str(MOST_ELEMENTS))], remedy))
     return counts

@@ -198,7 +198,10 @@ class TangentCore(DerivedCore):
         try:
             return self.find_source(call).kernels
         except NotCovered as reason:
-            words = f"op `{self.signature.op}` uses what no forward-mode or second derivative can be generated for"
+            words = (
+                f"op `{self.signature.op}` uses a construct for which no forward-mode or "
+                "second derivative can be generated"
+            )
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise GradientError(refusal(words, rows, f"{reason.remedy}.")) from None
 

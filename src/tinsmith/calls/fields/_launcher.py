@@ -224,7 +224,7 @@ class Launcher:
             rows = [("annotation", parameter.annotation), ("got", str(tensor.dtype))]
             raise ArgumentError(refusal(words, rows, f"Pass `{name}.to({parameter.dtypes[0]})`."))
         if not tensor.is_contiguous() or tensor.requires_grad:
-            words = f"array argument `{name}` of `{self.signature.op}` cannot be given to a kernel as it is"
+            words = f"array argument `{name}` of `{self.signature.op}` cannot be passed to a kernel"
             rows = [("contiguous", str(tensor.is_contiguous())), ("requires_grad", str(tensor.requires_grad))]
             remedy = "Pass `.detach().contiguous()`; a tensor that needs a gradient must be the input of a field."
             raise ArgumentError(refusal(words, rows, remedy))

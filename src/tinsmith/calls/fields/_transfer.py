@@ -56,9 +56,9 @@ class Copy:
             return
         contents = getattr(self.manager, f"{prefix}to_tensor")(self.field)
         if contents.shape != tensor.shape:
-            words = f"{type(self.manager).__name__}.{prefix}to_tensor gave a tensor of the wrong shape"
+            words = f"{type(self.manager).__name__}.{prefix}to_tensor returned a tensor of the wrong shape"
             rows = [("expected", str(tuple(tensor.shape))), ("got", str(tuple(contents.shape)))]
-            raise ShapeError(refusal(words, rows, "Give the shape that construct_field was asked for."))
+            raise ShapeError(refusal(words, rows, "Return a tensor of the shape that construct_field was called with."))
         tensor.copy_(contents)
 
 
@@ -117,9 +117,9 @@ class Transfer:
         ours = tensors if self._ours is None else [tensors[place] for place in self._ours]
         # An engine that copies from or to address 0 ends the process.
         if any([is_fake(one) for one in ours]):  # noqa: C419  # faster
-            words = "a layer on fields was given tensors without memory, such as those of FakeTensorMode"
+            words = "a layer on fields got tensors without memory, such as those of FakeTensorMode"
             raise ArgumentError(
-                refusal(words, remedy="Run the layer on tensors (`on_tensors=True`), or pass real ones.")
+                refusal(words, remedy="Make the layer with `on_tensors=True`, or pass tensors that have memory.")
             )
         # Tensors without memory are copied. `ours` keeps the copies alive until the launch is over.
         pointers = [tensor.data_ptr() for tensor in ours]

@@ -63,7 +63,7 @@ class Arithmetic:
         name = KINDS.get(kind)
         if name is None:
             if kind not in LITERALS and not isinstance(value, LITERALS):
-                raise TypeError(f"a {kind.__name__} where a number is wanted: {value!r:.80}")
+                raise TypeError(f"expected a number, got a {kind.__name__}: {value!r:.80}")
             name = self._kind_of_literal(kind)
         return name
 

@@ -200,7 +200,7 @@ class Python(Engine):
         del content
         if options.adjoint:
             words = "the Python engine has no reverse mode of its own"
-            raise GradientError(refusal(words, remedy='Leave out `adjoint="engine"`: a gradient is generated then.'))
+            raise GradientError(refusal(words, remedy='Leave out `adjoint="engine"`: then a gradient is generated.'))
         return self.run_source(function, templates)
 
     def run_source(

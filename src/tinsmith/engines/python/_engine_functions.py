@@ -98,7 +98,7 @@ def _rounding(name: str) -> Callable[[Run], Callable[..., Any]]:
 def _dtype(run: Run, value: Any) -> str:
     kind = run.dtype_name(value)
     if kind is None:
-        raise TypeError(f"{value!r} where a dtype is wanted")
+        raise TypeError(f"expected a dtype, got {value!r}")
     return kind
 
 
@@ -136,7 +136,9 @@ def _random(run: Run) -> Callable[..., Any]:
 
 
 def _frexp(_run: Run) -> Callable[..., Any]:
-    raise KernelError(refusal("the Python engine has no `frexp`", remedy="Pass the results of `torch.frexp`."))
+    raise KernelError(
+        refusal("the Python engine has no `frexp`", remedy="Pass the results of `torch.frexp` as arguments.")
+    )
 
 
 TABLE: dict[str, dict[str, Callable[[Any], Callable[..., Any]]]] = {
@@ -308,5 +310,10 @@ def fill_matrix(run: Run, name: str) -> Callable[..., Any]:
         "cols": of_columns,
     }
     if name not in functions:
-        raise KernelError(refusal(f"the Python engine has no `Matrix.{name}` of {run.engine.name}"))
+        raise KernelError(
+            refusal(
+                f"the Python engine has no `Matrix.{name}` of {run.engine.name}",
+                remedy=f"Run it on {run.engine.name}, or build the matrix from its entries.",
+            )
+        )
     return functions[name]

@@ -334,5 +334,5 @@ class ExactArithmetic(Arithmetic):
 
 def _make_division_error(name: str, left: int, line: int) -> KernelError:
     words = f"Line {line} divides an integer by zero."
-    remedy = "The engine crashes, or the result is arbitrary: guard the divisor."
+    remedy = "Guard the divisor: an engine would crash or compute an arbitrary result."
     return KernelError(refusal(words, [("operation", f"{left} {name} 0")], remedy))

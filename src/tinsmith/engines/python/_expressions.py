@@ -307,7 +307,9 @@ class ExpressionWriter(Names):
                 parts = [self._write_owner(owner), ast.Constant(attr)]
                 return self._hoist(self._ask("change_member", *parts, ast.Constant(operator), self._expr(value)))
         raise self._refuse(
-            place, f"has an atomic operation on `{ast.unparse(place)}`", "Give it an element or a local."
+            place,
+            f"has an atomic operation on `{ast.unparse(place)}`",
+            "Apply it to an element of an array or to a local variable.",
         )
 
     def _hoist_call(self, written: Callable[..., Any] | None, call: ast.Call, node: ast.Call) -> ast.expr:

@@ -212,7 +212,7 @@ class Interpreter(Assignments):
     def truth(self, value: Any) -> Any:
         """Return True if a number is not zero. Raise TypeError for a vector or matrix."""
         if isinstance(value, Matrix):
-            raise TypeError("a vector or matrix where a condition is wanted; use `any()` or `all()`")
+            raise TypeError("a condition must be a number, not a vector or matrix; use `any()` or `all()`")
         return np.bool_(value) if type(value) in KINDS else bool(value)
 
     def compare(self, names: tuple[str, ...], *values: Any) -> Any:
@@ -335,7 +335,7 @@ class Interpreter(Assignments):
             return self.translate(function)
         if name:
             words = f"the Python engine has no `{name}` of {self.engine.name}"
-            remedy = "Run the kernel on the engine that it was written for, or leave this call out."
+            remedy = f"Run the kernel on {self.engine.name}, or remove this call."
             raise KernelError(refusal(words, remedy=remedy))
         return function
 

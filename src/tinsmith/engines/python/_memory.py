@@ -95,7 +95,9 @@ class ArrayView:
     def __getitem__(self, index: Any) -> Any:
         at = self._locate(index)
         if self._written is not None and not self._written[at].all():
-            raise ValueError(f"{self._name}[{self._show(at)}] is read before it is written, and starts uninitialized")
+            raise ValueError(
+                f"{self._name}[{self._show(at)}] is read before it is written, and its memory is uninitialized"
+            )
         element = self._data[at]
         return Matrix(self._element, list(element.ravel()), self._operations) if self._element else element
 
@@ -109,7 +111,10 @@ class ArrayView:
             return
         values = [value] * math.prod(self._element) if np.isscalar(value) else flatten(value)
         if len(values) != math.prod(self._element):
-            raise ValueError(f"an assignment of {len(values)} numbers to `{self._name}`, of elements {self._element}")
+            raise ValueError(
+                f"an assignment of {len(values)} numbers to an element of "
+                f"`{self._name}`, which has shape {self._element}"
+            )
         numbers = np.empty(len(values), self._data.dtype)
         numbers[:] = [self._cast(one) for one in values]
         self._data[at] = numbers.reshape(self._element)
@@ -235,7 +240,9 @@ def _flatten_index(index: Any, name: str) -> Iterator[Any]:
     elif isinstance(index, int | np.bool_):
         yield int(index)
     else:
-        raise TypeError(f"a {type(index).__name__} as index into `{name}`")
+        raise TypeError(
+            f"`{name}` was indexed with a {type(index).__name__}; an index must be an integer or a vector of integers"
+        )
 
 
 _MASKS: dict[int, tuple[weakref.ref[torch.Tensor], np.ndarray]] = {}

@@ -35,7 +35,7 @@ class Names:
     def _is_local(self, name: str) -> bool:
         return any(name in scope for scope in self._scopes)
 
-    def _refuse(self, node: ast.AST, words: str, remedy: str = "Write it in other words.") -> KernelError:
+    def _refuse(self, node: ast.AST, words: str, remedy: str = "Rewrite that line without it.") -> KernelError:
         """Return an error about a statement or expression that compiled engines do not accept either."""
         place = f"{self._definition.path}:{getattr(node, 'lineno', self._definition.tree.lineno)}"
         return KernelError(refusal(f"`{self._definition.tree.name}` {words}", [("at", place)], remedy))
@@ -49,7 +49,10 @@ class Names:
             return
         value = look_up(self._definition.function, name)
         if value is MISSING or value is getattr(builtins, name, MISSING):
-            remedy = "A local ends with the block that assigns it first: assign it before the `if` or the loop."
+            remedy = (
+                "Assign the variable before the `if` or the loop: a local variable ends "
+                "with the block that assigns it first."
+            )
             raise self._refuse(node, f"uses `{name}` where it is not defined", remedy)
 
     def _find(self, node: ast.expr) -> Any:

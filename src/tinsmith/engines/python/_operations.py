@@ -47,7 +47,7 @@ class Operations:
         if rows is None and isinstance(value, list | tuple):
             rows = list(value)
         if rows is None:
-            raise TypeError(f"a {type(value).__name__} where a number, vector or matrix is wanted")
+            raise TypeError(f"expected a number, vector or matrix, got a {type(value).__name__}")
         return self.matrix(rows)
 
     def matrix(self, rows: Any, kind: str | None = None) -> Matrix:
@@ -73,7 +73,7 @@ class Operations:
         if not shapes:
             return change(*values)
         if len(shapes) > 1:
-            raise ValueError(f"an operation on shapes {' and '.join(map(str, sorted(shapes)))}")
+            raise ValueError(f"an operation on operands of the shapes {' and '.join(map(str, sorted(shapes)))}")
         columns = [one.entries if isinstance(one, Matrix) else itertools.repeat(one) for one in values]
         return Matrix(shapes.pop(), [change(*row) for row in zip(*columns, strict=False)], self)
 
@@ -136,7 +136,7 @@ class Operations:
         """Return a value as a matrix. Raise TypeError for a number, or if it does not have `rank` dims (0: any)."""
         matrix = self.tensor(value)
         if not isinstance(matrix, Matrix) or (rank and len(matrix.shape) != rank):
-            raise TypeError("a number where a vector or matrix is wanted, or one of the wrong rank")
+            raise TypeError("an operand must be a vector or matrix, but is a number or has the wrong rank")
         return matrix
 
     def fold(self, name: str, value: Any) -> Any:
@@ -188,7 +188,7 @@ class Operations:
             # The engines compute a vector times a matrix as the transposed matrix times the vector.
             one, other = self.transpose(other), one
         if one.shape[1] != other.shape[0]:
-            raise ValueError(f"a product of shapes {one.shape} and {other.shape}")
+            raise ValueError(f"a product of matrices of the shapes {one.shape} and {other.shape}")
         multiply, add = self.binary("*"), self.binary("+")
         inner, width = one.shape[1], other.shape[1] if len(other.shape) == 2 else 1
         entries = [
@@ -208,7 +208,9 @@ class Operations:
             if isinstance(value, Matrix):
                 # The engines keep the type of such a matrix.
                 if value.shape != shape:
-                    raise ValueError(f"a matrix of shape {shape} of one of shape {value.shape}")
+                    raise ValueError(
+                        f"the construction of a matrix of shape {shape} from a matrix of shape {value.shape}"
+                    )
                 return value.copy()
             if type(value) in KINDS or isinstance(value, int | float):
                 return self.build_matrix([value] * size, shape, kind)

@@ -182,8 +182,8 @@ class _Writer(ExpressionWriter):
         if isinstance(node, ast.For | ast.While) and node.orelse:
             raise self._refuse(node, "has a loop with `else`")
         if isinstance(node, ast.Return) and self._is_kernel and self._depth:
-            remedy = "Put the statements that follow in the other branch of an `if`."
-            raise self._refuse(node, "is a kernel that returns inside an `if` or a loop", remedy)
+            remedy = "Move the statements that follow into the other branch of the `if`."
+            raise self._refuse(node, "has a `return` inside an `if` or a loop, which a kernel must not have", remedy)
 
     def _check_plain(self, node: ast.stmt) -> ast.stmt:
         """Return a statement unchanged. Raise KernelError for a kind of statement that compiled engines refuse.
@@ -191,7 +191,7 @@ class _Writer(ExpressionWriter):
         Imports and `raise` are allowed for debugging: `import pdb; pdb.set_trace()`.
         """
         if not isinstance(node, _PLAIN):
-            raise self._refuse(node, f"contains `{ast.unparse(node).split(maxsplit=1)[0]}`, which no engine runs")
+            raise self._refuse(node, f"contains `{ast.unparse(node).split(maxsplit=1)[0]}`, which no engine supports")
         return node
 
     def _is_concurrent(self, node: ast.expr) -> bool:

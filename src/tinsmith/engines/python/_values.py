@@ -41,7 +41,10 @@ class BoundFunction(NamedTuple):
     def __call__(self, *positional: Any, **named: Any) -> Any:
         # Kernels call an interpreter instead; this is for a debugger's prompt.
         if not isinstance(self.owner, Matrix):
-            raise TypeError("only kernels call functions of structs: assign the result to a local, and print that")
+            raise TypeError(
+                "a struct's function can be called only in a kernel: assign its result "
+                "to a local variable, and print that"
+            )
         return self.owner.operations.call(self.function, self.owner, *positional, **named)
 
 
@@ -149,7 +152,7 @@ class Matrix:
         return self.shape[0]
 
     def __bool__(self) -> bool:
-        raise TypeError("a vector or matrix where a condition is wanted; use `any()` or `all()`")
+        raise TypeError("a condition must be a number, not a vector or matrix; use `any()` or `all()`")
 
     def places_of(self, name: str) -> tuple[int, ...] | None:
         """Return the entries that a swizzle such as `x` or `zyx` selects; None if the name is not a swizzle."""
@@ -274,7 +277,7 @@ def list_numbers(value: Any, count: int) -> list[Any]:
         return [value] * count
     values = flatten(value)
     if len(values) != count:
-        raise ValueError(f"an assignment of {len(values)} numbers to {count} entries")
+        raise ValueError(f"an assignment of {len(values)} numbers to {count} entries of a vector or matrix")
     return values
 
 

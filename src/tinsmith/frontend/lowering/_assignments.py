@@ -47,7 +47,7 @@ def _pairs(low: Lowering, target: ast.expr, value: Any) -> list[tuple[ast.expr, 
         return [(target, value)]
     values = list_items(value)
     if len(values) != len(target.elts):
-        raise low.make_refusal(f"{len(values)} values for the targets `{ast.unparse(target)}`", target)
+        raise low.make_refusal(f"an assignment of {len(values)} values to the targets `{ast.unparse(target)}`", target)
     return list(zip(target.elts, values, strict=True))
 
 
@@ -140,7 +140,7 @@ def _match_places(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scal
         value = _constructors.convert_python_value(low, value)
         members = value.members if isinstance(value, Struct) else value
         if not isinstance(members, dict) or set(members) != set(place.members):
-            raise Misfit("an assignment of what has other members than the struct")
+            raise Misfit("an assignment to a struct of a value with other members")
         return [pair for name, member in place.members.items() for pair in _match_places(low, member, members[name])]
     tensor = low.ops.tensor(value)
     if isinstance(place, Matrix):
@@ -148,10 +148,10 @@ def _match_places(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scal
             # One number for all entries, so it is computed once.
             tensor = Matrix(place.shape, (low.state.share(tensor),) * len(place.entries))
         if tensor.shape != place.shape:
-            raise Misfit(f"an assignment of shape {tensor.shape} to shape {place.shape}")
+            raise Misfit(f"an assignment of a value of shape {tensor.shape} to one of shape {place.shape}")
         return list(zip(place.entries, tensor.entries, strict=True))
     if isinstance(tensor, Matrix):
-        raise Misfit(f"an assignment of shape {tensor.shape} to a number")
+        raise Misfit(f"an assignment of a value of shape {tensor.shape} to a number")
     return [(place, tensor)]
 
 
@@ -175,7 +175,7 @@ def _write(low: Lowering, target: Any, number: Scalar) -> None:
         low.state.cells |= {target.name} if low.state.is_cell(target) else set()
         low.state.emit(nodes.Assign(target.name, number, low.state.line))
     else:
-        raise Misfit("an assignment to a loop's own variable, or to no variable")
+        raise Misfit("an assignment to a loop variable, or to an expression that is not a variable")
 
 
 def lower_augmented_assign(low: Lowering, statement: ast.AugAssign) -> None:
@@ -199,7 +199,7 @@ def lower_augmented_assign(low: Lowering, statement: ast.AugAssign) -> None:
 def apply_atomic(low: Lowering, name: AtomicOperator, place: Any, value: Any, *, is_wanted: bool = True) -> Any:
     """Apply an atomic operation to a place; return what it held before."""
     if not is_place(place) or isinstance(place, Struct):
-        raise Misfit(f"an atomic `{name}` on what is neither a variable nor an element")
+        raise Misfit(f"an atomic `{name}` on an expression that is neither a variable nor an element of an array")
     if isinstance(place, DynamicEntry):
         return _change_dynamic_entry(low, name, place, value, is_wanted)
     results = [

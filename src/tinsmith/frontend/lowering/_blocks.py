@@ -28,11 +28,11 @@ def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
     _parallel(low, "SharedArray")
     sizes = [plain(size) for size in (shape if isinstance(shape, list | tuple) else [shape])]
     if isinstance(shape, Matrix) or not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise Misfit("the shape of a `SharedArray` that is neither a positive integer nor a tuple of them")
+        raise Misfit("a `SharedArray` whose shape is neither a positive integer nor a tuple of positive integers")
     matrix = low.matrix_type(dtype)
     element, kind = ((), _constructors.dtype(low, dtype)) if matrix is None else matrix
     if kind is None:
-        raise Misfit(f"a `SharedArray` of {dtype!r}")
+        raise Misfit(f"a `SharedArray` whose dtype is {dtype!r}")
     array = nodes.Array(low.state.fresh("shared"), kind, len(sizes), tuple(element), is_of_blocks=True)
     low.state.arrays[array.name] = array
     low.state.block_memory[array.name] = tuple(nodes.Const(size, Type.I32) for size in sizes)
@@ -91,7 +91,7 @@ def _global_thread_index(low: Lowering) -> nodes.Expr:
     bounds = [bound for pair in loop.bounds for bound in pair]
     # The loop read its bounds before its first iteration; read again here, they may have changed.
     if any(map(walk.reads_memory, bounds)):
-        raise Misfit("the index of a thread in a loop whose bounds are read from memory")
+        raise Misfit("`thread_idx` or `global_thread_idx` in a loop whose bounds are read from memory")
     return iteration_number(loop.names, loop.bounds)
 
 

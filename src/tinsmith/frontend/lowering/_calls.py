@@ -107,7 +107,11 @@ def _ordinary(low: Lowering, function: Any, positional: list[Any], named: dict[s
         raise Misfit(f"a call of a {type(function).__name__}")
     if any(_depends_on_run(value) for value in (*positional, *named.values())):
         raise low.make_refusal(
-            f"the Python function `{ast.unparse(getattr(node, 'func', node))}` of a run-time value", node
+            (
+                "a call of the Python function "
+                f"`{ast.unparse(getattr(node, 'func', node))}` with a value computed at run time"
+            ),
+            node,
         )
     try:
         return function(*positional, **named)
@@ -151,7 +155,7 @@ def _total(low: Lowering, values: list[Any]) -> Any:
 def _call_python(function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
     """Call a Python function that only arranges values, such as `zip`; the items may be known or not."""
     if any(is_expression(value) or isinstance(value, Matrix | ArrayValue) for value in positional):
-        raise Misfit(f"`{function.__name__}` of what only the run knows")
+        raise Misfit(f"`{function.__name__}` of a value that is computed at run time")
     return function(*positional, **named)
 
 

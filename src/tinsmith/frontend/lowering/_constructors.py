@@ -49,7 +49,7 @@ def _number(low: Lowering, kind: Type, values: list[Any]) -> Any:
     if is_expression(value):
         return low.ops.cast(value, kind)
     if not is_number(value) or types.is_float(kind) is not isinstance(value, float):
-        raise Misfit(f"`{kind}({value!r})`, which the engines refuse")
+        raise Misfit(f"`{kind}({value!r})`, a conversion that engines do not have")
     return low.ops.constant(value, kind)
 
 
@@ -57,7 +57,7 @@ def dtype(low: Lowering, value: Any) -> Type | None:
     """Return the type for a dtype of the engine's or for Python's `float`, `int` or `bool`; None stays None."""
     kind = number_type(low, value)
     if kind is None and value is not None:
-        raise Misfit(f"{value!r} where a dtype is wanted")
+        raise Misfit(f"{value!r} in place of a dtype")
     return kind
 
 
@@ -82,7 +82,7 @@ def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: Type | None, v
         if isinstance(value, Matrix):
             # Not converted to `kind`: the engines keep the type of such a matrix.
             if value.shape != shape:
-                raise Misfit(f"a matrix of shape {shape} of one of shape {value.shape}")
+                raise Misfit(f"the construction of a matrix of shape {shape} from a matrix of shape {value.shape}")
             return value
         if is_number(value) or is_expression(value):
             return low.ops.build_matrix([low.state.share(low.ops.scalar(value))] * size, shape, kind)
@@ -92,7 +92,7 @@ def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: Type | None, v
         rows = low.language.rows_of(value)
         if isinstance(value, Matrix):
             if len(value.shape) > 1 or len(values) == 1:
-                raise Misfit("a matrix among the entries of another")
+                raise Misfit("a matrix, or only one vector, in the list of a matrix's entries")
             entries += value.entries
         elif rows is not None or isinstance(value, list | tuple):
             entries += rows if rows is not None else value
@@ -140,7 +140,7 @@ def as_member(low: Lowering, kind: Any, value: Any) -> Any:
         return low.ops.cast(made, matrix[1]) if matrix[1] else made
     facts = low.language.struct_type(kind)
     if facts is None:
-        raise Misfit(f"a member of type {kind!r}")
+        raise Misfit(f"a struct member of type {kind!r}")
     if isinstance(value, Struct):
         return Struct(
             {name: as_member(low, k, value.members[name]) for name, k in facts.members.items()}, facts.methods

@@ -37,7 +37,7 @@ def plan_early_returns(low: Lowering, function: Callable[..., Any], tree: ast.Fu
         return Early(done, None)
     kind = _constructors.number_type(low, annotation)
     if kind is None:
-        raise Misfit(f"an early return of `{function.__name__}`, whose result is not a number")
+        raise Misfit(f"an early `return` of a value that is not a number, in `{function.__name__}`")
     return Early(done, low.state.bind("result", nodes.Const(types.zero(kind), kind)))
 
 
@@ -55,7 +55,7 @@ def leave(low: Lowering, early: Early, frame: Frame, value: Any) -> None:
     """Emit a return of a value from any place in a function."""
     # Copies of an unrolled body stand one after another: there is no loop for `break` to leave.
     if any(is_static for is_static, _ in frame.loops):
-        raise Misfit("an early return inside a static loop")
+        raise Misfit("an early `return` inside a static loop")
     state = low.state
     if early.result is not None:
         state.emit(nodes.Assign(early.result.name, low.ops.scalar(value), state.line))

@@ -11,7 +11,7 @@ from ._lowering import Lowering
 from ._values import ArrayValue, BoundFunction, DynamicEntry, Matrix, Scalar, Struct, is_expression, plain
 
 SWIZZLES = ("xyzw", "rgba", "stpq")
-UNKNOWN_SIZE = "an index that only the run knows"
+UNKNOWN_SIZE = "an index that is computed at run time"
 
 
 def array_of(low: Lowering, value: Any, node: ast.expr) -> ArrayValue | None:
@@ -39,7 +39,7 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
     if low.engine.is_field(value):
         facts = low.language.struct_of(value)
         if facts is None:
-            raise Misfit("a field of no numbers")
+            raise Misfit("a field whose elements are not numbers")
         label = ast.unparse(node)
         parts = {
             key: element(low, member, indices, parse_expression(f"({label}).{key}"))
@@ -56,7 +56,7 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
     if isinstance(value, Matrix):
         return _of_matrix(low, value, indices)
     if is_expression(value):
-        raise Misfit("an index into a number")
+        raise Misfit("indexing a number, which has no elements")
     try:
         return plain(value[tuple(indices) if len(indices) > 1 else indices[0]])
     except (TypeError, LookupError) as reason:
@@ -76,7 +76,7 @@ def _of_array(low: Lowering, value: ArrayValue, indices: list[Any]) -> Any:
         raise Misfit(f"{len(flat)} indices into `{array.label or array.name}`, which has {array.rank}")
     numbers = tuple(low.ops.scalar(index) for index in flat)
     if any(number.type[0] == "f" for number in numbers):
-        raise Misfit(f"a float as index into `{array.label or array.name}`")
+        raise Misfit(f"a float as an index of `{array.label or array.name}`")
     # Declared with `boundary="clamp"`.
     if array.is_clamped:
         numbers = tuple(_clamp(low, number, size) for number, size in zip(numbers, value.shape, strict=True))

@@ -29,7 +29,10 @@ def _build_lowering(function: str) -> Callable[..., Matrix | tuple[Matrix, ...]]
         shape = matrix.shape if isinstance(matrix, Matrix) else ()
         largest = low.language.largest_decomposed(function)
         if not isinstance(matrix, Matrix) or shape not in [(side, side) for side in range(2, largest + 1)]:
-            raise Misfit(f"`{function}` of a matrix of shape {shape}: {low.engine.name} takes 2 to {largest} square")
+            raise Misfit(
+                f"`{function}` of a matrix of shape {shape}: {low.engine.name} supports "
+                f"square matrices of 2 to {largest} rows"
+            )
         first, *others = _split(low, function, matrix, kind)
         return (first, *others) if others else first
 
@@ -197,7 +200,7 @@ def _cast(low: Lowering, obj: Any, dtype: Any) -> Any:
 def _wanted_dtype(low: Lowering, value: Any) -> Type:
     kind = _constructors.dtype(low, value)
     if kind is None:
-        raise Misfit("None where a dtype is wanted")
+        raise Misfit("None in place of a dtype")
     return kind
 
 
@@ -216,22 +219,22 @@ def _random(low: Lowering, dtype: Any = float) -> Any:
 def _static(_low: Lowering, x: Any, *xs: Any) -> Any:
     for value in (x, *xs):
         if is_expression(value):
-            raise Misfit("`static` of what only the run knows")
+            raise Misfit("`static` of a value that is computed at run time")
     return [x, *xs] if xs else x
 
 
 def _static_assert(_low: Lowering, cond: Any, msg: Any = None) -> Any:
     if not cond:
-        raise Misfit(f"a `static_assert` that does not hold: {msg}")
+        raise Misfit(f"a `static_assert` that failed: {msg}")
 
 
 def _ranges(_low: Lowering, *args: Any, axes: Any = None) -> Ranges:
     bounds = [tuple(arg) if isinstance(arg, list | tuple) else (0, arg) for arg in args]
     if any(len(bound) != 2 for bound in bounds):
-        raise Misfit("a bound of `ndrange` that is not a pair")
+        raise Misfit("a range of `ndrange` that is neither a number nor a pair (start, end)")
     order = () if axes is None else tuple(axes)
     if axes is not None and (any(map(is_expression, order)) or sorted(order) != list(range(len(bounds)))):
-        raise Misfit(f"`ndrange` of {len(bounds)} dims with `axes` that are no permutation of them")
+        raise Misfit(f"`ndrange` of {len(bounds)} dims whose `axes` are not a permutation of its dims")
     return Ranges(tuple((plain(first), plain(end)) for first, end in bounds), order=order)
 
 
@@ -265,7 +268,7 @@ def _stop_grad(low: Lowering, node: ast.expr, x: Any) -> None:
     if low.engine.is_field(x):
         array = low.fields.array(x, ast.unparse(node.args[0] if isinstance(node, ast.Call) and node.args else node))
     if not isinstance(array, ArrayValue):
-        raise Misfit("`stop_grad` of what is neither a field nor an array")
+        raise Misfit("`stop_grad` of a value that is neither a field nor an array")
     low.state.stopped.add(array.array.name)
 
 

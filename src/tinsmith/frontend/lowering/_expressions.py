@@ -39,7 +39,7 @@ def _name(low: Lowering, node: ast.Name) -> Any:
     try:
         return low.state.frame.source.lookup(node.id)
     except KeyError:
-        raise low.make_refusal(f"the name `{node.id}`, which has no value", node) from None
+        raise low.make_refusal(f"the name `{node.id}`, which is not defined", node) from None
 
 
 def _binary(low: Lowering, node: ast.BinOp) -> Any:

@@ -67,7 +67,7 @@ def select_value(low: Lowering, condition: Any, then: Any, before: Written, othe
     if not any(low.ops.is_run_time(value) for value in (condition, then, otherwise)):
         return then if condition else otherwise
     if isinstance(condition, Matrix):
-        raise Misfit("a choice by a vector; the engines want `select`")
+        raise Misfit("a vector as the condition of `x if condition else y`, which must be a number: use `select`")
     if isinstance(then, Matrix) or isinstance(otherwise, Matrix):
         low.state.body += [*before, *instead]
         return low.ops.select(low.state.share(low.ops.truth(condition)), then, otherwise)

@@ -98,7 +98,7 @@ def _over_range(low: Lowering, loop: ast.For, arguments: list[ast.expr]) -> None
 
 def _cast_bound(low: Lowering, number: Scalar) -> Scalar:
     if number.type[0] == "f":
-        raise Misfit("a float as bound of a loop")
+        raise Misfit("a float as a bound of a loop")
     return low.ops.cast(number, Type.I32)
 
 

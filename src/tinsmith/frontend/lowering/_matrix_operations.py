@@ -36,7 +36,7 @@ def _truth(operator: Operator) -> Callable[[Lowering, Any], Scalar]:
 def _matrix(low: Lowering, value: Any, rank: int = 0) -> Matrix:
     tensor = low.ops.tensor(value)
     if not isinstance(tensor, Matrix) or (rank and len(tensor.shape) != rank):
-        raise Misfit("a number where a vector or matrix is wanted, or one of the wrong rank")
+        raise Misfit("an operand that must be a vector or matrix, but is a number or has the wrong rank")
     return tensor
 
 
@@ -90,7 +90,7 @@ def _matmul(low: Lowering, mat_x: Any, mat_y: Any) -> Any:
     if len(left.shape) == 1:
         left, right = _transpose(low, right), left
     if left.shape[1] != right.shape[0]:
-        raise Misfit(f"a product of shapes {left.shape} and {right.shape}")
+        raise Misfit(f"a product of matrices of the shapes {left.shape} and {right.shape}")
     columns: list[tuple[int, ...]] = [(j,) for j in range(right.shape[1])] if len(right.shape) == 2 else [()]
 
     def entry(i: int, column: tuple[int, ...]) -> Scalar:

@@ -68,13 +68,13 @@ class Operations:
         if is_expression(value):
             return value
         if not is_number(value):
-            raise Misfit(f"a {type(value).__name__} where a number is wanted")
+            raise Misfit(f"a {type(value).__name__} in place of a number")
         return self.constant(value, types.of_literal(value, self.defaults))
 
     def constant(self, value: bool | float, kind: Type) -> Scalar:
         """Return a known number as a constant of a type. Raise Misfit if the type cannot hold it."""
         if isinstance(value, int) and not types.fits(value, kind):
-            raise Misfit(f"the number {value} (beyond {kind})")
+            raise Misfit(f"the number {value}, which is out of the range of {kind}")
         return nodes.Const(_own_number(value), kind)
 
     def tensor(self, value: Any) -> Matrix | Scalar:
@@ -123,7 +123,7 @@ class Operations:
         """Read the bits of a number as another type of the same width. Raise Deadly if the widths differ."""
         number = self.scalar(value)
         if types.width(number.type) != types.width(kind):
-            words = f"bit_cast of {number.type} to {kind}, which is not as wide"
+            words = f"`bit_cast` of {number.type} to {kind}, which has another number of bits"
             raise Deadly(words, f"Cast to a type of {types.width(number.type)} bits")
         return nodes.Cast(number, kind, keeps_bits=True)
 
@@ -133,7 +133,7 @@ class Operations:
         if not shapes:
             return change(*values)
         if len(shapes) > 1:
-            raise Misfit(f"an operation on shapes {' and '.join(map(str, sorted(shapes)))}")
+            raise Misfit(f"an operation on operands of the shapes {' and '.join(map(str, sorted(shapes)))}")
         shape = shapes.pop()
         size = len(next(value for value in values if isinstance(value, Matrix)).entries)
         columns = [value.entries if isinstance(value, Matrix) else (value,) * size for value in values]

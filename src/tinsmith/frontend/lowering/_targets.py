@@ -45,10 +45,16 @@ def give(low: Lowering, target: ast.expr, value: Any) -> None:
         low.state.let(target.id, value)
         return
     if not isinstance(target, ast.Tuple):
-        raise low.make_refusal(f"the target `{ast.unparse(target)}`", target)
+        raise low.make_refusal(
+            (
+                f"`{ast.unparse(target)}` as a target of a static assignment or loop, which "
+                "can only be a name or a tuple of names"
+            ),
+            target,
+        )
     values = list_items(value)
     if len(values) != len(target.elts):
-        raise low.make_refusal(f"{len(values)} values for the targets `{ast.unparse(target)}`", target)
+        raise low.make_refusal(f"an assignment of {len(values)} values to the targets `{ast.unparse(target)}`", target)
     for part, item in zip(target.elts, values, strict=True):
         give(low, part, item)
 

@@ -63,7 +63,7 @@ def _free_names(tree: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDef:
         if node.id not in names or node.id in renamed:
             continue
         if node.id not in stored:
-            words = f"an output is called `{node.id}`, which the kernel uses for something else"
+            words = f"the output `{node.id}` has the name of another variable that the kernel uses"
             raise NotRewritable(words, node, f"Give the output another name, as `{node.id}_out[...]`.")
         renamed[node.id] = f"{node.id}_"
         while renamed[node.id] in taken:
@@ -86,13 +86,13 @@ def _with_ends(body: Sequence[ast.stmt], block: ast.AST, end: Callable[[ast.Retu
         if inner is None:
             continue
         if not (isinstance(statement, ast.If) and resolve_callee(statement.test) == "static"):
-            raise NotRewritable("`return` in a loop, or in a branch that is not static", inner)
+            raise NotRewritable("a `return` is in a loop, or in an `if` whose condition is not `static(...)`", inner)
         rest = body[place + 1 :]
         # Copies for one of the branches: this function changes statements where they are.
         statement.body = _with_ends([*statement.body, *map(copy_node, rest)], statement, end)
         statement.orelse = _with_ends([*statement.orelse, *rest], statement, end)
         return [*body[:place], statement]
-    raise NotRewritable("a way through the kernel ends without `return`", block)
+    raise NotRewritable("a path through the kernel ends without `return`", block)
 
 
 def _stores(end: ast.Return, names: Sequence[str]) -> ast.stmt:

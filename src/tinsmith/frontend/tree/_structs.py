@@ -73,7 +73,7 @@ def _refuse_changes(tree: ast.FunctionDef, types: Mapping[Path, str]) -> None:
     for node in walk(tree):
         is_target = isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
         if is_target and (root(node),) in types:
-            raise NotRewritable(f"`{ast.unparse(node)}` is assigned to, and is the caller's", node)
+            raise NotRewritable(f"the kernel assigns to `{ast.unparse(node)}`, which belongs to the caller", node)
 
 
 def _build_member(path: Path, members: Members, types: Mapping[Path, str]) -> ast.expr:
@@ -117,7 +117,7 @@ class _Members(LiveFieldPasser):
             return ""
         is_stored = not isinstance(getattr(node, "ctx", None), ast.Load)
         if is_stored:
-            raise NotRewritable(f"`{ast.unparse(node)}` is assigned to, and is the caller's", node)
+            raise NotRewritable(f"the kernel assigns to `{ast.unparse(node)}`, which belongs to the caller", node)
         self.used.add(value.name)
         return value.name
 
@@ -174,8 +174,10 @@ def _refuse_whole(tree: ast.FunctionDef, structs: Collection[str]) -> None:
     for node in walk(tree):
         # What has members was replaced: this is a class variable, a property, a method, or a struct in the struct.
         if isinstance(node, ast.Attribute) and (path := _path(node)) and path[0] in structs:
-            words = f"`{'.'.join(path)}` is neither a number nor an array, and only these can be passed"
+            words = f"`{'.'.join(path)}` is neither a number nor an array, and only numbers and arrays can be passed"
             raise NotRewritable(words, node)
     for node in walk(tree):
         if isinstance(node, ast.Name) and node.id in structs:
-            raise NotRewritable(f"`{node.id}` is used as a whole, and only its members can be passed", node)
+            raise NotRewritable(
+                f"`{node.id}` is a struct that is used as a whole, and only its members can be passed", node
+            )

@@ -510,7 +510,7 @@ class _Finder:
             return
         name, caller = self._entered[key].name, circle[-1]
         calls = (call for call in caller.calls if chains_in(call.func)[:1] and chains_in(call.func)[0][-1] == name)
-        words = f"function `{name}` calls itself, and nothing ends that while the kernel is compiled"
+        words = f"function `{name}` calls itself without end while the kernel is compiled"
         static = f"{module_name(self.engine.name, caller.function)}.static(...)"
         remedy = f"Put the call under `if {static}` on a template parameter that ends the recursion, or write a loop."
         raise KernelError(refusal(words, [("at", caller.place(next(calls, caller.tree)))], remedy))

@@ -101,7 +101,13 @@ class _Sequential:
         kind = self.arrays[one.array].type
         before: list[Step] = []
         if one.result is not None:
-            reason = self.make_refusal(f"the value that atomic_{one.operator} returned in a parallel loop", one)
+            reason = self.make_refusal(
+                (
+                    f"the return value of atomic_{one.operator} in a parallel loop, which "
+                    "depends on the order of the iterations"
+                ),
+                one,
+            )
             if types.is_float(kind):
                 raise reason
             # Most often integers find a place for other integers, and no adjoint asks for them.
@@ -114,7 +120,7 @@ class _Sequential:
         # run before it. No second run sees the same ones.
         if one.array in self.loaded:
             raise self.make_refusal(
-                f"`{one.array}`, read in the parallel loop that changes it by atomic_{one.operator}", one
+                f"a read of `{one.array}` in the parallel loop that changes it by atomic_{one.operator}", one
             )
         return [*before, replace(one, result=None)]
 

@@ -3,7 +3,7 @@
 `explain` prints it, a sentence a row:
 
     tape: `t` (f64) of each iteration of the loop in line 6, 8 bytes: its update cannot be undone without losing digits
-    invert: `k` (i32) of each iteration of the loop in line 6: it is computed from that of the iteration after it
+    invert: `k` (i32) of each iteration of the loop in line 6: it is computed from the value of the next iteration
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def describe_loop(
             size = types.width(types.keeping(kind)) // 8
             yield Decision(How.TAPE, (name_of(name),), kind, of, size, plan.reasons[name])
     for name in plan.inverted:
-        reason = "it is computed from that of the iteration after it"
+        reason = "it is computed from the value of the next iteration"
         yield Decision(How.INVERT, (name_of(name),), names.types[name], of, 0, reason)
     for array in plan.logged:
         if array_key(array) in used:
@@ -156,9 +156,9 @@ def describe_loop(
             # Where a value belongs is kept beside it, as one i32 an axis, unless that follows from the text.
             places = 0 if array in plan.regular else 4 * about.rank
             reason = "stores of the loop overwrite it" + (
-                "" if array in plan.regular else ", where only a run can tell"
+                "" if array in plan.regular else ", at indices that are known only at run time"
             )
             yield Decision(How.LOG, (array,), None, of, types.width(about.type) // 8 + places, reason)
     if plan.recomputed:
         values = tuple(dict.fromkeys(map(name_of, plan.recomputed)))
-        yield Decision(How.RECOMPUTE, values, None, of, 0, "all that they are made of is at hand")
+        yield Decision(How.RECOMPUTE, values, None, of, 0, "all their operands are available")

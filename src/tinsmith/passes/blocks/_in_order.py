@@ -84,7 +84,7 @@ def _parallel_loop(one: nodes.Stmt, kernel: nodes.Kernel) -> nodes.For:
     """Return a statement of the top level that is a parallel loop. Raise NotCovered for another one."""
     if isinstance(one, nodes.For) and one.is_parallel:
         return one
-    raise NotCovered("a block's memory or `sync()` outside a parallel loop", one.line, kernel.path)
+    raise NotCovered("shared memory of a block or `sync()` outside a parallel loop", one.line, kernel.path)
 
 
 class _Ordering:
@@ -176,7 +176,7 @@ class _Ordering:
 
     def alike(self, expr: nodes.Expr) -> nodes.Expr:
         uniform = self.level.form(expr)
-        assert uniform is not None, f"{expr} was to be checked"
+        assert uniform is not None, f"{expr} must have the same value for all iterations of a block"
         return uniform
 
     def region(self, region: Region) -> nodes.Block:

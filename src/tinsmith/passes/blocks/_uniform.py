@@ -169,7 +169,10 @@ class BlockLevel:
                     raise self._make_refusal(one, culprit)
         if differing:
             first = next(one for one in self._find_marked() if differing.intersection(walk.find_assigned(one)))
-            words = f"`{self.kernel.source_name(min(differing))}`, on which a `sync()` depends"
+            words = (
+                f"`{self.kernel.source_name(min(differing))}`, which decides whether a "
+                "`sync()` runs and may differ in a block"
+            )
             raise NotCovered(words, first.line, self.kernel.path)
 
     def _propagate_differing(self, body: Block, differing: set[str], around: str) -> None:
@@ -213,7 +216,7 @@ class BlockLevel:
         where = f"under the `if` of line {one.line}" if isinstance(one, nodes.If) else f"in the loop of line {one.line}"
         line = one.line if held is None else held.line or one.line
         name = self.kernel.source_name(culprit)
-        words = f"{what} {where}, which iterations of one block run differently: they differ in `{name}`"
+        words = f"{what} {where}, which not all iterations of a block run equally often: `{name}` differs between them"
         return NotCovered(words, line, self.kernel.path)
 
     def check_order(self) -> None:
@@ -235,7 +238,9 @@ class BlockLevel:
             for load in walk.parts(*walk.expressions(one)):
                 if isinstance(load, nodes.Load) and load.array in changed:
                     name = self.kernel.source_name(load.array)
-                    words = f"`{name}`, on which a `sync()` depends, read while other iterations may store to it"
+                    words = (
+                        f"`{name}`, which decides whether a `sync()` runs, read while other iterations may store to it"
+                    )
                     raise NotCovered(words, one.line, self.kernel.path)
             match one:
                 case nodes.Barrier() | nodes.Vote():

@@ -255,4 +255,4 @@ def note_of(search: Search) -> str:
     if search.candidates is None:
         return ""
     names, size = ", ".join(f"`{name}`" for name in search.extremes), types.width(search.candidates.type) // 8
-    return f"tape: every value that may become {names}, to compare it with what won: {size} bytes"
+    return f"tape: every candidate value of {names}, to compare it with the result: {size} bytes"

@@ -174,7 +174,9 @@ def _compute_values(
                 values.append(nodes.Assign(value.name, rename(one.value), one.line))
                 stored[one.array, access.place or ()] = value
             case other:
-                raise AssertionError(f"{other} is not a statement of an elementwise loop")
+                raise AssertionError(
+                    f"unexpected {other} in an elementwise loop; an earlier check should have excluded it"
+                )
     return values, stored
 
 

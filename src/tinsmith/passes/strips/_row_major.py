@@ -22,9 +22,9 @@ from ._parts import assign
 
 
 def index_by_rows(kernel: nodes.Kernel) -> nodes.Kernel:
-    """Replace the several indices of each array access by one row-major index, which uses sizes kept in locals.
+    """Return a kernel whose outermost loops address arrays of several axes by one row-major number.
 
-    Return the kernel itself if no array has rows.
+    The number is computed from sizes held in locals. Return the same object if the kernel has no such array.
     """
     if not any(map(_has_rows, kernel.arrays.values())):
         return kernel

@@ -89,7 +89,7 @@ class _Writing:
         for one in walk.stores(loop.body):
             if one.array in raced - plain:
                 raise self._make_refusal(
-                    "a maximum or minimum that its own parallel loop uses or changes otherwise", one
+                    "a maximum or minimum of an array that the same parallel loop reads or changes in another way", one
                 )
         return self._search_winners(Search(task, self.kernel, raced, self.names), loop)
 
@@ -126,7 +126,9 @@ class _Writing:
         nobody has kept.
         """
         if search.copies:
-            raise self._make_refusal("a maximum or minimum in a parallel loop that changes what it reads", loop)
+            raise self._make_refusal(
+                "a maximum or minimum in a parallel loop that changes elements that it reads", loop
+            )
         raced = search.extremes.keys()
         rest = walk.rewrite(
             (loop,), lambda one: () if isinstance(one, nodes.Store | nodes.Atomic) and one.array in raced else (one,)
@@ -142,7 +144,9 @@ class _Writing:
             if isinstance(one, nodes.Draw) or (is_raced and isinstance(one, nodes.Atomic) and one.result is not None):
                 raise self._make_refusal("a maximum or minimum in a parallel loop that cannot be run twice", one)
             if is_raced:
-                raise self._make_refusal("a maximum or minimum in a parallel loop that changes what it reads", one)
+                raise self._make_refusal(
+                    "a maximum or minimum in a parallel loop that changes elements that it reads", one
+                )
 
     def _make_refusal(self, construct: str, one: nodes.Stmt) -> NotCovered:
         return NotCovered(f"the tangent of {construct}", one.line, self.kernel.path)

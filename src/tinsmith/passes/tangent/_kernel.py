@@ -183,7 +183,10 @@ class _Differentiation:
         for loop in filter(None, map(concurrent_loop, self.kernel.body)):
             for one in shared_atomics(loop):
                 if one.result is not None:
-                    words = f"what `atomic_{one.operator}` returns in a parallel loop, which depends on the order"
+                    words = (
+                        f"the return value of `atomic_{one.operator}` in a parallel loop, which "
+                        "depends on the order of the iterations"
+                    )
                     refusals[one.result] = self._make_refusal(words, one)
         return refusals
 

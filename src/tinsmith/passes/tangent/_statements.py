@@ -47,7 +47,7 @@ class Statements:
             case nodes.Atomic():
                 return self._atomic(one)
             case nodes.Barrier() | nodes.Vote():
-                raise AssertionError("blocks were to be run in order")
+                raise AssertionError("unexpected barrier or vote; an earlier pass should have removed it")
             case _:
                 return (walk.with_bodies(one, self.block),)
 
@@ -115,7 +115,7 @@ class Statements:
         if one.operator in (AtomicOperator.ADD, AtomicOperator.SUB):
             changes, one = self._sum(one, dual)
         else:
-            assert one.operator == AtomicOperator.MUL, f"{one} was to be written out"
+            assert one.operator == AtomicOperator.MUL, f"unexpected {one}; an earlier pass should have rewritten it"
             changes, one = self._product(one, expressions, dual)
         return (*expressions.before, *self._result(one), *changes, one)
 

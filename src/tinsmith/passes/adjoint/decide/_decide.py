@@ -181,7 +181,7 @@ class _Choosing:
         """Return the reason why a loop-carried local is taped."""
         kind = self.task.names.types[head]
         if types.is_float(kind) and kind not in LEAST_VALUE:
-            return f"too few digits of {kind} are left when an update is undone"
+            return f"undoing its update in {kind} would lose too many digits"
         if not walk.find_touched(loop.body).isdisjoint(self.state):
             # No chain is computed backwards in such a loop (`emit._inverses.plan_rerun`).
             return "the loop changes memory that its iterations read"

@@ -189,7 +189,9 @@ class Assembly:
                 self.reads.add(name)
         # A call may be differentiated twice (`retain_graph`), so what autograd saved must stay as it is.
         kept = stored & self.reads
-        assert all(memory.get(name, name) != name for name in kept), f"{kernel.name} changes what the forward pass left"
+        assert all(memory.get(name, name) != name for name in kept), (
+            f"{kernel.name} must not change values that the forward pass saved"
+        )
         return Run(kernel, turn.launch, memory)
 
     def find_uses(self, kernel: nodes.Kernel) -> tuple[set[str], set[str]]:

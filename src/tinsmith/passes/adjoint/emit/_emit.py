@@ -104,5 +104,8 @@ def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
             raise unknown[name]
         for loop in filter(None, map(concurrent_loop, kernel.body)):
             for one in handing_out(loop):
-                words = f"the value that atomic_{one.operator} returned in a parallel loop"
+                words = (
+                    f"the return value of atomic_{one.operator} in a parallel loop, which "
+                    "depends on the order of the iterations"
+                )
                 raise NotCovered(words, one.line, kernel.path, remedy=RUN_IN_ORDER)

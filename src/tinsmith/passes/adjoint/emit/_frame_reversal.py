@@ -285,7 +285,7 @@ class FrameReversal:
             return []
         assert isinstance(expr, nodes.Unary | nodes.Binary | nodes.Cast), expr
         if isinstance(expr, nodes.Cast) and expr.keeps_bits:
-            raise NotCovered("the bits of a number that has a gradient", line, self.task.kernel.path)
+            raise NotCovered("`bit_cast` of a number that has a gradient", line, self.task.kernel.path)
         try:
             derivatives = slopes(expr, expr if value is None else value)
         except Misfit as reason:
@@ -383,7 +383,7 @@ class FrameReversal:
         if gradient is None or not self.task.activity.depends(atomic.value):
             return []
         if atomic.operator not in (AtomicOperator.ADD, AtomicOperator.SUB):
-            words = f"atomic_{atomic.operator} on what other parallel iterations change too"
+            words = f"atomic_{atomic.operator} on an element that other parallel iterations change, too"
             raise NotCovered(words, atomic.line, self.task.kernel.path, remedy=RUN_IN_ORDER)
         adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
         return self.propagate_stored(atomic, negate(adjoint) if atomic.operator == AtomicOperator.SUB else adjoint)

@@ -166,7 +166,7 @@ class _Writing:
         loop = self.task.parallel
         if loop is not None and (disturbed := self.find_disturbed(body)):
             names = ", ".join(f"`{name}`" for name in sorted(disturbed))
-            reason = f"its iterations restore elements of {names} that others read"
+            reason = f"its iterations restore elements of {names} that other iterations read"
             yield f"in order: the loop in line {loop.line}, because {reason}"
 
     def kernel(self, word: str, body: Sequence[nodes.Stmt], reserve: Reserve | None = None) -> nodes.Kernel:

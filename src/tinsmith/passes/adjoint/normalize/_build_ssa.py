@@ -70,9 +70,9 @@ class SsaBuilder:
             case nodes.For() | nodes.While():
                 self.loop(one, scope)
             case nodes.Draw():
-                raise self.make_refusal("a random number, which a second run would draw again", one)
+                raise self.make_refusal("a random number, which would be different when the kernel runs again", one)
             case _:
-                raise AssertionError(f"{one} was to be straightened")
+                raise AssertionError(f"unexpected {one}; an earlier pass should have removed it")
 
     def assign(self, one: nodes.Assign, scope: Scope) -> None:
         kind = self.names.types[one.name]
@@ -233,9 +233,7 @@ class SsaBuilder:
         """Return an expression in the locals' present names; loads and choices of floats become steps before it."""
         if isinstance(expr, nodes.Local):
             if expr.name not in scope:
-                raise NotCovered(
-                    f"`{expr.name}`, which is not given a value on every way to it", line, self.kernel.path
-                )
+                raise NotCovered(f"`{expr.name}`, which is used but not assigned on every path", line, self.kernel.path)
             return scope[expr.name]
         is_choice = isinstance(expr, nodes.Select) and types.is_float(expr.type)
         if not is_choice and not isinstance(expr, nodes.Load):

@@ -137,7 +137,9 @@ class Writer:
             case nodes.Store() | nodes.Atomic():
                 self.store(one, mask)
             case other:
-                raise AssertionError(f"{other} was to keep a loop from lanes")
+                raise AssertionError(
+                    f"unexpected {other} in a loop that was given lanes; an earlier check should have excluded it"
+                )
         return mask
 
     def assign(self, one: nodes.Assign, mask: nodes.Expr) -> None:
