@@ -21,7 +21,7 @@ print(shift(torch.ones(4)))
 #   kernel  shift at float_as_index.py:12
 #   at      float_as_index.py:14: y[i] = x[i + 0.5]
 #   taichi  indices must be integers, however 'f32' is provided as index 0
-# Convert the index: `int(...)` rounds to zero, `ti.floor(..., ti.i32)` down. The engine's full report is this error's cause (`__cause__`).
+# Convert the index to an integer: `int(...)` rounds toward zero, `ti.floor(..., ti.i32)` rounds down. The engine's full report is this error's cause (`__cause__`).
 # Fix:
 # - x[i + 0.5]
 # + x[int(i + 0.5)]

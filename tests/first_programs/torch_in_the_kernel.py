@@ -21,7 +21,7 @@ print(sine(torch.ones(4)))
 #   kernel  sine at torch_in_the_kernel.py:12
 #   at      torch_in_the_kernel.py:14: y[i] = torch.sin(x[i])
 #   taichi  TypeError when calling `sin`: sin(): argument 'input' (position 1) must be Tensor, not Taichi Expression.
-# Kernels have numbers, no tensors: call the engine's own, `ti.exp` for `torch.exp`. The engine's full report is this error's cause (`__cause__`).
+# In the kernel, write the engine's function, `ti.exp` for `torch.exp`: a kernel has numbers, not tensors. The engine's full report is this error's cause (`__cause__`).
 # Fix:
 # - torch.sin(x[i])
 # + ti.sin(x[i])
