@@ -65,7 +65,7 @@ def with_backward(spec: str, forward: Callable[[Any], Any], backward: Callable[[
 
 
 # Splatting --------------------------------------------------------------------------------
-SPLAT = "pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]"
+SPLAT = "pos[n, 2], scale[n, 2], angle[n], color[n, 3], opacity[n] -> image[h, w, 3]"
 
 
 def serial_splat(lang: Any) -> Any:
@@ -84,14 +84,14 @@ def picture(is_small: bool) -> dict[str, int]:
 
 
 # Light along rays -------------------------------------------------------------------------
-RAYS = "density[r, s], thickness[r, s], colour[r, s, 3] -> light[r, 3]"
+RAYS = "density[r, s], thickness[r, s], color[r, s, 3] -> light[r, 3]"
 
 
-def composited(density: Tensor, thickness: Tensor, colour: Tensor) -> Tensor:
+def composited(density: Tensor, thickness: Tensor, color: Tensor) -> Tensor:
     depth = density * thickness
     after = torch.exp(-depth.cumsum(1))
     before = functional.pad(after[:, :-1], (1, 0), value=1.0)
-    return ((before - after)[..., None] * colour).sum(1)
+    return ((before - after)[..., None] * color).sum(1)
 
 
 def rays(is_small: bool) -> tuple[Tensor, ...]:

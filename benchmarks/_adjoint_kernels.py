@@ -20,14 +20,14 @@ def compositing(lang: Any) -> Any:
     array = lang.types.ndarray()
 
     @lang.kernel
-    def compositing(density: array, thickness: array, colour: array, light: array):
+    def compositing(density: array, thickness: array, color: array, light: array):
         for r in range(density.shape[0]):
             t = 1.0
             for s in range(density.shape[1]):
                 through = lang.exp(-density[r, s] * thickness[r, s])
                 weight = t * (1.0 - through)
                 for c in lang.static(range(3)):
-                    light[r, c] += weight * colour[r, s, c]
+                    light[r, c] += weight * color[r, s, c]
                 t *= through
 
     return compositing
@@ -43,12 +43,12 @@ def compositing_by_hand(lang: Any) -> Any:
     def compositing_by_hand(
         density: array,
         thickness: array,
-        colour: array,
+        color: array,
         light: array,
         grad_light: array,
         grad_density: array,
         grad_thickness: array,
-        grad_colour: array,
+        grad_color: array,
     ):
         for r in range(density.shape[0]):
             red, green, blue = grad_light[r, 0], grad_light[r, 1], grad_light[r, 2]
@@ -57,10 +57,10 @@ def compositing_by_hand(lang: Any) -> Any:
             for s in range(density.shape[1]):
                 through = lang.exp(-density[r, s] * thickness[r, s])
                 weight = t * (1.0 - through)
-                grad_colour[r, s, 0] = weight * red
-                grad_colour[r, s, 1] = weight * green
-                grad_colour[r, s, 2] = weight * blue
-                here = red * colour[r, s, 0] + green * colour[r, s, 1] + blue * colour[r, s, 2]
+                grad_color[r, s, 0] = weight * red
+                grad_color[r, s, 1] = weight * green
+                grad_color[r, s, 2] = weight * blue
+                here = red * color[r, s, 0] + green * color[r, s, 1] + blue * color[r, s, 2]
                 behind -= weight * here
                 t *= through
                 depth = t * here - behind

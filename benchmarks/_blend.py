@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SPEC = "mean[n, 2], conic[n, 3], colour[n, 3], opacity[n], ids[m]: i32, starts[t]: i32 -> image[h, w, 3]"
+SPEC = "mean[n, 2], conic[n, 3], color[n, 3], opacity[n], ids[m]: i32, starts[t]: i32 -> image[h, w, 3]"
 TILE = 16
 SIDE = 64
 FAINTEST, MOST, OPAQUE = 1 / 255, 0.99, 1e-4
@@ -24,7 +24,7 @@ def blend(lang: Any) -> Any:
     array = lang.types.ndarray()
 
     @lang.kernel
-    def blend(mean: array, conic: array, colour: array, opacity: array, ids: array, starts: array, image: array):
+    def blend(mean: array, conic: array, color: array, opacity: array, ids: array, starts: array, image: array):
         for y, x in lang.ndrange(image.shape[0], image.shape[1]):
             tile = (y // TILE) * (image.shape[1] // TILE) + x // TILE
             t = 1.0
@@ -36,9 +36,9 @@ def blend(lang: Any) -> Any:
                 alpha = lang.min(MOST, opacity[i] * lang.exp(power))
                 if alpha > FAINTEST:
                     weight = alpha * t
-                    red += weight * colour[i, 0]
-                    green += weight * colour[i, 1]
-                    blue += weight * colour[i, 2]
+                    red += weight * color[i, 0]
+                    green += weight * color[i, 1]
+                    blue += weight * color[i, 2]
                     t *= 1.0 - alpha
                     if t < OPAQUE:
                         break
@@ -57,14 +57,14 @@ def blend_by_hand(lang: Any) -> Any:
     def blend_by_hand(
         mean: array,
         conic: array,
-        colour: array,
+        color: array,
         opacity: array,
         ids: array,
         starts: array,
         grad_image: array,
         grad_mean: array,
         grad_conic: array,
-        grad_colour: array,
+        grad_color: array,
         grad_opacity: array,
     ):
         for y, x in lang.ndrange(grad_image.shape[0], grad_image.shape[1]):
@@ -92,10 +92,10 @@ def blend_by_hand(lang: Any) -> Any:
                 if alpha > FAINTEST:
                     t /= 1.0 - alpha
                     weight = alpha * t
-                    grad_colour[i, 0] += red * weight
-                    grad_colour[i, 1] += green * weight
-                    grad_colour[i, 2] += blue * weight
-                    light = red * colour[i, 0] + green * colour[i, 1] + blue * colour[i, 2]
+                    grad_color[i, 0] += red * weight
+                    grad_color[i, 1] += green * weight
+                    grad_color[i, 2] += blue * weight
+                    light = red * color[i, 0] + green * color[i, 1] + blue * color[i, 2]
                     slope = (light - behind) * t
                     behind = light * alpha + behind * (1.0 - alpha)
                     if opacity[i] * bell < MOST:
@@ -111,7 +111,7 @@ def blend_by_hand(lang: Any) -> Any:
 
 
 def blend_by_tiles(
-    mean: Tensor, conic: Tensor, colour: Tensor, opacity: Tensor, ids: Tensor, starts: Tensor, *, h: int, w: int
+    mean: Tensor, conic: Tensor, color: Tensor, opacity: Tensor, ids: Tensor, starts: Tensor, *, h: int, w: int
 ) -> Tensor:
     """Blend in plain torch, one tile at a time: all pairs of the tile, without an early stop."""
     rows = []
@@ -130,7 +130,7 @@ def blend_by_tiles(
             through = torch.cumprod(1.0 - alpha, -1)
             before = torch.cat([torch.ones_like(through[..., :1]), through[..., :-1]], -1)
             weight = torch.where(before >= OPAQUE, alpha * before, 0.0)
-            tiles.append(weight @ colour[i])
+            tiles.append(weight @ color[i])
         rows.append(torch.cat(tiles, 1))
     return torch.cat(rows, 0)
 

@@ -54,7 +54,7 @@ def projection(lang: Any) -> ts.Op:
 def volume(lang: Any) -> ts.Op:
     """Build the rendering of shaded rays through a volume, as in `ts.render.volume_render`."""
     values = "volume[x, y, z], table[k, 4], origins[n, 3], directions[n, 3], box[6], offsets[n], settings[10]"
-    seen = "colour[n, 3], opacity[n], depth[n], before[n], used[n]: i32"
+    seen = "color[n, 3], opacity[n], depth[n], before[n], used[n]: i32"
     return ts.op(f"{values} -> {seen}", races="allow")(kernels.volume_render(lang, fp="f32", shaded=True))
 
 

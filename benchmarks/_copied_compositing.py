@@ -14,12 +14,12 @@ def copied(lang):
     @lang.kernel
     def composite(
         densities: array,
-        colours: array,
+        colors: array,
         t: array,
         steps: array,
         rays: array,
         through: array,
-        colour: array,
+        color: array,
         opacity: array,
         depth: array,
         weights: array,
@@ -32,7 +32,7 @@ def copied(lang):
                 alpha = 1.0 - lang.exp(-densities[first + i] * steps[first + i])
                 weight = alpha * through[slot + i]
                 for k in lang.static(range(3)):
-                    colour[ray, k] += weight * colours[first + i, k]
+                    color[ray, k] += weight * colors[first + i, k]
                 depth[ray] += weight * t[first + i]
                 opacity[ray] += weight
                 weights[first + i] = weight

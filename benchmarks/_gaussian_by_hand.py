@@ -279,7 +279,7 @@ def projection_backward(lang: ModuleType, *, fp: str) -> Any:
                 grad_uz = viewmats[v, 2, 0] * p0 + viewmats[v, 2, 1] * p1 + viewmats[v, 2, 2] * p2
                 grad_wy = viewmats[v, 1, 0] * s0 + viewmats[v, 1, 1] * s1 + viewmats[v, 1, 2] * s2
                 grad_wz = viewmats[v, 2, 0] * s0 + viewmats[v, 2, 1] * s1 + viewmats[v, 2, 2] * s2
-                # The centre.
+                # The center.
                 gu, gw = grad_means2d[p, 0], grad_means2d[p, 1]
                 to_x, to_y = gu * ux, gw * wy
                 to_z = grad_depths[p] - near * (gu * ux * x + gw * wy * y)

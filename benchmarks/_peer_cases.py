@@ -22,7 +22,7 @@ ABOUT = {
     "splat": "2,000 round Gaussians added to an image of 256 x 218 pixels, 16 x 16 pixels each",
     "blend": "2,000 sorted Gaussians on 128 x 128 pixels, front to back by tile lists, with an early stop",
     "march": "65,536 rays through a fog, a `while` of 31 to 82 steps that depends on data",
-    "springs": "a step of 524,288 masses in a row, with springs between neighbours",
+    "springs": "a step of 524,288 masses in a row, with springs between neighbors",
 }
 REACH, H, W, SIDE = 8, 218, 256, 128
 STEPS = 82
@@ -130,23 +130,23 @@ def saxpy(x: Tensor, y: Tensor) -> Tensor:
     return torch.add(y, x, alpha=2.5)
 
 
-def compositing(density: Tensor, step: Tensor, colour: Tensor) -> Tensor:
+def compositing(density: Tensor, step: Tensor, color: Tensor) -> Tensor:
     e = torch.exp(-density * step)
     through = torch.cat([torch.ones_like(e[:, :1]), e[:, :-1]], 1).cumprod(1)
-    return ((through * (1 - e))[..., None] * colour).sum(1)
+    return ((through * (1 - e))[..., None] * color).sum(1)
 
 
-def ragged(density: Tensor, step: Tensor, colour: Tensor, rays: Tensor) -> Tensor:
+def ragged(density: Tensor, step: Tensor, color: Tensor, rays: Tensor) -> Tensor:
     absorbed = density * step
     before = absorbed.double().cumsum(0) - absorbed  # of all rays: a difference of two loses digits
     ray = torch.arange(len(rays)).repeat_interleave(rays[:, 1])
     start = rays[:, 0].long().clamp(max=len(density) - 1)
     through = torch.exp(before.index_select(0, start).index_select(0, ray) - before).to(absorbed.dtype)
     weights = through * (1 - torch.exp(-absorbed))
-    return weights.new_zeros(len(rays), 3).index_add(0, ray, weights[:, None] * colour)
+    return weights.new_zeros(len(rays), 3).index_add(0, ray, weights[:, None] * color)
 
 
-def splat(place: Tensor, sharp: Tensor, colour: Tensor, *, reach: int, h: int, w: int) -> Tensor:
+def splat(place: Tensor, sharp: Tensor, color: Tensor, *, reach: int, h: int, w: int) -> Tensor:
     """Render all pixels of all squares at once in torch. Those outside of the image go to an extra row."""
     first = place.detach().int().long()
     y, x = (first[:, axis, None] + torch.arange(-reach, reach) for axis in (1, 0))
@@ -154,7 +154,7 @@ def splat(place: Tensor, sharp: Tensor, colour: Tensor, *, reach: int, h: int, w
     alpha = torch.exp(-sharp[:, None, None] * (dx[:, None, :] ** 2 + dy[:, :, None] ** 2))
     is_inside = ((y >= 0) & (y < h))[:, :, None] & ((x >= 0) & (x < w))[:, None, :]
     index = torch.where(is_inside, y[:, :, None] * w + x[:, None, :], h * w)
-    light = alpha[..., None] * colour[:, None, None, :]
+    light = alpha[..., None] * color[:, None, None, :]
     image = light.new_zeros(h * w + 1, 3).index_add(0, index.flatten(), light.flatten(0, 2))
     return image[:-1].reshape(h, w, 3)
 
@@ -191,7 +191,7 @@ TORCH: dict[str, Callable[..., Any]] = {
 }
 
 
-def compositing_by_channels(density: Tensor, step: Tensor, colour: Tensor) -> Tensor:
+def compositing_by_channels(density: Tensor, step: Tensor, color: Tensor) -> Tensor:
     """Composite with a separate sum for each channel, along the axis with stride 1.
 
     With the channels last, Inductor for CPUs writes a parallel region for each ray (torch 2.13): a forward pass of
@@ -199,7 +199,7 @@ def compositing_by_channels(density: Tensor, step: Tensor, colour: Tensor) -> Te
     """
     absorbed = density * step
     weights = torch.exp(absorbed - absorbed.cumsum(1)) * (1 - torch.exp(-absorbed))
-    return torch.stack([(weights * one).sum(1) for one in colour.unbind(2)], 1)
+    return torch.stack([(weights * one).sum(1) for one in color.unbind(2)], 1)
 
 
 COMPILED: dict[str, Callable[..., Any]] = {

@@ -39,15 +39,15 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
 
     def along(count: Any, first: Any, arrays: Sequence[Any], longest: int) -> list[Any]:
         """Composite light along rays, given the first sample and the number of samples of each."""
-        density, step, colour = arrays
+        density, step, color = arrays
 
         def body(s: Any, through: Any, red: Any, green: Any, blue: Any) -> Any:
             at = first + s
             e = dr.exp(-dr.gather(Float, density, at) * dr.gather(Float, step, at))
             weight = through * (1 - e)
-            red = dr.fma(weight, dr.gather(Float, colour, at * 3), red)
-            green = dr.fma(weight, dr.gather(Float, colour, at * 3 + 1), green)
-            blue = dr.fma(weight, dr.gather(Float, colour, at * 3 + 2), blue)
+            red = dr.fma(weight, dr.gather(Float, color, at * 3), red)
+            green = dr.fma(weight, dr.gather(Float, color, at * 3 + 1), green)
+            blue = dr.fma(weight, dr.gather(Float, color, at * 3 + 2), blue)
             return s + 1, through * e, red, green, blue
 
         rays = len(first)
@@ -69,7 +69,7 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
 
     def splat(at: Given, arrays: Sequence[Any]) -> list[Any]:
         """Render the squares with a lane for each pixel of each square."""
-        place, sharp, colour = arrays
+        place, sharp, color = arrays
         reach, h, w = (at.sizes[name] for name in ("reach", "h", "w"))
         lane = dr.arange(UInt32, 4 * reach * reach * len(at.inputs[0]))
         i, within = lane // (4 * reach * reach), lane % (4 * reach * reach)
@@ -81,13 +81,13 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
         is_inside = (x >= 0) & (x < w) & (y >= 0) & (y < h)
         image = dr.zeros(Float, h * w * 3)
         for c in range(3):
-            light = alpha * dr.gather(Float, colour, i * 3 + c)
+            light = alpha * dr.gather(Float, color, i * 3 + c)
             dr.scatter_add(image, light, UInt32(y * w + x) * 3 + c, is_inside)
         return [image]
 
     def blend(at: Given, arrays: Sequence[Any]) -> list[Any]:
         """Blend with a lane for each pixel."""
-        mean, conic, colour, opacity, ids, starts = arrays
+        mean, conic, color, opacity, ids, starts = arrays
         pixel = dr.arange(UInt32, at.side * at.side)
         x, y = pixel % at.side, pixel // at.side
         tile = (y // TILE) * (at.side // TILE) + x // TILE
@@ -103,9 +103,9 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
             alpha = dr.select(alpha < MOST, alpha, MOST)  # LLVM 15 cannot compile `dr.minimum` (Dr.Jit 1.5.0)
             alpha = dr.select(alpha > FAINTEST, alpha, 0)
             weight = alpha * t
-            red = dr.fma(weight, dr.gather(Float, colour, i * 3), red)
-            green = dr.fma(weight, dr.gather(Float, colour, i * 3 + 1), green)
-            blue = dr.fma(weight, dr.gather(Float, colour, i * 3 + 2), blue)
+            red = dr.fma(weight, dr.gather(Float, color, i * 3), red)
+            green = dr.fma(weight, dr.gather(Float, color, i * 3 + 1), green)
+            blue = dr.fma(weight, dr.gather(Float, color, i * 3 + 2), blue)
             return k + 1, t * (1 - alpha), red, green, blue
 
         state = (first, dr.full(Float, 1, len(pixel)), *(dr.zeros(Float, len(pixel)) for _ in range(3)))

@@ -27,38 +27,38 @@ def compositing(lang: Any) -> ts.Op:
     array = lang.types.ndarray()
 
     @lang.kernel
-    def compositing(density: array, step: array, colour: array, light: array):
+    def compositing(density: array, step: array, color: array, light: array):
         for r in range(density.shape[0]):
             through, red, green, blue = 1.0, 0.0, 0.0, 0.0
             for s in range(density.shape[1]):
                 e = lang.exp(-density[r, s] * step[r, s])
                 weight = through * (1.0 - e)
-                red += weight * colour[r, s, 0]
-                green += weight * colour[r, s, 1]
-                blue += weight * colour[r, s, 2]
+                red += weight * color[r, s, 0]
+                green += weight * color[r, s, 1]
+                blue += weight * color[r, s, 2]
                 through *= e
             light[r, 0], light[r, 1], light[r, 2] = red, green, blue
 
-    return ts.op("density[r, s], step[r, s], colour[r, s, 3] -> light[r, 3]", init={"light": "empty"})(compositing)
+    return ts.op("density[r, s], step[r, s], color[r, s, 3] -> light[r, 3]", init={"light": "empty"})(compositing)
 
 
 def ragged(lang: Any) -> ts.Op:
     array = lang.types.ndarray()
 
     @lang.kernel
-    def ragged(density: array, step: array, colour: array, rays: array, light: array):
+    def ragged(density: array, step: array, color: array, rays: array, light: array):
         for r in range(rays.shape[0]):
             through, red, green, blue = 1.0, 0.0, 0.0, 0.0
             for s in range(rays[r, 0], rays[r, 0] + rays[r, 1]):
                 e = lang.exp(-density[s] * step[s])
                 weight = through * (1.0 - e)
-                red += weight * colour[s, 0]
-                green += weight * colour[s, 1]
-                blue += weight * colour[s, 2]
+                red += weight * color[s, 0]
+                green += weight * color[s, 1]
+                blue += weight * color[s, 2]
                 through *= e
             light[r, 0], light[r, 1], light[r, 2] = red, green, blue
 
-    spec = "density[s], step[s], colour[s, 3], segments rays[r, 2]: i32 -> light[r, 3]"
+    spec = "density[s], step[s], color[s, 3], segments rays[r, 2]: i32 -> light[r, 3]"
     return ts.op(spec, init={"light": "empty"})(ragged)
 
 
@@ -67,7 +67,7 @@ def splat(lang: Any) -> ts.Op:
     array = lang.types.ndarray()
 
     @lang.kernel
-    def splat(place: array, sharp: array, colour: array, reach: lang.i32, image: array):
+    def splat(place: array, sharp: array, color: array, reach: lang.i32, image: array):
         for i in range(place.shape[0]):
             px, py = place[i, 0], place[i, 1]
             for y in range(
@@ -81,9 +81,9 @@ def splat(lang: Any) -> ts.Op:
                     dx, dy = x + 0.5 - px, y + 0.5 - py
                     alpha = lang.exp(-sharp[i] * (dx * dx + dy * dy))
                     for c in lang.static(range(3)):
-                        image[y, x, c] += alpha * colour[i, c]
+                        image[y, x, c] += alpha * color[i, c]
 
-    return ts.op("place[n, 2], sharp[n], colour[n, 3] -> image[h, w, 3]")(splat)
+    return ts.op("place[n, 2], sharp[n], color[n, 3] -> image[h, w, 3]")(splat)
 
 
 def blend(lang: Any) -> ts.Op:

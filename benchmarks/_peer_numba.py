@@ -34,33 +34,33 @@ def numba_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
             z[i] = f(2.5) * x[i] + y[i]
 
     @compiled
-    def compositing(density, step, colour, light):
+    def compositing(density, step, color, light):
         for r in prange(len(density)):
             through, red, green, blue = one, zero, zero, zero
             for s in range(density.shape[1]):
                 e = np.exp(-density[r, s] * step[r, s])
                 weight = through * (one - e)
-                red += weight * colour[r, s, 0]
-                green += weight * colour[r, s, 1]
-                blue += weight * colour[r, s, 2]
+                red += weight * color[r, s, 0]
+                green += weight * color[r, s, 1]
+                blue += weight * color[r, s, 2]
                 through *= e
             light[r, 0], light[r, 1], light[r, 2] = red, green, blue
 
     @compiled
-    def ragged(density, step, colour, rays, light):
+    def ragged(density, step, color, rays, light):
         for r in prange(len(rays)):
             through, red, green, blue = one, zero, zero, zero
             for s in range(rays[r, 0], rays[r, 0] + rays[r, 1]):
                 e = np.exp(-density[s] * step[s])
                 weight = through * (one - e)
-                red += weight * colour[s, 0]
-                green += weight * colour[s, 1]
-                blue += weight * colour[s, 2]
+                red += weight * color[s, 0]
+                green += weight * color[s, 1]
+                blue += weight * color[s, 2]
                 through *= e
             light[r, 0], light[r, 1], light[r, 2] = red, green, blue
 
     @serial
-    def splat(place, sharp, colour, reach, image):
+    def splat(place, sharp, color, reach, image):
         image[:] = zero
         for i in range(len(place)):
             px, py = place[i, 0], place[i, 1]
@@ -68,12 +68,12 @@ def numba_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
                 for x in range(max(int(px) - reach, 0), min(int(px) + reach, image.shape[1])):
                     dx, dy = f(x) + half - px, f(y) + half - py
                     alpha = np.exp(-sharp[i] * (dx * dx + dy * dy))
-                    image[y, x, 0] += alpha * colour[i, 0]
-                    image[y, x, 1] += alpha * colour[i, 1]
-                    image[y, x, 2] += alpha * colour[i, 2]
+                    image[y, x, 0] += alpha * color[i, 0]
+                    image[y, x, 1] += alpha * color[i, 1]
+                    image[y, x, 2] += alpha * color[i, 2]
 
     @compiled
-    def blend(mean, conic, colour, opacity, ids, starts, image):
+    def blend(mean, conic, color, opacity, ids, starts, image):
         h, w = image.shape[:2]
         for pixel in prange(h * w):
             y, x = pixel // w, pixel % w
@@ -86,9 +86,9 @@ def numba_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
                 alpha = min(most, opacity[i] * np.exp(power))
                 if alpha > faintest:
                     weight = alpha * t
-                    red += weight * colour[i, 0]
-                    green += weight * colour[i, 1]
-                    blue += weight * colour[i, 2]
+                    red += weight * color[i, 0]
+                    green += weight * color[i, 1]
+                    blue += weight * color[i, 2]
                     t *= one - alpha
                     if t < opaque:
                         break

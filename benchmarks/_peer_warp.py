@@ -41,7 +41,7 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
         z[i] = 2.5 * x[i] + y[i]
 
     @wp.kernel(enable_backward=False)
-    def compositing(density: f2, step: f2, colour: f3, light: f2):
+    def compositing(density: f2, step: f2, color: f3, light: f2):
         r = wp.tid()
         through = float(1.0)
         red = float(0.0)
@@ -50,16 +50,16 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
         for s in range(density.shape[1]):
             e = wp.exp(-density[r, s] * step[r, s])
             weight = through * (1.0 - e)
-            red += weight * colour[r, s, 0]
-            green += weight * colour[r, s, 1]
-            blue += weight * colour[r, s, 2]
+            red += weight * color[r, s, 0]
+            green += weight * color[r, s, 1]
+            blue += weight * color[r, s, 2]
             through *= e
         light[r, 0] = red
         light[r, 1] = green
         light[r, 2] = blue
 
     @wp.kernel
-    def compositing_kept(density: f2, step: f2, colour: f3, kept: f2, light: f2):
+    def compositing_kept(density: f2, step: f2, color: f3, kept: f2, light: f2):
         r = wp.tid()
         red = float(0.0)
         green = float(0.0)
@@ -69,16 +69,16 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
             e = wp.exp(-density[r, s] * step[r, s])
             through = kept[r, s]
             weight = through * (1.0 - e)
-            red += weight * colour[r, s, 0]
-            green += weight * colour[r, s, 1]
-            blue += weight * colour[r, s, 2]
+            red += weight * color[r, s, 0]
+            green += weight * color[r, s, 1]
+            blue += weight * color[r, s, 2]
             kept[r, s + 1] = through * e
         light[r, 0] = red
         light[r, 1] = green
         light[r, 2] = blue
 
     @wp.kernel(enable_backward=False)
-    def ragged(density: f1, step: f1, colour: f2, rays: i2, light: f2):
+    def ragged(density: f1, step: f1, color: f2, rays: i2, light: f2):
         r = wp.tid()
         through = float(1.0)
         red = float(0.0)
@@ -87,16 +87,16 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
         for s in range(rays[r, 0], rays[r, 0] + rays[r, 1]):
             e = wp.exp(-density[s] * step[s])
             weight = through * (1.0 - e)
-            red += weight * colour[s, 0]
-            green += weight * colour[s, 1]
-            blue += weight * colour[s, 2]
+            red += weight * color[s, 0]
+            green += weight * color[s, 1]
+            blue += weight * color[s, 2]
             through *= e
         light[r, 0] = red
         light[r, 1] = green
         light[r, 2] = blue
 
     @wp.kernel
-    def ragged_kept(density: f1, step: f1, colour: f2, rays: i2, kept: f1, light: f2):
+    def ragged_kept(density: f1, step: f1, color: f2, rays: i2, kept: f1, light: f2):
         r = wp.tid()
         red = float(0.0)
         green = float(0.0)
@@ -106,16 +106,16 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
             e = wp.exp(-density[s] * step[s])
             through = kept[s + r]
             weight = through * (1.0 - e)
-            red += weight * colour[s, 0]
-            green += weight * colour[s, 1]
-            blue += weight * colour[s, 2]
+            red += weight * color[s, 0]
+            green += weight * color[s, 1]
+            blue += weight * color[s, 2]
             kept[s + r + 1] = through * e
         light[r, 0] = red
         light[r, 1] = green
         light[r, 2] = blue
 
     @wp.kernel
-    def splat(place: f2, sharp: f1, colour: f2, reach: int, image: f3):
+    def splat(place: f2, sharp: f1, color: f2, reach: int, image: f3):
         i = wp.tid()
         px = place[i, 0]
         py = place[i, 1]
@@ -125,10 +125,10 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
                 dy = float(y) + 0.5 - py
                 alpha = wp.exp(-sharp[i] * (dx * dx + dy * dy))
                 for c in range(3):
-                    wp.atomic_add(image, y, x, c, alpha * colour[i, c])
+                    wp.atomic_add(image, y, x, c, alpha * color[i, c])
 
     @wp.kernel(enable_backward=False)
-    def blend(mean: f2, conic: f2, colour: f2, opacity: f1, ids: i1, starts: i1, image: f3):
+    def blend(mean: f2, conic: f2, color: f2, opacity: f1, ids: i1, starts: i1, image: f3):
         y, x = wp.tid()
         tile = (y // side) * (image.shape[1] // side) + x // side
         t = float(1.0)
@@ -143,9 +143,9 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
             alpha = wp.min(most, opacity[i] * wp.exp(power))
             if alpha > faintest:
                 weight = alpha * t
-                red += weight * colour[i, 0]
-                green += weight * colour[i, 1]
-                blue += weight * colour[i, 2]
+                red += weight * color[i, 0]
+                green += weight * color[i, 1]
+                blue += weight * color[i, 2]
                 t *= 1.0 - alpha
                 if t < opaque:
                     break
@@ -154,7 +154,7 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
         image[y, x, 2] = blue
 
     @wp.kernel
-    def blend_kept(mean: f2, conic: f2, colour: f2, opacity: f1, ids: i1, starts: i1, kept: f2, image: f3):
+    def blend_kept(mean: f2, conic: f2, color: f2, opacity: f1, ids: i1, starts: i1, kept: f2, image: f3):
         y, x = wp.tid()
         tile = (y // side) * (image.shape[1] // side) + x // side
         place = (y % side) * side + x % side
@@ -172,9 +172,9 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
                 alpha = wp.min(most, opacity[i] * wp.exp(power))
                 if alpha > faintest:
                     weight = alpha * t
-                    red += weight * colour[i, 0]
-                    green += weight * colour[i, 1]
-                    blue += weight * colour[i, 2]
+                    red += weight * color[i, 0]
+                    green += weight * color[i, 1]
+                    blue += weight * color[i, 2]
                     kept[k + tile + 1, place] = t * (1.0 - alpha)
                 else:
                     kept[k + tile + 1, place] = t

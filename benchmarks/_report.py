@@ -16,7 +16,7 @@ from rich.table import Table
 
 from _harness import Figure, Timing
 
-_COLOURS = {"ts.op": "#d1495b", "by hand": "#4f6d8f", "Warp": "#6a994e", "torch": "#222222", "Stannum": "#c9a227"}
+_COLORS = {"ts.op": "#d1495b", "by hand": "#4f6d8f", "Warp": "#6a994e", "torch": "#222222", "Stannum": "#c9a227"}
 
 
 @dataclass(frozen=True)
@@ -151,10 +151,10 @@ def _draw(panel: Any, grid: Grid) -> None:
 
 
 def _look(name: str) -> dict[str, object]:
-    colour = next((colour for start, colour in _COLOURS.items() if name.startswith(start)), "#888888")
+    color = next((color for start, color in _COLORS.items() if name.startswith(start)), "#888888")
     is_ours = name.startswith("ts.op")
     style = "--" if name.endswith("quadrants") else "-"
-    return {"color": colour, "linestyle": style, "linewidth": 2.4 if is_ours else 1.4, "marker": "o", "markersize": 3}
+    return {"color": color, "linestyle": style, "linewidth": 2.4 if is_ours else 1.4, "marker": "o", "markersize": 3}
 
 
 def machine() -> str:

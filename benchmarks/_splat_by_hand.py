@@ -24,13 +24,13 @@ def splat_by_hand(lang: Any) -> Any:
         pos: array,
         scale: array,
         angle: array,
-        colour: array,
+        color: array,
         opacity: array,
         grad_image: array,
         grad_pos: array,
         grad_scale: array,
         grad_angle: array,
-        grad_colour: array,
+        grad_color: array,
         grad_opacity: array,
     ):
         for i in range(pos.shape[0]):
@@ -53,7 +53,7 @@ def splat_by_hand(lang: Any) -> Any:
                         more_red = alpha * grad_image[y, x, 0]
                         more_green = alpha * grad_image[y, x, 1]
                         more_blue = alpha * grad_image[y, x, 2]
-                        light = more_red * colour[i, 0] + more_green * colour[i, 1] + more_blue * colour[i, 2]
+                        light = more_red * color[i, 0] + more_green * color[i, 1] + more_blue * color[i, 2]
                         red, green, blue = red + more_red, green + more_green, blue + more_blue
                         sum_a, sum_b = sum_a + light * a, sum_b + light * b
                         sum_aa, sum_ab, sum_bb = sum_aa + light * a * a, sum_ab + light * a * b, sum_bb + light * b * b
@@ -62,7 +62,7 @@ def splat_by_hand(lang: Any) -> Any:
                 grad_scale[i, 0] = sum_aa / scale[i, 0]
                 grad_scale[i, 1] = sum_bb / scale[i, 1]
                 grad_angle[i] = sum_ab * (scale[i, 0] / scale[i, 1] - scale[i, 1] / scale[i, 0])
-                grad_colour[i, 0], grad_colour[i, 1], grad_colour[i, 2] = red, green, blue
-                grad_opacity[i] = (red * colour[i, 0] + green * colour[i, 1] + blue * colour[i, 2]) / peak
+                grad_color[i, 0], grad_color[i, 1], grad_color[i, 2] = red, green, blue
+                grad_opacity[i] = (red * color[i, 0] + green * color[i, 1] + blue * color[i, 2]) / peak
 
     return splat_by_hand

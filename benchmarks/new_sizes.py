@@ -46,11 +46,11 @@ def composited(lang: Any) -> tuple[ts.Op, Callable[[int], list[torch.Tensor]]]:
     its inputs.
     """
 
-    @ts.op("sigma[*b, s], colour[*b, s, 3], step[*b, s] -> seen[*b, 3], left[*b]")
+    @ts.op("sigma[*b, s], color[*b, s, 3], step[*b, s] -> seen[*b, 3], left[*b]")
     @lang.kernel
     def composite(
         sigma: lang.types.ndarray(),
-        colour: lang.types.ndarray(),
+        color: lang.types.ndarray(),
         step: lang.types.ndarray(),
         seen: lang.types.ndarray(),
         left: lang.types.ndarray(),
@@ -60,7 +60,7 @@ def composited(lang: Any) -> tuple[ts.Op, Callable[[int], list[torch.Tensor]]]:
             for k in range(sigma.shape[0]):
                 alpha = 1.0 - lang.exp(-sigma[k] * step[k])
                 for c in range(3):
-                    seen[c] += light * alpha * colour[k, c]
+                    seen[c] += light * alpha * color[k, c]
                 light *= 1.0 - alpha
             left[None] = light
 

@@ -2,7 +2,7 @@
 
     python benchmarks/rendering.py [--rays 8192] [--samples 64] [--rounds 15] [--out benchmarks/results]
 
-Compositing, forward and backward: gradients of colours, opacities and depths in densities and colours, as a radiance
+Compositing, forward and backward: gradients of colors, opacities and depths in densities and colors, as a radiance
 field is trained, in float32. Dense: as many samples on each ray. Ragged: as many in all, but each ray has its own
 number of them. Who writes it in plain torch has a running product for the dense form, and for the ragged one a running
 sum that is set back at each ray's start, and `index_add`; over half a million samples that running sum loses three
@@ -43,7 +43,7 @@ NERFACC = "nerfacc, batched"
 COPIED = {"engine": "the copied kernel, the engine's gradient", "source": "the copied kernel, our generated gradient"}
 BARS = {DENSE: 2.0, RAGGED: 5.0}
 Way = Callable[..., Sequence[Tensor]]
-"""Densities, colours, t, steps -> colour, opacity, depth, weights."""
+"""Densities, colors, t, steps -> color, opacity, depth, weights."""
 
 
 @dataclass
@@ -68,12 +68,12 @@ class Compositing:
         return run
 
     def backward(self, way: Way) -> Call:
-        densities, colours = (x.clone().requires_grad_() for x in self.samples[:2])
+        densities, colors = (x.clone().requires_grad_() for x in self.samples[:2])
         cotangents = [torch.randn_like(y) for y in way(*self.samples)[:3]]
 
         def run() -> Sequence[Tensor]:
-            seen = way(densities, colours, *self.samples[2:])[:3]
-            return torch.autograd.grad(seen, [densities, colours], cotangents)
+            seen = way(densities, colors, *self.samples[2:])[:3]
+            return torch.autograd.grad(seen, [densities, colors], cotangents)
 
         return run
 
@@ -209,7 +209,7 @@ def report(all_rows: Sequence[Row | Absent], tables: Sequence[str], options: arg
     lines = [
         "# Rendering: ours, plain torch, nerfacc, and the kernel that people copy",
         "",
-        f"Float32; gradients of colour, opacity and depth in densities and colours. Medians of {options.rounds} "
+        f"Float32; gradients of color, opacity and depth in densities and colors. Medians of {options.rounds} "
         "interleaved rounds; a ratio is of the slower of our engines, in brackets the middle half of the ratios within "
         "a round.",
         "",

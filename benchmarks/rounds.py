@@ -2,7 +2,7 @@
 
     python benchmarks/rounds.py [--side 64] [--rounds 15] [--threads 1] [--out benchmarks/results]
 
-A picture of a ball whose colours come from a hash grid and two layers of 64 neurons. The ball is opaque, so that rays
+A picture of a ball whose colors come from a hash grid and two layers of 64 neurons. The ball is opaque, so that rays
 end at its surface, or a cloud, through which they go to the end. At once: `march`, the field, `composite`. In rounds:
 `render_in_rounds` as it is by default, and with as little as one sample of each ray in a round.
 
@@ -49,8 +49,8 @@ class Ball:
 
     def __call__(self, positions: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
         self.asked += len(positions)
-        colours = self.network((positions + 1) / 2).sigmoid()
-        return self.density * (positions.square().sum(1) < RADIUS**2), colours
+        colors = self.network((positions + 1) / 2).sigmoid()
+        return self.density * (positions.square().sum(1) < RADIUS**2), colors
 
 
 def rays_of_picture(side: int) -> tuple[Tensor, Tensor]:
@@ -80,14 +80,12 @@ def ways_of(field: Field, rays: tuple[Tensor, Tensor], engine: str) -> dict[str,
     @torch.no_grad()
     def at_once() -> Tensor:
         samples = march(*rays, grid, step=STEP, engine=engine)
-        densities, colours = field(samples.positions(*rays), samples.directions(rays[1]))
+        densities, colors = field(samples.positions(*rays), samples.directions(rays[1]))
         path = (samples.t, samples.steps, samples.rays)
-        return composite(densities, colours, *path, threshold=1e-4, engine=engine).colour
+        return composite(densities, colors, *path, threshold=1e-4, engine=engine).color
 
     def in_rounds(round_samples: int = 8) -> Callable[[], Tensor]:
-        return lambda: (
-            render_in_rounds(*rays, grid, field, step=STEP, round_samples=round_samples, engine=engine).colour
-        )
+        return lambda: render_in_rounds(*rays, grid, field, step=STEP, round_samples=round_samples, engine=engine).color
 
     return {AT_ONCE: at_once, IN_ROUNDS: in_rounds(), ONE_SAMPLE: in_rounds(1)}
 
@@ -99,8 +97,8 @@ def count_samples(field: Ball, ways: dict[str, Callable[[], Tensor]]) -> dict[st
         field.asked = 0
         seen[name] = way()
         counts[name] = field.asked
-    for name, colours in seen.items():
-        difference = (colours - seen[AT_ONCE]).abs().max().item()
+    for name, colors in seen.items():
+        difference = (colors - seen[AT_ONCE]).abs().max().item()
         if not difference <= 1e-4:
             raise SystemExit(f"Rounds: {name} sees something else: differs by {difference:.1e}")
     return counts

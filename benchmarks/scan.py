@@ -4,7 +4,7 @@
 
 All in one process, in interleaved rounds (`_harness`). Three simulations:
 
-- springs: 1000 steps of 256 masses, which pull at their neighbours. Launches are short, so what Python and the
+- springs: 1000 steps of 256 masses, which pull at their neighbors. Launches are short, so what Python and the
   engine do around them is what is measured. To hold: twice as fast on the slower engine; aim 5 times.
 - waves: 100 steps of a wave on 256 x 256 cells, 0.5 MB for a state. What counts is the kernel, and new memory for
   each step.

@@ -35,28 +35,26 @@ from tinsmith.apps.fit_image._learner import GaussianLearner
 
 RESULTS = Path(__file__).parent / "results"
 Way = Callable[..., Tensor]
-"""pos, scale, angle, colour, opacity, h=, w= -> image."""
+"""pos, scale, angle, color, opacity, h=, w= -> image."""
 
 ENGINES = ("taichi", "quadrants")
 BATCH = 50  # Gaussians at a time; from 4 to 100 the time is the same on 2 cores
 FITTING_STEPS = 100
 
 
-def every_pixel(
-    pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Tensor, *, h: int, w: int
-) -> Tensor:
+def every_pixel(pos: Tensor, scale: Tensor, angle: Tensor, color: Tensor, opacity: Tensor, *, h: int, w: int) -> Tensor:
     """Render every Gaussian in every pixel, `BATCH` Gaussians at a time."""
 
     def render(*part: Tensor) -> Tensor:
         return reference.splat(*part, h=h, w=w)
 
     image = torch.zeros(h, w, 3)
-    for part in zip(*(tensor.split(BATCH) for tensor in (pos, scale, angle, colour, opacity)), strict=True):
+    for part in zip(*(tensor.split(BATCH) for tensor in (pos, scale, angle, color, opacity)), strict=True):
         image = image + checkpoint(render, *part, use_reentrant=False)
     return image
 
 
-def squares(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Tensor, *, h: int, w: int) -> Tensor:
+def squares(pos: Tensor, scale: Tensor, angle: Tensor, color: Tensor, opacity: Tensor, *, h: int, w: int) -> Tensor:
     """Render each Gaussian in a square around itself, all Gaussians of similar size at once."""
     with torch.no_grad():
         reach = scale.amax(-1) * torch.sqrt(2 * torch.log((255 * opacity).clamp(min=1)))
@@ -65,16 +63,16 @@ def squares(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: 
     for exponent in size.unique().tolist():
         chosen = (size == exponent).nonzero()[:, 0]
         for part in chosen.split(max(1, 2**21 // 4**exponent)):  # so many that a batch fits into memory
-            given = (tensor[part] for tensor in (pos, scale, angle, colour, opacity))
+            given = (tensor[part] for tensor in (pos, scale, angle, color, opacity))
             image = _add_squares(image, *given, side=2**exponent, h=h, w=w)
     return image.view(h, w, 3)
 
 
-def _add_squares(image, pos, scale, angle, colour, opacity, *, side, h, w):
+def _add_squares(image, pos, scale, angle, color, opacity, *, side, h, w):
     """Add Gaussians to the squares of 2 side + 1 pixels around them in `image` (h w, 3); return the result."""
     step = torch.arange(-side, side + 1)
-    centre = pos.detach().floor().int()
-    x, y = centre[:, 0, None] + step, centre[:, 1, None] + step
+    center = pos.detach().floor().int()
+    x, y = center[:, 0, None] + step, center[:, 1, None] + step
     dx, dy = (x + 0.5 - pos[:, :1])[:, None, :], (y + 0.5 - pos[:, 1:])[:, :, None]
     c, s = angle.cos()[:, None, None], angle.sin()[:, None, None]
     a = (c * dx + s * dy) / scale[:, 0, None, None]
@@ -83,7 +81,7 @@ def _add_squares(image, pos, scale, angle, colour, opacity, *, side, h, w):
     inside = ((y >= 0) & (y < h))[:, :, None] & ((x >= 0) & (x < w))[:, None, :]
     owner, row, column = (inside & (alpha.detach() * 255 >= 1)).nonzero(as_tuple=True)
     pixel = y[owner, row] * w + x[owner, column]
-    return image.index_add(0, pixel, alpha[owner, row, column, None] * colour[owner])
+    return image.index_add(0, pixel, alpha[owner, row, column, None] * color[owner])
 
 
 def main() -> None:

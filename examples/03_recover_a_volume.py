@@ -1,6 +1,6 @@
 """What is in the box? A volume and its transfer function, both unknown, recovered from eight pictures.
 
-A transfer function is a table that maps each value of a volume to a colour and a density, as in the display of medical
+A transfer function is a table that maps each value of a volume to a color and a density, as in the display of medical
 scans. Here a volume of 32 x 32 x 32 values is rendered from eight sides; then an initial volume and table
 are optimized by gradient descent until their pictures are the same, and a ninth view, which was held out, is the test.
 The values need not be the same: with values and the table's rows in another order, the pictures are the same. The
@@ -56,9 +56,9 @@ def true_table():
     skin = torch.exp(-(((value - 0.3) / 0.08) ** 2))
     flesh = torch.sigmoid((value - 0.58) * 30)
     heart = torch.sigmoid((value - 0.85) * 30)
-    colour = skin * torch.tensor([0.1, 0.45, 0.9]) + flesh * torch.tensor([0.95, 0.5, 0.1])
-    colour = colour * (1 - heart) + heart * torch.tensor([0.35, 0.05, 0.1])
-    return torch.cat([colour.clamp(0, 1), 4 * skin + 12 * flesh], dim=1)
+    color = skin * torch.tensor([0.1, 0.45, 0.9]) + flesh * torch.tensor([0.95, 0.5, 0.1])
+    color = color * (1 - heart) + heart * torch.tensor([0.35, 0.05, 0.1])
+    return torch.cat([color.clamp(0, 1), 4 * skin + 12 * flesh], dim=1)
 
 
 # %% Eight pictures, and one more
@@ -84,7 +84,7 @@ def views(side):
 
 def seen(volume, table, origins, directions, step=0.5 / SIZE, **options):
     """Render the colors of rays through a volume. The side of a cell is 2 / SIZE."""
-    return volume_render(volume, table, origins, directions, BOX, step=step, background=WHITE, **options).colour
+    return volume_render(volume, table, origins, directions, BOX, step=step, background=WHITE, **options).color
 
 
 if __name__ == "__main__":
@@ -105,13 +105,13 @@ class Guess(torch.nn.Module):
         sizes = [SIZE // 8, SIZE // 4, SIZE // 2, SIZE]
         self.values = torch.nn.ParameterList(0.1 * torch.randn(1, 1, size, size, size) for size in sizes)
         start = torch.cat([torch.zeros(ROWS, 3), torch.linspace(-4, 3, ROWS)[:, None]], dim=1)
-        self.rows = torch.nn.Parameter(start)  # denser where values are higher, all grey
+        self.rows = torch.nn.Parameter(start)  # denser where values are higher, all gray
 
     def forward(self):
-        colours, densities = self.rows[:, :3].sigmoid(), functional.softplus(self.rows[:, 3:])
+        colors, densities = self.rows[:, :3].sigmoid(), functional.softplus(self.rows[:, 3:])
         finest = (SIZE,) * 3
         values = sum(functional.interpolate(grid, finest, mode="trilinear") for grid in self.values)
-        return (values[0, 0] - 1.5).sigmoid(), torch.cat([colours, densities], dim=1)
+        return (values[0, 0] - 1.5).sigmoid(), torch.cat([colors, densities], dim=1)
 
 
 def roughness(volume):
@@ -140,10 +140,10 @@ if __name__ == "__main__":
             took, reached = time.perf_counter() - begin, psnr(sights[-1], pictures[8])
             print(f"step {step:5}  {took:6.1f} s  the view left out: {reached:5.2f} dB", flush=True)
         pick = torch.randint(len(known[0]), (RAYS,))
-        origin, direction, colour = (tensor[pick] for tensor in known)
+        origin, direction, color = (tensor[pick] for tensor in known)
         volume, table = guess()
         looks = seen(volume, table, origin, direction, step=2 / SIZE, jitter=True)
-        loss = functional.mse_loss(looks, colour) + 0.005 * roughness(volume)
+        loss = functional.mse_loss(looks, color) + 0.005 * roughness(volume)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -120,7 +120,7 @@ class Controller(torch.nn.Module):
 
 
 # %% Training
-def travelled(x):
+def traveled(x):
     """Return how far the middle of the body moved."""
     return x[-1, :, 0].mean() - x[0, :, 0].mean()
 
@@ -131,7 +131,7 @@ if __name__ == "__main__":
     with torch.no_grad():
         before = walk(controller())
     for step in range(TRAINING + 1):
-        way = travelled(walk(controller()))
+        way = traveled(walk(controller()))
         optimizer.zero_grad()
         (-way).backward()
         optimizer.step()
@@ -152,7 +152,7 @@ def draw(axes, x, title, shots=5):
         for place, (a, b) in enumerate(pairs):
             label = f"at {robot.dt * step:.1f} s" if place == 0 else None
             axes.plot(*x[step, [a, b]].T, color=shade, lw=2, label=label)
-    axes.set(title=f"{title}: {100 * travelled(x):.1f} cm in {robot.dt * STEPS:.1f} s", ylabel="height, m")
+    axes.set(title=f"{title}: {100 * traveled(x):.1f} cm in {robot.dt * STEPS:.1f} s", ylabel="height, m")
     axes.set(xlim=(-0.05, 1.5), ylim=(-0.02, 0.25), aspect="equal")
 
 

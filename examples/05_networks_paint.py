@@ -1,7 +1,7 @@
 """Hundreds of tiny networks paint a photograph.
 
 The photograph is divided into blocks, and each block has a network that maps a position in the block to a
-colour. A single network of this size could not learn much; there are many independent ones, and all train at once.
+color. A single network of this size could not learn much; there are many independent ones, and all train at once.
 
     python examples/05_networks_paint.py --out out/painted
 
@@ -50,7 +50,7 @@ def joined(blocks):
 
 
 if __name__ == "__main__":
-    colours = cut(pixels)
+    colors = cut(pixels)
     middles = (torch.arange(SIDE) + 0.5) / SIDE  # of pixels, from 0 to 1 across a block
     places = torch.cartesian_prod(middles, middles).expand(BLOCKS, BLOCKS, -1, -1)
 
@@ -79,7 +79,7 @@ if __name__ == "__main__":
             shots.append(painted)
             error = (painted - pixels).square().mean().item()
             print(f"step {step:3}  {time.perf_counter() - begin:4.1f} s  {-10 * np.log10(error):.1f} dB", flush=True)
-        trainer.training_step(places, colours)
+        trainer.training_step(places, colors)
 
 # %% One network alone: that of a corner is trained towards black, and the others stay bitwise the same
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a user sees who mistypes, and what a prompt or a notebook shows of an object: short, and never with colours."""
+"""What a user sees who mistypes, and what a prompt or a notebook shows of an object: short, and never with colors."""
 
 import linecache
 
@@ -81,7 +81,7 @@ def test_a_gradient_check_is_short(double):
     assert check._repr_html_().startswith("<pre>the gradient of op `double`")
 
 
-def test_a_report_is_short_and_without_colours(monkeypatch):
+def test_a_report_is_short_and_without_colors(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     report = ts.Report("op `conv`", [ts.Finding("TS301", "error", "conv.py", 3, 1, "0 < 0.5 is cut to 0")])
     assert repr(report) == "<tinsmith report of op `conv`: wrong, 1 error>"

@@ -67,9 +67,9 @@ BAD = [
     ("frontend/_roles.py", "from tinsmith import op", "frontend [4] imports __init__ [13]: threads run down only"),
     ("frontend/_roles.py", "import tinsmith", "frontend [4] imports __init__ [13]"),
     ("frontend/_roles.py", "def late():\n    from ..operation import op", "threads run down only"),
-    ("passes/_serial.py", "from ..kernels import splat", "its neighbour kernels: never sideways"),
-    ("_errors.py", "from .reference import twin", "its neighbour reference: never sideways"),
-    ("cli/__init__.py", "import tinsmith as ts", "its neighbour __init__: never sideways"),
+    ("passes/_serial.py", "from ..kernels import splat", "its neighbor kernels: never sideways"),
+    ("_errors.py", "from .reference import twin", "its neighbor reference: never sideways"),
+    ("cli/__init__.py", "import tinsmith as ts", "its neighbor __init__: never sideways"),
     ("attic/_new.py", "x = 1", "the room 'attic' stands on no floor"),
     # Faces only.
     ("operation/_op.py", "from ..frontend._roles import roles", "import its face, not frontend/_roles.py"),

@@ -1,7 +1,7 @@
 """Plots of benchmarks, drawn from the tables in benchmarks/results: docs/assets/plots/*.svg.
 
 Each names the digest of the tables it was drawn from, by which a test sees that it is current. Backgrounds are clear
-and words of a middle grey, to be read on a light page and on a dark one; a phone is wide enough. The chart of the
+and words of a middle gray, to be read on a light page and on a dark one; a phone is wide enough. The chart of the
 README has a light and a dark variant.
 """
 
@@ -20,7 +20,7 @@ from .blocks import ROOT
 from .results import number, table_of, text_of
 
 FOLDER = ROOT / "docs" / "assets" / "plots"
-_GREY = "#7b848c"
+_GRAY = "#7b848c"
 _OURS = {"taichi": "#e2572b", "quadrants": "#f0a330"}
 _OTHERS = ["#4c8fd6", "#6cb26a", "#a678c8", "#3fa7a0", "#9aa3ab"]
 _STYLE = {
@@ -79,10 +79,10 @@ def calls(axes: Any, source: str) -> None:
     """Plot the time of a call by the number of elements, one line for each way to call."""
     heads, *rows = table_of(source, "Forward and backward, one input")
     sizes = [number(head) for head in heads[1:]]
-    for row, colour in zip(rows, _colours(rows), strict=True):
+    for row, color in zip(rows, _colors(rows), strict=True):
         times = [number(cell) for cell in row[1:]]
         axes.plot(
-            sizes, times, marker="o", markersize=3, color=colour, label=row[0], lw=2.2 if "ts.op" in row[0] else 1.2
+            sizes, times, marker="o", markersize=3, color=color, label=row[0], lw=2.2 if "ts.op" in row[0] else 1.2
         )
     axes.set(xscale="log", yscale="log", xlabel="elements", ylabel="microseconds, forward and backward")
 
@@ -100,7 +100,7 @@ def gradients(axes: Any, source: str) -> None:
         places = [place + 0.38 * (shift - 0.5) for place in range(len(ratios))]
         widths = [of[engine] for of in ratios.values()]
         axes.barh(places, widths, height=0.34, color=_OURS[engine], label=f"on {engine}")
-    axes.axvline(1.0, color=_GREY, lw=1)
+    axes.axvline(1.0, color=_GRAY, lw=1)
     # What is to hold differs from kernel to kernel: it stands in the table.
     axes.set(yticks=range(len(ratios)), yticklabels=list(ratios), xlabel="times the gradient by hand")
     axes.invert_yaxis()
@@ -114,10 +114,10 @@ def networks(axes: Any, source: str) -> None:
     widths = [row[heads.index("width")] for row in chosen]
     ways = {"tinsmith on taichi": _OURS["taichi"], "tinsmith on quadrants": _OURS["quadrants"]}
     ways |= dict(zip(["torch eager", "vmap", "torch.compile"], _OTHERS, strict=False))
-    for shift, (way, colour) in enumerate(ways.items()):
+    for shift, (way, color) in enumerate(ways.items()):
         rates = [number(row[heads.index(way)]) or 0.0 for row in chosen]
         axes.bar(
-            [place + 0.16 * (shift - 2) for place in range(len(widths))], rates, width=0.15, color=colour, label=way
+            [place + 0.16 * (shift - 2) for place in range(len(widths))], rates, width=0.15, color=color, label=way
         )
     axes.set(xticks=range(len(widths)), xticklabels=widths, xlabel="width of the networks", yscale="log")
     axes.set_ylabel("thousand samples a second")
@@ -130,7 +130,7 @@ class Plot(NamedTuple):
     sources: tuple[str, ...]
     draw: Callable[..., None]
     height: float = 3.9
-    ink: str = _GREY
+    ink: str = _GRAY
 
     @property
     def texts(self) -> list[str]:
@@ -190,7 +190,7 @@ def stale() -> list[Path]:
     ]
 
 
-def _colours(rows: list[list[str]]) -> list[str]:
+def _colors(rows: list[list[str]]) -> list[str]:
     others = iter(_OTHERS)
     return [_OURS[row[0].rpartition(" ")[2]] if row[0].startswith("ts.op") else next(others) for row in rows]
 

@@ -22,7 +22,7 @@ from tinsmith.apps.scenes._views import Views, make_dataset
 
 @pytest.fixture(scope="session")
 def photo(tmp_path_factory) -> Path:
-    """A disc on a slope of colours, 60 x 45 pixels."""
+    """A disc on a slope of colors, 60 x 45 pixels."""
     y, x = np.mgrid[0:45, 0:60]
     pixels = np.stack([x * 4, y * 5, 200 - x * 2], -1)
     pixels[(x - 35) ** 2 + (y - 20) ** 2 < 120] = (250, 240, 30)

@@ -80,7 +80,7 @@ def test_the_summary_tells_what_was_done(options):
     assert summary["step"] == summary["steps"] == 40 and summary["gaussians"] == 80 and summary["parameters"] == 80 * 9
 
 
-def test_sixteen_bits_of_grey_are_read_as_eight(options, tmp_path):
+def test_sixteen_bits_of_gray_are_read_as_eight(options, tmp_path):
     values = np.linspace(0, 65535, 48 * 36).reshape(36, 48).astype(np.uint16)
     Image.fromarray(values).save(tmp_path / "deep.png")
     photo = load_photo(tmp_path / "deep.png", 48)

@@ -73,11 +73,11 @@ def test_the_numbers_are_those_of_the_pictures(fitting):
     learner = FieldLearner(read_dataset(options.dataset, options.size), options)
     Training(learner).run_training_step()
     view = learner.view(learner.dataset.test, 1)
-    assert view.colour.shape == (20, 24, 3) and view.opacity.shape == view.depth.shape == (20, 24)
+    assert view.color.shape == (20, 24, 3) and view.opacity.shape == view.depth.shape == (20, 24)
     reached = fit_scene(options)
     psnrs = json.loads((options.out / "summary.json").read_text())["psnr_db_by_view"]
     assert reached.psnr == pytest.approx(sum(psnrs.values()) / 3)
-    ours = (view.colour.clamp(0, 1) * 255).round().to(torch.uint8)
+    ours = (view.color.clamp(0, 1) * 255).round().to(torch.uint8)
     truth = (learner.dataset.test.blend_with(torch.ones(3))[1] * 255).round().to(torch.uint8)
     assert psnrs["views/7.png"] == pytest.approx(psnr_of_pixels(ours, truth), abs=1e-9)
 
@@ -130,19 +130,19 @@ def test_what_lies_on_a_ray_is_on_the_ground_that_it_is_asked_for(fitting):
     assert columns[:, 3].abs().max() < 1e-6
 
 
-def test_the_grounds_of_drawn_colours_are_the_rays_own(fitting):
+def test_the_grounds_of_drawn_colors_are_the_rays_own(fitting):
     options = fitting()
     dataset = read_dataset(options.dataset, 64)
     x, target = FieldLearner(dataset, options)._draw_rays()
     clear = 0
-    for ray, colour in zip(x, target, strict=True):
+    for ray, color in zip(x, target, strict=True):
         number = (dataset.train.poses[:, :3, 3].float() - ray[:3]).norm(dim=1).argmin()
         pose, matrix = dataset.train.poses[number], dataset.train.intrinsics[number]
         inside = pose[:3, :3].T @ ray[3:6].double()
         column = int(matrix[0, 0] * inside[0] / -inside[2] + matrix[0, 2])
         row = int(matrix[1, 1] * -inside[1] / -inside[2] + matrix[1, 2])
         pixel = dataset.train.pictures[number, row, column].float() / 255
-        torch.testing.assert_close(colour, pixel[:3] * pixel[3] + ray[6:9] * (1 - pixel[3]), atol=1e-5, rtol=0)
+        torch.testing.assert_close(color, pixel[:3] * pixel[3] + ray[6:9] * (1 - pixel[3]), atol=1e-5, rtol=0)
         clear += pixel[3] < 1
     assert 20 < clear < 120
 

@@ -120,7 +120,7 @@ def test_rays_see_the_nearest_solid_shaded_and_shadowed():
     assert dark[:3].max() < 0.35
 
 
-def test_the_edges_are_smooth_and_colours_straight():
+def test_the_edges_are_smooth_and_colors_straight():
     picture = render_picture(make_pose(0.4, 0.5), 26.0, (24, 20)).float() / 255
     alpha = picture[..., 3]
     assert picture.shape == (20, 24, 4)

@@ -125,14 +125,14 @@ def test_gaussians_start_in_the_visual_hull_or_at_points(scene_folder, tmp_path)
 def test_the_numbers_are_those_of_the_rendering(splatting):
     learner = SplatLearner(read_dataset(splatting().dataset, 64), splatting(background="black"))
     seen = learner.view(learner.dataset.test, 1)
-    assert seen.colour.shape == (20, 24, 3) and seen.opacity.shape == seen.depth.shape == (20, 24)
+    assert seen.color.shape == (20, 24, 3) and seen.opacity.shape == seen.depth.shape == (20, 24)
     middle = seen.depth[seen.opacity > 0.8] / seen.opacity[seen.opacity > 0.8]
     assert len(middle) and (2 < middle).all() and (middle < 5.5).all()  # the cameras are 3.8 away
-    assert seen.colour[seen.opacity < 1e-3].abs().max() < 0.01  # the ground is black
+    assert seen.color[seen.opacity < 1e-3].abs().max() < 0.01  # the ground is black
     pose, matrix = learner.dataset.test.poses[1], learner.dataset.test.intrinsics[1]
     flipped = pose * torch.tensor([1.0, -1, -1, 1]).double()
     again = learner.render_camera(flipped, matrix, (24, 20), "opencv")
-    torch.testing.assert_close(again.colour, seen.colour, rtol=0, atol=1e-4)
+    torch.testing.assert_close(again.color, seen.color, rtol=0, atol=1e-4)
 
 
 def test_a_reconstruction_of_colmap_is_learned(splatting, tmp_path):

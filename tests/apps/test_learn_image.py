@@ -169,8 +169,8 @@ def test_thinned_blocks_are_some_of_the_pixels_where_they_were(seen, grid, every
     whole, some = Blocks(seen, grid, "cpu"), Blocks(seen, grid, "cpu", every)
     assert some.pixels.shape[:2] == (some.rows[-1], some.columns[-1])
     assert len(some.rows) == grid[0] + 1 and all(a < b for a, b in itertools.pairwise(some.rows))
-    colours = some.assemble_image(some._targets)
-    assert torch.equal((colours * 255).round().to(torch.uint8), some.pixels)
+    colors = some.assemble_image(some._targets)
+    assert torch.equal((colors * 255).round().to(torch.uint8), some.pixels)
     for block in {0, grid[0] * grid[1] // 2, grid[0] * grid[1] - 1}:
         down, across = _pixels_at(whole, block, some.positions[block])
         assert torch.equal(seen.pixels[down, across].float() / 255, some._targets[block])
@@ -210,24 +210,24 @@ def _pixels_at(blocks, block, positions):
     row, column = divmod(block, blocks.grid_shape[1])
     high, wide = blocks.rows[row + 1] - blocks.rows[row], blocks.columns[column + 1] - blocks.columns[column]
     down, across = positions[:, 1] * high - 0.5, positions[:, 0] * wide - 0.5
-    torch.testing.assert_close(torch.stack([down, across]), torch.stack([down, across]).round())  # pixels' centres
+    torch.testing.assert_close(torch.stack([down, across]), torch.stack([down, across]).round())  # pixels' centers
     return blocks.rows[row] + down.round().long(), blocks.columns[column] + across.round().long()
 
 
-def test_drawn_pixels_are_of_their_block_and_have_its_colours(seen):
+def test_drawn_pixels_are_of_their_block_and_have_its_colors(seen):
     blocks = Blocks(seen, (7, 11), "cpu")
-    positions, colours = blocks.draw_pixels(500, torch.Generator().manual_seed(0))
-    assert positions.shape == (77, 500, 2) and colours.shape == (77, 500, 3)
+    positions, colors = blocks.draw_pixels(500, torch.Generator().manual_seed(0))
+    assert positions.shape == (77, 500, 2) and colors.shape == (77, 500, 3)
     for block in (0, 38, 76):
         down, across = _pixels_at(blocks, block, positions[block])
         row, column = divmod(block, 11)
         assert set(down.tolist()) == set(range(blocks.rows[row], blocks.rows[row + 1]))  # all of them, no others
         assert set(across.tolist()) == set(range(blocks.columns[column], blocks.columns[column + 1]))
-        assert torch.equal(colours[block], seen.pixels[down, across].float() / 255)
+        assert torch.equal(colors[block], seen.pixels[down, across].float() / 255)
     some, theirs = blocks.draw_pixels(50, torch.Generator().manual_seed(0), torch.tensor([38, 5]))
-    for block, where, colour in zip((38, 5), some, theirs, strict=True):
+    for block, where, color in zip((38, 5), some, theirs, strict=True):
         down, across = _pixels_at(blocks, block, where)
-        assert torch.equal(colour, seen.pixels[down, across].float() / 255)
+        assert torch.equal(color, seen.pixels[down, across].float() / 255)
 
 
 def test_means_of_blocks(seen):

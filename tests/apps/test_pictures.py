@@ -1,4 +1,4 @@
-"""What every app leaves to look at: films in colours that suit all of them, captions that fit, and words for a PSNR."""
+"""What every app leaves to look at: films in colors that suit all of them, captions that fit, and words for a PSNR."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tinsmith.apps._pictures import arrange_side_by_side, write_film, write_summ
 
 
 def _frames(count):
-    """From coloured stripes to a smooth slope of blues, whose colours the stripes do not share; (48, 64, 3) uint8."""
+    """From colored stripes to a smooth slope of blues, whose colors the stripes do not share; (48, 64, 3) uint8."""
     y, x = np.mgrid[0:48, 0:64]
     first = np.stack([200 + y, 40 + x * 2, 30 + (x // 4 % 2) * 100], -1)
     last = np.stack([20 + x // 3, 60 + y, 255 - x - y], -1)
@@ -23,7 +23,7 @@ def _frames(count):
 
 
 def _apart(shown, frame):
-    """The PSNR of a frame of a film as the eye has it, which mixes the colours of neighbours."""
+    """The PSNR of a frame of a film as the eye has it, which mixes the colors of neighbors."""
     pictures = [
         one.convert("RGB").filter(ImageFilter.GaussianBlur(1.5)) for one in (shown, Image.fromarray(frame.numpy()))
     ]
@@ -31,7 +31,7 @@ def _apart(shown, frame):
     return psnr(np.square(ours - theirs).mean())
 
 
-def test_a_film_has_the_colours_of_its_first_frames_and_of_its_last(tmp_path):
+def test_a_film_has_the_colors_of_its_first_frames_and_of_its_last(tmp_path):
     frames = _frames(21)
     write_film(tmp_path / "film.gif", frames[:-1], frames[-1])
     with Image.open(tmp_path / "film.gif") as film:
@@ -77,7 +77,7 @@ def test_a_summary_is_json(tmp_path):
     assert "Infinity" not in (tmp_path / "a.json").read_text() and '"b": 3.0' in (tmp_path / "a.json").read_text()
 
 
-def test_what_one_colour_reaches():
+def test_what_one_color_reaches():
     pixels = torch.zeros(2, 2, 3, dtype=torch.uint8)
     assert flat_psnr(pixels) == math.inf
     pixels[0] = 255

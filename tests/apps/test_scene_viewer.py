@@ -141,7 +141,7 @@ def test_one_walks_around_while_it_learns(fitted, tmp_path):
             page.screenshot(path=str(tmp_path / "viewer.png"))
             page.get_by_label("Shows").click()
             page.get_by_text("opacity").last.click()
-            wait_for(page, lambda picture: np.abs(picture - picture.mean(-1, keepdims=True)).max() < 30)  # grey
+            wait_for(page, lambda picture: np.abs(picture - picture.mean(-1, keepdims=True)).max() < 30)  # gray
             page.get_by_text("Resume", exact=True).click()
             expect(status).to_contain_text("learning", timeout=SOON)
             page.get_by_text("Stop and write").click()
@@ -309,8 +309,8 @@ def test_splats_are_seen_from_the_camera_of_the_page(splatting, monkeypatch):
     matrix = torch.tensor([[focal, 0, 80], [0, focal, 53.5], [0, 0, 1]], dtype=torch.float32)
     with torch.no_grad():
         images, alphas, _ = learner.trainer.render(viewmat, matrix, (160, 107), learner.ground, "RGB+ED")
-    colours = (images[0, ..., :3].clamp(0, 1) * 255).round()
-    assert (pictures["color"].float() - colours).abs().max() <= 1 and colours.std() > 20
+    colors = (images[0, ..., :3].clamp(0, 1) * 255).round()
+    assert (pictures["color"].float() - colors).abs().max() <= 1 and colors.std() > 20
     assert (pictures["opacity"].float() - (alphas[0] * 255).round()).abs().max() <= 1
     is_solid = alphas[0, ..., 0] > 0.5
     assert (pictures["depth"][~is_solid] == 255).all() and 100 < is_solid.sum() < is_solid.numel()

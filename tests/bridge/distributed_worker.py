@@ -48,7 +48,7 @@ def elements(lang):
 
 
 def conv(lang):
-    """Batch dims alone: neighbours are read, and an output's size is computed."""
+    """Batch dims alone: neighbors are read, and an output's size is computed."""
 
     @ts.op("x[*b, n], k[m] -> y[*b, n - m + 1]")
     @lang.kernel
@@ -167,7 +167,7 @@ def check(lang, world):
         torch.testing.assert_close(one(*shared).y.full_tensor(), even @ w)
     compare("batch", three, mesh, (batch, k), ([Shard(0)], [Replicate()]), [[Shard(0)]])
     compare("second batch dim", three, mesh, (batch, k), ([Shard(1)], [Replicate()]), [[Shard(1)]])
-    compare("neighbours", three, mesh, (batch, k), ([Shard(2)], [Shard(0)]), [[Replicate()]])
+    compare("neighbors", three, mesh, (batch, k), ([Shard(2)], [Shard(0)]), [[Replicate()]])
     line = torch.randn(5 * world, dtype=F64)
     compare("numbered", numbered(lang), mesh, (line,), ([Shard(0)],), [[Replicate()]])
     compare("total", total(lang), mesh, (line,), ([Shard(0)],), [[Replicate()]] * 2)

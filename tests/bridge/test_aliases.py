@@ -1,4 +1,4 @@
-"""Two indices that name one element: the engines' optimisers take what was read before for what is there now."""
+"""Two indices that name one element: the engines' optimizers take what was read before for what is there now."""
 
 import pytest
 import torch

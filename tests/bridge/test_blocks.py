@@ -127,9 +127,9 @@ def splats(lang):  # noqa: C901  # as such kernels are
     vec3 = lang.types.vector(3, lang.f64)
     tile, per_row = SIZE, 4
 
-    @ts.op("start[t1]: i32, order[e]: i32, place[s, 2], colour[s, 3], opacity[s] -> image[p, 3]")
+    @ts.op("start[t1]: i32, order[e]: i32, place[s, 2], color[s, 3], opacity[s] -> image[p, 3]")
     @lang.kernel
-    def splats(start: integers, order: integers, place: matrix, colour: matrix, opacity: vector, image: matrix):
+    def splats(start: integers, order: integers, place: matrix, color: matrix, opacity: vector, image: matrix):
         lang.loop_config(block_dim=tile)
         for pixel in range((image.shape[0] + tile - 1) // tile * tile):
             tile_id = pixel // tile
@@ -138,7 +138,7 @@ def splats(lang):  # noqa: C901  # as such kernels are
             v = lang.cast(pixel // per_row, lang.f64) * 0.3
             first, last = start[tile_id], start[tile_id + 1]
             places = lang.simt.block.SharedArray((2, tile), lang.f64)
-            colours = lang.simt.block.SharedArray((tile,), vec3)
+            colors = lang.simt.block.SharedArray((tile,), vec3)
             opacities = lang.simt.block.SharedArray((tile,), dtype=lang.f64)
             left = 1.0
             seen = lang.Vector([0.0, 0.0, 0.0])
@@ -152,7 +152,7 @@ def splats(lang):  # noqa: C901  # as such kernels are
                     splat = order[entry]
                     for axis in lang.static(range(2)):
                         places[axis, thread] = place[splat, axis]
-                    colours[thread] = lang.Vector([colour[splat, 0], colour[splat, 1], colour[splat, 2]])
+                    colors[thread] = lang.Vector([color[splat, 0], color[splat, 1], color[splat, 2]])
                     opacities[thread] = opacity[splat]
                 lang.simt.block.sync()
                 count = lang.min(tile, last - first - batch * tile)
@@ -167,7 +167,7 @@ def splats(lang):  # noqa: C901  # as such kernels are
                     if rest < 0.2:
                         is_full = True
                         continue
-                    seen += left * alpha * colours[k]
+                    seen += left * alpha * colors[k]
                     left = rest
             if pixel < image.shape[0]:
                 for channel in lang.static(range(3)):
@@ -183,7 +183,7 @@ def splats(lang):  # noqa: C901  # as such kernels are
         floats = [torch.rand(many, 2) * 2, torch.rand(many, 3), torch.rand(many) * 0.7 + 0.2]
         return [start, order, *(one.double() for one in floats)]
 
-    def twin(start, order, place, colour, opacity, p):
+    def twin(start, order, place, color, opacity, p):
         rows = []
         for pixel in range(p):
             at = torch.tensor([pixel % per_row, pixel // per_row], dtype=torch.float64) * 0.3
@@ -196,7 +196,7 @@ def splats(lang):  # noqa: C901  # as such kernels are
                 rest = left * (1.0 - alpha)
                 if rest < 0.2:
                     break
-                seen, left = seen + left * alpha * colour[splat], rest
+                seen, left = seen + left * alpha * color[splat], rest
             rows.append(seen + left * 0.1)
         return torch.stack(rows)
 

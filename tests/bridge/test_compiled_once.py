@@ -367,7 +367,7 @@ def test_a_batch_that_runs_sample_by_sample_has_the_gradient_of_a_single_call(la
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel
-    def normalise(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    def normalize(x: lang.types.ndarray(), y: lang.types.ndarray()):
         s = 0.0
         for i in x:
             s += x[i]
@@ -375,10 +375,10 @@ def test_a_batch_that_runs_sample_by_sample_has_the_gradient_of_a_single_call(la
             y[i] = x[i] / s
 
     x = torch.rand(5)
-    gradient(normalise, x)
+    gradient(normalize, x)
     single = [name for name in compiled if "adjoint" in name]
     rows = torch.rand(3, 5)
-    gradients = torch.func.vmap(torch.func.grad(lambda one: normalise(one).pow(2).sum()))(rows)
+    gradients = torch.func.vmap(torch.func.grad(lambda one: normalize(one).pow(2).sum()))(rows)
     leaf = rows.clone().requires_grad_()
     wanted = torch.autograd.grad((leaf / leaf.sum(1, keepdim=True)).pow(2).sum(), leaf)[0]
     torch.testing.assert_close(gradients, wanted)

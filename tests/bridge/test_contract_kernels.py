@@ -30,7 +30,7 @@ def test_grouped_with_vector_offsets(lang64):
     same_mapped_too(edges, lambda x: pad(x[2:, 1:-1] * x[1:-1, :-2], (1, 1, 1, 1)), rand(4, 5))
 
 
-def test_static_neighbours(lang64):
+def test_static_neighbors(lang64):
     @ts.op("x[h, w] -> y[h, w]")
     @lang64.kernel
     def boxes(x: lang64.types.ndarray(ndim=2), y: lang64.types.ndarray(ndim=2)):

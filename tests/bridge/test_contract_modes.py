@@ -66,9 +66,9 @@ def test_checkpoint(lang64, reentrant):
     op, inputs = case.op(lang64, torch.float64), cases.leaves(case.inputs(torch.float64))
     calls = []
 
-    def block(alpha, colour):
+    def block(alpha, color):
         calls.append(1)
-        return torch.sin(op(alpha, colour * 2.0))
+        return torch.sin(op(alpha, color * 2.0))
 
     checkpoint(block, *inputs, use_reentrant=reentrant).sum().backward()
     twins = cases.leaves(inputs)

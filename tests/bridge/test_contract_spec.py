@@ -162,11 +162,11 @@ def test_arithmetic_over_names_and_scalars(lang64):
 
 def test_keyword_dims_and_arguments_by_name(lang64):
     case = cases.named("splat")[0]
-    op, (place, colour) = case.raw_op(lang64, torch.float64), case.inputs(torch.float64)
-    want = case.expected(place, colour)
-    cases.assert_close(op(place, colour, h=4, w=5), want)
-    cases.assert_close(op(colour=colour, w=5, place=place, h=4), want)
-    cases.assert_close(op(place, colour=colour, h=4, w=5), want)
+    op, (place, color) = case.raw_op(lang64, torch.float64), case.inputs(torch.float64)
+    want = case.expected(place, color)
+    cases.assert_close(op(place, color, h=4, w=5), want)
+    cases.assert_close(op(color=color, w=5, place=place, h=4), want)
+    cases.assert_close(op(place, color=color, h=4, w=5), want)
 
 
 def test_several_outputs_are_a_named_tuple(lang64):

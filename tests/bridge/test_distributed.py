@@ -64,7 +64,7 @@ def size(lang, array):
     return kernel, "its size is used as a number"
 
 
-def neighbour(lang, array):
+def neighbor(lang, array):
     @lang.kernel
     def kernel(x: array, y: array):
         for i in x:
@@ -126,7 +126,7 @@ def part(lang, array):
 
 
 @pytest.mark.parametrize(
-    "made", [number, size, neighbour, inner, handed_on, handed_on_in_order, two_at_once, part], ids=lambda f: f.__name__
+    "made", [number, size, neighbor, inner, handed_on, handed_on_in_order, two_at_once, part], ids=lambda f: f.__name__
 )
 def test_what_keeps_a_dim_whole(lang64, made):
     kernel, reason = made(lang64, lang64.types.ndarray())

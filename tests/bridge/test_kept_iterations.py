@@ -10,7 +10,7 @@ import tinsmith as ts
 
 pytestmark = pytest.mark.compiled_engine
 
-SPEC = "density[r, s], step[r, s], colour[r, s, 3] -> light[r, 3]"
+SPEC = "density[r, s], step[r, s], color[r, s, 3] -> light[r, 3]"
 
 
 def kept(op, *active):
@@ -39,22 +39,22 @@ def compositing(lang, fp):
     array, real = lang.types.ndarray(), getattr(lang, fp)
 
     @lang.kernel
-    def compositing(density: array, step: array, colour: array, light: array):
+    def compositing(density: array, step: array, color: array, light: array):
         for r in range(density.shape[0]):
             through = real(1.0)
             for s in range(density.shape[1]):
                 e = lang.exp(-density[r, s] * step[r, s])
                 for c in lang.static(range(3)):
-                    light[r, c] += through * (real(1.0) - e) * colour[r, s, c]
+                    light[r, c] += through * (real(1.0) - e) * color[r, s, c]
                 through *= e
 
     return compositing
 
 
-def composited(density, step, colour):
+def composited(density, step, color):
     e = torch.exp(-density * step)
     through = torch.cat([torch.ones_like(e[:, :1]), e[:, :-1]], 1).cumprod(1)
-    return ((through * (1 - e))[..., None] * colour).sum(1)
+    return ((through * (1 - e))[..., None] * color).sum(1)
 
 
 def rays(dtype, r=7, s=70):
@@ -70,7 +70,7 @@ def test_compositing(lang, fp, below, shape, configure):
     op = ts.op(SPEC)(compositing(lang, fp))
     dtype = {"f32": torch.float32, "f64": torch.float64}[fp]
     agree(op, composited, rays(dtype, *shape), {"f32": 1e-5, "f64": 1e-11}[fp])
-    assert kept(op, "density", "step", "colour") == ["was_e", "was_through"]
+    assert kept(op, "density", "step", "color") == ["was_e", "was_through"]
 
 
 def test_what_is_kept_is_said(lang):
@@ -85,7 +85,7 @@ def test_the_backward_pass_has_one_loop_and_no_function(lang):
     op = ts.op(SPEC)(compositing(lang, "f64"))
     op(*(one.requires_grad_() for one in rays(torch.float64)))
     (at,) = op._core.reverse.source.specializations
-    results = at.results(frozenset({"density", "step", "colour"}))
+    results = at.results(frozenset({"density", "step", "color"}))
     lines = [line.strip() for line in at.emit(next(iter(results.backward.runs))).readable]
     code = [line for line in lines if not line.startswith("#")]
     assert not any("exp(" in line or "tape" in line for line in code)
@@ -95,20 +95,20 @@ def test_the_backward_pass_has_one_loop_and_no_function(lang):
 def test_one_input_and_other_ways_to_differentiate(lang):
     """A backward pass for less than was kept, second derivatives, `torch.func`, and checkpoints of torch."""
     op = ts.op(SPEC)(compositing(lang, "f64"))
-    density, step, colour = (one.requires_grad_() for one in rays(torch.float64, 3, 9))
-    wanted = torch.autograd.grad(composited(density, step, colour).square().sum(), (density, step, colour))
-    for place, one in enumerate((density, step, colour)):
-        (gradient,) = torch.autograd.grad(op(density, step, colour).square().sum(), one)
+    density, step, color = (one.requires_grad_() for one in rays(torch.float64, 3, 9))
+    wanted = torch.autograd.grad(composited(density, step, color).square().sum(), (density, step, color))
+    for place, one in enumerate((density, step, color)):
+        (gradient,) = torch.autograd.grad(op(density, step, color).square().sum(), one)
         torch.testing.assert_close(gradient, wanted[place])
 
     def total(*given):
         return op(*given).square().sum()
 
-    plain = [one.detach() for one in (density, step, colour)]
+    plain = [one.detach() for one in (density, step, color)]
     torch.testing.assert_close(torch.func.grad(total, (0, 1, 2))(*plain), wanted)
-    again = torch.utils.checkpoint.checkpoint(total, density, step, colour, use_reentrant=False)
-    torch.testing.assert_close(torch.autograd.grad(again, (density, step, colour)), wanted)
-    assert torch.autograd.gradgradcheck(op, (density, step, colour))
+    again = torch.utils.checkpoint.checkpoint(total, density, step, color, use_reentrant=False)
+    torch.testing.assert_close(torch.autograd.grad(again, (density, step, color)), wanted)
+    assert torch.autograd.gradgradcheck(op, (density, step, color))
 
 
 def mixed_by_torch(x, y):

@@ -10,7 +10,7 @@ COUNT = 3
 
 @pytest.mark.parametrize("form", ["never", "always", "ternary", "left"])
 def test_values_and_gradients(lang64, form):
-    """Taichi's optimiser cannot take apart every nest with an `if False:` in it."""
+    """Taichi's optimizer cannot take apart every nest with an `if False:` in it."""
 
     @ts.op("x[n], w[n, m], p[n, 2] -> z[n], v[n, 2]", adjoint="source")
     @lang64.kernel

@@ -20,7 +20,7 @@ def race(x: NAME.types.ndarray(ndim=1), y: NAME.types.ndarray(ndim=1)):
             y[i] = y[i - 1] + x[i]
 
 @NAME.kernel
-def neighbours(x: NAME.types.ndarray(ndim=1), y: NAME.types.ndarray(ndim=1)):
+def neighbors(x: NAME.types.ndarray(ndim=1), y: NAME.types.ndarray(ndim=1)):
     for i in range(1, x.shape[0]):
         y[i] = y[i - 1] + x[i]
 
@@ -148,7 +148,7 @@ def test_what_the_sanitizer_says_to_write(named):
 )
 def test_what_lint_says_to_write(named, rule, start):
     module, name = named
-    kernels = [module.neighbours, module.known, module.narrow]
+    kernels = [module.neighbors, module.known, module.narrow]
     for findings in (lint_file(module.__file__), [one for kernel in kernels for one in ts.lint(kernel)]):
         remedies = [one.remedy for one in findings if one.rule == rule]
         assert remedies and all(one.startswith(start.format(name)) for one in remedies)

@@ -162,13 +162,13 @@ def kernel(w: lang.types.ndarray(), rays: lang.types.ndarray(), z: lang.types.nd
 
 
 def composite(w, rays):
-    colours = []
+    colors = []
     for start, count in rays.tolist():
         t, total = torch.ones((), dtype=w.dtype), torch.zeros((), dtype=w.dtype)
         for s in range(start, start + count):
             total, t = total + t * w[s], t * torch.exp(-w[s])
-        colours.append(total)
-    return torch.stack(colours)
+        colors.append(total)
+    return torch.stack(colors)
 
 
 @pytest.mark.thinned(4)

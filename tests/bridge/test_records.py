@@ -169,7 +169,7 @@ def particles(lang, h):
     return forces
 
 
-def test_lists_of_neighbours(lang64):
+def test_lists_of_neighbors(lang64):
     h = 0.3
     forces = particles(lang64, h)
 
@@ -197,7 +197,7 @@ def test_lists_of_neighbours(lang64):
     torch.testing.assert_close(actual, wanted)
 
 
-def test_neighbours_of_a_first_kernel_in_a_chain(lang64):
+def test_neighbors_of_a_first_kernel_in_a_chain(lang64):
     array, lists = lang64.types.ndarray(), lang64.types.ndarray(ndim=2)
 
     @lang64.kernel

@@ -473,7 +473,7 @@ def test_a_call_with_a_gradient_says_first_that_the_kernel_does_not_compile(lang
 
 
 @pytest.mark.compiled_engine
-def test_an_engine_s_message_is_quoted_without_its_colours(lang, monkeypatch):
+def test_an_engine_s_message_is_quoted_without_its_colors(lang, monkeypatch):
     """In the three places that quote one: of the user's source, of what was printed of it, and of a gradient."""
     engine = of_kernel(plain(lang))
 

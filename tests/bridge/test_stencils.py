@@ -1,4 +1,4 @@
-"""Stencils: loops whose branches tell their ends from their middle, and gradients that gather from neighbours.
+"""Stencils: loops whose branches tell their ends from their middle, and gradients that gather from neighbors.
 
 On CPUs the middle runs in strips and the ends as they were written; a gradient's loop goes over elements and fetches
 what iterations around an element would have added to it. Values and gradients are those of float64 at any length.
@@ -243,7 +243,7 @@ CHAIN = (
 
 
 def test_loops_in_order_gather_for_machine_vectors(lang):
-    """One after the other, additions to neighbours keep a loop out of machine vectors; fetched, they do not."""
+    """One after the other, additions to neighbors keep a loop out of machine vectors; fetched, they do not."""
     op = op_of(lang, CHAIN)
     op(*(torch.rand(9).requires_grad_() for _ in range(2))).sum().backward()
     text = adjoint_source(op)

@@ -77,7 +77,7 @@ def test_arrays_of_several_axes(lang, shape, ran):
     assert "kernel" in ran
 
 
-def test_neighbours(lang, ran):
+def test_neighbors(lang, ran):
     """Elements beside an iteration's own, and its number as a value."""
     array = lang.types.ndarray()
 

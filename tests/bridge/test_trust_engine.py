@@ -126,7 +126,7 @@ def changed_vector(lang):
     return kernel
 
 
-def normalised_vector(lang):
+def normalized_vector(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in y:
@@ -139,7 +139,7 @@ def normalised_vector(lang):
     return kernel
 
 
-@pytest.mark.parametrize("make", [rebuilt_vector, changed_vector, normalised_vector])
+@pytest.mark.parametrize("make", [rebuilt_vector, changed_vector, normalized_vector])
 def test_a_vector_that_a_loop_rebuilds_is_right(lang64, make):
     """Taichi's own `kernel.grad()` gets these wrong (TS406), and Quadrants' the last."""
     kernel = make(lang64)

@@ -120,22 +120,22 @@ def bilinear(lang, real):
     return bilinear
 
 
-def _splatted(place, colour, h, w):
+def _splatted(place, color, h, w):
     rows = torch.arange(h).to(place)[:, None, None]
     columns = torch.arange(w).to(place)[None, :, None]
     distance = (rows - place[:, 0]) ** 2 + (columns - place[:, 1]) ** 2
-    return (colour * torch.exp(-0.5 * distance)).sum(-1)
+    return (color * torch.exp(-0.5 * distance)).sum(-1)
 
 
 @case(lambda draw: (draw(3, 2, low=0.5, high=2.5), draw(3)), _splatted, h=4, w=5)
 def splat(lang, real):
-    @ts.op("place[n, 2], colour[n] -> image[h, w]")
+    @ts.op("place[n, 2], color[n] -> image[h, w]")
     @lang.kernel
-    def splat(place: lang.types.ndarray(ndim=2), colour: lang.types.ndarray(ndim=1), image: lang.types.ndarray(ndim=2)):
+    def splat(place: lang.types.ndarray(ndim=2), color: lang.types.ndarray(ndim=1), image: lang.types.ndarray(ndim=2)):
         for i, j, k in lang.ndrange(image.shape[0], image.shape[1], place.shape[0]):
             a = i - place[k, 0]
             b = j - place[k, 1]
-            image[i, j] += colour[k] * lang.exp(-0.5 * (a * a + b * b))
+            image[i, j] += color[k] * lang.exp(-0.5 * (a * a + b * b))
 
     return splat
 

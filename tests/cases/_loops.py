@@ -62,23 +62,23 @@ def row_products(lang, real):
     return row_products
 
 
-def _composited(alpha, colour):
+def _composited(alpha, color):
     through = torch.cumprod(torch.cat([torch.ones_like(alpha[:, :1]), 1.0 - alpha[:, :-1]], 1), 1)
-    return (through * alpha * colour).sum(1)
+    return (through * alpha * color).sum(1)
 
 
 @case(lambda draw: (draw(3, 5, low=0.05, high=0.9), draw(3, 5)), _composited)
 def compositing(lang, real):
-    @ts.op("alpha[ray, sample], colour[ray, sample] -> y[ray]")
+    @ts.op("alpha[ray, sample], color[ray, sample] -> y[ray]")
     @lang.kernel
     def compositing(
-        alpha: lang.types.ndarray(ndim=2), colour: lang.types.ndarray(ndim=2), y: lang.types.ndarray(ndim=1)
+        alpha: lang.types.ndarray(ndim=2), color: lang.types.ndarray(ndim=2), y: lang.types.ndarray(ndim=1)
     ):
         for ray in range(alpha.shape[0]):
             through = 1.0
             total = 0.0
             for sample in range(alpha.shape[1]):
-                total += through * alpha[ray, sample] * colour[ray, sample]
+                total += through * alpha[ray, sample] * color[ray, sample]
                 through = through * (1.0 - alpha[ray, sample])
             y[ray] = total
 

@@ -205,11 +205,11 @@ def test_inside_a_class(invoke):
     assert "decay_adjoint_0" in invoke("Kept.decay").stdout
 
 
-def test_in_colours_on_a_terminal(invoke, monkeypatch):
+def test_in_colors_on_a_terminal(invoke, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
-    coloured = invoke("decay").stdout
-    assert "\x1b[" in coloured and "decay_adjoint_0" in coloured
+    colored = invoke("decay").stdout
+    assert "\x1b[" in colored and "decay_adjoint_0" in colored
     monkeypatch.delenv("FORCE_COLOR")
     assert "\x1b[" not in invoke("decay").stdout
 

@@ -87,7 +87,7 @@ def test_one_that_learns_nothing_says_so(photo, config, tmp_path):
     text = config.read_text().replace("{", '{"optimizer": {"otype": "Adam", "learning_rate": 1000.0}, ', 1)
     config.write_text(text)
     done = run(photo, config, "--out", tmp_path / "out", "--size", 32, "--steps", 30, "--batch-size", 64)
-    assert done.exit_code == 0 and "not better than a single colour" in done.output and "learning rate" in done.output
+    assert done.exit_code == 0 and "not better than a single color" in done.output and "learning rate" in done.output
 
 
 @pytest.mark.parametrize("blocks", ["2", "2x", "2x0", "axb", "2x3x4", "-1x2"])

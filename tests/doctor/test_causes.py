@@ -37,9 +37,9 @@ def test_one_wrong_bound_is_told_once(lang):
 def test_two_causes_are_two(lang):
     @ts.op("x[n] -> y[n]")
     @lang.kernel
-    def neighbours(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    def neighbors(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
             y[i] = x[i - 1] + x[i + 1]  # tinsmith: ignore[TS109]
 
-    outside = [one for one in check(neighbours, torch.rand(3)).findings if one.rule == "TS604"]
+    outside = [one for one in check(neighbors, torch.rand(3)).findings if one.rule == "TS604"]
     assert [one.follows for one in outside] == [None, None]

@@ -250,7 +250,7 @@ def test_single_precision_without_the_interpreter(lang, monkeypatch):
 @pytest.mark.costly
 def test_jumps_do_not_make_a_gradient_wrong_in_single_precision(lang):
     """Each of these Gaussians ends at a pixel or at the next one: with long steps the picture jumps."""
-    op = ts.op("pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]")(splat(lang, serial=True))
+    op = ts.op("pos[n, 2], scale[n, 2], angle[n], color[n, 3], opacity[n] -> image[h, w, 3]")(splat(lang, serial=True))
     n = 600
     inputs = torch.rand(n, 2) * 90, torch.rand(n, 2) * 2 + 0.7, torch.rand(n) * 3, torch.randn(n, 3), torch.rand(n)
     result = gradcheck(op, *inputs, h=90, w=90)
@@ -263,7 +263,7 @@ def test_half_precision(lang):
 
 
 def test_the_splat(lang):
-    op = ts.op("pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]")(splat(lang, serial=True))
+    op = ts.op("pos[n, 2], scale[n, 2], angle[n], color[n, 3], opacity[n] -> image[h, w, 3]")(splat(lang, serial=True))
     inputs = torch.rand(3, 2) * 8, torch.rand(3, 2) + 0.7, torch.rand(3) * 3, torch.randn(3, 3), torch.rand(3) * 0.9
     result = gradcheck(op, *inputs, h=9, w=8)
     assert result.ok, result

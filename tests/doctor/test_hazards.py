@@ -30,7 +30,7 @@ def wrong_indices(lang):
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel
-    def neighbours(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    def neighbors(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
             y[i] = x[i - 1] + x[i + 1]  # tinsmith: ignore[TS109]  # here
 
@@ -53,7 +53,7 @@ def wrong_indices(lang):
             y[int(2.0 * x[i])] += x[i]  # here
 
     return {
-        "neighbours": (neighbours, (X,), "TS604", LEAVES),
+        "neighbors": (neighbors, (X,), "TS604", LEAVES),
         "behind": (behind, (X,), "TS604", LEAVES),
         "an index from data": (gather, (X, INTEGERS), "TS604", LEAVES),
         "an index from a float": (binned, (X,), "TS604", LEAVES),
@@ -95,7 +95,7 @@ def wrong_values(lang):
     }
 
 
-NAMES = ["neighbours", "behind", "an index from data", "an index from a float"]
+NAMES = ["neighbors", "behind", "an index from data", "an index from a float"]
 NAMES += ["division", "modulo", "uninitialized", "never written"]
 
 

@@ -228,7 +228,7 @@ def test_no_line_is_wider_than_the_terminal(findings, width):
     assert sum(line.count("index") for line in lines) == 40 + 1  # nothing was cut away; the rule's name has one too
 
 
-def test_colours_on_a_terminal_only(findings):
+def test_colors_on_a_terminal_only(findings):
     out = io.StringIO()
     Console(file=out, force_terminal=True, color_system="truecolor", width=80).print(Report("f", findings))
     assert "\x1b[1;31merror\x1b[0m" in out.getvalue() and "\x1b[33mwarning" in out.getvalue()

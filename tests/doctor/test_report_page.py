@@ -243,7 +243,7 @@ def test_pictures_of_all_shapes(shape):
 def test_the_wrong_element_is_the_dark_one():
     errors = np.zeros((4, 6))
     errors[1, 4] = 0.7
-    seen = pixels(errors)[:, :380]  # without the colour bar
+    seen = pixels(errors)[:, :380]  # without the color bar
     dark = np.argwhere((seen[..., 0] < 130) & (seen[..., 1] < 40) & (seen[..., 0] > seen[..., 1] + 60))
     assert len(dark) > 500
     row, column = dark.mean(axis=0) / seen.shape[:2]
@@ -256,7 +256,7 @@ def test_rounding_is_pale():
     assert inside.min() > 200
 
 
-def test_what_is_not_finite_is_grey():
+def test_what_is_not_finite_is_gray():
     seen = pixels(np.array([[0.0, np.nan], [np.inf, 1.0]]))
     assert (np.abs(seen - 153).max(axis=-1) < 3).sum() > 1000
 

@@ -41,7 +41,7 @@ def test_the_table_of_ops(lang, case):
 
 @pytest.mark.parametrize("is_serial", [True, False])
 def test_splat(lang, is_serial):
-    op = ts.op("pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]")(
+    op = ts.op("pos[n, 2], scale[n, 2], angle[n], color[n, 3], opacity[n] -> image[h, w, 3]")(
         splat(lang, serial=is_serial)
     )
     inputs = torch.rand(6, 2) * 8, torch.rand(6, 2) + 0.5, torch.rand(6) * 3, torch.randn(6, 3), torch.rand(6) * 0.9
@@ -51,7 +51,7 @@ def test_splat(lang, is_serial):
 SPRINGS = torch.arange(4) + torch.rand(4), torch.randn(4), torch.rand(4) * 50
 NATURAL = {
     "compositing": (
-        "density[r, s], thickness[r, s], colour[r, s, 3] -> light[r, 3]",
+        "density[r, s], thickness[r, s], color[r, s, 3] -> light[r, 3]",
         (),
         lambda: (torch.rand(3, 4), torch.rand(3, 4) * 0.2, torch.rand(3, 4, 3)),
         {},

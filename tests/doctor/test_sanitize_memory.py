@@ -385,7 +385,7 @@ def test_a_field_is_told_by_its_label(lang):
 
 def test_inside_a_function_the_line_is_its_own(lang):
     @lang.func
-    def neighbour(values: lang.template(), i):
+    def neighbor(values: lang.template(), i):
         nearby = values[i + 1]  # in the function
         return 2.0 * nearby
 
@@ -393,7 +393,7 @@ def test_inside_a_function_the_line_is_its_own(lang):
     @lang.kernel
     def moved(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
-            y[i] = neighbour(x, i)
+            y[i] = neighbor(x, i)
 
     nearby = seen(moved, X).one("TS604", "in the function")
     assert "`x[4]`" in nearby.message

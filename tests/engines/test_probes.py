@@ -13,8 +13,8 @@ def test_every_fact_holds(lang):
 
 
 def test_a_started_engine_is_run(lang, engine):
-    behaviour = [probe for probe in engines.run_probes() if probe.package == engine and "reverse kernel" in probe.name]
-    assert len(behaviour) == 3
+    behavior = [probe for probe in engines.run_probes() if probe.package == engine and "reverse kernel" in probe.name]
+    assert len(behavior) == 3
 
 
 @pytest.mark.parametrize("path", ["kernel._primal.no_such_name", "impl.no_such_name"])

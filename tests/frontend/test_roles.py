@@ -111,7 +111,7 @@ def sum_that_all_iterations_share(lang):
     return kernel, "h[n]"
 
 
-def serialised_shift(lang):
+def serialized_shift(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray(ndim=1), h: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
         for i in x:
@@ -153,7 +153,7 @@ LOST = {
     sorted_in_place: _sorted_in_place,
     through_an_index: _through_an_index,
     in_a_function: lambda x: x**2,
-    serialised_shift: _shifted,
+    serialized_shift: _shifted,
 }
 
 

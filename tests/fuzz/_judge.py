@@ -27,7 +27,7 @@ from fuzz._verdict import (
     ROUNDED,
     UNCOMPILED,
     UNSTEADY,
-    optimiser_off,
+    optimizer_off,
     settings,
 )
 
@@ -201,12 +201,12 @@ def _excuse(verdict: ModesVerdict, trial: Trial) -> None:
     if trial.engine == "python":
         # It compiles nothing that could be compiled wrongly.
         return
-    with optimiser_off(trial.lang):
+    with optimizer_off(trial.lang):
         plain = trial.make_again()
         values_alone = "value of" in verdict.words.get("backward", "")
         for mode in wrong:
             outcome, _ = _try(plain, mode)
-            verdict.words[mode] += f"with the engine's optimiser off: {outcome}\n"
+            verdict.words[mode] += f"with the engine's optimizer off: {outcome}\n"
             if outcome == AGREE and values_alone:
                 verdict.modes[mode] = MISCOMPILED
 

@@ -1,4 +1,4 @@
-"""Random kernels of neighbours: stencils, steps of time in place, rows from the rows before, sums into neighbours.
+"""Random kernels of neighbors: stencils, steps of time in place, rows from the rows before, sums into neighbors.
 
 On CPUs these loops are split at their edges, run in strips, and have gradients that gather (`passes/strips/_edges.py`,
 `_elementwise.py`, `adjoint/clean_up/_gathers.py`), in parallel loops and inside loops that run in order.
@@ -82,7 +82,7 @@ class _Writer:
         self.body("        ", is_pair, target, reads=self.known_but(target))
 
     def scattered(self) -> None:
-        """Sums into neighbours, atomic or in order."""
+        """Sums into neighbors, atomic or in order."""
         target = self.dice.choice(["y", "z"])
         if self.dice.random() < 0.4:
             self.lines.append("    lang.loop_config(serialize=True)")
@@ -144,7 +144,7 @@ class _Writer:
     # Iterations ---------------------------------------------------------------------------------
 
     def body(self, indent: str, is_pair: bool, target: str, reads: tuple[str, ...], carried: str | None = None) -> None:
-        """A local that neighbours change, now and then one that iterations hand on, and what is stored."""
+        """A local that neighbors change, now and then one that iterations hand on, and what is stored."""
         axes = (_ROW, _COLUMN) if is_pair else (_ROW,)
         local = self.name("f")
         self.lines.append(f"{indent}{local} = {self.dice.choice(['0.0', self.number(is_pair, reads, 1)])}")

@@ -54,7 +54,7 @@ with NaN.
 | agree | equal to the mirror, up to rounding (1e-8, relative to the largest number) |
 | refused | an error names the line that has no derivative of this kind, and the reason |
 | at a jump | the mirror's result changes with the inputs' last digits, or overflows: nothing to compare |
-| engine's mistake | the engine does not compile the kernel, or computes right values only without its optimiser |
+| engine's mistake | the engine does not compile the kernel, or computes right values only without its optimizer |
 | failed | another result, another error, or a crash |
 
 ## In float32
@@ -66,8 +66,8 @@ still computes in float64, and the tolerance is 1e-3. A program that does not ag
 lanes. If that result is wrong too, float32 has too few digits for the program.
 
 `--grammar stencils`, in either precision, generates loops that are split at their edges and gradients that gather:
-reads of neighbours under conditions on the loop's index, time steps in place, rows computed from the rows before, and
-additions to neighbours.
+reads of neighbors under conditions on the loop's index, time steps in place, rows computed from the rows before, and
+additions to neighbors.
 
 ## The run
 

@@ -44,7 +44,7 @@ ROUNDED = "rounded"
 """No failure: in float32 the program is off without machine vectors too."""
 UNCOMPILED, MISCOMPILED = "uncompiled", "miscompiled"
 """The engine's own mistakes, no failures of ours: it refuses a kernel (Taichi, now and then, `a and (b or c)`), or
-gives values that are right once its optimiser is off.
+gives values that are right once its optimizer is off.
 
 Both engines (Taichi 1.7.4, Quadrants 1.3.3) take an element that was read before for unchanged though another index,
 which may be the same, was written since: `b = y[i]; y[k[i]] = b + y[k[i]]; c = y[i]` gives `c` the old value.
@@ -78,10 +78,10 @@ def judge(program: Program, lang: ModuleType, checks: tuple[str, ...] = CHECKS, 
     if _is_at_a_jump(program, lang):
         verdict.outcome = UNSTEADY
         return verdict
-    with optimiser_off(lang):
+    with optimizer_off(lang):
         plain = _judged(program, lang, checks, adjoint)
     if plain.outcome == AGREE or plain.check != verdict.check:
-        verdict.words += f"with the engine's optimiser off: {plain.outcome} {plain.check}\n"
+        verdict.words += f"with the engine's optimizer off: {plain.outcome} {plain.check}\n"
         verdict.outcome = MISCOMPILED if verdict.check == "values" else DISAGREE
     return verdict
 
@@ -263,7 +263,7 @@ def _is_at_a_jump(program: Program, lang: ModuleType, draws: int = 8) -> bool:
 
 
 @contextlib.contextmanager
-def optimiser_off(lang: Any) -> Iterator[None]:
+def optimizer_off(lang: Any) -> Iterator[None]:
     """Kernels that are compiled inside are so without the passes that take one element for another."""
     config = lang.lang.impl.current_cfg()
     before = config.cfg_optimization, config.advanced_optimization

@@ -16,7 +16,7 @@ LENS = torch.tensor([[[40.0, 1, 8], [0, 50, 8], [0, 0, 1]]])
 # What makes the kernel, its spec, and what it is called with.
 KERNELS = {
     "pinhole_rays": (
-        lambda lang: kernels.pinhole_rays(lang, fp="f32", forward=-1, normalise=True),
+        lambda lang: kernels.pinhole_rays(lang, fp="f32", forward=-1, normalize=True),
         "poses[k, _, 4], intrinsics[k, 3, 3], pixels[n, 2], cameras[n]: i32 -> origins[n, 3], directions[n, 3]",
         lambda: (
             torch.randn(2, 4, 4),

@@ -11,16 +11,16 @@ from support.packed import rays_of, samples_on
 from tinsmith import kernels
 
 RAYS = rays_of([6, 0, 1, 2], gap=1)
-SAMPLES = "densities[s], colours[m], t[s], steps[s], rays[n, 2]: i32"
+SAMPLES = "densities[s], colors[m], t[s], steps[s], rays[n, 2]: i32"
 
 
 def composite_ops(lang):
     for grouped in (False, True):
         built = kernels.composite(lang, fp="f32", n_channels=2, by_weights=True, by_place=True, grouped=grouped)
-        yield f"{SAMPLES} -> colour[n, 2], depth[n], left[n], weights[s]", built.value, {"threshold": 0.3}
+        yield f"{SAMPLES} -> color[n, 2], depth[n], left[n], weights[s]", built.value, {"threshold": 0.3}
     yield (
-        f"{SAMPLES}, weights[s], left[n], c_colour[n, 2], c_depth[n], c_left[n], c_weights[s] "
-        "-> slope_densities[s], slope_colours[m], slope_t[s], slope_steps[s]",
+        f"{SAMPLES}, weights[s], left[n], c_color[n, 2], c_depth[n], c_left[n], c_weights[s] "
+        "-> slope_densities[s], slope_colors[m], slope_t[s], slope_steps[s]",
         built.pull,
         {"threshold": 0.3},
     )

@@ -13,18 +13,18 @@ from tinsmith.kernels import splat
 
 pytestmark = pytest.mark.thinned(4)
 
-SPEC = "pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]"
-NAMES = ("pos", "scale", "angle", "colour", "opacity")
+SPEC = "pos[n, 2], scale[n, 2], angle[n], color[n, 3], opacity[n] -> image[h, w, 3]"
+NAMES = ("pos", "scale", "angle", "color", "opacity")
 
 
 def gaussians(count: int, h: int, w: int) -> dict[str, torch.Tensor]:
-    """Random Gaussians of a few pixels, centred all over an image."""
+    """Random Gaussians of a few pixels, centered all over an image."""
     draw = torch.Generator().manual_seed(count)
     return {
         "pos": torch.rand(count, 2, generator=draw, dtype=torch.float64) * torch.tensor([w, h]),
         "scale": torch.exp(0.5 * torch.randn(count, 2, generator=draw, dtype=torch.float64)) * 2,
         "angle": torch.rand(count, generator=draw, dtype=torch.float64) * 7 - 3,
-        "colour": torch.randn(count, 3, generator=draw, dtype=torch.float64),
+        "color": torch.randn(count, 3, generator=draw, dtype=torch.float64),
         "opacity": torch.rand(count, generator=draw, dtype=torch.float64) * 0.9 + 0.1,
     }
 
@@ -34,8 +34,8 @@ KINDS = {
     "plain": (lambda g, h, w: g, True),
     "most outside": (lambda g, h, w: g | {"pos": (g["pos"] - torch.tensor([w, h]) / 2) * 4}, True),
     "all outside": (lambda g, h, w: g | {"pos": g["pos"] + 1000}, False),
-    "tiny, between centres": (lambda g, h, w: g | {"scale": g["scale"] * 1e-4}, False),
-    "tiny, near a centre": (lambda g, h, w: g | {"pos": g["pos"].floor() + 0.501, "scale": g["scale"] * 1e-3}, True),
+    "tiny, between centers": (lambda g, h, w: g | {"scale": g["scale"] * 1e-4}, False),
+    "tiny, near a center": (lambda g, h, w: g | {"pos": g["pos"].floor() + 0.501, "scale": g["scale"] * 1e-3}, True),
     "huge": (lambda g, h, w: g | {"scale": g["scale"] * 1e4}, True),
     "needles": (lambda g, h, w: g | {"scale": g["scale"] * torch.tensor([0.02, 30])}, True),
     "round": (lambda g, h, w: g | {"scale": g["scale"][:, :1].repeat(1, 2)}, True),
@@ -99,7 +99,7 @@ def test_a_broken_number_stays_within_the_image(lang, name, broken):
     splat_op = built(lang, serial=False)
     given = {key: value.float() for key, value in gaussians(8, 9, 9).items()}
     given[name] = torch.full_like(given[name], broken)
-    # What the Gaussian looks like then is undefined; that the process lives, and its neighbours, is not.
+    # What the Gaussian looks like then is undefined; that the process lives, and its neighbors, is not.
     image, gradients = _image_and_gradients(splat_op, given, torch.ones(9, 9, 3))
     assert image.shape == (9, 9, 3)
     assert all(gradients[key].shape == given[key].shape for key in NAMES)

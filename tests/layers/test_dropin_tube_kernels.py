@@ -37,7 +37,7 @@ def test_functions_that_are_handed_a_field(layers, lang64):
 
 def test_several_loops_in_a_batch(layers, lang64):
     @lang64.kernel
-    def centred(x: lang64.template(), mean: lang64.template(), y: lang64.template()):
+    def centered(x: lang64.template(), mean: lang64.template(), y: lang64.template()):
         for i in x:
             mean[None] += x[i] / x.shape[0]
         for i in x:
@@ -47,7 +47,7 @@ def test_several_loops_in_a_batch(layers, lang64):
     made = layers.Tube().register_input_tensor(batch, F64, "x")
     made = made.register_intermediate_field((layers.BatchDim,), lang64.f64, "mean", True)
     made = made.register_output_tensor(batch, F64, "y", True)
-    made, x = made.register_kernel(centred, ["x", "mean", "y"]).finish(), leaf(2, 3)
+    made, x = made.register_kernel(centered, ["x", "mean", "y"]).finish(), leaf(2, 3)
     agree(made(x), x - x.mean(1, keepdim=True), [x])
 
 

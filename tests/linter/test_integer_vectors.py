@@ -24,7 +24,7 @@ def unseen(a):
 @ti.dataclass
 class Cell:
     corner: ti.math.ivec4
-    centre: ti.math.vec4
+    center: ti.math.vec4
 
 
 """

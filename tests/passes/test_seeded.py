@@ -51,7 +51,7 @@ def test_engines_draw_what_the_interpreter_draws(kind, lang):
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 def test_numbers_are_uniform(lang, kind):
-    """Moments, equal bins, and no correlation: of neighbours in an iteration, of neighbouring iterations and seeds."""
+    """Moments, equal bins, and no correlation: of neighbors in an iteration, of neighboring iterations and seeds."""
     rows, columns = 20_000, 16
     whole = compiled(seed_random(table(kind), "seed"), lang, DOUBLE)
     drawn = []

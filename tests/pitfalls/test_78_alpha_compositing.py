@@ -24,11 +24,11 @@ def with_an_if(lang):
 
 def twin(a, c):
     rows = []
-    for alphas, colours in zip(a, c, strict=True):
+    for alphas, colors in zip(a, c, strict=True):
         through, s = torch.ones((), dtype=a.dtype), torch.zeros((), dtype=a.dtype)
-        for alpha, colour in zip(alphas, colours, strict=True):
+        for alpha, color in zip(alphas, colors, strict=True):
             if through > 0.05:
-                s = s + through * alpha * colour
+                s = s + through * alpha * color
                 through = through * (1 - alpha)
         rows.append(s)
     return torch.stack(rows)
@@ -46,7 +46,7 @@ def test_with_an_if_forwards(lang64, draw):
     assert_right_forwards(with_an_if(lang64), twin, (draw(9, 12, low=0.0, high=0.8), draw(9, 12)))
 
 
-def test_with_a_break_and_colours(lang64, draw):
+def test_with_a_break_and_colors(lang64, draw):
     """The kernel that a person would write."""
 
     @ts.op("a[n, m], c[n, m, 3] -> y[n, 3]")
@@ -58,15 +58,15 @@ def test_with_a_break_and_colours(lang64, draw):
     ):
         for i in range(a.shape[0]):
             through = 1.0
-            colour = lang64.Vector([0.0, 0.0, 0.0])
+            color = lang64.Vector([0.0, 0.0, 0.0])
             for j in range(a.shape[1]):
                 if through < 0.05:
                     break
-                colour += through * a[i, j] * c[i, j]
+                color += through * a[i, j] * c[i, j]
                 through *= 1.0 - a[i, j]
-            y[i] = colour
+            y[i] = color
 
-    def colours(a, c):
+    def colors(a, c):
         return torch.stack([twin(a, c[..., k]) for k in range(3)], -1)
 
-    assert_right(composited, colours, (draw(9, 12, low=0.0, high=0.8), draw(9, 12, 3)))
+    assert_right(composited, colors, (draw(9, 12, low=0.0, high=0.8), draw(9, 12, 3)))

@@ -14,15 +14,15 @@ def test_uniform_fog_hides_as_the_law_of_beer_and_lambert_says():
     t = steps.cumsum(1)
     rendered = reference.composite(torch.full_like(steps, density), torch.ones(1, n, 1).double(), t, steps)
     assert math.isclose(rendered.opacity.item(), 1 - math.exp(-density * length), rel_tol=1e-12)
-    assert math.isclose(rendered.colour.item(), rendered.opacity.item(), rel_tol=1e-12)
+    assert math.isclose(rendered.color.item(), rendered.opacity.item(), rel_tol=1e-12)
 
 
 def test_behind_a_wall_nothing_is_seen():
     densities = torch.tensor([[0.0, 1e9, 5.0]])
-    colours, t = torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([[1.0, 2.0, 3.0]])
-    rendered = reference.composite(densities, colours, t, torch.ones(1, 3), background=torch.tensor([9.0]))
+    colors, t = torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([[1.0, 2.0, 3.0]])
+    rendered = reference.composite(densities, colors, t, torch.ones(1, 3), background=torch.tensor([9.0]))
     assert rendered.weights.tolist() == [[0, 1, 0]]
-    assert (rendered.colour.item(), rendered.opacity.item(), rendered.depth.item()) == (2, 1, 2)
+    assert (rendered.color.item(), rendered.opacity.item(), rendered.depth.item()) == (2, 1, 2)
 
 
 def test_dense_and_packed_are_the_same():
@@ -43,4 +43,4 @@ def test_a_ray_ends_below_the_threshold_and_an_empty_one_shows_the_background():
         densities, torch.ones(4, 1), torch.ones(4), torch.ones(4), rays, background=torch.ones(1) * 8, threshold=0.3
     )
     torch.testing.assert_close(rendered.weights, torch.tensor([0.5, 0.25, 0, 0]))
-    torch.testing.assert_close(rendered.colour[:, 0], torch.tensor([0.75 + 0.25 * 8, 8]))
+    torch.testing.assert_close(rendered.color[:, 0], torch.tensor([0.75 + 0.25 * 8, 8]))

@@ -27,10 +27,10 @@ def cameras(count, *, rows=4, dtype=torch.float64):
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("rows", [3, 4])
 @pytest.mark.parametrize(
-    ("convention", "normalise"), [("opencv", True), ("opengl", False)], ids=["opencv, unit", "opengl, to depth 1"]
+    ("convention", "normalize"), [("opencv", True), ("opengl", False)], ids=["opencv, unit", "opengl, to depth 1"]
 )
-def test_rays_and_their_gradients_agree_with_the_twin(engine, convention, normalise, rows):
-    options = {"convention": convention, "normalise": normalise}
+def test_rays_and_their_gradients_agree_with_the_twin(engine, convention, normalize, rows):
+    options = {"convention": convention, "normalize": normalize}
     chosen = torch.randint(3, (50,))
     inputs = (*cameras(3, rows=rows), 64 * torch.rand(50, 2, dtype=torch.float64))
     cases.assert_same_values_and_gradients(
@@ -85,8 +85,8 @@ def test_an_image_has_a_ray_through_the_middle_of_each_pixel(engine):
 def test_a_blender_camera_looks_down_its_z_axis_with_y_up():
     intrinsics = torch.tensor([[10.0, 0, 8], [0, 10, 8], [0, 0, 1]])
     high = torch.tensor([[8.0, 0.0]])
-    opengl = pinhole_rays(torch.eye(4), intrinsics, high, convention="opengl", normalise=False).directions
-    opencv = pinhole_rays(torch.eye(4), intrinsics, high, convention="opencv", normalise=False).directions
+    opengl = pinhole_rays(torch.eye(4), intrinsics, high, convention="opengl", normalize=False).directions
+    opencv = pinhole_rays(torch.eye(4), intrinsics, high, convention="opencv", normalize=False).directions
     torch.testing.assert_close(opengl, torch.tensor([[0.0, 0.8, -1.0]]))
     torch.testing.assert_close(opencv, torch.tensor([[0.0, -0.8, 1.0]]))
 
@@ -103,7 +103,7 @@ def test_no_pixels_give_no_rays(engine):
 def test_a_camera_that_there_is_not_gives_nan_where_nobody_looked(lang):
     """As on CUDA, where looking would take a round trip."""
     spec = "poses[k, _, 4], intrinsics[k, 3, 3], pixels[n, 2], cameras[n]: i32 -> origins[n, 3], directions[n, 3]"
-    op = ts.op(spec)(kernels.pinhole_rays(lang, fp="f32", forward=1, normalise=True))
+    op = ts.op(spec)(kernels.pinhole_rays(lang, fp="f32", forward=1, normalize=True))
     poses, intrinsics = cameras(2, dtype=torch.float32)
     chosen = torch.tensor([0, 2, -1], dtype=torch.int32)
     origins, directions = op(poses, intrinsics, torch.rand(3, 2), chosen)

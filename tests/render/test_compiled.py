@@ -12,10 +12,10 @@ CHANNELS = 11  # as no other test has: nothing of it is built yet
 
 
 def test_many_sizes_of_a_step(engine):
-    def step(densities, colours, t, steps, rays):
-        seen = composite(densities, colours[:, :7], t, steps, rays, threshold=1e-3, engine=engine)
-        features = accumulate(seen.weights, colours, rays, engine=engine)
-        return (seen.colour**2).sum() + (features**2).sum() + seen.depth.sum()
+    def step(densities, colors, t, steps, rays):
+        seen = composite(densities, colors[:, :7], t, steps, rays, threshold=1e-3, engine=engine)
+        features = accumulate(seen.weights, colors, rays, engine=engine)
+        return (seen.color**2).sum() + (features**2).sum() + seen.depth.sum()
 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     for counts in ([3, 0, 4], [5, 6, 7], [2, 9, 1, 1]):
@@ -32,11 +32,11 @@ def test_many_numbers_of_channels(engine):
     """torch.compile takes a number that changes for a symbol; kernels are built for each."""
     rays = rays_of([3, 0, 4])
 
-    def step(densities, colours, t, steps):
-        seen = composite(densities, colours, t, steps, rays, engine=engine)
-        of_alphas = composite_alphas(densities / 99, colours, t, rays, engine=engine)
-        sums = exclusive_sum(colours, rays, engine=engine) + accumulate(seen.weights, colours, rays, engine=engine)[0]
-        return (seen.colour * of_alphas.colour).sum() + sums.square().sum()
+    def step(densities, colors, t, steps):
+        seen = composite(densities, colors, t, steps, rays, engine=engine)
+        of_alphas = composite_alphas(densities / 99, colors, t, rays, engine=engine)
+        sums = exclusive_sum(colors, rays, engine=engine) + accumulate(seen.weights, colors, rays, engine=engine)[0]
+        return (seen.color * of_alphas.color).sum() + sums.square().sum()
 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     for channels in (2, 3, 17):

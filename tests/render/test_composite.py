@@ -10,7 +10,7 @@ from support.packed import CLOSE, COUNTS, assert_composites_agree, outputs_and_g
 from tinsmith import reference
 from tinsmith.render import composite
 
-NAMES = ("densities", "colours", "t", "steps", "background")
+NAMES = ("densities", "colors", "t", "steps", "background")
 
 
 def leaves(*tensors):
@@ -36,13 +36,13 @@ def test_packed_samples_agree_with_the_twin(engine, counts, dense, threshold):
 def test_dense_samples_agree_with_the_twin(engine, shape):
     n, k = shape
     rays = rays_of([k] * n)
-    densities, colours, t, steps = (x[: n * k].reshape(n, k, *x.shape[1:]) for x in samples_on(rays, dense=0.4))
+    densities, colors, t, steps = (x[: n * k].reshape(n, k, *x.shape[1:]) for x in samples_on(rays, dense=0.4))
     background = torch.rand(3, dtype=torch.float64)
     if n:
-        ours = assert_agrees(engine, (densities, colours, t, steps, background), None, threshold=0.1)
+        ours = assert_agrees(engine, (densities, colors, t, steps, background), None, threshold=0.1)
     else:
-        ours = composite(densities, colours, t, steps, background=background, engine=engine)
-    assert ours.colour.shape == (n, 3) and ours.weights.shape == (n, k)
+        ours = composite(densities, colors, t, steps, background=background, engine=engine)
+    assert ours.color.shape == (n, 3) and ours.weights.shape == (n, k)
 
 
 @pytest.mark.parametrize("channels", [1, 17, pytest.param(5, marks=pytest.mark.costly)])
@@ -66,8 +66,8 @@ def test_gradcheck(engine, threshold):
     rays = rays_of([3, 0, 2])
     samples = leaves(*samples_on(rays, channels=2, dense=0.7), torch.rand(2, dtype=torch.float64))
 
-    def outputs(densities, colours, t, steps, background):
-        return composite(densities, colours, t, steps, rays, background=background, threshold=threshold, engine=engine)
+    def outputs(densities, colors, t, steps, background):
+        return composite(densities, colors, t, steps, rays, background=background, threshold=threshold, engine=engine)
 
     assert torch.autograd.gradcheck(outputs, samples)
 
@@ -85,15 +85,15 @@ def test_second_derivatives(engine):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_opaque_has_weight_one(engine, dtype):
     rays = rays_of([3, 2])
-    densities, colours, t, steps = leaves(*samples_on(rays, dtype=dtype))
+    densities, colors, t, steps = leaves(*samples_on(rays, dtype=dtype))
     with torch.no_grad():
         densities[1] = densities[3] = 1e30
-    rendered = composite(densities, colours, t, steps, rays, engine=engine)
+    rendered = composite(densities, colors, t, steps, rays, engine=engine)
     assert rendered.weights[0] + rendered.weights[1] == 1 and rendered.weights[2] == 0
     assert rendered.weights[3] == 1 and rendered.weights[4] == 0
     assert rendered.opacity.tolist() == [1, 1]
-    torch.testing.assert_close(rendered.colour[1], colours[3])
-    for slope in torch.autograd.grad(sum(y.sum() for y in rendered), [densities, colours, t, steps]):
+    torch.testing.assert_close(rendered.color[1], colors[3])
+    for slope in torch.autograd.grad(sum(y.sum() for y in rendered), [densities, colors, t, steps]):
         assert slope.isfinite().all()
 
 
@@ -126,7 +126,7 @@ def test_a_nan_is_not_hidden(engine, n):
     given[0, 0] = torch.nan
     one = torch.ones(1, n)
     rendered = composite(given, one[..., None], one, one, engine=engine)
-    assert rendered.colour.isnan().all() and rendered.opacity.isnan().all()
+    assert rendered.color.isnan().all() and rendered.opacity.isnan().all()
 
 
 def test_behind_something_opaque_gradients_keep_their_digits_in_float32(engine):
@@ -136,25 +136,25 @@ def test_behind_something_opaque_gradients_keep_their_digits_in_float32(engine):
     slopes = []
     for function, dtype in ((composite, torch.float32), (reference.composite, torch.float64)):
         samples = leaves(*(tensor.to(dtype) for tensor in given))
-        slopes.append(torch.autograd.grad(function(*samples).colour[0, 1], samples[0])[0].double())
+        slopes.append(torch.autograd.grad(function(*samples).color[0, 1], samples[0])[0].double())
     assert 0 < slopes[1][0, 3].abs() < 1e-9
     torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-4, atol=0)
 
 
 def test_where_a_ray_ends_and_where_it_does_not(engine):
     densities = torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]], requires_grad=True)
-    colours, one = torch.rand(2, 4, 3, requires_grad=True), torch.ones(2, 4)
-    rendered = composite(densities, colours, one, one, threshold=0.2, engine=engine)
-    rendered.colour.sum().backward()
+    colors, one = torch.rand(2, 4, 3, requires_grad=True), torch.ones(2, 4)
+    rendered = composite(densities, colors, one, one, threshold=0.2, engine=engine)
+    rendered.color.sum().backward()
     assert rendered.weights[0, 3] == 0 and densities.grad[0, 3] == 0, "exp(-2) < 0.2"
-    assert (colours.grad[0, 3] == 0).all()
+    assert (colors.grad[0, 3] == 0).all()
     assert (densities.grad[1] != 0).all(), "without a weight, but seen: density 0 could grow"
-    again = composite(densities, colours, one, one, threshold=0.5, engine=engine)
+    again = composite(densities, colors, one, one, threshold=0.5, engine=engine)
     assert again.weights[0].count_nonzero() == 1
 
 
 @pytest.mark.parametrize("wanted", [[0], [1], [2], [3], [0, 1], [1, 3]], ids=str)
-@pytest.mark.parametrize("output", range(4), ids=["colour", "opacity", "depth", "weights"])
+@pytest.mark.parametrize("output", range(4), ids=["color", "opacity", "depth", "weights"])
 def test_gradients_of_one_output_in_some_inputs(output, wanted):
     rays = rays_of([3, 0, 4])
     given = samples_on(rays)
@@ -169,9 +169,9 @@ def test_gradients_of_one_output_in_some_inputs(output, wanted):
 
 
 def loss_of(function, rays, **options):
-    def loss(densities, colours, t, steps):
-        rendered = function(densities, colours, t, steps, rays, **options)
-        return (rendered.colour**2).sum() + (rendered.depth * rendered.opacity).sum() + (rendered.weights**2).sum()
+    def loss(densities, colors, t, steps):
+        rendered = function(densities, colors, t, steps, rays, **options)
+        return (rendered.color**2).sum() + (rendered.depth * rendered.opacity).sum() + (rendered.weights**2).sum()
 
     return loss
 
@@ -222,11 +222,11 @@ def test_forward_mode_and_hessians(engine, derivative):
 def test_many_cotangents_at_once(engine):
     rays = rays_of([3, 0, 4])
     samples = leaves(*samples_on(rays))
-    colour = composite(*samples, rays, engine=engine).colour
-    cotangents = torch.randn(4, *colour.shape, dtype=torch.float64)
-    slopes = torch.autograd.grad(colour, samples, cotangents, is_grads_batched=True, retain_graph=True)
+    color = composite(*samples, rays, engine=engine).color
+    cotangents = torch.randn(4, *color.shape, dtype=torch.float64)
+    slopes = torch.autograd.grad(color, samples, cotangents, is_grads_batched=True, retain_graph=True)
     for j, cotangent in enumerate(cotangents):
-        expected = torch.autograd.grad(colour, samples, cotangent, retain_graph=True)
+        expected = torch.autograd.grad(color, samples, cotangent, retain_graph=True)
         for slope, twin in zip(slopes, expected, strict=True):
             torch.testing.assert_close(slope[j], twin, **CLOSE)
 
@@ -234,11 +234,11 @@ def test_many_cotangents_at_once(engine):
 def test_derivatives_of_many_cotangents_at_once(engine):
     rays = rays_of([3, 0, 4])
     samples = leaves(*samples_on(rays))
-    colour = composite(*samples, rays, engine=engine).colour
-    cotangents = torch.randn(4, *colour.shape, dtype=torch.float64)
-    slopes = torch.autograd.grad(colour, samples, cotangents, is_grads_batched=True, create_graph=True)
+    color = composite(*samples, rays, engine=engine).color
+    cotangents = torch.randn(4, *color.shape, dtype=torch.float64)
+    slopes = torch.autograd.grad(color, samples, cotangents, is_grads_batched=True, create_graph=True)
     actual = torch.autograd.grad(sum(one.sin().sum() for one in slopes), samples, retain_graph=True)
-    each = [torch.autograd.grad(colour, samples, one, create_graph=True) for one in cotangents]
+    each = [torch.autograd.grad(color, samples, one, create_graph=True) for one in cotangents]
     wanted = torch.autograd.grad(sum(one.sin().sum() for slopes in each for one in slopes), samples)
     torch.testing.assert_close(actual, wanted, **CLOSE)
 
@@ -248,9 +248,9 @@ def test_under_autocast_in_float32(engine):
     given = samples_on(rays, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rendered = composite(given[0].bfloat16(), *given[1:], rays, engine=engine)
-    assert rendered.colour.dtype == torch.float32
+    assert rendered.color.dtype == torch.float32
     expected = reference.composite(given[0].bfloat16().float(), *given[1:], rays)
-    torch.testing.assert_close(rendered.colour, expected.colour, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(rendered.color, expected.color, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.gpu
@@ -283,6 +283,6 @@ REFUSALS = {
 def test_what_does_not_fit_is_refused(case):
     change, error, words = case
     rays = rays_of([3, 2])
-    given = dict(zip(("densities", "colours", "t", "steps"), samples_on(rays, dtype=torch.float32), strict=True))
+    given = dict(zip(("densities", "colors", "t", "steps"), samples_on(rays, dtype=torch.float32), strict=True))
     with pytest.raises(error, match=words):
         composite(**change(given | {"rays": rays}))

@@ -10,16 +10,16 @@ from support.packed import CLOSE, COUNTS, assert_composites_agree, rays_of, samp
 from tinsmith import reference
 from tinsmith.render import composite, composite_alphas
 
-NAMES = ("alphas", "colours", "t", "background")
+NAMES = ("alphas", "colors", "t", "background")
 
 
 def given_on(rays, *, channels=3):
-    """Alphas, some of which are 0 and 1, colours, t and a background for each ray."""
-    _, colours, t, _ = samples_on(rays, channels=channels)
+    """Alphas, some of which are 0 and 1, colors, t and a background for each ray."""
+    _, colors, t, _ = samples_on(rays, channels=channels)
     alphas = torch.rand(len(t), dtype=torch.float64)
     alphas[torch.rand(len(t)) < 0.15] = 0.0
     alphas[torch.rand(len(t)) < 0.15] = 1.0
-    return alphas, colours, t, torch.rand(len(rays), channels, dtype=torch.float64)
+    return alphas, colors, t, torch.rand(len(rays), channels, dtype=torch.float64)
 
 
 def assert_agrees(engine, given, rays, **options):
@@ -41,7 +41,7 @@ def test_dense_samples_agree_with_the_twin(engine, shape):
     *samples, background = given_on(rays_of([k] * n))
     dense = [x[: n * k].reshape(n, k, *x.shape[1:]) for x in samples]
     ours = assert_agrees(engine, (*dense, background), None, threshold=0.1)
-    assert ours.colour.shape == (n, 3) and ours.weights.shape == (n, k)
+    assert ours.color.shape == (n, 3) and ours.weights.shape == (n, k)
 
 
 @pytest.mark.parametrize("channels", [1, 17])
@@ -52,10 +52,10 @@ def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
 
 def test_alphas_of_densities_are_seen_as_the_densities(engine):
     rays = rays_of([3, 0, 7])
-    densities, colours, t, steps = samples_on(rays)
+    densities, colors, t, steps = samples_on(rays)
     alphas = -torch.expm1(-densities * steps)
-    ours = composite_alphas(alphas, colours, t, rays, threshold=0.1, engine=engine)
-    for y, same in zip(ours, composite(densities, colours, t, steps, rays, threshold=0.1, engine=engine), strict=True):
+    ours = composite_alphas(alphas, colors, t, rays, threshold=0.1, engine=engine)
+    for y, same in zip(ours, composite(densities, colors, t, steps, rays, threshold=0.1, engine=engine), strict=True):
         torch.testing.assert_close(y, same, **CLOSE)
 
 
@@ -63,8 +63,8 @@ def test_first_and_second_derivatives(engine):
     """Not at an alpha of 1: beyond it what shines through is negative, and the ray ends, so that it is a kink."""
     rays = rays_of([3, 0, 2])
     alphas = torch.tensor([0.3, 0.9, 0.4, 0.0, 0.7, 0.5, 0.5], dtype=torch.float64)
-    _, colours, t, _ = samples_on(rays, channels=2)
-    leaves = [x.clone().requires_grad_() for x in (alphas, colours, t)]
+    _, colors, t, _ = samples_on(rays, channels=2)
+    leaves = [x.clone().requires_grad_() for x in (alphas, colors, t)]
 
     def outputs(*samples):
         return composite_alphas(*samples, rays, engine=engine)
@@ -75,13 +75,13 @@ def test_first_and_second_derivatives(engine):
 
 def test_second_derivatives_at_alphas_of_0_and_1_are_those_of_the_twin(engine):
     rays = rays_of([5, 0, 4])
-    alphas, colours, t, background = given_on(rays)
+    alphas, colors, t, background = given_on(rays)
     alphas[1], alphas[3] = 1.0, 0.0
     factors, seconds = torch.randn(len(alphas), dtype=torch.float64), []
     for function, options in ((composite_alphas, {"engine": engine}), (reference.composite_alphas, {})):
         leaf = alphas.clone().requires_grad_()
-        colour = function(leaf, colours, t, rays, background=background, **options).colour
-        (slope,) = torch.autograd.grad(colour.square().sum(), leaf, create_graph=True)
+        color = function(leaf, colors, t, rays, background=background, **options).color
+        (slope,) = torch.autograd.grad(color.square().sum(), leaf, create_graph=True)
         seconds.append(torch.autograd.grad((slope * factors).sum(), leaf)[0])
     torch.testing.assert_close(*seconds, **CLOSE)
 
@@ -91,7 +91,7 @@ def test_it_compiles_in_one_graph(engine):
     samples = given_on(rays)[:3]
 
     def light(*samples):
-        return composite_alphas(*samples, rays, threshold=1e-3, engine=engine).colour.square().sum()
+        return composite_alphas(*samples, rays, threshold=1e-3, engine=engine).color.square().sum()
 
     gradients = []
     for function in (light, torch.compile(light, fullgraph=True, backend="aot_eager")):
@@ -107,9 +107,9 @@ def test_under_func_grad_and_vmap(engine, is_compiled):
     batch = [torch.stack(pair) for pair in zip(*(given_on(rays)[:3] for _ in range(2)), strict=True)]
 
     def loss_of(function, **options):
-        def loss(alphas, colours, t):
-            seen = function(alphas, colours, t, rays, threshold=0.05, **options)
-            return seen.colour.square().sum() + (seen.depth * seen.opacity).sum() + seen.weights.square().sum()
+        def loss(alphas, colors, t):
+            seen = function(alphas, colors, t, rays, threshold=0.05, **options)
+            return seen.color.square().sum() + (seen.depth * seen.opacity).sum() + seen.weights.square().sum()
 
         return loss
 

@@ -23,7 +23,7 @@ def samples(n, k):
 
 def step(given):
     found = composite(*given, background=torch.ones(3))
-    torch.autograd.grad(found.colour.sum() + found.opacity.sum() + found.depth.sum(), given)
+    torch.autograd.grad(found.color.sum() + found.opacity.sum() + found.depth.sum(), given)
 
 for given in samples(4, 4), samples(int(sys.argv[1]) // 64, 64):
     gc.collect()

@@ -14,8 +14,8 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 
 def weighted(rays, dtype=torch.float64):
     """Weights, t and steps of random samples."""
-    densities, colours, t, steps = samples_on(rays, dtype=dtype, dense=0.3)
-    return reference.composite(densities, colours, t, steps, rays).weights, t, steps
+    densities, colors, t, steps = samples_on(rays, dtype=dtype, dense=0.3)
+    return reference.composite(densities, colors, t, steps, rays).weights, t, steps
 
 
 def assert_agrees(ours, twin, given):

@@ -125,8 +125,8 @@ def test_what_composite_takes_lies_between_near_and_far(engine):
         [bump(9.0)], [32], 8, n_rays=3, near=NEAR, far=FAR, jitter=torch.Generator().manual_seed(0), engine=engine
     )
     assert (samples.t > NEAR[:, None]).all() and (samples.t < FAR[:, None]).all() and (samples.steps > 0).all()
-    colours = torch.rand(3, 8, 3, dtype=torch.float64)
-    seen = render.composite(bump(9.0)(samples.t, samples.t), colours, samples.t, samples.steps, engine=engine)
+    colors = torch.rand(3, 8, 3, dtype=torch.float64)
+    seen = render.composite(bump(9.0)(samples.t, samples.t), colors, samples.t, samples.steps, engine=engine)
     assert seen.weights.shape == samples.t.shape
     assert samples.loss(seen.weights).shape == (3,)
 

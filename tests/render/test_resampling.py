@@ -27,7 +27,7 @@ def each_ray(rays):
     return [slice(start, start + count) for start, count in rays.tolist()]
 
 
-def test_neighbours_agree_with_the_twin(engine):
+def test_neighbors_agree_with_the_twin(engine):
     rays, value_rays = rays_of([4, 2, 0, 9], gap=1), rays_of([6, 3, 2, 40], gap=2)
     edges, _ = edges_on(rays)
     values = 10 * torch.rand(size_of(value_rays), dtype=torch.float64)
@@ -43,7 +43,7 @@ def test_neighbours_agree_with_the_twin(engine):
         torch.testing.assert_close((left[theirs] - own.start, right[theirs] - own.start), expected)
 
 
-def test_dense_neighbours_index_rows(engine):
+def test_dense_neighbors_index_rows(engine):
     edges = torch.rand(3, 5, dtype=torch.float64).cumsum(1)
     values = edges[:, :-1] + 0.5 * edges.diff()
     left, right = render.searchsorted(edges, values.flip(1), engine=engine)

@@ -31,7 +31,7 @@ def a_grid():
 
 
 def field(positions, directions):
-    """Clear, thin and thick places; colours that differ with the direction, in four channels."""
+    """Clear, thin and thick places; colors that differ with the direction, in four channels."""
     densities = (40 * (4 * positions.sum(-1)).sin()).clamp(min=0)
     return densities, torch.cat([positions.cos(), directions[:, :1]], 1)
 
@@ -58,9 +58,9 @@ def test_rounds_see_what_one_pass_sees(engine, case):
     options.pop("round_samples", None)
     samples = ts.render.march(origins, directions, a_grid(), engine=engine, **options)
     index = samples.ray_index.long()
-    densities, colours = field(origins[index] + samples.t[:, None] * directions[index], directions[index])
+    densities, colors = field(origins[index] + samples.t[:, None] * directions[index], directions[index])
     path = (samples.t, samples.steps, samples.rays)
-    twin = reference.composite(densities, colours, *path, background=background, threshold=threshold)
+    twin = reference.composite(densities, colors, *path, background=background, threshold=threshold)
     assert (twin.opacity > 0.1).sum() > 20
     for name in rendered._fields:
         torch.testing.assert_close(getattr(rendered, name), getattr(twin, name), rtol=1e-9, atol=1e-10)
@@ -98,14 +98,14 @@ def test_rays_that_are_left_are_given_more_samples(engine):
 def test_no_ray_and_no_sample_see_the_background(engine, count):
     away = torch.full((count, 3), 5.0)
     rendered = render_in_rounds(away, away, CUBE, field, step=0.1, background=torch.arange(4.0), engine=engine)
-    assert torch.equal(rendered.colour, torch.arange(4.0).expand(count, 4))
+    assert torch.equal(rendered.color, torch.arange(4.0).expand(count, 4))
     assert rendered.opacity.tolist() == rendered.depth.tolist() == [0.0] * count
 
 
 def test_no_graph_is_kept():
     weight = torch.ones((), dtype=torch.float64, requires_grad=True)
     rendered = render_in_rounds(*some_rays(9), BOX, lambda x, d: (weight * x[:, 0].abs(), weight * x), step=0.1)
-    assert not rendered.colour.requires_grad and rendered.colour.any()
+    assert not rendered.color.requires_grad and rendered.color.any()
 
 
 REFUSED = {

@@ -56,7 +56,7 @@ def test_a_step_whose_number_of_samples_is_not_known_compiles_in_one_graph(engin
         places = samples.positions(origins, directions)
         densities = scale * places.square().sum(1)
         seen = composite(densities, places.sin(), samples.t, samples.steps, samples.rays, engine=engine)
-        return seen.colour.square().sum()
+        return seen.color.square().sum()
 
     compiled = torch.compile(light, fullgraph=True, backend="aot_eager")
     for count in (4, 7):

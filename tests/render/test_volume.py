@@ -119,7 +119,7 @@ def test_float32_agrees_with_the_twin(engine, shading):
         lambda *a, **k: volume_render(*a, engine=engine, **k), single, 0.11, {"shading": shading}
     )
     twins = outputs_and_gradients(reference.volume_render, given, 0.11, {"shading": shading})
-    assert ours["colour"].dtype == torch.float32
+    assert ours["color"].dtype == torch.float32
     for name, expected in twins.items():
         close(ours[name].double(), expected, name, rtol=2e-4)
 
@@ -193,8 +193,8 @@ def test_under_autocast_in_float32(engine):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         seen = volume_render(inputs[0].bfloat16(), *inputs[1:], BOX, step=0.11, engine=engine)
     expected = volume_render(inputs[0].bfloat16().float(), *inputs[1:], BOX, step=0.11, engine=engine)
-    assert seen.colour.dtype == torch.float32
-    torch.testing.assert_close(seen.colour, expected.colour, rtol=1e-5, atol=1e-5)
+    assert seen.color.dtype == torch.float32
+    torch.testing.assert_close(seen.color, expected.color, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.costly
@@ -220,7 +220,7 @@ def test_what_is_hidden_has_as_small_a_gradient_as_it_should(engine):
         leaf = volume.to(dtype).requires_grad_()
         given = (tensor.to(dtype) for tensor in (table, *ray))
         seen = render(leaf, *given, [0, 0, 0, 1, 1, 1], step=0.01, **options)
-        return torch.autograd.grad(seen.colour.sum() + seen.depth.sum(), leaf)[0]
+        return torch.autograd.grad(seen.color.sum() + seen.depth.sum(), leaf)[0]
 
     ours = gradient(volume_render, torch.float32, engine=engine)
     twin = gradient(reference.volume_render, torch.float64)
@@ -237,7 +237,7 @@ def test_box_and_offsets_have_gradients_too(engine):
         box = torch.tensor(BOX, dtype=torch.float64, requires_grad=True)
         offsets = torch.linspace(0, 0.99, len(given["origins"]), dtype=torch.float64, requires_grad=True)
         seen = render(*inputs, box, step=0.11, **{name: offsets}, **options)
-        return torch.autograd.grad(seen.colour.square().sum() + seen.depth.sum(), [box, offsets])
+        return torch.autograd.grad(seen.color.square().sum() + seen.depth.sum(), [box, offsets])
 
     ours = gradients(volume_render, "jitter", engine=engine)
     for mine, twin, what in zip(ours, gradients(reference.volume_render, "offsets"), ("box", "offsets"), strict=True):
@@ -253,7 +253,7 @@ def test_second_derivatives_agree_with_the_twin(engine, shading):
     def second(render, **options):
         leaves = [given[name].clone().requires_grad_() for name in NAMES[:4]]
         seen = render(*leaves, BOX, step=0.3, shading=shading, **options)
-        first = torch.autograd.grad((seen.colour**3).sum() + seen.depth.square().sum(), leaves, create_graph=True)
+        first = torch.autograd.grad((seen.color**3).sum() + seen.depth.square().sum(), leaves, create_graph=True)
         return torch.autograd.grad(sum(gradient.square().sum() for gradient in first), leaves)
 
     for mine, twin, name in zip(
@@ -270,7 +270,7 @@ def test_transforms_and_compilation_agree_with_plain_calls(engine):
 
     def loss(volume, table, origins, directions):
         seen = volume_render(volume, table, origins, directions, BOX, step=0.3, threshold=0.01, engine=engine)
-        return seen.colour.square().sum() + seen.depth.sum()
+        return seen.color.square().sum() + seen.depth.sum()
 
     leaves = [tensor.clone().requires_grad_() for tensor in inputs]
     plain = torch.autograd.grad(loss(*leaves), leaves)
@@ -292,7 +292,7 @@ def test_a_broken_number_breaks_nothing_but_numbers(engine, name, broken):
     given = {key: tensor.float() for key, tensor in scene(n=30).items()}
     given[name].view(-1)[::3] = broken
     seen = outputs_and_gradients(functools.partial(volume_render, engine=engine), given, 0.11, {})
-    assert seen["colour"].shape == (30, 3) and seen["gradient of volume"].shape == given["volume"].shape
+    assert seen["color"].shape == (30, 3) and seen["gradient of volume"].shape == given["volume"].shape
 
 
 def test_rays_may_have_any_shape(engine):
@@ -301,12 +301,12 @@ def test_rays_may_have_any_shape(engine):
     flat = volume_render(*inputs, BOX, step=0.11, background=background, engine=engine)
     shaped = [inputs[0], inputs[1], *(tensor.view(5, 12, 3) for tensor in inputs[2:])]
     seen = volume_render(*shaped, BOX, step=0.11, background=background.view(5, 12, 3), engine=engine)
-    assert torch.equal(seen.colour, flat.colour.view(5, 12, 3))
+    assert torch.equal(seen.color, flat.color.view(5, 12, 3))
     assert torch.equal(seen.depth, flat.depth.view(5, 12))
     one = volume_render(
         *inputs[:2], inputs[2][0], inputs[3][0], BOX, step=0.11, background=background[0], engine=engine
     )
-    assert torch.equal(one.colour, flat.colour[0])
+    assert torch.equal(one.color, flat.color[0])
 
 
 def test_tensors_may_lie_in_memory_as_they_like(engine):
@@ -328,7 +328,7 @@ def test_a_ray_has_65536_samples_at_most(engine):
 
 def test_jitter_is_drawn_as_asked(engine):
     *inputs, _ = scene().values()
-    render = lambda jitter: volume_render(*inputs, BOX, step=0.11, jitter=jitter, engine=engine).colour  # noqa: E731
+    render = lambda jitter: volume_render(*inputs, BOX, step=0.11, jitter=jitter, engine=engine).color  # noqa: E731
     drawn = lambda: render(torch.Generator().manual_seed(3))  # noqa: E731
     assert torch.equal(drawn(), drawn())
     offsets = torch.rand(60, generator=torch.Generator().manual_seed(3), dtype=torch.float64)

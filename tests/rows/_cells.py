@@ -56,18 +56,18 @@ def reductions_of_vectors(lang, real):
         z: lang.types.ndarray(),
         k: lang.types.ndarray(),
     ):
-        centre = vec2(0.0)
+        center = vec2(0.0)
         m = lang.Matrix([[real(0.0)] * 3 for _ in range(2)])
         count = 1
         hits = lang.Vector([0, 0, 0])
         for i in p:
-            centre += p[i] / p.shape[0]
+            center += p[i] / p.shape[0]
             m[0, 1] += p[i].x
             add(m[1, 2], p[i].y)
             lang.atomic_add(count, 2)
             hits[k[i]] += 1
         for _ in range(1):
-            y[0], y[1], y[2] = centre.x, centre.y, count
+            y[0], y[1], y[2] = center.x, center.y, count
             y[3] = hits[0] + 10 * hits[1] + 100 * hits[2]
         for i, j in lang.ndrange(2, 3):
             for a, b in lang.static(lang.ndrange(2, 3)):

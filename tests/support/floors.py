@@ -187,7 +187,7 @@ def _floors(path: str, item: _Import, files: Collection[str]) -> _Found:
     floor_here, floor_there = FLOORS.get(here, -1), FLOORS.get(there, -1)
     same_room = here == there or {here, there} <= GROUND
     if not same_room and floor_there == floor_here:
-        yield item.line, f"{here} [{floor_here}] imports its neighbour {there}: never sideways"
+        yield item.line, f"{here} [{floor_here}] imports its neighbor {there}: never sideways"
     if not same_room and floor_there > floor_here:
         yield item.line, f"{here} [{floor_here}] imports {there} [{floor_there}]: threads run down only"
     if not _may_open(path, target):

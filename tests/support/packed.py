@@ -29,7 +29,7 @@ def size_of(rays) -> int:
 
 
 def samples_on(rays, *, channels: int = 3, dtype=torch.float64, dense: float = 1.5):
-    """Densities, colours, t (ascending along a ray) and steps; `dense` is the mean of density times step."""
+    """Densities, colors, t (ascending along a ray) and steps; `dense` is the mean of density times step."""
     s = size_of(rays)
     steps = 0.1 + 0.2 * torch.rand(s, dtype=dtype)
     t = 2 + steps.cumsum(0) - steps / 2

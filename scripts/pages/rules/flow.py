@@ -97,7 +97,7 @@ ROWS = (
         """
         In Python, the variable of a loop is a local that the body may change, until the next iteration gives it its
         next value. Both engines leave `j += 2` out without a word, or end the process on it; they refuse `j = j + 2`.
-        In ops and layers the change counts, if tinsmith can analyse the kernel; in kernels that are called directly it
+        In ops and layers the change counts, if tinsmith can analyze the kernel; in kernels that are called directly it
         does not. It skips no iterations anywhere: use a `while` for that.
         """,
         """

@@ -112,7 +112,7 @@ ROWS = (
         Python, and both engines at run time, round `//` down: `-3 // 2` is -2, and `-3 % 2` is 1. Where an engine knows
         both integers at compile time, it rounds towards zero: -1 and -1. So an index that wraps around is wrong
         if its offset is a known number. Ops, and layers whose gradient is not the engine's, follow Python's rule,
-        if tinsmith can analyse the kernel; kernels that are called directly do not.
+        if tinsmith can analyze the kernel; kernels that are called directly do not.
         """,
         """
         def k(x: A, y: A):

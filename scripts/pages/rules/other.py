@@ -97,7 +97,7 @@ ROWS = (
             for i in x:
                 spread(y, x[i])
         """,
-        words="A function in the same file is analysed.",
+        words="A function in the same file is analyzed.",
     ),
     Row(
         "TS503",

@@ -86,7 +86,7 @@ class Reached(Outcome):
     @property
     def remark(self) -> str:
         """A remark if nothing was learned, or ""."""
-        return f"That is not better than a single colour, {self.flat_score}." * self.learned_nothing
+        return f"That is not better than a single color, {self.flat_score}." * self.learned_nothing
 
     @property
     def learned_nothing(self) -> bool:

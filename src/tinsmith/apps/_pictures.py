@@ -54,14 +54,14 @@ def make_image(pixels: Tensor) -> Image.Image:
     return Image.fromarray(pixels.numpy())
 
 
-def apply_colormap(values: Tensor, colours: str = "inferno") -> Image.Image:
+def apply_colormap(values: Tensor, colors: str = "inferno") -> Image.Image:
     """Convert numbers (h, w) from 0 to 1 to an image, with a color map of matplotlib. Values outside are clamped."""
     shade = values.detach().clamp(0, 1).mul(255).round().to(torch.uint8).cpu()
-    return Image.fromarray(_colours(colours)[shade.numpy()])
+    return Image.fromarray(_colors(colors)[shade.numpy()])
 
 
 @functools.cache
-def _colours(name: str) -> np.ndarray:
+def _colors(name: str) -> np.ndarray:
     from matplotlib import colormaps  # slow to load
 
     return colormaps[name](np.arange(256), bytes=True)[:, :3]

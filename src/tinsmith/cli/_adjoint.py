@@ -110,7 +110,7 @@ def _split(names: str | None) -> list[str]:
 
 
 def _print(text: str, *, is_source: bool) -> None:
-    """Print text: Python source in colours on a terminal."""
+    """Print text: Python source in colors on a terminal."""
     console = Console()
     if is_source and console.is_terminal:
         console.print(Syntax(text, "python", background_color="default", word_wrap=False))

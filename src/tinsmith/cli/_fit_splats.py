@@ -49,7 +49,7 @@ def fit_splats(
     ] = 20_000,
     degree: Annotated[
         int,
-        typer.Option(min=0, max=4, help="Degree of the spherical harmonics, by which colours depend on the direction."),
+        typer.Option(min=0, max=4, help="Degree of the spherical harmonics, by which colors depend on the direction."),
     ] = 2,
     strategy: Annotated[
         Strategy,

@@ -75,7 +75,7 @@ Dataset = Annotated[
 PhotographSize = Annotated[int, typer.Option(min=1, help="Longer side in pixels; a smaller image is not enlarged.")]
 PictureSize = Annotated[int, typer.Option(min=16, help="Longer side of a picture in pixels; larger ones are shrunk.")]
 BackgroundOption = Annotated[
-    Background, typer.Option(help="Background colour. Transparent pictures are trained on random backgrounds.")
+    Background, typer.Option(help="Background color. Transparent pictures are trained on random backgrounds.")
 ]
 PixelSeed = Annotated[
     int, typer.Option(min=0, help="Random seed of the initial weights and of the pixels that are drawn.")

@@ -20,7 +20,7 @@ from ..frontend import Source, find_array_slice, find_mismatched_loop
 
 _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
 """An engine's own frames end with a colon; those of Python's tracebacks, which it also prints, do not."""
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _ARRAY_AS_NUMBER = "any_array.AnyArray"
 _REMEDIES = {
     _ARRAY_AS_NUMBER: "Annotate the function's parameter for the array as a template: `a: template()`.",
@@ -50,7 +50,7 @@ def describe_frames(cause: Exception, source: Source, text: str) -> list[tuple[s
         source: the kernel, as `text` was printed from it.
         text: the source that the engine got.
     """
-    frames = [match.groupdict() for match in _FRAME.finditer(strip_colours(cause))]
+    frames = [match.groupdict() for match in _FRAME.finditer(strip_colors(cause))]
     # An engine may report a frame twice.
     last = {(one["path"], one["line"]): place for place, one in enumerate(frames)}
     kept = [one for place, one in enumerate(frames) if last[one["path"], one["line"]] == place]
@@ -85,7 +85,7 @@ def place_warnings(source: Source, text: str, path: str, given: set[tuple[str, s
         yield
     lines = map_lines(source.tree, text) if any(one.filename == path for one in caught) else {}
     for one in caught:
-        where, words = (one.filename, one.lineno), strip_colours(one.message)
+        where, words = (one.filename, one.lineno), strip_colors(one.message)
         if one.filename == path:
             where = source.path, lines.get(one.lineno, source.tree.lineno)
         if (words, *where) not in given:
@@ -93,16 +93,16 @@ def place_warnings(source: Source, text: str, path: str, given: set[tuple[str, s
             warnings.warn_explicit(words, one.category, *where)
 
 
-def strip_colours(message: object) -> str:
+def strip_colors(message: object) -> str:
     """Return an engine's message without the codes that color it in a terminal."""
-    return _COLOURS.sub("", str(message))
+    return _COLORS.sub("", str(message))
 
 
 def find_error_line(cause: Exception) -> str:
     """Return the line of an engine's report that names the error: its compiler's line, or else the last line that is
     not empty.
     """
-    words = [line.strip() for line in strip_colours(cause).splitlines()]
+    words = [line.strip() for line in strip_colors(cause).splitlines()]
     words = [line for line in words if len(line) > 2 and not line.startswith(("http", "Please"))]
     compiled = [line for line in words if line.startswith("[") and ".cpp:" in line]
     return (compiled or words or [repr(cause)])[-1]

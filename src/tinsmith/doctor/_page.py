@@ -89,7 +89,7 @@ def _source(path: str, cards: list[_Card], followers: list[Finding], starts: lis
     their lines.
     """
     lines = read_lines(path)
-    coloured = _highlight_tokens(lines)
+    colored = _highlight_tokens(lines)
     at = {line: list(own) for line, own in groupby(cards, key=lambda card: card.finding.line)}
     marks: dict[int, list[Finding]] = {}
     for one in [*(card.finding for card in cards), *followers]:
@@ -102,7 +102,7 @@ def _source(path: str, cards: list[_Card], followers: list[Finding], starts: lis
         if span.start > 1:
             yield '<div class="gap">⋯</div>'
         for line in span:
-            yield _row(line, coloured[line - 1], marks.get(line, []))
+            yield _row(line, colored[line - 1], marks.get(line, []))
             yield from (_card_below(card, lines[line - 1]) for card in at.get(line, []))
     if spans and spans[-1].stop <= len(lines):
         yield '<div class="gap">⋯</div>'
@@ -134,8 +134,8 @@ def _card_below(card: _Card, line: str = "") -> str:
 
 
 def _gradient(label: str, gradient: Gradcheck) -> Iterator[str]:
-    colour = "good" if gradient.ok else "bad"
-    yield f'<h2>gradient of {escape(label)}: <span class="verdict {colour}">{gradient.verdict}</span></h2>'
+    color = "good" if gradient.ok else "bad"
+    yield f'<h2>gradient of {escape(label)}: <span class="verdict {color}">{gradient.verdict}</span></h2>'
     yield f'<pre class="words">{escape(gradient.summary)}</pre>'
     yield '<div class="maps">'
     yield from (_picture(one) for one in gradient.inputs if one.reference is not None)
@@ -175,9 +175,9 @@ def _highlight_tokens(lines: list[str]) -> list[str]:
     from pygments.lexers import PythonLexer
 
     text = highlight("\n".join(lines), PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True))
-    coloured = text.removesuffix("\n").split("\n")
+    colored = text.removesuffix("\n").split("\n")
     # A lexer may see line ends where Python does not (a form feed); then show the lines without colors.
-    return coloured if len(coloured) == len(lines) else [escape(line) for line in lines]
+    return colored if len(colored) == len(lines) else [escape(line) for line in lines]
 
 
 def _words(message: str) -> str:

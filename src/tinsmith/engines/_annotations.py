@@ -167,7 +167,7 @@ def make_placeholders(
         elif isinstance(annotation, lang.types.ndarray):
             values.append(_stand_in_array(annotation, matrix_type))
         else:
-            # A number, vector or struct: engines specialise on its annotation, and never look at its value.
+            # A number, vector or struct: engines specialize on its annotation, and never look at its value.
             values.append(0)
     return values
 

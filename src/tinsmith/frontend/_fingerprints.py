@@ -56,7 +56,7 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
 
     Args:
         value: anything that a kernel's source can name.
-        engine: whose fields, vectors and functions are recognised.
+        engine: whose fields, vectors and functions are recognized.
         depth: how many objects and containers it was found in.
     """
     kind = type(value)

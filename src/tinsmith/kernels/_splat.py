@@ -36,8 +36,8 @@ def splat(lang: ModuleType, *, serial: bool) -> Any:
         pos      [n, 2]     center (x, y). Differentiable, as all the inputs are.
         scale    [n, 2]     standard deviations along the two axes, positive
         angle    [n]        from the image's x axis to the first of them, radians, towards +y
-        colour   [n, 3]     any sign
-        opacity  [n]        at the centre; nothing is drawn where it is 1/255 or less
+        color   [n, 3]     any sign
+        opacity  [n]        at the center; nothing is drawn where it is 1/255 or less
         image    [h, w, 3]  is added to
 
     Which pixels a Gaussian visits is not differentiated.
@@ -51,7 +51,7 @@ def splat(lang: ModuleType, *, serial: bool) -> Any:
     frame, rows, columns = build_geometry(lang)
 
     @lang.kernel
-    def splat(pos: array, scale: array, angle: array, colour: array, opacity: array, image: array):
+    def splat(pos: array, scale: array, angle: array, color: array, opacity: array, image: array):
         lang.loop_config(serialize=serial)
         for i in range(pos.shape[0]):
             px, py, peak = pos[i, 0], pos[i, 1], opacity[i]
@@ -67,7 +67,7 @@ def splat(lang: ModuleType, *, serial: bool) -> Any:
                         a, b = ax * dx + ay * dy, bx * dx + by * dy
                         alpha = peak * lang.exp(-0.5 * (a * a + b * b))
                         for channel in lang.static(range(3)):
-                            image[y, x, channel] += alpha * colour[i, channel]
+                            image[y, x, channel] += alpha * color[i, channel]
 
     return splat
 

@@ -34,7 +34,7 @@ def volume_render(lang: ModuleType, *, fp: str, shaded: bool) -> Any:
         box         [6]        min x, y, z, max x, y, z
         offsets     [n]        the position of a sample in its interval, for each ray
         settings    [10]       see the head of the file
-        colour      [n, 3]     without a background
+        color      [n, 3]     without a background
         opacity     [n]
         depth       [n]
         before      [n]        transmittance before a ray's last sample: the gradient goes back from there
@@ -61,7 +61,7 @@ def volume_render(lang: ModuleType, *, fp: str, shaded: bool) -> Any:
         box: array,
         offsets: array,
         settings: array,
-        colour: array,
+        color: array,
         opacity: array,
         depth: array,
         before: array,
@@ -93,7 +93,7 @@ def volume_render(lang: ModuleType, *, fp: str, shaded: bool) -> Any:
                 left = left * keep
                 i += 1
             for channel in lang.static(range(3)):
-                colour[ray, channel] = seen[channel]
+                color[ray, channel] = seen[channel]
             opacity[ray] = real(1.0) - left
             depth[ray] = far_off
             before[ray] = last

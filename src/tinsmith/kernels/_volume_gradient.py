@@ -6,7 +6,7 @@ sample, and no sum is subtracted from a total: the gradient of hidden samples is
 as rounding errors (which an optimizer like Adam turns into steps). With the cotangents c, o and d of color, opacity
 and depth:
 
-    gain = c.colour + o + d t                                           the gradient in a sample's weight
+    gain = c.color + o + d t                                           the gradient in a sample's weight
     (left after it) gain - (sum of weight gain of those behind it)      the gradient in its density times its length
 
 The gradient in the volume and the table is a sum over rays. On a CPU each worker takes every w-th ray, with its own
@@ -41,7 +41,7 @@ def volume_gradient(
 
     Its parameters are those of `volume_render`, and then, all of the type `fp`:
 
-        c              [n, 3]        cotangents of colour,
+        c              [n, 3]        cotangents of color,
         o              [n]           of opacity
         d              [n]           and of depth
         last           [n]           transmittance before each ray's last sample,
@@ -109,20 +109,20 @@ def volume_gradient(
             cell, part, steep = place(volume, origins, directions, box, ray, t)
             value, _slope = look(volume, cell, part)
             row, share, rise = row_of(table, value)
-            colour, density = entry(table, row, share)
+            color, density = entry(table, row, share)
             keep = lang.exp(-density * length)
             if back > 0:
                 before = after / keep
             else:  # the last sample may let nothing through, so no division by `keep`
                 after = before * keep
             weight = before * (real(1.0) - keep)
-            by_colour = weight * incoming
-            here = colour
+            by_color = weight * incoming
+            here = color
             by_steep = lang.Vector([0.0, 0.0, 0.0], dt=real)
             if lang.static(shaded):
                 normal, soft = normal_of(volume, box, settings, cell, part)
-                here, by_colour, by_steep, to_light, to_half = lit_gradient(
-                    colour, by_colour, settings, normal, soft, light, half
+                here, by_color, by_steep, to_light, to_half = lit_gradient(
+                    color, by_color, settings, normal, soft, light, half
                 )
                 by_light += to_light
                 by_half += to_half
@@ -138,14 +138,14 @@ def volume_gradient(
             following = lang.min(row + 1, table.shape[0] - 1)
             by_value = by_density * (table[following, 3] - table[row, 3])
             for channel in lang.static(range(3)):
-                by_value += by_colour[channel] * (table[following, channel] - table[row, channel])
+                by_value += by_color[channel] * (table[following, channel] - table[row, channel])
             by_value *= rise
             if lang.static(for_table):
                 copy = worker % tables.shape[0]
                 for channel in lang.static(range(4)):
                     by_entry = by_density
                     if lang.static(channel < 3):
-                        by_entry = by_colour[channel]
+                        by_entry = by_color[channel]
                     if lang.static(apart):
                         tables[copy, row, channel] = tables[copy, row, channel] + (real(1.0) - share) * by_entry
                         tables[copy, following, channel] = tables[copy, following, channel] + share * by_entry
@@ -232,7 +232,7 @@ def build_lighting_gradient(lang: ModuleType, *, fp: str) -> Any:
     real = getattr(lang, fp)
 
     @lang.func
-    def lit_gradient(colour, by_seen, settings: lang.template(), normal, soft, light, half):
+    def lit_gradient(color, by_seen, settings: lang.template(), normal, soft, light, half):
         """Light a sample, and reverse it: return the shaded color, and the gradients in the color, the volume's slope
         (per length), light and half, given `by_seen`, the gradient in the shaded color.
         """
@@ -240,10 +240,10 @@ def build_lighting_gradient(lang: ModuleType, *, fp: str) -> Any:
         bright = settings[2] + settings[3] * lang.abs(facing)
         glance = lang.abs(mirroring)
         shine = settings[4] * lang.pow(glance, settings[5])
-        seen = colour * bright
+        seen = color * bright
         for channel in lang.static(range(3)):
             seen[channel] += shine
-        by_facing = settings[3] * by_seen.dot(colour) * sign(facing)
+        by_facing = settings[3] * by_seen.dot(color) * sign(facing)
         by_shine = (by_seen[0] + by_seen[1] + by_seen[2]) * settings[4]
         by_mirroring = by_shine * settings[5] * lang.pow(glance, settings[5] - real(1.0)) * sign(mirroring)
         by_normal = by_facing * light + by_mirroring * half

@@ -126,11 +126,11 @@ def build_transfer(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
     def entry(table: lang.template(), row, share):
         """Return the color and the density interpolated between two rows."""
         following = lang.min(row + 1, table.shape[0] - 1)
-        colour = lang.Vector([0.0, 0.0, 0.0], dt=real)
+        color = lang.Vector([0.0, 0.0, 0.0], dt=real)
         for channel in lang.static(range(3)):
-            colour[channel] = table[row, channel] + share * (table[following, channel] - table[row, channel])
+            color[channel] = table[row, channel] + share * (table[following, channel] - table[row, channel])
         density = table[row, 3] + share * (table[following, 3] - table[row, 3])
-        return colour, density
+        return color, density
 
     return row_of, entry
 
@@ -166,8 +166,8 @@ def build_lighting(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
         used.
         """
         steep = lang.Vector([0.0, 0.0, 0.0], dt=real)
-        for neighbour in range(6):
-            axis, sign = neighbour // 2, 2 * (neighbour % 2) - 1
+        for neighbor in range(6):
+            axis, sign = neighbor // 2, 2 * (neighbor % 2) - 1
             value, _slope = look(volume, cell + shift(axis, sign), part)
             half_of_it = real(0.5) * value * lang.cast(sign, real)
             for dim in lang.static(range(3)):
@@ -181,12 +181,10 @@ def build_lighting(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any, Any]:
         return steep / length, length
 
     @lang.func
-    def lit(colour, settings: lang.template(), normal, light, half):
+    def lit(color, settings: lang.template(), normal, light, half):
         facing, mirroring = lang.abs(normal.dot(light)), lang.abs(normal.dot(half))
         bright = settings[2] + settings[3] * facing
         shine = settings[4] * lang.pow(mirroring, settings[5])
-        return lang.Vector(
-            [colour[0] * bright + shine, colour[1] * bright + shine, colour[2] * bright + shine], dt=real
-        )
+        return lang.Vector([color[0] * bright + shine, color[1] * bright + shine, color[2] * bright + shine], dt=real)
 
     return lights, normal_of, lit, shift

@@ -61,7 +61,7 @@ _ALL = (
     Rule("TS412", "unkept-decision", "a branch, or the bound of a loop, in an inner loop, beside loads outside it"),
     # Hygiene
     Rule("TS501", "unused-parameter", "a parameter that the kernel does not use"),
-    Rule("TS502", "not-analysed", "something that tinsmith cannot analyse, so it is not checked"),
+    Rule("TS502", "not-analyzed", "something that tinsmith cannot analyze, so it is not checked"),
     Rule("TS503", "parameter-hides-global", "a parameter hides a number or field of the file, and is always given 0"),
     Rule("TS504", "dropped-arithmetic", "unused arithmetic on the return value of an atomic"),
     # Found by the sanitizer in a run

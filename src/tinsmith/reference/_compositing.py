@@ -13,7 +13,7 @@ class Composited(NamedTuple):
     """The result of compositing along rays.
 
     Attributes:
-        colour: (n, c), including the background.
+        color: (n, c), including the background.
         opacity: (n), the fraction of the background that is hidden, 0 to 1.
         depth: (n), the sum of weight times t, not divided by the opacity.
         weights: (s), or (n, k) in the dense form: the weight of each sample in its ray's color.
@@ -21,11 +21,11 @@ class Composited(NamedTuple):
     Example:
         >>> half = torch.full((1, 2), 2.0).log()
         >>> seen = ts.render.composite(half, torch.ones(1, 2, 3), torch.tensor([[1.0, 2.0]]), torch.ones(1, 2))
-        >>> seen.opacity, seen.depth, seen.colour
+        >>> seen.opacity, seen.depth, seen.color
         (tensor([0.7500]), tensor([1.]), tensor([[0.7500, 0.7500, 0.7500]]))
     """
 
-    colour: Tensor
+    color: Tensor
     opacity: Tensor
     depth: Tensor
     weights: Tensor
@@ -33,7 +33,7 @@ class Composited(NamedTuple):
 
 def composite(
     densities: Tensor,
-    colours: Tensor,
+    colors: Tensor,
     t: Tensor,
     steps: Tensor,
     rays: Tensor | None = None,
@@ -48,13 +48,13 @@ def composite(
         alpha_i = 1 - exp(-density_i step_i)
         T_i = product over j < i of (1 - alpha_j)
         weight_i = T_i alpha_i                  0 where T_i < threshold
-        colour = sum of weight_i colour_i + (1 - opacity) background
+        color = sum of weight_i color_i + (1 - opacity) background
         opacity = sum of weight_i
         depth = sum of weight_i t_i
 
     Args:
         densities: (s), or dense (n, k), per unit of length.
-        colours: (s, c) or (n, k, c), any number of channels.
+        colors: (s, c) or (n, k, c), any number of channels.
         t: shaped like `densities`; positions of the samples along their ray.
         steps: shaped like `densities`; lengths of the samples.
         rays: (n, 2), integers: the start and the count of each ray's samples. None for the dense form.
@@ -62,7 +62,7 @@ def composite(
         threshold: a ray ends once its transmittance is below this.
 
     Returns:
-        `Composited(colour, opacity, depth, weights)`, differentiable in all floating tensors. Samples that belong to
+        `Composited(color, opacity, depth, weights)`, differentiable in all floating tensors. Samples that belong to
         no ray have weight 0.
 
     Example:
@@ -70,13 +70,13 @@ def composite(
         >>> composite(half, torch.ones(1, 2, 3), torch.tensor([[1.0, 2.0]]), torch.ones(1, 2)).weights
         tensor([[0.5000, 0.2500]])
     """
-    samples = (densities, colours, t, steps)
+    samples = (densities, colors, t, steps)
     return _composite_with(_composite_densities, samples, rays, background, threshold)
 
 
 def composite_alphas(
     alphas: Tensor,
-    colours: Tensor,
+    colors: Tensor,
     t: Tensor,
     rays: Tensor | None = None,
     *,
@@ -89,21 +89,21 @@ def composite_alphas(
 
     Args:
         alphas: (s), or dense (n, k), between 0 and 1.
-        colours: (s, c) or (n, k, c), any number of channels.
+        colors: (s, c) or (n, k, c), any number of channels.
         t: shaped like `alphas`; positions of the samples along their ray.
         rays: (n, 2), integers: the start and the count of each ray's samples. None for the dense form.
         background: (c) or (n, c), the color behind all samples; None for 0.
         threshold: a ray ends once its transmittance is below this.
 
     Returns:
-        `Composited(colour, opacity, depth, weights)`, differentiable in all floating tensors. Samples that belong to
+        `Composited(color, opacity, depth, weights)`, differentiable in all floating tensors. Samples that belong to
         no ray have weight 0.
 
     Example:
         >>> composite_alphas(torch.full((1, 2), 0.5), torch.ones(1, 2, 3), torch.ones(1, 2)).weights
         tensor([[0.5000, 0.2500]])
     """
-    return _composite_with(_composite_alphas, (alphas, colours, t), rays, background, threshold)
+    return _composite_with(_composite_alphas, (alphas, colors, t), rays, background, threshold)
 
 
 def _composite_with(
@@ -124,27 +124,27 @@ def _composite_with(
         weights = torch.zeros_like(first)
         for at, ray in zip(spans, dense, strict=True):
             weights = torch.cat([weights[: at.start], ray[-1], weights[at.stop :]])
-    colour, opacity, depth = (torch.stack([ray[j] for ray in dense]) for j in range(3))
+    color, opacity, depth = (torch.stack([ray[j] for ray in dense]) for j in range(3))
     if background is not None:
-        colour = colour + (1 - opacity)[:, None] * background
-    return Composited(colour, opacity, depth, weights)
+        color = color + (1 - opacity)[:, None] * background
+    return Composited(color, opacity, depth, weights)
 
 
 def _composite_densities(
-    density: Tensor, colour: Tensor, t: Tensor, step: Tensor, threshold: float
+    density: Tensor, color: Tensor, t: Tensor, step: Tensor, threshold: float
 ) -> tuple[Tensor, ...]:
     absorbed = density * step
     through = torch.exp(absorbed - absorbed.cumsum(0))  # to sample i, itself left out
-    return _sum_samples(through, -torch.expm1(-absorbed), colour, t, threshold)
+    return _sum_samples(through, -torch.expm1(-absorbed), color, t, threshold)
 
 
-def _composite_alphas(alpha: Tensor, colour: Tensor, t: Tensor, threshold: float) -> tuple[Tensor, ...]:
+def _composite_alphas(alpha: Tensor, color: Tensor, t: Tensor, threshold: float) -> tuple[Tensor, ...]:
     through = torch.cat([torch.ones_like(alpha[:1]), 1 - alpha[:-1]]).cumprod(0)
-    return _sum_samples(through, alpha, colour, t, threshold)
+    return _sum_samples(through, alpha, color, t, threshold)
 
 
-def _sum_samples(through: Tensor, alpha: Tensor, colour: Tensor, t: Tensor, threshold: float) -> tuple[Tensor, ...]:
+def _sum_samples(through: Tensor, alpha: Tensor, color: Tensor, t: Tensor, threshold: float) -> tuple[Tensor, ...]:
     """Compute color, opacity and depth of one ray, and its weights, from the samples' transmittance and alphas."""
     is_reached = (through >= threshold).cumprod(0).bool()
     weight = torch.where(is_reached, through * alpha, 0)
-    return weight @ colour, weight.sum(), (weight * t).sum(), weight
+    return weight @ color, weight.sum(), (weight * t).sum(), weight

@@ -15,7 +15,7 @@ def pinhole_rays(
     cameras: Tensor,
     *,
     convention: str = "opencv",
-    normalise: bool = True,
+    normalize: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Compute rays of pinhole cameras through points of their images: see `tinsmith.render.pinhole_rays`.
 
@@ -25,7 +25,7 @@ def pinhole_rays(
         pixels: (n, 2), columns and rows; the center of the first pixel is (0.5, 0.5).
         cameras: (n), int64, the camera of each ray.
         convention: "opencv", where cameras look along +z with y down, or "opengl", where they look along -z with y up.
-        normalise: return directions of length 1.
+        normalize: return directions of length 1.
 
     Returns:
         Origins (n, 3) and directions (n, 3). Differentiable in all floating tensors.
@@ -41,7 +41,7 @@ def pinhole_rays(
     one = torch.ones_like(x)
     seen = torch.stack([x, y, one] if convention == "opencv" else [x, -y, -one], -1)
     directions = torch.einsum("nij,nj->ni", pose[:, :3, :3], seen)
-    if normalise:
+    if normalize:
         directions = directions / seen.norm(dim=-1, keepdim=True)
     return pose[:, :3, 3], directions
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def splat(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Tensor, *, h: int, w: int) -> Tensor:
+def splat(pos: Tensor, scale: Tensor, angle: Tensor, color: Tensor, opacity: Tensor, *, h: int, w: int) -> Tensor:
     """Render an image as the sum of anisotropic 2-D Gaussians.
 
     With (dx, dy) from a Gaussian's center to a pixel's, rotated to the Gaussian's axes:
@@ -14,13 +14,13 @@ def splat(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Te
         a = ( cos(angle) dx + sin(angle) dy) / scale_x
         b = (-sin(angle) dx + cos(angle) dy) / scale_y
         alpha = opacity exp(-(a^2 + b^2) / 2)                 0 where alpha < 1 / 255
-        image = sum over all Gaussians of alpha colour
+        image = sum over all Gaussians of alpha color
 
     Args:
         pos: (n, 2), centers (x, y) in pixels; that of the pixel in row i, column j is (j + 0.5, i + 0.5).
         scale: (n, 2), standard deviations along the two axes in pixels, positive.
         angle: (n), the angle from the image's x axis to the Gaussian's first axis, in radians, towards +y.
-        colour: (n, 3), of any sign.
+        color: (n, 3), of any sign.
         opacity: (n), alpha at the center. A Gaussian whose opacity is less than 1/255 is not drawn.
         h: number of rows of the image.
         w: number of columns of the image.
@@ -45,4 +45,4 @@ def splat(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Te
     b = (c * dy - s * dx) / scale[:, 1, None, None]
     alpha = opacity[:, None, None] * torch.exp(-0.5 * (a * a + b * b))
     alpha = torch.where(alpha * 255 < 1, 0.0, alpha)
-    return torch.einsum("nhw,nc->hwc", alpha, colour)
+    return torch.einsum("nhw,nc->hwc", alpha, color)

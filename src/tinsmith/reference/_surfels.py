@@ -17,7 +17,7 @@ class ProjectedSurfels(NamedTuple):
         radii: (n, 2), integers, pixels; 0 if a surfel is not visible.
         means2d: (n, 2), centers of the ellipses, pixels.
         depths: (n), along the camera's axis.
-        centres: (n, 3), the centers in camera space.
+        centers: (n, 3), the centers in camera space.
         axes: (n, 3, 2), the two axes in camera space, with the scales as their lengths.
         normals: (n, 3), in camera space, facing the camera.
     """
@@ -25,7 +25,7 @@ class ProjectedSurfels(NamedTuple):
     radii: Tensor
     means2d: Tensor
     depths: Tensor
-    centres: Tensor
+    centers: Tensor
     axes: Tensor
     normals: Tensor
 
@@ -63,17 +63,17 @@ def project_surfels(
         >>> project_surfels(means, turns, scales, torch.eye(4), intrinsics, 64, 48).radii
         tensor([[9, 9]], dtype=torch.int32)
     """
-    centres = means @ viewmat[:3, :3].T + viewmat[:3, 3]
+    centers = means @ viewmat[:3, :3].T + viewmat[:3, 3]
     turned = viewmat[:3, :3] @ turns
     axes, normals = turned[..., :2] * scales[:, None, :2], turned[..., 2]
-    normals = torch.where((normals * centres).sum(-1, keepdim=True) < 0, normals, -normals)
-    local = torch.cat([axes, centres[..., None]], -1)
+    normals = torch.where((normals * centers).sum(-1, keepdim=True) < 0, normals, -normals)
+    local = torch.cat([axes, centers[..., None]], -1)
     focal, middle = intrinsics.diagonal()[:2], intrinsics[:2, 2]
     onto = torch.cat([focal[:, None] * local[:, :2] + middle[:, None] * local[:, 2:], local[:, 2:]], 1)
     signs = torch.tensor([1.0, 1.0, -1.0], dtype=means.dtype)
     dual = (onto * signs) @ onto.mT
     dual = dual / dual[:, 2:, 2:]
-    means2d, depths = dual[:, :2, 2], centres[:, 2]
+    means2d, depths = dual[:, :2, 2], centers[:, 2]
     with torch.no_grad():
         spread = means2d**2 - dual.diagonal(dim1=1, dim2=2)[:, :2]
         radii = (EXTENT * spread.clamp(min=1e-4).sqrt()).ceil()
@@ -81,7 +81,7 @@ def project_surfels(
         is_inside = ((means2d + radii > 0) & (means2d - radii < size)).all(1)
         is_seen = (depths > near_plane) & (depths < far_plane) & is_inside & (radii > radius_clip).any(1)
         radii = torch.where(is_seen[:, None], radii, 0).int()
-    return ProjectedSurfels(radii, means2d, depths, centres, axes, normals)
+    return ProjectedSurfels(radii, means2d, depths, centers, axes, normals)
 
 
 def blend_surfels(
@@ -134,8 +134,8 @@ def blend_surfels(
         # A camera matrix need not be a rotation, so the axes need not be orthogonal: the plane is computed from them.
         axes = projected.axes[i]
         plane = torch.linalg.cross(axes[:, 0], axes[:, 1])
-        distance = (projected.centres[i] @ plane) / (rays @ plane)
-        apart = distance[..., None] * rays - projected.centres[i]
+        distance = (projected.centers[i] @ plane) / (rays @ plane)
+        apart = distance[..., None] * rays - projected.centers[i]
         place = apart @ axes @ torch.linalg.inv(axes.mT @ axes)
         power = torch.minimum(place.square().sum(-1), 2 * (middle - projected.means2d[i]).square().sum(-1)) / 2
         alpha = (opacities[i] * torch.exp(-power)).clamp(max=MOST)

@@ -17,7 +17,7 @@ class Rendered(NamedTuple):
     """The result of rendering a volume or a field along rays.
 
     Attributes:
-        colour: (n, 3), or (n, c) for a field with c channels: the light that reaches the eye, including the background.
+        color: (n, 3), or (n, c) for a field with c channels: the light that reaches the eye, including the background.
         opacity: (n), the fraction of the background that is hidden, 0 to 1. Rays that miss have 0.
         depth: (n), the sum of weight times t, not divided by the opacity; t is in units of `directions`.
 
@@ -25,11 +25,11 @@ class Rendered(NamedTuple):
         >>> fog = torch.tensor([[1.0, 0.5, 0.0, 2.0]])  # one color for all values
         >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
         >>> seen = ts.render.volume_render(torch.zeros(2, 2, 2), fog, *ray, [0, 0, 0, 1, 1, 1], step=0.1)
-        >>> seen.opacity, seen.colour
+        >>> seen.opacity, seen.color
         (tensor([0.8647]), tensor([[0.8647, 0.4323, 0.0000]]))
     """
 
-    colour: Tensor
+    color: Tensor
     opacity: Tensor
     depth: Tensor
 
@@ -49,7 +49,7 @@ class Shading(NamedTuple):
         >>> lamp = ts.render.Shading(light=(0.0, 0.0, 1.0), specular=0.5)
         >>> volume, table = torch.rand(8, 8, 8), torch.rand(4, 4)
         >>> rays = torch.rand(10, 3), torch.randn(10, 3)
-        >>> ts.render.volume_render(volume, table, *rays, [0, 0, 0, 1, 1, 1], step=0.1, shading=lamp).colour.shape
+        >>> ts.render.volume_render(volume, table, *rays, [0, 0, 0, 1, 1, 1], step=0.1, shading=lamp).color.shape
         torch.Size([10, 3])
     """
 
@@ -90,14 +90,14 @@ def volume_render(
         t = near + (i + offset) pace,  position = o + t d            i = 0 ... n - 1
         alpha = 1 - exp(-density |d| pace)
         weight = alpha (1 - opacity so far)                     0 once 1 - opacity is below `threshold`
-        colour = sum of weight colour,  opacity = sum of weight,  depth = sum of weight t
-        colour = colour + (1 - opacity) background
+        color = sum of weight color,  opacity = sum of weight,  depth = sum of weight t
+        color = color + (1 - opacity) background
 
     With shading, g is the gradient by central differences of values one cell apart, per unit of length, m its softened
     length, v the direction towards the eye and l towards the light, both of length 1:
 
         m = sqrt(g.g + (softness / longest side)^2),  h = (l + v) / |l + v|
-        colour = colour (ambient + diffuse |g.l| / m) + specular (|g.h| / m)^shininess
+        color = color (ambient + diffuse |g.l| / m) + specular (|g.h| / m)^shininess
 
     Args:
         volume: (x, y, z), values, which the table maps from 0 to 1.
@@ -132,17 +132,17 @@ def volume_render(
     size = torch.tensor(volume.shape, dtype=volume.dtype, device=volume.device)
     middle = torch.minimum(((positions - low) / (high - low) * size - 0.5).clamp(min=0), size - 1)
     entry = _look_up(table, _interpolate(volume, middle))
-    colour, density = entry[..., :3], entry[..., 3]
+    color, density = entry[..., :3], entry[..., 3]
     if shading is not None:
         steep = _compute_differences(volume, middle) * size / (high - low)
         faint = shading.softness / (high - low).max()
-        colour = _shade(colour, steep, faint, directions / length[:, None], shading)
+        color = _shade(color, steep, faint, directions / length[:, None], shading)
     density = torch.where(index < count[:, None], density, 0.0)
     keep = torch.exp(-density * (pace * length)[:, None])
     left = torch.cat([torch.ones_like(keep[:, :1]), keep], dim=1).cumprod(dim=1)[:, :-1]  # before each sample
     weight = torch.where(left >= threshold, left * (1 - keep), 0.0)
     opacity = weight.sum(1)
-    seen = (weight[..., None] * colour).sum(1)
+    seen = (weight[..., None] * color).sum(1)
     if background is not None:
         seen = seen + (1 - opacity)[:, None] * background
     return Rendered(seen, opacity, (weight * t).sum(1))
@@ -193,11 +193,11 @@ def _look_up(table: Tensor, value: Tensor) -> Tensor:
     return (1 - part) * table[row.long()] + part * table[following]
 
 
-def _shade(colour: Tensor, steep: Tensor, faint: Tensor, ahead: Tensor, shading: Shading) -> Tensor:
+def _shade(color: Tensor, steep: Tensor, faint: Tensor, ahead: Tensor, shading: Shading) -> Tensor:
     """Compute the shaded colors of samples, (n, sample, 3), by Blinn-Phong shading.
 
     Args:
-        colour: (n, sample, 3), the table's colors.
+        color: (n, sample, 3), the table's colors.
         steep: (n, sample, 3), gradients of the volume.
         faint: the softness, in the units of `steep`.
         ahead: (n, 3), the rays' directions, of length 1.
@@ -206,10 +206,10 @@ def _shade(colour: Tensor, steep: Tensor, faint: Tensor, ahead: Tensor, shading:
     normal = steep / (steep.square().sum(-1, keepdim=True) + faint * faint).sqrt()
     light = -ahead
     if shading.light is not None:
-        light = torch.tensor(shading.light, dtype=colour.dtype, device=colour.device).expand_as(ahead)
+        light = torch.tensor(shading.light, dtype=color.dtype, device=color.device).expand_as(ahead)
         light = light / light.norm(dim=-1, keepdim=True)
     half = torch.nn.functional.normalize(light - ahead, dim=-1, eps=1e-6)
     facing = (normal * light[:, None]).sum(-1, keepdim=True).abs()
     mirroring = (normal * half[:, None]).sum(-1, keepdim=True).abs()
-    lit = colour * (shading.ambient + shading.diffuse * facing)
+    lit = color * (shading.ambient + shading.diffuse * facing)
     return lit + shading.specular * mirroring.pow(shading.shininess)

@@ -23,7 +23,7 @@ from ._packed import pack
 from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
 from ._pixel_sampler import PixelSampler, PixelSamples
 from ._proposals import ProposalSamples, sample_proposals
-from ._resampling import Intervals, Neighbours, importance_sampling, proposal_loss, searchsorted
+from ._resampling import Intervals, Neighbors, importance_sampling, proposal_loss, searchsorted
 from ._rounds import render_in_rounds
 from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
 from ._similarity import l1_ssim_loss, ssim
@@ -55,7 +55,7 @@ __all__ = [
     "Composited",
     "Crossing",
     "Intervals",
-    "Neighbours",
+    "Neighbors",
     "Observations",
     "OccGridEstimator",
     "OccupancyGrid",

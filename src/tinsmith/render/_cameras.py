@@ -42,7 +42,7 @@ def pinhole_rays(
     cameras: Tensor | None = None,
     *,
     convention: str = "opencv",
-    normalise: bool = True,
+    normalize: bool = True,
     engine: str | None = None,
 ) -> Rays:
     """Compute rays of pinhole cameras through points of their images.
@@ -60,7 +60,7 @@ def pinhole_rays(
         pixels: (n, 2), columns u and rows v; the center of the first pixel is (0.5, 0.5). Differentiable.
         cameras: (n), the camera of each ray, int32 or int64; may be left out if there is one camera.
         convention: "opencv" or "opengl".
-        normalise: return directions of length 1; otherwise their component along the camera's axis is 1.
+        normalize: return directions of length 1; otherwise their component along the camera's axis is 1.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
@@ -81,7 +81,7 @@ def pinhole_rays(
         raise _make_convention_error(convention)
     poses, intrinsics = add_camera_axis(poses, intrinsics)
     chosen = _resolve_cameras(cameras, len(poses), pixels)
-    through: Op = get_op("pinhole_rays", engine, pixels, _FORWARD[convention], normalise)
+    through: Op = get_op("pinhole_rays", engine, pixels, _FORWARD[convention], normalize)
     return Rays(*through(poses, intrinsics, pixels, chosen))
 
 
@@ -92,7 +92,7 @@ def image_rays(
     height: int,
     *,
     convention: str = "opencv",
-    normalise: bool = True,
+    normalize: bool = True,
     engine: str | None = None,
 ) -> Rays:
     """Compute rays through the centers of all pixels of a camera's image.
@@ -103,7 +103,7 @@ def image_rays(
         width: width of the image in pixels.
         height: height of the image in pixels.
         convention: "opencv" or "opengl", see `pinhole_rays`.
-        normalise: return directions of length 1.
+        normalize: return directions of length 1.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
@@ -123,14 +123,14 @@ def image_rays(
     rows, columns = (torch.arange(size, dtype=pose.dtype, device=pose.device) + 0.5 for size in (height, width))
     v, u = torch.meshgrid(rows, columns, indexing="ij")
     pixels = torch.stack([u, v], -1).view(-1, 2)
-    flat = pinhole_rays(pose, intrinsics, pixels, convention=convention, normalise=normalise, engine=engine)
+    flat = pinhole_rays(pose, intrinsics, pixels, convention=convention, normalize=normalize, engine=engine)
     return Rays(*(rays.view(height, width, 3) for rays in flat))
 
 
 @register_maker("pinhole_rays")
-def _make_rays_op(lang: Any, fp: str, forward: int, normalise: bool) -> Op:
+def _make_rays_op(lang: Any, fp: str, forward: int, normalize: bool) -> Op:
     spec = "poses[k, _, 4], intrinsics[k, 3, 3], pixels[n, 2], cameras[n]: i32 -> origins[n, 3], directions[n, 3]"
-    kernel = kernels.pinhole_rays(lang, fp=fp, forward=forward, normalise=normalise)
+    kernel = kernels.pinhole_rays(lang, fp=fp, forward=forward, normalize=normalize)
     return op(spec, init={"origins": "empty", "directions": "empty"}, adjoint="source")(kernel)
 
 

@@ -19,14 +19,14 @@ from ._segments import accumulate
 
 _UNROLLED = 16
 """Most channels that the kernel keeps in registers; more are summed by `accumulate`."""
-_SAMPLES = "densities[s], colours[m], t[s], steps[s], segments rays[n, 2]: i32"
-"""The inputs in the ops' specs. `colours` is flat, with the channels of a sample next to each other: m = s c."""
-_SEEN = "colour[n, {c}], depth[n], left[n], weights[s]"
+_SAMPLES = "densities[s], colors[m], t[s], steps[s], segments rays[n, 2]: i32"
+"""The inputs in the ops' specs. `colors` is flat, with the channels of a sample next to each other: m = s c."""
+_SEEN = "color[n, {c}], depth[n], left[n], weights[s]"
 
 
 def composite(
     densities: Tensor,
-    colours: Tensor,
+    colors: Tensor,
     t: Tensor,
     steps: Tensor,
     rays: Tensor | None = None,
@@ -42,7 +42,7 @@ def composite(
         alpha_i = 1 - exp(-density_i step_i)
         T_i = product over j < i of (1 - alpha_j)
         weight_i = T_i alpha_i                  0 where T_i < threshold
-        colour = sum of weight_i colour_i + (1 - opacity) background
+        color = sum of weight_i color_i + (1 - opacity) background
         opacity = sum of weight_i
         depth = sum of weight_i t_i
 
@@ -52,17 +52,17 @@ def composite(
 
     Args:
         densities: (s), or dense (n, k), per unit of length, not negative.
-        colours: (s, c) or (n, k, c), any number of channels, such as features.
+        colors: (s, c) or (n, k, c), any number of channels, such as features.
         t: shaped like `densities`; positions of the samples along their ray.
         steps: shaped like `densities`; lengths of the samples.
         rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap. None for the
             dense form.
-        background: (c) or (n, c), the colour behind all samples; None for 0.
+        background: (c) or (n, c), the color behind all samples; None for 0.
         threshold: a ray ends once its transmittance is below this: later samples have weight 0 and gradient 0.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
-        `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and the shape of the densities. A ray without
+        `Composited(color, opacity, depth, weights)`: (n, c), (n), (n), and the shape of the densities. A ray without
         samples has opacity 0, depth 0 and the background's color. The depth is not divided by the opacity. Samples
         that belong to no ray have weight 0.
 
@@ -76,7 +76,7 @@ def composite(
         >>> ts.render.composite(half, torch.ones(1, 2, 3), torch.tensor([[1.0, 2.0]]), torch.ones(1, 2)).weights
         tensor([[0.5000, 0.2500]])
     """
-    floats = {"densities": densities, "colours": colours, "t": t, "steps": steps}
+    floats = {"densities": densities, "colors": colors, "t": t, "steps": steps}
     if background is not None:
         floats["background"] = background
     return _composite_with("composite", floats, rays, threshold, engine)
@@ -84,7 +84,7 @@ def composite(
 
 def composite_alphas(
     alphas: Tensor,
-    colours: Tensor,
+    colors: Tensor,
     t: Tensor,
     rays: Tensor | None = None,
     *,
@@ -98,7 +98,7 @@ def composite_alphas(
 
         T_i = product over j < i of (1 - alpha_j)
         weight_i = T_i alpha_i                  0 where T_i < threshold
-        colour = sum of weight_i colour_i + (1 - opacity) background
+        color = sum of weight_i color_i + (1 - opacity) background
         opacity = sum of weight_i
         depth = sum of weight_i t_i
 
@@ -108,16 +108,16 @@ def composite_alphas(
 
     Args:
         alphas: (s), or dense (n, k), between 0 and 1.
-        colours: (s, c) or (n, k, c), any number of channels, such as features.
+        colors: (s, c) or (n, k, c), any number of channels, such as features.
         t: shaped like `alphas`; positions of the samples along their ray.
         rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap. None for the
             dense form.
-        background: (c) or (n, c), the colour behind all samples; None for 0.
+        background: (c) or (n, c), the color behind all samples; None for 0.
         threshold: a ray ends once its transmittance is below this: later samples have weight 0 and gradient 0.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
-        `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and the shape of the alphas. A ray without
+        `Composited(color, opacity, depth, weights)`: (n, c), (n), (n), and the shape of the alphas. A ray without
         samples has opacity 0, depth 0 and the background's color. Samples that belong to no ray have weight 0.
 
     Raises:
@@ -128,10 +128,10 @@ def composite_alphas(
     Example:
         >>> half, t = torch.full((1, 2), 0.5), torch.tensor([[1.0, 2.0]])
         >>> seen = ts.render.composite_alphas(half, torch.ones(1, 2, 3), t, background=torch.zeros(3))
-        >>> seen.colour, seen.depth
+        >>> seen.color, seen.depth
         (tensor([[0.7500, 0.7500, 0.7500]]), tensor([1.]))
     """
-    floats = {"alphas": alphas, "colours": colours, "t": t}
+    floats = {"alphas": alphas, "colors": colors, "t": t}
     if background is not None:
         floats["background"] = background
     return _composite_with("composite_alphas", floats, rays, threshold, engine)
@@ -154,24 +154,24 @@ def _composite_with(
     else:
         where = check_rays(function, rays, shape[0])
     flat = [floats[name].reshape(-1) for name in measures]
-    colour, depth, left, weights = _composite_flat(flat, floats["colours"].flatten(0, -2), where, threshold, engine)
+    color, depth, left, weights = _composite_flat(flat, floats["colors"].flatten(0, -2), where, threshold, engine)
     if "background" in floats:
-        colour = colour + left[:, None] * floats["background"]
-    return Composited(colour, 1 - left, depth, weights.view(shape))
+        color = color + left[:, None] * floats["background"]
+    return Composited(color, 1 - left, depth, weights.view(shape))
 
 
 def _check_shapes(function: str, measures: Sequence[str], floats: dict[str, Tensor], rays: Tensor | None) -> None:
     """Raise ShapeError unless all arguments fit the first one of `measures`: those with one number per sample."""
-    first, colours = floats[measures[0]], floats["colours"]
+    first, colors = floats[measures[0]], floats["colors"]
     axes, ndim = ("n, k", 2) if rays is None else ("s", 1)
-    if first.ndim != ndim or colours.ndim != ndim + 1:
+    if first.ndim != ndim or colors.ndim != ndim + 1:
         rows = [(measures[0], str(tuple(first.shape)), f"should be [{axes}]")]
-        rows += [("colours", str(tuple(colours.shape)), f"should be [{axes}, c]")]
+        rows += [("colors", str(tuple(colors.shape)), f"should be [{axes}, c]")]
         remedy = "Pass packed samples, [s], with `rays`, or dense samples, [n, k], without `rays`."
         raise ShapeError(refusal(f"The arguments of `{function}` do not fit.", rows, remedy))
-    shape, c = tuple(first.shape), colours.shape[-1]
+    shape, c = tuple(first.shape), colors.shape[-1]
     shapes = {name: (floats[name], f"[{axes}]", shape) for name in measures}
-    shapes["colours"] = (colours, f"[{axes}, c]", (*shape, c))
+    shapes["colors"] = (colors, f"[{axes}, c]", (*shape, c))
     if "background" in floats:
         background = floats["background"]
         n = shape[0] if rays is None else len(rays)
@@ -181,21 +181,21 @@ def _check_shapes(function: str, measures: Sequence[str], floats: dict[str, Tens
 
 
 def _composite_flat(
-    flat: Sequence[Tensor], colours: Tensor, rays: Tensor, threshold: float, engine: str | None
+    flat: Sequence[Tensor], colors: Tensor, rays: Tensor, threshold: float, engine: str | None
 ) -> tuple[Tensor, ...]:
     """Composite packed samples: return color without a background, depth, remaining transmittance, and weights.
 
-    `flat` is (densities, t, steps) or (alphas, t), each (s). `colours` is (s, c).
+    `flat` is (densities, t, steps) or (alphas, t), each (s). `colors` is (s, c).
     """
-    if colours.shape[1] > _UNROLLED:
-        _, depth, left, weights = _composite_flat(flat, colours[:, :0], rays, threshold, engine)
-        return accumulate(weights, colours, rays, engine=engine), depth, left, weights
+    if colors.shape[1] > _UNROLLED:
+        _, depth, left, weights = _composite_flat(flat, colors[:, :0], rays, threshold, engine)
+        return accumulate(weights, colors, rays, engine=engine), depth, left, weights
     first, t, *steps = flat
     if steps:
-        rule = get_op("composite", engine, first, colours.shape[1])
-        return run(rule, first, colours.flatten(), t, *steps, rays, threshold=float(threshold))
-    of_alphas: Op = get_op("composite_alphas", engine, first, colours.shape[1])
-    return tuple(of_alphas(first, colours.flatten(), t, first.new_empty(0), rays, threshold=float(threshold)))
+        rule = get_op("composite", engine, first, colors.shape[1])
+        return run(rule, first, colors.flatten(), t, *steps, rays, threshold=float(threshold))
+    of_alphas: Op = get_op("composite_alphas", engine, first, colors.shape[1])
+    return tuple(of_alphas(first, colors.flatten(), t, first.new_empty(0), rays, threshold=float(threshold)))
 
 
 @register_maker("composite")
@@ -208,9 +208,9 @@ def _make_rule(lang: Any, fp: str, channels: int) -> Rule:
     @functools.cache
     def pull(by_weights: bool, by_place: bool) -> Any:
         kernel = build(by_weights=by_weights, by_place=by_place, grouped=True).pull
-        given = f"weights[s], left[n], c_colour[n, {channels}], c_depth[n], c_left[n], c_weights[w]"
+        given = f"weights[s], left[n], c_color[n, {channels}], c_depth[n], c_left[n], c_weights[w]"
         place = "s" if by_place else "0"
-        slopes = f"slope_densities[s], slope_colours[m], slope_t[{place}], slope_steps[{place}]"
+        slopes = f"slope_densities[s], slope_colors[m], slope_t[{place}], slope_steps[{place}]"
         return steady(f"{_SAMPLES}, {given} -> {slopes}", kernel, adjoint="source", name="composite_gradients")
 
     return Rule(

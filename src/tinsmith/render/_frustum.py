@@ -10,7 +10,7 @@ from ._cameras import add_camera_axis, camera_axes
 
 
 def find_visible_balls(
-    centres: Tensor,
+    centers: Tensor,
     radius: float | Tensor,
     poses: Tensor,
     intrinsics: Tensor,
@@ -25,7 +25,7 @@ def find_visible_balls(
     frustum a few balls too many are kept, but a visible one is never dropped.
 
     Args:
-        centres: (m, 3), the centers of the balls, world units.
+        centers: (m, 3), the centers of the balls, world units.
         radius: the radius of all balls, world units.
         poses: (k, 4, 4), (k, 3, 4), or without k; camera to world.
         intrinsics: (k, 3, 3) or (3, 3), pixels.
@@ -46,15 +46,15 @@ def find_visible_balls(
         raise ArgumentError(
             refusal("`width` and `height` are less than 1 pixel", rows, "Pass width and height in pixels.")
         )
-    axes = camera_axes(convention).to(centres)
-    seen = torch.zeros(len(centres), dtype=torch.bool, device=centres.device)
-    for pose, matrix in zip(*(given.to(centres) for given in add_camera_axis(poses, intrinsics)), strict=True):
+    axes = camera_axes(convention).to(centers)
+    seen = torch.zeros(len(centers), dtype=torch.bool, device=centers.device)
+    for pose, matrix in zip(*(given.to(centers) for given in add_camera_axis(poses, intrinsics)), strict=True):
         (fx, skew, cx), (_, fy, cy) = matrix[0], matrix[1]
         zero, one = torch.zeros_like(fx), torch.ones_like(fx)
         inward = [(fx, skew, cx), (-fx, -skew, width - cx), (zero, fy, cy), (zero, -fy, height - cy), (zero, zero, one)]
         normals = torch.stack([torch.stack(row) for row in inward])
         normals = normals / normals.norm(dim=1, keepdim=True)
-        depths = (centres - pose[:3, 3]) @ (pose[:3, :3] @ (axes[:, None] * normals.T))
+        depths = (centers - pose[:3, 3]) @ (pose[:3, :3] @ (axes[:, None] * normals.T))
         depths[:, 4] -= near
         seen |= (depths >= -radius).all(1)
     return seen

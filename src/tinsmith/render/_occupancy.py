@@ -145,10 +145,10 @@ class OccupancyGrid(nn.Module):
         cells, device = self.density[0].numel(), self.density.device
         middles = torch.full((cells, 3), 0.5, device=device)
         for level in range(self.levels):
-            centres = self._compute_positions(level, torch.arange(cells, device=device), middles)
+            centers = self._compute_positions(level, torch.arange(cells, device=device), middles)
             radius = ((self.aabb[3:] - self.aabb[:3]) * 2**level / self.cells).norm() / 2
             seen = find_visible_balls(
-                centres, radius, poses, intrinsics, (width, height), near=near, convention=convention
+                centers, radius, poses, intrinsics, (width, height), near=near, convention=convention
             ).view(self.resolution)
             was_marked = self.density[level] < 0
             occupied = _unpack_bits(self.bits[level, None], self.resolution)[0]

@@ -17,7 +17,7 @@ from ._packed import check_floats, check_rays, dense_rays
 from ._rule import steady
 
 
-class Neighbours(NamedTuple):
+class Neighbors(NamedTuple):
     """The indices of the edges on both sides of each value, int64.
 
     Attributes:
@@ -63,7 +63,7 @@ def searchsorted(
     value_rays: Tensor | None = None,
     *,
     engine: str | None = None,
-) -> Neighbours:
+) -> Neighbors:
     """Find, for each value, the two edges of its ray that enclose it: edges[left] <= value < edges[right].
 
     The same as nerfacc's function of this name. For a value before all edges of its ray, left and right are the first
@@ -77,7 +77,7 @@ def searchsorted(
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
-        `Neighbours(left, right)`: indices into a ray's row, or into the packed edges; -1 where a ray has no edges, and
+        `Neighbors(left, right)`: indices into a ray's row, or into the packed edges; -1 where a ray has no edges, and
         0 for values that belong to no ray.
 
     Raises:
@@ -87,15 +87,15 @@ def searchsorted(
 
     Example:
         >>> ts.render.searchsorted(torch.tensor([[0.0, 1.0, 2.0]]), torch.tensor([[0.5, 1.0, 9.0]]))
-        Neighbours(left=tensor([[0, 1, 1]]), right=tensor([[1, 2, 2]]))
+        Neighbors(left=tensor([[0, 1, 1]]), right=tensor([[1, 2, 2]]))
     """
     with torch.no_grad():
         where, there = _check_pair("searchsorted", {"edges": edges, "values": values}, rays, value_rays)
         left, right = _search(edges, where, values, there, engine)
         if rays is not None:
-            return Neighbours(left.view(values.shape), right.view(values.shape))
+            return Neighbors(left.view(values.shape), right.view(values.shape))
         starts = where[:, :1].long()
-        return Neighbours(*(part.view(values.shape) - starts for part in (left, right)))
+        return Neighbors(*(part.view(values.shape) - starts for part in (left, right)))
 
 
 def importance_sampling(

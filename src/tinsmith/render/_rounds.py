@@ -56,8 +56,8 @@ def render_in_rounds(
     The result is that of one pass, up to the order of summation:
 
         samples = march(origins, directions, grid, step=step, ...)
-        densities, colours = field(samples.positions(origins, directions), samples.directions(directions))
-        composite(densities, colours, samples.t, samples.steps, samples.rays, threshold=threshold, ...)
+        densities, colors = field(samples.positions(origins, directions), samples.directions(directions))
+        composite(densities, colors, samples.t, samples.steps, samples.rays, threshold=threshold, ...)
 
     It is faster where rays end early, at surfaces, and the field is expensive, since the field is not evaluated behind
     the ends. A round costs some launches, and on CUDA a round trip to the host; in fog, or for a cheap field, one pass
@@ -77,13 +77,13 @@ def render_in_rounds(
         max_steps: maximum number of samples per ray, in all rounds together.
         cone_angle: growth of the distance between samples with t; 0 for even spacing.
         max_step: the largest distance between samples.
-        background: (c) or (n, c), the colour behind all samples; None for 0.
+        background: (c) or (n, c), the color behind all samples; None for 0.
         threshold: a ray ends once its transmittance is below this.
         round_samples: the minimum number of samples of each ray in a round.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
-        `Rendered(colour, opacity, depth)`: (n, c), (n) and (n). The depth is not divided by the opacity.
+        `Rendered(color, opacity, depth)`: (n, c), (n) and (n). The depth is not divided by the opacity.
 
     Raises:
         ArgumentError: a number is out of range.
@@ -137,11 +137,11 @@ class _Seen:
             origins: (m, 3), the rays' origins.
             directions: (m, 3), the rays' directions.
         """
-        densities, colours = field(samples.positions(origins, directions), samples.directions(directions))
-        densities, colours = _check_shapes(densities, colours, samples.t)
+        densities, colors = field(samples.positions(origins, directions), samples.directions(directions))
+        densities, colors = _check_shapes(densities, colors, samples.t)
         shadows: Op = get_op("continued_weights", self.engine, densities)
         weights, left = shadows(densities, samples.steps, samples.rays, self.left[alive], self.threshold)
-        values = torch.cat([colours, samples.t[:, None]], 1)
+        values = torch.cat([colors, samples.t[:, None]], 1)
         sums = accumulate(weights, values, samples.rays, engine=self.engine)
         if self.sums is None:
             self.sums = sums.new_zeros(len(self.left), sums.shape[1])
@@ -151,25 +151,25 @@ class _Seen:
 
     def finish(self, background: Tensor | None) -> Rendered:
         assert self.sums is not None
-        colour, depth = self.sums[:, :-1], self.sums[:, -1]
+        color, depth = self.sums[:, :-1], self.sums[:, -1]
         if background is not None:
-            colour = colour + self.left[:, None] * background.to(colour)
-        return Rendered(colour, 1 - self.left, depth)
+            color = color + self.left[:, None] * background.to(color)
+        return Rendered(color, 1 - self.left, depth)
 
 
-def _check_shapes(densities: Tensor, colours: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+def _check_shapes(densities: Tensor, colors: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """Check the densities and colors that `field` returned. Return them as (s) and (s, c), in the dtype of t.
 
     Raises:
         ShapeError: they have other shapes.
     """
     count = len(t)
-    if tuple(densities.shape) not in ((count,), (count, 1)) or colours.ndim != 2 or len(colours) != count:
+    if tuple(densities.shape) not in ((count,), (count, 1)) or colors.ndim != 2 or len(colors) != count:
         rows = [("densities", str(tuple(densities.shape)), f"should be ({count},) or ({count}, 1)")]
-        rows += [("colours", str(tuple(colours.shape)), f"should be ({count}, c)")]
+        rows += [("colors", str(tuple(colors.shape)), f"should be ({count}, c)")]
         remedy = "Return one row per sample."
         raise ShapeError(refusal("`field` of render_in_rounds returned a wrong shape", rows, remedy))
-    return densities.reshape(-1).to(t), colours.to(t)
+    return densities.reshape(-1).to(t), colors.to(t)
 
 
 def _refuse_rounds(round_samples: int, threshold: float) -> None:

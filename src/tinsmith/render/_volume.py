@@ -55,11 +55,11 @@ def volume_render(
     is looked up in the table, linearly between its rows; other values take the first or the last row.
 
     The part of a ray in the box, from t_near (0 if it starts inside) to t_far, is divided into n = ceil(length / step)
-    equal samples, at most 65,536. With l the length of a sample, and its colour and density:
+    equal samples, at most 65,536. With l the length of a sample, and its color and density:
 
         alpha = 1 - exp(-density l)
         weight = alpha (1 - opacity so far)                     0 once 1 - opacity is below `threshold`
-        colour = sum of weight colour + (1 - opacity) background
+        color = sum of weight color + (1 - opacity) background
         opacity = sum of weight,  depth = sum of weight t
 
     `tinsmith.reference.volume_render` has all formulas, those of shading too, and is the reference.
@@ -74,12 +74,12 @@ def volume_render(
         jitter: where a ray is evaluated within its samples: offsets (...) in [0, 1), True or a generator to draw them,
             None for the middle.
         shading: light on the surfaces in the volume; None for the table's colors without shading.
-        background: (3) or (..., 3), the colour behind the volume; None for black.
+        background: (3) or (..., 3), the color behind the volume; None for black.
         threshold: a ray ends when its transmittance is below this.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
-        colour (..., 3), opacity (...) and depth (...): see `Rendered`. Rays that miss have the background's color,
+        color (..., 3), opacity (...) and depth (...): see `Rendered`. Rays that miss have the background's color,
         opacity 0 and depth 0.
 
     Differentiable in volume, table, origins, directions, background, aabb and offsets, not in shading, step and
@@ -96,7 +96,7 @@ def volume_render(
     Example:
         >>> volume, table = torch.rand(16, 16, 16), torch.rand(8, 4)
         >>> origins, directions = torch.rand(100, 3), torch.randn(100, 3)
-        >>> ts.render.volume_render(volume, table, origins, directions, [0, 0, 0, 1, 1, 1], step=0.05).colour.shape
+        >>> ts.render.volume_render(volume, table, origins, directions, [0, 0, 0, 1, 1, 1], step=0.05).color.shape
         torch.Size([100, 3])
     """
     volume, table, origins, directions = map(cast_to_single, (volume, table, origins, directions))
@@ -108,19 +108,19 @@ def volume_render(
     offsets = _choose_offsets(jitter, origins)
     rule = get_op("volume_render", engine, volume, shading is not None)
     inputs = (volume, table, origins.reshape(-1, 3), directions.reshape(-1, 3), box, offsets.reshape(-1), numbers)
-    colour, opacity, depth = (tensor.reshape((*rays, *tensor.shape[1:])) for tensor in run(rule, *inputs)[:3])
+    color, opacity, depth = (tensor.reshape((*rays, *tensor.shape[1:])) for tensor in run(rule, *inputs)[:3])
     if background is not None:
         _check_background(background, origins)
-        colour = colour + (1 - opacity)[..., None] * background
-    return Rendered(colour, opacity, depth)
+        color = color + (1 - opacity)[..., None] * background
+    return Rendered(color, opacity, depth)
 
 
 # The ops ----------------------------------------------------------------------------------------
 @register_maker("volume_render")
 def _make_rule(lang: ModuleType, fp: str, shaded: bool) -> Rule:
     kernel = kernels.volume_render(lang, fp=fp, shaded=shaded)
-    init: dict[str, str] = dict.fromkeys(("colour", "opacity", "depth", "before", "used"), "empty")
-    outputs = "colour[n, 3], opacity[n], depth[n], before[n], used[n]: i32"
+    init: dict[str, str] = dict.fromkeys(("color", "opacity", "depth", "before", "used"), "empty")
+    outputs = "color[n, 3], opacity[n], depth[n], before[n], used[n]: i32"
     value = op(f"{_VALUES} -> {outputs}", init=init, adjoint="source", races="allow")(kernel)
     return Rule(value, functools.partial(_compute_gradients, lang.__name__, shaded))
 

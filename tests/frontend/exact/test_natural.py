@@ -16,9 +16,9 @@ def rand(*shape):
 
 
 def compositing(lang):
-    @ts.op("alpha[rays, samples], colour[rays, samples] -> y[rays]")
+    @ts.op("alpha[rays, samples], color[rays, samples] -> y[rays]")
     @lang.kernel
-    def compositing(alpha: lang.types.ndarray(), colour: lang.types.ndarray(), y: lang.types.ndarray()):
+    def compositing(alpha: lang.types.ndarray(), color: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in range(alpha.shape[0]):
             through = 1.0
             total = 0.0
@@ -27,16 +27,16 @@ def compositing(lang):
                     break
                 if alpha[i, j] < 0.1:
                     continue
-                total += through * alpha[i, j] * colour[i, j]
+                total += through * alpha[i, j] * color[i, j]
                 through *= 1.0 - alpha[i, j]
             y[i] = total
 
     return compositing
 
 
-def compositing_twin(alpha, colour):
+def compositing_twin(alpha, color):
     rows = []
-    for a, c in zip(alpha, colour, strict=True):
+    for a, c in zip(alpha, color, strict=True):
         through, total = torch.ones(()).double(), torch.zeros(()).double()
         for one, shade in zip(a, c, strict=True):
             if through < 0.05:
@@ -189,7 +189,7 @@ def test_natural(lang64, name):
 
 def test_splatting(lang64):
     """Bounding boxes of their own, three functions deep."""
-    op = ts.op("pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]")(
+    op = ts.op("pos[n, 2], scale[n, 2], angle[n], color[n, 3], opacity[n] -> image[h, w, 3]")(
         kernels.splat(lang64, serial=True)
     )
     inputs = (6 * rand(3, 2), 0.5 + rand(3, 2), 3 * rand(3), rand(3, 3), 0.3 + 0.6 * rand(3))

@@ -7,7 +7,7 @@ from support.roundtrip import lowered, text, twin
 from tinsmith.ir import nodes, walk
 
 
-def _standardised(lang):
+def _standardized(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray(dtype=lang.f64, ndim=1), y: lang.types.ndarray(dtype=lang.f64, ndim=1)):
         total = 0.0
@@ -25,7 +25,7 @@ def _standardised(lang):
 
 
 def test_only_what_a_parallel_loop_changes_is_a_cell(lang64):
-    kernel = lowered(_standardised(lang64), torch.zeros(3).double(), torch.zeros(3).double()).kernel
+    kernel = lowered(_standardized(lang64), torch.zeros(3).double(), torch.zeros(3).double()).kernel
     assert kernel.cells == ("total", "spread")
     assert kernel.arrays["total"] == nodes.Array("total", "f64", 0)
     assert not {"total", "spread"} & kernel.locals.keys()
@@ -36,7 +36,7 @@ def test_only_what_a_parallel_loop_changes_is_a_cell(lang64):
 
 def test_values_and_derivatives(lang64):
     x = torch.randn(50, dtype=torch.float64)
-    y, kernel, cotangent = torch.zeros_like(x), _standardised(lang64), torch.randn(50).double()
+    y, kernel, cotangent = torch.zeros_like(x), _standardized(lang64), torch.randn(50).double()
     mine = run(lowered(kernel, x, y).kernel, {"x": x, "y": y}, {}, {"y": cotangent})
     kernel(x, y)
     leaf = x.clone().requires_grad_()

@@ -14,7 +14,7 @@ MASSES = 4
 def springs(lang, steps, **how):
     """Masses on springs, one launch a step: positions and velocities of all steps in two fields.
 
-    Only on tensors does a mass read its neighbour: Quadrants' reverse mode refuses `x[t, i - 1]` beside `x[t + 1, i]`.
+    Only on tensors does a mass read its neighbor: Quadrants' reverse mode refuses `x[t, i - 1]` beside `x[t + 1, i]`.
     """
     beside = 1 if how else 0
     x, v = (lang.field(lang.f64, shape=(steps + 1, MASSES), needs_grad=True) for _ in range(2))
@@ -82,7 +82,7 @@ def first_call(lang, steps):
     springs(lang, steps)(torch.rand(MASSES, dtype=torch.float64).requires_grad_()).sum().backward()
 
 
-def test_a_kernel_is_analysed_once_however_often_it_is_launched(lang64, monkeypatch):
+def test_a_kernel_is_analyzed_once_however_often_it_is_launched(lang64, monkeypatch):
     stages = counted(monkeypatch, Stage, "__init__")
     first_call(lang64, 4)
     few = len(stages)

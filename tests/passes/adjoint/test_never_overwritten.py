@@ -14,7 +14,7 @@ from tinsmith.passes.adjoint._ssa import number_steps
 FORMS = {  # what the loop does, and whether nothing is overwritten after it was read
     "forward in time": ("x[t + 1, i] = lang.sin(x[t, i]) * a[i]", True),
     "two steps back": ("x[t + 2, i] = lang.sin(x[t, i]) * x[t + 1, i]", True),
-    "neighbours": ("x[t + 1, i] = lang.sin(x[t, i]) * x[t, (i + 1) % n] * a[i]", True),
+    "neighbors": ("x[t + 1, i] = lang.sin(x[t, i]) * x[t, (i + 1) % n] * a[i]", True),
     "what was just written": ("x[t + 1, i] = x[t, i] * a[i]; x[t + 2, i] = lang.sin(x[t + 1, i])", True),
     "in place": ("x[t, i] = lang.sin(x[t, i]) + a[i]", False),
     "backwards": ("x[t, i] = lang.sin(x[t + 1, i]) + a[i]", False),

@@ -39,7 +39,7 @@ FORMS = {  # what a ray does; whether the gradient of `w` is added atomically wh
         """,
         False,
     ),
-    "the neighbour": (
+    "the neighbor": (
         """
         t = 1.0
         for s in range(start[r], start[r + 1] - 1):

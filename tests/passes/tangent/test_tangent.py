@@ -87,10 +87,10 @@ def test_splatting(lang64):
     arguments = [
         torch.rand(*shape, dtype=torch.float64, generator=generator) for shape in ((3, 2), (3, 2), (3,), (3, 3))
     ]
-    pos, scale, angle, colour = arguments
+    pos, scale, angle, color = arguments
     opacity, image = torch.tensor([0.4, 0.7, 0.9], dtype=torch.float64), torch.zeros(6, 7, 3, dtype=torch.float64)
     lowered_kernel = given(
-        kernels.splat(lang64, serial=False), (6 * pos, 0.5 + scale, 3 * angle, colour, opacity, image)
+        kernels.splat(lang64, serial=False), (6 * pos, 0.5 + scale, 3 * angle, color, opacity, image)
     )
     assert_tangents_agree(*lowered_kernel)
     assert_compiled_agrees(*lowered_kernel, lang64, DOUBLE)

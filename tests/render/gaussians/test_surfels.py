@@ -152,7 +152,7 @@ def test_normals_of_a_wall(engine):
     inside = seen.normals[0, 4:-4, 4:-4]
     directions = torch.nn.functional.normalize(inside, dim=-1)
     torch.testing.assert_close(directions, normal.expand_as(directions), rtol=0, atol=1e-9)
-    # Depths of surfels' centres are a staircase, whose mean slope is that of the wall.
+    # Depths of surfels' centers are a staircase, whose mean slope is that of the wall.
     surface = seen.surface_normals[0, 4:-4, 4:-4].mean((0, 1))
     assert (torch.nn.functional.normalize(surface, dim=0) @ normal).abs() > 0.95
     assert surface[2] < 0

@@ -70,7 +70,7 @@ class FitCheckpoints(Checkpoints):
         with torch.no_grad():
             for name, value in learner.gaussians.tensors().items():
                 value.copy_(state[name])
-                learner.optimiser.state[value] = {
+                learner.optimizer.state[value] = {
                     key: state[f"adam.{name}.{key}"].to(value.device) for key in _ADAM if training.step
                 }
         training.history.losses = state["history.errors"].tolist()
@@ -81,7 +81,7 @@ def _tensors(training: Training[GaussianLearner]) -> dict[str, Tensor]:
     learner, history = training.learner, training.history
     tensors = {name: value.detach().cpu() for name, value in learner.gaussians.tensors().items()}
     for name, value in learner.gaussians.tensors().items():
-        for key, state in learner.optimiser.state[value].items():
+        for key, state in learner.optimizer.state[value].items():
             tensors[f"adam.{name}.{key}"] = state.cpu()
     tensors["history.errors"] = torch.tensor(history.losses, dtype=torch.float64)
     tensors["history.frames"] = torch.stack(history.frames) if history.frames else _no_frames()

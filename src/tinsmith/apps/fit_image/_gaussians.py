@@ -15,12 +15,12 @@ from ...kernels import splat
 from ...operation import op
 from .._photo import Photo
 
-NAMES = ("pos", "log_scale", "angle", "colour", "logit")
+NAMES = ("pos", "log_scale", "angle", "color", "logit")
 
 Renderer = Callable[..., Tensor]
-"""pos, scale, angle, colour, opacity, h=, w= -> image (h, w, 3); see `tinsmith.reference.splat`."""
+"""pos, scale, angle, color, opacity, h=, w= -> image (h, w, 3); see `tinsmith.reference.splat`."""
 
-_SPEC = "pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]"
+_SPEC = "pos[n, 2], scale[n, 2], angle[n], color[n, 3], opacity[n] -> image[h, w, 3]"
 _LEAST_SCALE = 0.3  # pixels: a thinner Gaussian would fit between the pixels' centers and get no gradient
 _EVERYWHERE = 0.05  # the part of the Gaussians that start at random places, not at details of the photograph
 _START_SCALE = 0.45  # initial scale, as a part of the distance between neighbors
@@ -34,35 +34,35 @@ class Gaussians:
     pos        (n, 2), pixels
     log_scale  (n, 2): scale = 0.3 + exp(log_scale), pixels
     angle      (n), radians
-    colour     (n, 3), of any sign: Gaussians add up, and some subtract
+    color     (n, 3), of any sign: Gaussians add up, and some subtract
     logit      (n): opacity = 1 / (1 + exp(-logit))
     """
 
     pos: Tensor
     log_scale: Tensor
     angle: Tensor
-    colour: Tensor
+    color: Tensor
     logit: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in NAMES}
 
     def activate(self) -> dict[str, Tensor]:
-        """Return the parameters of `reference.splat`, computed from the unbounded ones: pos, scale, angle, colour,
+        """Return the parameters of `reference.splat`, computed from the unbounded ones: pos, scale, angle, color,
         opacity.
         """
         return {
             "pos": self.pos,
             "scale": _LEAST_SCALE + self.log_scale.exp(),
             "angle": self.angle,
-            "colour": self.colour,
+            "color": self.color,
             "opacity": self.logit.sigmoid(),
         }
 
 
 def list_shapes(count: int) -> dict[str, tuple[int, ...]]:
     """Return the shape of each parameter of `count` Gaussians, by name."""
-    return {"pos": (count, 2), "log_scale": (count, 2), "angle": (count,), "colour": (count, 3), "logit": (count,)}
+    return {"pos": (count, 2), "log_scale": (count, 2), "angle": (count,), "color": (count, 3), "logit": (count,)}
 
 
 def scatter_gaussians(photo: Photo, count: int, seed: int) -> Gaussians:
@@ -80,7 +80,7 @@ def scatter_gaussians(photo: Photo, count: int, seed: int) -> Gaussians:
         pos=torch.stack([column, row], -1) + torch.rand(count, 2, generator=draw, dtype=pixels.dtype),
         log_scale=(_START_SCALE * gap).clamp(max=max(photo.height, photo.width)).log()[:, None].repeat(1, 2),
         angle=torch.rand(count, generator=draw, dtype=pixels.dtype) * math.pi,
-        colour=pixels[row, column].clone(),
+        color=pixels[row, column].clone(),
         logit=torch.full((count,), math.log(_START_OPACITY / (1 - _START_OPACITY)), dtype=pixels.dtype),
     )
 

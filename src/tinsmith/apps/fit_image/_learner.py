@@ -22,19 +22,19 @@ from ._gaussians import Gaussians, Renderer
 
 FILES = ("fitted.png", "comparison.png", "fit.gif", "gaussians.safetensors")
 
-_RATES = {"pos": 0.06, "log_scale": 0.12, "angle": 0.05, "colour": 0.04, "logit": 0.03}
+_RATES = {"pos": 0.06, "log_scale": 0.12, "angle": 0.05, "color": 0.04, "logit": 0.03}
 """Adam's learning rates at the start; that of pos in mean distances between Gaussians."""
 
 _LAST_RATE = 0.05  # the factor at the end
 
 _SHRUNK = 0.4  # the scale in the third panel, so that each Gaussian is visible
-_GREY = 0.4  # the background of that panel, on which Gaussians that subtract color are visible too
+_GRAY = 0.4  # the background of that panel, on which Gaussians that subtract color are visible too
 
 
 class GaussianLearner(PhotoLearner):
     """Gaussians that learn a photograph.
 
-    The state is `gaussians` and `optimiser`; no random numbers are drawn. On the CPU, one thread renders and one
+    The state is `gaussians` and `optimizer`; no random numbers are drawn. On the CPU, one thread renders and one
     computes the error, so the same state continues bitwise the same.
     """
 
@@ -42,10 +42,10 @@ class GaussianLearner(PhotoLearner):
         self.photo, self.steps, self.render = photo, steps, render
         self.gaussians = Gaussians(**{name: value.to(device) for name, value in gaussians.tensors().items()})
         self._target = photo.pixels.to(device).float() / 255
-        self.optimiser = self._make_optimiser()
+        self.optimizer = self._make_optimizer()
         self.generators = {}
 
-    def _make_optimiser(self) -> torch.optim.Adam:
+    def _make_optimizer(self) -> torch.optim.Adam:
         spacing = math.sqrt(self.photo.height * self.photo.width / len(self.gaussians.pos))
         groups = []
         for name, value in self.gaussians.tensors().items():
@@ -61,12 +61,12 @@ class GaussianLearner(PhotoLearner):
 
     def training_step(self, training: Training[Any]) -> float:
         """Run one step of Adam on the mean squared error; return the error before the step."""
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = group["first_lr"] * _share_of_rate(training.step / self.steps)
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         error = (self.image() - self._target).square().mean()
         error.backward()
-        self.optimiser.step()
+        self.optimizer.step()
         return error.item()
 
     @torch.no_grad()
@@ -108,10 +108,10 @@ class GaussianLearner(PhotoLearner):
         """Render every Gaussian at less than half its size: they no longer cover the image, but show where they are."""
         shown = self.gaussians.activate()
         shown["scale"] = shown["scale"] * _SHRUNK
-        return as_pixels(_GREY + self.render(**shown, h=self.photo.height, w=self.photo.width))
+        return as_pixels(_GRAY + self.render(**shown, h=self.photo.height, w=self.photo.width))
 
     def _write_gaussians(self, path: Path, evaluation: Tensor) -> None:
-        """Write pos, scale, angle, colour and opacity, the parameters of `reference.splat`, to a safetensors file."""
+        """Write pos, scale, angle, color and opacity, the parameters of `reference.splat`, to a safetensors file."""
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.gaussians.activate().items()}
         facts = {"h": self.photo.height, "w": self.photo.width, "psnr": self.psnr(evaluation)}
         metadata = {name: json.dumps(value) for name, value in facts.items()} | {"photo": self.photo.name}

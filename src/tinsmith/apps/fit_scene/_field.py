@@ -32,7 +32,7 @@ GRID = {
 }
 DENSITY = {"n_neurons": 32, "n_hidden_layers": 1}
 HARMONICS = {"otype": "SphericalHarmonics", "degree": 3}
-COLOUR = {"n_neurons": 32, "n_hidden_layers": 2, "output_activation": "Sigmoid"}
+COLOR = {"n_neurons": 32, "n_hidden_layers": 2, "output_activation": "Sigmoid"}
 
 
 class Field(torch.nn.Module):
@@ -50,7 +50,7 @@ class Field(torch.nn.Module):
         # Without padding: checkpoints of version 0.1.0 resume.
         self.inside = NetworkWithInputEncoding(3, 1 + _FEATURES, GRID, DENSITY, seed, engine=engine, alignment=1)
         self.harmonics = Encoding(3, HARMONICS, engine=engine)
-        self.colour = Network(_FEATURES + self.harmonics.n_output_dims, 3, COLOUR, seed + 1, alignment=1)
+        self.color = Network(_FEATURES + self.harmonics.n_output_dims, 3, COLOR, seed + 1, alignment=1)
 
     def density(self, positions: Tensor) -> Tensor:
         """Return the density (s), per unit of length, at positions (s, 3)."""
@@ -60,7 +60,7 @@ class Field(torch.nn.Module):
         """Return densities (s) and colors (s, 3) at positions (s, 3), seen in directions (s, 3) of length 1."""
         features = self._inside(positions)
         harmonics = self.harmonics((directions + 1) / 2)
-        return _density(features), self.colour(torch.cat([features[:, 1:], harmonics], -1))
+        return _density(features), self.color(torch.cat([features[:, 1:], harmonics], -1))
 
     def _inside(self, positions: Tensor) -> Tensor:
         return self.inside((positions / self.bound + 1) / 2)
@@ -73,7 +73,7 @@ def _density(features: Tensor) -> Tensor:
 class Seen(NamedTuple):
     """The result for n rays: color (n, 3), opacity (n), depth times opacity (n), distortion (n)."""
 
-    colour: Tensor
+    color: Tensor
     opacity: Tensor
     depth: Tensor
     distortion: Tensor
@@ -114,8 +114,8 @@ class Scene(torch.nn.Module):
         origins, directions, ground, offsets = x.split([3, 3, 3, 1], 1)
         samples = march(origins, directions, self.grid, step=self.step, jitter=offsets[:, 0], engine=self.engine)
         at = samples.positions(origins, directions)
-        densities, colours = self.field(at, samples.directions(directions))
+        densities, colors = self.field(at, samples.directions(directions))
         path = (samples.t, samples.steps, samples.rays)
-        seen = composite(densities, colours, *path, background=ground, threshold=_OPAQUE, engine=self.engine)
+        seen = composite(densities, colors, *path, background=ground, threshold=_OPAQUE, engine=self.engine)
         distortion = distortion_loss(seen.weights, *path) if self.with_distortion else torch.zeros_like(seen.opacity)
-        return torch.cat([seen.colour, torch.stack([seen.opacity, seen.depth, distortion], 1)], 1)
+        return torch.cat([seen.color, torch.stack([seen.opacity, seen.depth, distortion], 1)], 1)

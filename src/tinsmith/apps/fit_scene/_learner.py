@@ -26,7 +26,7 @@ from ..scenes import (
     picture_writers,
     turntable,
 )
-from ._field import COLOUR, DENSITY, GRID, HARMONICS, Scene, Seen
+from ._field import COLOR, DENSITY, GRID, HARMONICS, Scene, Seen
 from ._options import SceneOptions
 
 _CHUNK = 8192  # rays of a picture that are rendered at a time
@@ -80,13 +80,13 @@ class FieldLearner(SceneLearner):
         ground = torch.rand(n, 3, generator=self.draw) if self.dataset.is_transparent else None
         rays, values, _ = self._train.pick(number, row, column)
         ground = (self.ground if ground is None else ground).to(values.device).expand(n, 3)
-        colours = values.float() / 255
-        target = torch.lerp(ground, colours[:, :3], colours[:, 3:])
+        colors = values.float() / 255
+        target = torch.lerp(ground, colors[:, :3], colors[:, 3:])
         return _pack_rays(rays, ground, offsets.to(values.device)), target
 
     def _losses(self, prediction: Tensor, target: Tensor) -> Tensor:
         seen = Seen.from_columns(prediction)
-        loss = (seen.colour - target).square().mean()
+        loss = (seen.color - target).square().mean()
         return loss + self.options.distortion * seen.distortion.mean() if self.options.distortion else loss
 
     def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
@@ -114,7 +114,7 @@ class FieldLearner(SceneLearner):
             "parameters": sum(part.numel() for part in self.scene.parameters()),
             "occupied": float(self.scene.grid.share),
             **{name: getattr(self.options, name) for name in option_names},
-            "field": {"grid": GRID, "density": DENSITY, "harmonics": HARMONICS, "colour": COLOUR},
+            "field": {"grid": GRID, "density": DENSITY, "harmonics": HARMONICS, "color": COLOR},
         }
         return make_scene_report(f"fit-scene: {self.dataset.name}", training.history, evaluation, facts)
 

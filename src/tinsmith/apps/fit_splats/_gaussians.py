@@ -35,7 +35,7 @@ _MOST_CANDIDATES = 2_000_000
 _CLEAR = 0.05  # alpha below which a picture counts as transparent
 _OPACITY = 0.3
 _SPREAD = 0.7  # initial scale, as a part of the distance to the nearest Gaussians
-_NEIGHBOURS = 3
+_NEIGHBORS = 3
 _PAIRS = 1 << 24  # distances that are in memory at a time
 CONSTANT = 0.28209479177387814  # the spherical harmonic of degree 0
 
@@ -199,8 +199,8 @@ def _carve_hull(dataset: Dataset, points: Tensor) -> tuple[Tensor, Tensor]:
 def _spacing(means: Tensor) -> Tensor:
     """Return the mean distance of each point to its nearest neighbors, (n)."""
     n = len(means)
-    if n <= _NEIGHBOURS:
+    if n <= _NEIGHBORS:
         return torch.full((n,), 0.1 * max(1.0, means.abs().max().item()))
     rows = max(1, _PAIRS // n)
-    nearest = [torch.cdist(some, means).topk(_NEIGHBOURS + 1, largest=False).values for some in means.split(rows)]
+    nearest = [torch.cdist(some, means).topk(_NEIGHBORS + 1, largest=False).values for some in means.split(rows)]
     return torch.cat(nearest)[:, 1:].mean(1).clamp(min=1e-6)

@@ -37,11 +37,11 @@ _WIDER = 1.1  # the scene's scale, as a multiple of the cameras' distance: the v
 
 @dataclass(frozen=True)
 class Seen:
-    """A rendered picture: `colour` (h, w, 3), `opacity` (h, w), and `depth` (h, w) along the camera's axis, times
+    """A rendered picture: `color` (h, w, 3), `opacity` (h, w), and `depth` (h, w) along the camera's axis, times
     opacity.
     """
 
-    colour: Tensor
+    color: Tensor
     opacity: Tensor
     depth: Tensor
 

@@ -41,11 +41,11 @@ class Blocks:
         self.rows, self.columns = _ends(down), _ends(across)
         self.pixels = photo.pixels[_concatenate_places(down)][:, _concatenate_places(across)]
         self._shape = tuple(self.pixels.shape[:2])
-        self.colours = self.pixels.to(device).float().div(255).flatten(0, 1)
+        self.colors = self.pixels.to(device).float().div(255).flatten(0, 1)
         index, positions, counts = _cut(down, across)
         self._index, self._counts = index.to(device), counts
         self.positions = positions.to(device)
-        self._targets = self.colours[self._index]
+        self._targets = self.colors[self._index]
 
     def draw_pixels(self, count: int, draw: torch.Generator, blocks: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Draw pixels at random in each block; return positions [block, count, 2] and colors [block, count, 3].
@@ -60,8 +60,8 @@ class Blocks:
         pixels = (torch.rand(len(chosen), count, generator=draw, dtype=torch.float64) * sizes).long()
         # One flat index: five times as fast on the CPU as separate indices of blocks and pixels.
         at = (chosen[:, None] * self.positions.shape[1] + pixels).flatten().to(self.positions.device)
-        positions, colours = (table.flatten(0, 1).index_select(0, at) for table in (self.positions, self._targets))
-        return positions.view(len(chosen), count, 2), colours.view(len(chosen), count, 3)
+        positions, colors = (table.flatten(0, 1).index_select(0, at) for table in (self.positions, self._targets))
+        return positions.view(len(chosen), count, 2), colors.view(len(chosen), count, 3)
 
     def assemble_image(self, values: Tensor) -> Tensor:
         """Assemble values [block, pixel, channel] to an image (rows, columns, channel)."""

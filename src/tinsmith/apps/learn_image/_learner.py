@@ -76,8 +76,8 @@ class NetworkLearner(PhotoLearner):
     def training_step(self, training: Training[Any]) -> float:
         """Run one step of all networks; return the mean of their losses before it."""
         drawn = self.blocks.draw_pixels(self.recipe.batch_size, self._draw)
-        x, colours = (self.processes.share(one, dim=1) for one in drawn)
-        return self.trainer.training_step(self._as_taken(x), self._as_taken(colours)).mean().item()
+        x, colors = (self.processes.share(one, dim=1) for one in drawn)
+        return self.trainer.training_step(self._as_taken(x), self._as_taken(colors)).mean().item()
 
     def train_block(self, row: int, column: int, steps: int) -> None:
         """Run steps of one block's network; the other networks stay bitwise the same."""
@@ -100,8 +100,8 @@ class NetworkLearner(PhotoLearner):
     def _image(self, blocks: Blocks) -> Tensor:
         positions, parts = blocks.positions, list[Tensor]()
         for chunk in positions.split(max(1, _CHUNK // len(positions)), dim=1):
-            colours = self.trainer.inference(self._as_taken(chunk))
-            parts.append(colours.reshape(len(positions), -1, 3))
+            colors = self.trainer.inference(self._as_taken(chunk))
+            parts.append(colors.reshape(len(positions), -1, 3))
         return blocks.assemble_image(torch.cat(parts, 1))
 
     def take_snapshot(self) -> Snapshot:
@@ -111,7 +111,7 @@ class NetworkLearner(PhotoLearner):
 
     def psnr_by_block(self, image: Tensor) -> list[float]:
         """Return the PSNR in dB of each block of a picture from `render_preview`."""
-        target = self.looked_at.colours.view_as(image)
+        target = self.looked_at.colors.view_as(image)
         errors = (image.clamp(0, 1) - target).square().mean(-1)
         return [psnr(error) for error in self.looked_at.mean(errors).tolist()]
 

@@ -66,8 +66,8 @@ class Placed:
         return self.solid.intersect(self.to_local(origins), directions @ self.rotation)
 
 
-def _paint_plain(*colour: float) -> Paint:
-    return lambda points: points.new_tensor(colour).expand_as(points)
+def _paint_plain(*color: float) -> Paint:
+    return lambda points: points.new_tensor(color).expand_as(points)
 
 
 def _paint_either(which: Callable[[Tensor], Tensor], one: tuple[float, ...], other: tuple[float, ...]) -> Paint:
@@ -224,5 +224,5 @@ def _shade(placed: Placed, points: Tensor, directions: Tensor) -> Tensor:
     halfway = halfway / halfway.norm(dim=-1, keepdim=True)
     diffuse = (normal @ light).clamp(min=0) * lit
     specular = (normal * halfway).sum(-1).clamp(min=0) ** _SHININESS * lit
-    colour = placed.paint(own) * (_AMBIENT + _DIFFUSE * diffuse)[:, None] + _SPECULAR * specular[:, None]
-    return colour.clamp(0, 1)
+    color = placed.paint(own) * (_AMBIENT + _DIFFUSE * diffuse)[:, None] + _SPECULAR * specular[:, None]
+    return color.clamp(0, 1)

@@ -37,10 +37,10 @@ class SceneRunOptions(RunOptions, Protocol):
 
 
 class Rendered(Protocol):
-    """A rendered picture: `colour` (h, w, 3), `opacity` (h, w), and `depth` (h, w), multiplied by the opacity."""
+    """A rendered picture: `color` (h, w, 3), `opacity` (h, w), and `depth` (h, w), multiplied by the opacity."""
 
     @property
-    def colour(self) -> Tensor: ...
+    def color(self) -> Tensor: ...
     @property
     def opacity(self) -> Tensor: ...
     @property
@@ -126,7 +126,7 @@ class SceneLearner(Learner[Evaluation, SceneReached]):
         numbers = list(range(0, len(test), -(-len(test) // _LOOKED_AT)))
         targets = as_pixels(test.select(numbers).blend_with(self.ground.cpu()))
         psnrs = [
-            psnr_of_pixels(as_pixels(self.view(test, number).colour), target)
+            psnr_of_pixels(as_pixels(self.view(test, number).color), target)
             for number, target in zip(numbers, targets, strict=True)
         ]
         return Snapshot(sum(psnrs) / len(psnrs))
@@ -137,7 +137,7 @@ class SceneLearner(Learner[Evaluation, SceneReached]):
         test = self.dataset.test
         truth = as_pixels(test.blend_with(self.ground.cpu()))
         seen = [self.view(test, number) for number in range(len(test))]
-        ours = torch.stack([as_pixels(view.colour) for view in seen])
+        ours = torch.stack([as_pixels(view.color) for view in seen])
         pairs = list(zip(ours, truth, strict=True))
         return Evaluation(
             truth,

@@ -48,7 +48,7 @@ def make_scene_report(title: str, history: History, evaluation: Evaluation, fact
 
 def picture_writers(report: Report, evaluation: Evaluation, frames: Sequence[Rendered]) -> dict[str, Writer]:
     """Return the function that writes each of `FILES`, by name; `frames` are those of a turntable."""
-    shown = [as_pixels(frame.colour) for frame in frames]
+    shown = [as_pixels(frame.color) for frame in frames]
     writers = (
         report.draw_rows().save,
         _depths(evaluation).save,

@@ -204,7 +204,7 @@ class Viewer(Page[SceneLearner, SceneReached]):
 
     def _picture(self, seen: Rendered) -> np.ndarray:
         if self._shows.value == "color":
-            return as_pixels(seen.colour).numpy()
+            return as_pixels(seen.color).numpy()
         if self._shows.value == "opacity":
             return as_pixels(seen.opacity[..., None].expand(-1, -1, 3)).numpy()
         mean = seen.depth / seen.opacity.clamp(min=1e-6)

@@ -111,8 +111,8 @@ class Billiards(Simulation):
     def draw(self, x: Tensor) -> Tensor:
         canvas = Canvas(FRAME_WIDTH, 0, LENGTH, 0, WIDTH, "#2d6a4f")
         canvas.disc(POCKET, 1.5 * RADIUS, "#111111")
-        for ball, colour in ((0, "#eeeeee"), (SUNK, "#f4a261")):
-            canvas.line(x[:, ball], colour, 1)
+        for ball, color in ((0, "#eeeeee"), (SUNK, "#f4a261")):
+            canvas.line(x[:, ball], color, 1)
         for ball, place in enumerate(x[-1]):
             canvas.disc(place, RADIUS, "#ffffff" if ball == 0 else "#f4a261" if ball == SUNK else "#9b2226")
         return canvas.pixels()

@@ -17,12 +17,12 @@ _TITLE, _TEXT, _LEADING = 17, 14, 6  # pixels of a caption: sizes of its first l
 _SHARPER = 3  # the factor of supersampling, for smooth edges
 
 
-def colorize(values: Tensor, low: float, high: float, zoom: int = 1, colours: str = "RdBu_r") -> Tensor:
+def colorize(values: Tensor, low: float, high: float, zoom: int = 1, colors: str = "RdBu_r") -> Tensor:
     """Convert numbers (rows, columns) from `low` to `high` to colors, enlarged: (rows zoom, columns zoom, 3) uint8."""
     # Enlarge numbers, not colors: all frames of a film then have the 256 colors of the map, which a GIF holds exactly.
     image = Image.fromarray(values.detach().cpu().float().numpy())
     image = image.resize((zoom * image.width, zoom * image.height), Image.Resampling.BICUBIC)
-    return _pixels(apply_colormap((torch.from_numpy(np.array(image)) - low) / (high - low), colours))
+    return _pixels(apply_colormap((torch.from_numpy(np.array(image)) - low) / (high - low), colors))
 
 
 class Canvas:
@@ -35,15 +35,15 @@ class Canvas:
         self._image = Image.new("RGB", size, ground)
         self._pen = ImageDraw.Draw(self._image)
 
-    def line(self, points: Iterable[Any], colour: str, width: float) -> None:
+    def line(self, points: Iterable[Any], color: str, width: float) -> None:
         """Draw a line through points; `width` is in pixels."""
-        self._pen.line([self._place(one) for one in points], colour, round(_SHARPER * width), joint="curve")
+        self._pen.line([self._place(one) for one in points], color, round(_SHARPER * width), joint="curve")
 
-    def disc(self, centre: Any, radius: float, colour: str, outline: str | None = None) -> None:
+    def disc(self, center: Any, radius: float, color: str, outline: str | None = None) -> None:
         """Draw a disc."""
-        x, y = self._place(centre)
+        x, y = self._place(center)
         r = radius * self._scale
-        self._pen.ellipse((x - r, y - r, x + r, y + r), colour, outline, _SHARPER if outline else 0)
+        self._pen.ellipse((x - r, y - r, x + r, y + r), color, outline, _SHARPER if outline else 0)
 
     def pixels(self) -> Tensor:
         """Return the picture, (rows, columns, 3) uint8."""

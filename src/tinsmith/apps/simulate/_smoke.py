@@ -107,5 +107,5 @@ class Smoke(Simulation):
     def look(self) -> Look:
         """Draw the smoke of each shown step beside the target."""
         smoke = torch.cat([self.begin[None], self.run(keep=self.every)[1]])
-        frames = [colorize(torch.cat([one[..., 0], self.target], 1), 0, 1, zoom=4, colours="magma") for one in smoke]
+        frames = [colorize(torch.cat([one[..., 0], self.target], 1), 0, 1, zoom=4, colors="magma") for one in smoke]
         return Look(frames, self.error(smoke[-1]).item())

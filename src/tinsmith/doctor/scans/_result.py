@@ -17,7 +17,7 @@ from ..._extras import require_packages
 GROWTH = 1e6
 """A gradient explodes if its norm is this many times the norm at the end."""
 
-_COLOURS = {
+_COLORS = {
     "right": "tab:green",
     "at a kink": "tab:olive",
     "wrong": "tab:red",
@@ -208,11 +208,11 @@ def _plot(check: ScanCheck, path: str | Path | None = None) -> Any:
         left.axhline(GROWTH * check.reference, color="tab:red", lw=0.8, ls=":")
         left.axvline(check.explodes_at, color="tab:red", lw=0.8, label=f"a million times at step {check.explodes_at}")
         left.legend(fontsize=8)
-    for verdict, colour in _COLOURS.items():
+    for verdict, color in _COLORS.items():
         some = [one for one in check.horizons if one.verdict == verdict]
         if some:
             errors = [max(one.relative_error, 1e-16) for one in some]
-            right.loglog([one.steps for one in some], errors, "o", color=colour, label=verdict)
+            right.loglog([one.steps for one in some], errors, "o", color=color, label=verdict)
     right.set(title="gradient and differences", xlabel="steps", ylabel="relative error")
     right.legend(fontsize=8)
     if path is not None:

@@ -1,6 +1,6 @@
 """Blending of 2-D Gaussians in tiles, front to back. The reference is `reference.blend_gaussians`.
 
-With i the Gaussians of a pixel's tile, nearest first, and d from the Gaussian's centre to the pixel's:
+With i the Gaussians of a pixel's tile, nearest first, and d from the Gaussian's center to the pixel's:
 
     alpha_i = min(0.999, opacity_i exp(-d^T conic_i d / 2))     left out where alpha < 1 / 255
     through_i = product over j < i of (1 - alpha_j)

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 
-def pinhole_rays(lang: ModuleType, *, fp: str, forward: int, normalise: bool) -> Any:
+def pinhole_rays(lang: ModuleType, *, fp: str, forward: int, normalize: bool) -> Any:
     """Build the kernel of a pinhole camera's rays.
 
     Its parameters, all of one float type unless another is named; all floats are differentiable:
@@ -22,7 +22,7 @@ def pinhole_rays(lang: ModuleType, *, fp: str, forward: int, normalise: bool) ->
         lang: the engine's module.
         fp: the type of the arrays, "f32" or "f64".
         forward: the sign of the viewing direction along the camera's z axis: 1 (y is down then) or -1 (y is up).
-        normalise: whether directions have length one; else they have depth one.
+        normalize: whether directions have length one; else they have depth one.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
@@ -39,7 +39,7 @@ def pinhole_rays(lang: ModuleType, *, fp: str, forward: int, normalise: bool) ->
                 y = (pixels[i, 1] - intrinsics[c, 1, 2]) / intrinsics[c, 1, 1]
                 x = (pixels[i, 0] - intrinsics[c, 0, 2] - intrinsics[c, 0, 1] * y) / intrinsics[c, 0, 0]
                 shrink = real(1.0)
-                if lang.static(normalise):
+                if lang.static(normalize):
                     shrink = real(1.0) / lang.sqrt(x * x + y * y + real(1.0))
                 for axis in lang.static(range(3)):
                     along = x * poses[c, axis, 0] + forward * (y * poses[c, axis, 1] + poses[c, axis, 2])

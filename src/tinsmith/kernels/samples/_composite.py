@@ -36,17 +36,17 @@ class Composite(NamedTuple):
     """The kernels of compositing. The arrays, all of one float type but `rays`:
 
         densities, t, steps  [s]      samples
-        colours              [s * c]  the channels of a sample are adjacent
+        colors              [s * c]  the channels of a sample are adjacent
         rays                 [n, 2]   int32: start, count; no two rays share a sample
-        colour  [n, c],  depth, left  [n],  weights  [s]
+        color  [n, c],  depth, left  [n],  weights  [s]
 
     Outputs of samples that belong to no ray are left unchanged.
 
     Attributes:
-        value: densities, colours, t, steps, rays, threshold -> colour, depth, left, weights. With `from_alphas`, the
+        value: densities, colors, t, steps, rays, threshold -> color, depth, left, weights. With `from_alphas`, the
             first are alphas, and `steps` may be empty.
-        pull: densities, colours, t, steps, rays, weights, left, c_colour, c_depth, c_left, c_weights, threshold
-            -> slope_densities, slope_colours, slope_t, slope_steps, with cotangents `c_`. Without `by_weights`,
+        pull: densities, colors, t, steps, rays, weights, left, c_color, c_depth, c_left, c_weights, threshold
+            -> slope_densities, slope_colors, slope_t, slope_steps, with cotangents `c_`. Without `by_weights`,
             `c_weights` is not read, and without `by_place`, `slope_t` and `slope_steps` are not written.
         by_hand: `pull` with all cotangents and gradients, as the backward kernel of an op.
     """
@@ -96,12 +96,12 @@ def composite(
     @lang.kernel
     def value(
         densities: array,
-        colours: array,
+        colors: array,
         t: array,
         steps: array,
         rays: array,
         threshold: real,
-        colour: array,
+        color: array,
         depth: array,
         left: array,
         weights: array,
@@ -129,7 +129,7 @@ def composite(
                                 through *= shine[j]
                                 far += weight * t[first + j]
                                 for k in lang.static(range(n_channels)):
-                                    total[k] += weight * colours[(first + j) * n_channels + k]
+                                    total[k] += weight * colors[(first + j) * n_channels + k]
                                 weights[first + j] = weight
                             first += group
             for i in range(first, last):
@@ -140,29 +140,29 @@ def composite(
                     through *= shine
                     far += weight * t[i]
                     for k in lang.static(range(n_channels)):
-                        total[k] += weight * colours[i * n_channels + k]
+                        total[k] += weight * colors[i * n_channels + k]
                 weights[i] = weight
             depth[ray] = far
             left[ray] = through
             for k in lang.static(range(n_channels)):
-                colour[ray, k] = total[k]
+                color[ray, k] = total[k]
 
     @lang.func
     def sweep(
         densities: lang.template(),
-        colours: lang.template(),
+        colors: lang.template(),
         t: lang.template(),
         steps: lang.template(),
         rays: lang.template(),
         threshold,
         weights: lang.template(),
         left: lang.template(),
-        c_colour: lang.template(),
+        c_color: lang.template(),
         c_depth: lang.template(),
         c_left: lang.template(),
         c_weights: lang.template(),
         slope_densities: lang.template(),
-        slope_colours: lang.template(),
+        slope_colors: lang.template(),
         slope_t: lang.template(),
         slope_steps: lang.template(),
         ray,
@@ -177,7 +177,7 @@ def composite(
         far = c_depth[ray]
         c = lang.Vector([0.0] * max(n_channels, 1), dt=real)
         for k in lang.static(range(n_channels)):
-            c[k] = c_colour[ray, k]
+            c[k] = c_color[ray, k]
         for back in range(last - first):
             i = last - 1 - back
             weight = weights[i]
@@ -187,8 +187,8 @@ def composite(
             if lang.static(has_weights):
                 gain += c_weights[i]
             for k in lang.static(range(n_channels)):
-                gain += c[k] * colours[i * n_channels + k]
-                slope_colours[i * n_channels + k] = weight * c[k]
+                gain += c[k] * colors[i * n_channels + k]
+                slope_colors[i * n_channels + k] = weight * c[k]
             slope = lang.select(is_dark, real(0.0), gain * through - behind)
             slope_densities[i] = slope * steps[i]
             if lang.static(has_place):
@@ -200,38 +200,38 @@ def composite(
     @lang.kernel
     def pull(
         densities: array,
-        colours: array,
+        colors: array,
         t: array,
         steps: array,
         rays: array,
         weights: array,
         left: array,
-        c_colour: array,
+        c_color: array,
         c_depth: array,
         c_left: array,
         c_weights: array,
         threshold: real,
         slope_densities: array,
-        slope_colours: array,
+        slope_colors: array,
         slope_t: array,
         slope_steps: array,
     ):
         for place in range(rays.shape[0]):
             sweep(
                 densities,
-                colours,
+                colors,
                 t,
                 steps,
                 rays,
                 threshold,
                 weights,
                 left,
-                c_colour,
+                c_color,
                 c_depth,
                 c_left,
                 c_weights,
                 slope_densities,
-                slope_colours,
+                slope_colors,
                 slope_t,
                 slope_steps,
                 rays.shape[0] - 1 - place,
@@ -242,38 +242,38 @@ def composite(
     @lang.kernel
     def by_hand(
         densities: array,
-        colours: array,
+        colors: array,
         t: array,
         steps: array,
         rays: array,
         weights: array,
         left: array,
-        grad_colour: array,
+        grad_color: array,
         grad_depth: array,
         grad_left: array,
         grad_weights: array,
         threshold: real,
         grad_densities: array,
-        grad_colours: array,
+        grad_colors: array,
         grad_t: array,
         grad_steps: array,
     ):
         for place in range(rays.shape[0]):
             sweep(
                 densities,
-                colours,
+                colors,
                 t,
                 steps,
                 rays,
                 threshold,
                 weights,
                 left,
-                grad_colour,
+                grad_color,
                 grad_depth,
                 grad_left,
                 grad_weights,
                 grad_densities,
-                grad_colours,
+                grad_colors,
                 grad_t,
                 grad_steps,
                 rays.shape[0] - 1 - place,

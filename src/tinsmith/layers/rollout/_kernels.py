@@ -1,6 +1,6 @@
 """Kernels of a rollout: what is known of each kernel that its function has called, and of its arguments.
 
-A simulation calls a few kernels thousands of times. A kernel is analysed once (`RecordedKernel`); a
+A simulation calls a few kernels thousands of times. A kernel is analyzed once (`RecordedKernel`); a
 further call with numbers costs about a microsecond.
 """
 

@@ -33,7 +33,7 @@ def not_followed(subject: Subject) -> Iterator[Finding]:
     for name, roles in subject.roles.items() if subject.is_kernel else ():
         if roles.escapes:
             path, _, line = roles.escapes.rpartition(":")
-            words = f"`{subject.label(name)}` is passed as a whole to a call that cannot be analysed"
+            words = f"`{subject.label(name)}` is passed as a whole to a call that cannot be analyzed"
             # A function that stands in the kernel's own file names none.
             yield Finding("TS502", "info", path or subject.source.path, int(line), 0, words)
 

@@ -193,7 +193,7 @@ def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
 def _joins_two_elements(subject: Subject, parts: Sequence[Expression], guards: Sequence[Expression]) -> bool:
     """Return True if a vector is the difference of two different elements of an array, so that it is not zero.
 
-    These are ends of a spring, whose numbers come from arrays, `x[a[s]] - x[b[s]]`; neighbours, `x[i] - x[i + 1]`; and
+    These are ends of a spring, whose numbers come from arrays, `x[a[s]] - x[b[s]]`; neighbors, `x[i] - x[i + 1]`; and
     what a branch keeps apart, `if i != j`. Of `x[i] - x[j]` in two loops nothing says that `i` is not `j`.
     """
     named = frozenset().union(*map(names_in, parts))

@@ -22,7 +22,7 @@ from ._frames import Entry
 _MOST_COLOR = 255
 _MOST_NUMBER = 2**63 - 1  # largest number of an image, a camera or a point that a tensor can hold
 _MOST_SIDE = 2**31 - 1  # pixels
-_GREY = 128  # red, green and blue of points in a file without colors
+_GRAY = 128  # red, green and blue of points in a file without colors
 
 MODELS = {
     "SIMPLE_PINHOLE": 3,
@@ -152,7 +152,7 @@ def read_points_of_ply(path: Path) -> list[PointRecord]:
             raise make_error(f"{name} of a point is not from 0 to {_MOST_COLOR}")
     positions = [vertices[name].tolist() for name in ("x", "y", "z")]
     colors = [
-        vertices[name].astype(int).tolist() if name in names else [_GREY] * len(vertices)
+        vertices[name].astype(int).tolist() if name in names else [_GRAY] * len(vertices)
         for name in ("red", "green", "blue")
     ]
     rows = zip(zip(*positions, strict=True), zip(*colors, strict=True), strict=True)

@@ -57,7 +57,7 @@ def rasterize_to_pixels(
         tile_size: side of a tile in pixels.
         isect_offsets: (..., tile_height, tile_width), from `isect_offset_encode`.
         flatten_ids: (n_isects), from `isect_tiles`.
-        backgrounds: (..., D), the colour behind all Gaussians; None for 0. Differentiable.
+        backgrounds: (..., D), the color behind all Gaussians; None for 0. Differentiable.
         masks: (..., tile_height, tile_width), bool; a tile where it is False shows only the background.
         packed: tensors have a row for each visible Gaussian.
         absgrad: the backward pass sets `means2d.absgrad`: the gradient with the absolute value of each pixel's
@@ -176,18 +176,18 @@ class _WithAbsoluteGradient(torch.autograd.Function):
     """The identity on the image and the transmittance. Its backward pass sets `absgrad` of the Gaussians' centers."""
 
     @staticmethod
-    def forward(ctx: Any, op: Any, centres: list[Tensor], *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.op, ctx.centres = op, centres
+    def forward(ctx: Any, op: Any, centers: list[Tensor], *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.op, ctx.centers = op, centers
         ctx.save_for_backward(*tensors)
         image, left = tensors[-2:]
         return image.view_as(image), left.view_as(left)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
-        (centres,) = ctx.centres
+        (centers,) = ctx.centers
         with torch.no_grad():
             absolute_gradients = ctx.op(*(tensor.detach() for tensor in (*ctx.saved_tensors, *cotangents)))
-        centres.absgrad = absolute_gradients.view(centres.shape)
+        centers.absgrad = absolute_gradients.view(centers.shape)
         return (*[None] * (len(ctx.saved_tensors)), *cotangents)
 
 

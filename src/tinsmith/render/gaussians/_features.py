@@ -107,8 +107,8 @@ def _compute_colors(
     if sh_degree is None:
         return colors.flatten(0, -2).index_select(0, rows)
     cameras = torch.linalg.inv(scene.viewmats)[:, :3, 3]
-    centres = scene.means.index_select(0, pairs.rows) if pairs.centres is None else pairs.centres
-    directions = centres - cameras.index_select(0, pairs.images)
+    centers = scene.means.index_select(0, pairs.rows) if pairs.centers is None else pairs.centers
+    directions = centers - cameras.index_select(0, pairs.images)
     masks = None if how.packed else pairs.radii[:, 0] > 0
     shown = evaluate(sh_degree, directions, colors.flatten(0, -3), rows, masks, engine)
     return (shown + 0.5).clamp(min=0.0)

@@ -82,7 +82,7 @@ class Pairs:
         images, rows: (p), int32, indices of images and Gaussians among those of all batches.
         radii: (p, 2), int32, pixels.
         means2d, depths: (p, 2) in pixels, and (p).
-        centres: (p, 3), centers in the world; None without sparse gradients.
+        centers: (p, 3), centers in the world; None without sparse gradients.
     """
 
     images: Tensor
@@ -90,7 +90,7 @@ class Pairs:
     radii: Tensor
     means2d: Tensor
     depths: Tensor
-    centres: Tensor | None
+    centers: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -279,14 +279,14 @@ def project(scene: Scene, how: Projection, engine: str | None) -> Projected:
     if how.packed:
         seen = radii[:, 0].nonzero()[:, 0]
         images, rows, radii = images[seen], rows[seen], radii[seen]
-    means, centres, chosen = scene.means, None, rows
+    means, centers, chosen = scene.means, None, rows
     if how.sparse_grad:
         scene = gather_rows(scene, rows)
-        means, covars, centres, chosen = scene.means, _get_covariances(scene, engine), scene.means, number_rows(rows)
+        means, covars, centers, chosen = scene.means, _get_covariances(scene, engine), scene.means, number_rows(rows)
     op = get_op("gaussian_projection", engine, means, how.camera_model, is_ordered())
     outputs = op(means, covars, scene.viewmats, scene.intrinsics, images, chosen, radii, **how.numbers(3))
     means2d, depths, conics, compensations = outputs
-    return Projected(images, rows, radii, means2d, depths, centres, conics, compensations)
+    return Projected(images, rows, radii, means2d, depths, centers, conics, compensations)
 
 
 def find_indices(pairs: Pairs, shapes: Shapes) -> tuple[Tensor, Tensor, Tensor]:

@@ -108,13 +108,13 @@ def project_surfels(scene: Scene, how: Projection, engine: str | None) -> Projec
     if how.packed:
         seen = radii[:, 0].nonzero()[:, 0]
         images, rows, radii = images[seen], rows[seen], radii[seen]
-    centres, chosen = None, rows
+    centers, chosen = None, rows
     if how.sparse_grad:
         scene = gather_rows(scene, rows)
-        centres, chosen = scene.means, number_rows(rows)
+        centers, chosen = scene.means, number_rows(rows)
     op = get_op("surfel_projection", engine, scene.means, is_ordered())
     means2d, depths, transforms, normals = op(*_list_tensors(scene), images, chosen, radii)
-    return ProjectedSurfels(images, rows, radii, means2d, depths, centres, transforms, normals)
+    return ProjectedSurfels(images, rows, radii, means2d, depths, centers, transforms, normals)
 
 
 def _list_tensors(scene: Scene) -> list[Tensor]:

@@ -87,7 +87,7 @@ def rasterization(
         sh_degree: 0 to 4: colors are max(0, 0.5 + spherical harmonics of the direction from the camera).
         packed: keep only visible pairs of a camera and a Gaussian, to save memory if each camera sees a part.
         tile_size: side of a tile in pixels; 16 is the fastest on CPUs.
-        backgrounds: (..., C, D), the colour behind all Gaussians; None for 0. Differentiable.
+        backgrounds: (..., C, D), the color behind all Gaussians; None for 0. Differentiable.
         render_mode: "RGB" for colors; "D" for depths, the sum of weight times depth; "ED" for expected depths, this sum
             divided by alpha; "RGB+D", "RGB+ED" for both, the depth last and without a background.
         sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`, and no `covars`.

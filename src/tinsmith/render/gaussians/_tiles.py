@@ -163,10 +163,10 @@ def _compute_boxes(
     means2d: Tensor, radii: Tensor, tile_size: int, tile_width: int, tile_height: int
 ) -> tuple[Tensor, Tensor]:
     """Compute the first tile of each Gaussian and the number of tiles that it overlaps along x and y: (g, 2), int32."""
-    centre, reach = means2d / tile_size, radii / tile_size
+    center, reach = means2d / tile_size, radii / tile_size
     limits = means2d.new_tensor([tile_width, tile_height])
-    low = (centre - reach).floor_().clamp_(min=torch.zeros_like(limits), max=limits).int()
-    high = centre.add_(reach).ceil_().clamp_(min=torch.zeros_like(limits), max=limits).int()
+    low = (center - reach).floor_().clamp_(min=torch.zeros_like(limits), max=limits).int()
+    high = center.add_(reach).ceil_().clamp_(min=torch.zeros_like(limits), max=limits).int()
     return low, high.sub_(low).mul_((radii > 0).all(-1, keepdim=True))
 
 
