@@ -582,7 +582,7 @@ def in_a_loop(lang, array):
                 lang.simt.block.sync()  # here
             y[i] = x[i]
 
-    return kernel, "they differ in `n`"
+    return kernel, "equally often: `n` differs between them"
 
 
 def in_a_while(lang, array):
@@ -677,7 +677,7 @@ def in_a_second_loop(lang, array):
                 lang.simt.block.sync()  # here
             y[i] = x[i]
 
-    return kernel, "they differ in `n_2`"
+    return kernel, "equally often: `n_2` differs between them"
 
 
 def outside_a_loop(lang, array):
@@ -749,7 +749,7 @@ def test_what_engines_would_run_themselves_is_refused(lang, engine):
     op = ts.op("x[n] -> y[n]", adjoint="engine")(_prefix(lang, lang.f32))
     x = torch.rand(SIZE + 1)
     torch.testing.assert_close(op(x), _prefix_twin(x))
-    with pytest.raises(GradientError, match=f"{engine}'s reverse mode is not trusted with blocks of threads"):
+    with pytest.raises(GradientError, match=f"{engine}'s reverse mode cannot be used for a kernel with blocks"):
         op(x.requires_grad_())
 
     @lang.kernel

@@ -126,5 +126,5 @@ def test_an_op_with_a_gradient_of_its_own_is_refused(lang):
 
 def test_a_chain_in_a_chain_is_refused(lang):
     inner = ts.chain("x[n] -> y[n]", [squared(lang)] + [added(lang)])
-    with pytest.raises(ts.ArgumentError, match="an op that is a chain itself"):
+    with pytest.raises(ts.ArgumentError, match="an op that is itself a chain"):
         ts.chain("x[n] -> y[n]", [inner, added(lang)])

@@ -352,5 +352,5 @@ def test_a_rollout_refuses_an_argument_without_elements(lang64):
 
     weights = torch.ones(4, dtype=F64)
     layer = ts.EmptyTin(adjoint="source").register_input_field(x).register_output_field(x)
-    with pytest.raises(ts.ShapeError, match=r"`w` does not fit its elements(.|\n)*element_dim=2"):
+    with pytest.raises(ts.ShapeError, match=r"`w` of .* does not fit the annotation(.|\n)*element_dim=2"):
         layer.register_kernel(weigh, weights)

@@ -99,7 +99,7 @@ def test_a_template_or_a_global_that_is_one(lang64):
 
     make = ts.op("x[n] -> y[n]")
     for kernel, arguments, name in ((of_object, (holder, X), "p.w"), (itself, (w, X), "w"), (captured, (X,), "w")):
-        with pytest.raises(ts.KernelError, match=f"uses the ndarray `{name}`, which is no argument"):
+        with pytest.raises(ts.KernelError, match=f"uses the ndarray `{name}`, which is not an argument"):
             make(kernel)(*arguments)
 
 

@@ -185,12 +185,12 @@ def paused(qd):
 @pytest.mark.parametrize(
     ("make", "spec", "words"),
     [
-        (repeated, "x[n], inout count[]: i32 -> y[n]", "until an array says that they are done.*in a Python loop"),
+        (repeated, "x[n], inout count[]: i32 -> y[n]", "while a condition in an array holds.*in a Python loop"),
         (paused, "x[n], count[]: i32 -> y[n]", "pauses the kernel.*Split the kernel there"),
     ],
 )
 def test_statements_of_quadrants_that_no_op_runs(lang64, make, spec, words):
-    with pytest.raises(ts.KernelError, match=rf"(?s)which no op runs: .*{words}") as caught:
+    with pytest.raises(ts.KernelError, match=rf"(?s)which no op can run: .*{words}") as caught:
         ts.op(spec)(make(lang64))
     assert f"odd_constructs.py:{line_of(make)}" in str(caught.value)
 

@@ -317,7 +317,7 @@ def test_cotangents_that_fit_no_output(lang64):
     assert "y, z, c" in words
     assert "cotangents={'y': ...}" in words
     for wrong in ([x], x, 3.0):
-        assert "one for each output of op `two`" in refused(ts.ArgumentError, op, x, cotangents=wrong)
+        assert "one entry for each output of op `two`" in refused(ts.ArgumentError, op, x, cotangents=wrong)
     assert "no tensor for `y`" in refused(ts.ArgumentError, op, x, cotangents={"y": 1.0})
     assert "output `c` of op `two` holds no floats" in refused(ts.ArgumentError, op, x, cotangents={"c": x})
     words = refused(ts.ShapeError, op, x, cotangents={"y": draw(4)})

@@ -187,6 +187,7 @@ def test_explain_says_which_loop_runs_in_order(lang):
     with pytest.warns(ts.RaceWarning):
         op = ts.op("x[n], k[n]: i32 -> y[m]")(make_kernel(lang, "for i in x:\n        y[k[i]] = x[i]", ""))
     words = (
-        "in order: the loop in line 3, because an iteration changes `y[k[i]]`, and another one of the parallel loop "
+        "in order: the loop in line 3, because an iteration of the parallel loop changes `y[k[i]]`, "
+        "and another iteration "
     )
     assert f"{words}may change the same element, `y[k[i]]` in line 4" in op.explain("all")

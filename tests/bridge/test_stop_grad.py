@@ -118,7 +118,7 @@ def test_an_engine_s_gradient_of_arrays_is_refused(lang64):
     kernel = kernel_of(lang64, [LOOP, "    lang.stop_grad(x)", "    y[None] += x[i]"], parameters)
     op = ts.op("x[n] -> y[]", adjoint="engine")(kernel)
     with pytest.raises(
-        ts.GradientError, match=r"`stop_grad` works on fields, and what it is given at .+:3 is an array"
+        ts.GradientError, match=r"`stop_grad` works only on fields, and its argument at .+:3 is an array"
     ):
         op(torch.ones(N, dtype=torch.float64, requires_grad=True)).backward()
 

@@ -42,7 +42,7 @@ def kind(line: Mapping[str, Any]) -> str:
     if line["check"] != "gradients":
         return ASIDE
     if line["outcome"] in (REFUSED, ERROR):
-        return DEAD if "kill the process" in line["words"] else NOT
+        return DEAD if "end the process" in line["words"] else NOT
     return WRONG if line["outcome"] == DISAGREE else ASIDE
 
 

@@ -39,5 +39,5 @@ def test_outcomes():
     assert line("disagree") == _engines.WRONG
     assert line("disagree", "values") == _engines.ASIDE
     assert line("refused", words="taichi cannot differentiate") == _engines.NOT
-    assert line("refused", words="it would kill the process") == _engines.DEAD
+    assert line("refused", words="it would end the process") == _engines.DEAD
     assert line("crash") == _engines.DEAD

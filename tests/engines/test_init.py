@@ -121,7 +121,7 @@ def test_dtypes_of_one_engine_go_to_all_that_are_started(lang):
 
 
 def test_a_value_that_another_engine_does_not_have_is_refused(lang):
-    words = r"cannot give \w+ the option `default_fp`: it has nothing called `.*\n.*\n.*values of its own"
+    words = r"cannot pass the option `default_fp` to \w+, which has nothing called `.*\n.*\n.*with its own values"
     with pytest.raises(ts.EngineError, match=words):
         ts.init("cpu", default_fp=lang.types.ndarray)
 
@@ -165,6 +165,6 @@ def test_an_engine_without_a_home_folder_is_refused(engine, monkeypatch):
     assert get(engine).lang.__name__ == engine  # it is loaded: nothing is left to refuse
     monkeypatch.delitem(sys.modules, engine)
     with pytest.raises(
-        EngineError, match=rf"engine '{engine}' cannot find a folder for its cache(?s:.*)Set HOME to a folder"
+        EngineError, match=rf"engine '{engine}' cannot find a folder for its cache(?s:.*)Set HOME to a writable folder"
     ):
         _ = get(engine).lang

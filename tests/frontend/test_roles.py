@@ -286,7 +286,7 @@ def test_a_sum_that_all_iterations_share_and_read_is_refused(lang64):
     kernel, scratch = sum_that_all_iterations_share(lang64)
     with pytest.raises(ts.KernelError, match="has a data race"):
         ts.op("x[n] -> y[n]", scratch=scratch)(kernel)
-    with pytest.raises(ts.GradientError, match="depends on the order in which iterations of a parallel loop run"):
+    with pytest.raises(ts.GradientError, match="depends on the order of the iterations of a parallel loop"):
         ts.op("x[n] -> y[n]", scratch=scratch, races="allow")(kernel)(floats(6).requires_grad_()).sum().backward()
 
 

@@ -64,7 +64,7 @@ BODIES = {  # what compiled engines do not take, with what is said of it
     # Python would use the value of an earlier iteration.
     "if x[i] > 0.0:\n    t = x[i]\ny[i] = t": "uses `t` where it is not defined",
     "for a in range(2):\n    y[i] += a\ny[i] = a": "uses `a` where it is not defined",
-    "if x[i] > 0.0:\n    return": "returns inside an `if` or a loop",
+    "if x[i] > 0.0:\n    return": "has a `return` inside an `if` or a loop, which a kernel must not have",
 }
 
 

@@ -149,7 +149,7 @@ def parameter(lang):
     return kernel
 
 
-@case("an assignment to a loop's own variable")
+@case("an assignment to a loop variable")
 def loop_variable(lang):
     @lang.func
     def up(n: lang.template()):

@@ -33,7 +33,7 @@ def test_a_race_on_fields(lang64, is_sum):
     words = r"(?s)Tin.* has no gradient: its result depends on the order.*\[i - 1\]` in line.*serialize=True"
     with pytest.raises(ts.GradientError, match=words):
         layer(torch.rand(6, dtype=torch.float64).requires_grad_()).sum().backward()
-    assert "gradient: refused: its result depends on the order in which iterations" in layer.explain("all")
+    assert "gradient: refused: its result depends on the order of the iterations" in layer.explain("all")
     assert "the engine's reverse mode" not in layer.explain("all")
 
 
