@@ -1,6 +1,7 @@
 """Ops of kernels that take Python dataclasses, as kernels of Quadrants do: members are arguments of their own."""
 
 import dataclasses
+import enum
 from typing import ClassVar
 
 import pytest
@@ -224,6 +225,10 @@ def test_changed_and_whole_structs_are_refused():
         count: qd.i32
         y: qd.Tensor
 
+        @property
+        def doubled(self):
+            return 2 * self.kind
+
     @qd.kernel
     def count(state: Counted):
         for i in range(3):
@@ -241,14 +246,59 @@ def test_changed_and_whole_structs_are_refused():
             through_an_alias(state, i)
 
     @qd.kernel
-    def class_variable(state: Counted):
+    def change_class_variable(state: Counted):
         for i in range(3):
-            state.y[i] = state.x[i] * state.kind
+            state.kind = 2
+            state.y[i] = state.x[i]
+
+    @qd.kernel
+    def read_property(state: Counted):
+        for i in range(3):
+            state.y[i] = state.x[i] * state.doubled
 
     spec = "state.x[n] -> state.y[n]"
-    refused(ts.KernelError, lambda: ts.op(spec)(class_variable), "`state.kind` is neither a number nor an array")
-    refused(ts.KernelError, lambda: ts.op(spec)(count), "`count`", "`state.count` is assigned to")
-    refused(ts.KernelError, lambda: ts.op(spec)(alias), "`alias`", "`state` is used as a whole")
+    refused(ts.KernelError, lambda: ts.op(spec)(change_class_variable), "`state.kind`, which belongs to the caller")
+    refused(ts.KernelError, lambda: ts.op(spec)(read_property), "`state.doubled` is neither a number nor an array")
+    refused(ts.KernelError, lambda: ts.op(spec)(count), "`count`", "the kernel assigns to `state.count`")
+    refused(ts.KernelError, lambda: ts.op(spec)(alias), "`alias`", "`state` is a struct that is used as a whole")
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_class_variables_are_constants(is_compiled):
+    class Kind(enum.IntEnum):
+        LINEAR, SQUARE = 1, 2
+
+    @dataclasses.dataclass
+    class Inner:
+        x: qd.Tensor
+        weights: ClassVar = qd.Vector([1.0, 3.0])
+        kind: ClassVar[Kind] = Kind.SQUARE
+
+    @dataclasses.dataclass
+    class Outer:
+        inner: Inner
+        gain: ClassVar[float] = 2.0
+        y: qd.Tensor
+
+    @qd.func
+    def weigh(inner: Inner, i):
+        return inner.weights[1] * inner.x[i] ** inner.kind
+
+    @qd.kernel
+    def run(outer: Outer):
+        for i in range(outer.inner.x.shape[0]):
+            if qd.static(outer.inner.kind == Kind.SQUARE):
+                outer.y[i] += weigh(outer.inner, i)
+            outer.y[i] += outer.gain * outer.inner.x[i]
+
+    op = ts.op("outer.inner.x[n] -> outer.y[n]")(run)
+    x = torch.rand(3, dtype=D, requires_grad=True)
+    # As any constant that a kernel captures, they have the value of now.
+    for Outer.gain in 2.0, 5.0:
+        call = torch.compile(op, fullgraph=True, backend="aot_eager") if is_compiled else op
+        result = call(Outer(Inner(x), None))
+        torch.testing.assert_close(result, 3 * x**2 + Outer.gain * x)
+        torch.testing.assert_close(torch.autograd.grad(result.sum(), x)[0], 6 * x + Outer.gain)
 
 
 def test_member_of_a_kind_that_cannot_be_passed():

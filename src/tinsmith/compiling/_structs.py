@@ -35,13 +35,16 @@ def without_structs_of(
     if not members:
         return source, parameters
     source = source.with_owner(engine.owner_of(kernel))
-    structs = engine.structs(kernel)
+    of_parameters = engine.structs(kernel)
+    # What is in a dataclass belongs to it, be it a struct of the engine's own.
+    classes = {path: one for path, one in of_parameters.items() if isinstance(of_parameters[path[:1]], type)}
+    structs = {path: one for path, one in of_parameters.items() if path not in classes}
     types = {path: f"_{'_'.join(path)}_type" for path in structs}
     of_engine = {path: name for path, name in members.items() if path[:1] in structs}
     others = {path: name for path, name in members.items() if path not in of_engine}
     try:
         source = replace(source, tree=flatten_structs(source.tree, of_engine, types))
-        source, used = pass_members(source, engine, others, listed)
+        source, used = pass_members(source, engine, others, classes, listed)
     except NotRewritable as reason:
         words = f"kernel `{source.name}` cannot take the members of its structs as arguments: {reason}"
         remedy = (

@@ -161,13 +161,16 @@ def _annotations_of_members(annotation: Any, struct_type: type) -> Mapping[str, 
 
 
 def _structs(annotations: Mapping[str, Any], struct_type: type) -> dict[tuple[str, ...], Any]:
-    """Return the struct types of parameters, and of structs inside them, by path: the names that lead there."""
+    """Return the struct types and dataclasses of parameters, and of structs inside them, by path: the names that lead
+    there.
+    """
     by_path: dict[tuple[str, ...], Any] = {}
     left = [((name,), annotation) for name, annotation in annotations.items()]
     for path, annotation in left:
-        if isinstance(annotation, struct_type):
+        members = _annotations_of_members(annotation, struct_type)
+        if members is not None:
             by_path[path] = annotation
-            left += [((*path, name), member) for name, member in annotation.members.items()]
+            left += [((*path, name), member) for name, member in members.items()]
     return by_path
 
 

@@ -272,7 +272,9 @@ class Engine(ABC):
 
     @abstractmethod
     def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
-        """Return the struct types of parameters, and of structs inside them, by path: the names that lead there."""
+        """Return the struct types and dataclasses of parameters, and of structs inside them, by path: the names that
+        lead there.
+        """
 
     @abstractmethod
     def results(self, kernel: Any) -> tuple[Parameter, ...]:

@@ -19,6 +19,7 @@ A member is a number or an array, which an op can pass and differentiate; a stru
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -101,7 +102,20 @@ class _Member:
 
 
 class _Struct(SimpleNamespace):
-    """Stands for a struct while a kernel is rewritten. Its attributes are `_Member`s, and `_Struct`s in it."""
+    """Stands for a dataclass, or for a struct in one, while a kernel is rewritten.
+
+    Its attributes are `_Member`s, and a `_Struct` for each struct in it. `_name` is a name for its class, `_class`.
+    """
+
+    _name: str
+    _class: Any
+
+    def has_constant(self, name: str) -> bool:
+        """Return True if the class has a variable of this name, such as a `ClassVar`: neither a field nor a method."""
+        value = inspect.getattr_static(self._class, name, None)
+        is_code = callable(value) or isinstance(value, property | classmethod | staticmethod)
+        is_variable = isinstance(self._class, type) and name not in vars(self) and not is_code
+        return is_variable and value is not None
 
 
 class _Members(LiveFieldPasser):
@@ -125,13 +139,15 @@ class _Members(LiveFieldPasser):
         return isinstance(value, _Struct | _Member)
 
     def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
-        structs = {name for name, value in names.items() if isinstance(value, _Struct | _Member)}
+        structs = {name: value for name, value in names.items() if isinstance(value, _Struct | _Member)}
+        tree, classes = _read_class_variables(tree, structs)
         _refuse_whole(tree, structs)
-        return super().rebuild(source, tree, {name: value for name, value in names.items() if name not in structs})
+        others = {name: value for name, value in names.items() if name not in structs}
+        return super().rebuild(source, tree, {**others, **classes})
 
 
 def pass_members(
-    source: Source, engine: Engine, members: Members, listed: Collection[str]
+    source: Source, engine: Engine, members: Members, classes: Mapping[Path, Any], listed: Collection[str]
 ) -> tuple[Source, Collection[str]]:
     """Return a kernel that takes the members of Python dataclasses instead of these; and the members that it takes.
 
@@ -139,6 +155,7 @@ def pass_members(
         source: the kernel.
         engine: the engine of the functions that it calls.
         members: the parameters for the members.
+        classes: the dataclasses, and the structs in them, by path. Class variables of dataclasses are constants.
         listed: those of them that it takes even if it does not use them.
 
     Raises:
@@ -146,19 +163,21 @@ def pass_members(
     """
     if not members:
         return source, ()
-    structs: dict[str, Any] = {}
+    by_path = {path: _Struct(_name=f"_{'_'.join(path)}_type", _class=one) for path, one in classes.items()}
+    for path, one in by_path.items():
+        if len(path) > 1:
+            vars(by_path[path[:-1]])[path[-1]] = one
     for path, name in members.items():
-        owner = structs.setdefault(path[0], _Struct())
-        for step in path[1:-1]:
-            owner = vars(owner).setdefault(step, _Struct())
-        vars(owner)[path[-1]] = _Member(name)
+        vars(by_path[path[:-1]])[path[-1]] = _Member(name)
+    structs = {path[0]: one for path, one in by_path.items() if len(path) == 1}
     hands = _Members(engine)
     hands.used |= set(listed) & set(members.values())
     rewritten = pass_fields_as_arrays(source.with_objects(structs), hands)
-    tree = rewritten.tree
+    tree, constants = _read_class_variables(rewritten.tree, structs)
     tree.args.args = [new for one in tree.args.args for new in _used_arguments(one, members, hands.used)]
     _refuse_whole(tree, structs)
-    function = rebuild_function(source, tree, rewritten.names) if rewritten.names else source.function
+    names = {**rewritten.names, **constants}
+    function = rebuild_function(source, tree, names) if names else source.function
     return replace(source, function=function, tree=ast.fix_missing_locations(tree)), hands.used
 
 
@@ -167,6 +186,33 @@ def _used_arguments(one: ast.arg, members: Members, used: set[str]) -> Iterator[
     if not names:
         yield one
     yield from (ast.copy_location(ast.arg(name), one) for name in names if name in used)
+
+
+def _read_class_variables(tree: ast.FunctionDef, structs: Mapping[str, Any]) -> tuple[ast.FunctionDef, dict[str, Any]]:
+    """Replace class variables of dataclasses in a function, `state.kind`, by those of the class, `_state_type.kind`.
+
+    Args:
+        tree: the function. It is changed.
+        structs: the `_Struct`s by name.
+
+    Returns:
+        The function, and the classes by their names in it.
+    """
+    classes: dict[str, Any] = {}
+
+    def read_variable(node: ast.AST) -> ast.AST | None:
+        path = _path(node)
+        owner: Any = structs.get(path[0]) if len(path) > 1 else None
+        for step in path[1:-1]:
+            owner = getattr(owner, step, None)
+        if not isinstance(owner, _Struct) or not isinstance(node, ast.Attribute) or not owner.has_constant(node.attr):
+            return None
+        if not isinstance(node.ctx, ast.Load):
+            raise NotRewritable(f"the kernel assigns to `{ast.unparse(node)}`, which belongs to the caller", node)
+        classes[owner._name] = owner._class
+        return ast.Attribute(load(owner._name), node.attr, ast.Load())
+
+    return replace_nodes(tree, read_variable), classes
 
 
 def _refuse_whole(tree: ast.FunctionDef, structs: Collection[str]) -> None:
