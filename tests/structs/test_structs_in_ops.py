@@ -217,6 +217,21 @@ def test_messages_name_members_by_their_paths(op, tensors):
     refused(ts.SpecError, lambda: ts.op("state.q[n, m] -> state.total[]")(energy), "`state.v`")
 
 
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_messages_of_graphs_name_members_by_their_paths(op, tensors, is_compiled):
+    q, v, w, gain = tensors
+    call = torch.compile(op, fullgraph=True, backend="aot_eager") if is_compiled else op
+    message = r"`state\.gain` does not fit(.|\n)*state\.gain  \[\] = \(2,\)"
+    with pytest.raises(Exception, match=message):
+        call(given(q, v, w, torch.ones(2, dtype=D)), True)
+
+
+def test_explain_names_members_by_their_paths(op):
+    text = str(op.explain())
+    assert "reads state.q" in text
+    assert "state_" not in text
+
+
 def test_changed_and_whole_structs_are_refused():
     @dataclasses.dataclass
     class Counted:

@@ -180,6 +180,11 @@ class Signature:
                     parameters.setdefault(name, []).append(parameter)
         return parameters
 
+    @lazy
+    def members(self) -> tuple[Parameter, ...]:
+        """Return the parameters that stand for members of structs."""
+        return tuple(some[0] for some in self.by_name.values() if some[0].path)
+
     def parameters(self, name: str) -> list[Parameter]:
         """Return the parameter of this name in every stage that has it."""
         return self.by_name.get(name, [])

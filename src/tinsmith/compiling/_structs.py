@@ -57,12 +57,16 @@ def without_structs_of(
     return source, [one for one in parameters if one.name not in left_out]
 
 
+def spell_members(text: str, parameters: Iterable[Parameter]) -> str:
+    """Replace the kernel's names of struct members in a text by the caller's: `state_q` by `state.q`."""
+    names = {one.name: ".".join(one.path) for one in parameters if one.path}
+    words = rf"\b({'|'.join(map(re.escape, names))})\b"
+    return re.sub(words, lambda found: names[found[0]], text) if names else text
+
+
 def name_members(error: TinsmithError, parameters: Iterable[Parameter]) -> None:
     """Rewrite an error's message to name members of structs as the caller does: `state.q`, not `state_q`."""
-    names = {one.name: ".".join(one.path) for one in parameters if one.path}
-    if names:
-        words = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
-        error.args = (words.sub(lambda found: names[found[0]], str(error)), *error.args[1:])
+    error.args = (spell_members(str(error), parameters), *error.args[1:])
 
 
 class Structs:

@@ -201,7 +201,7 @@ class Op(OpDescription, Generic[Result]):
             return self._call_checked(arguments, named)
         except Exception as error:
             if self._structs and isinstance(error, TinsmithError):
-                name_members(error, [self._signature.parameters(name)[0] for name in self._signature.by_name])
+                name_members(error, self._signature.members)
             # A compiler that traces this follows no tracebacks.
             if not is_tracing():
                 hide_frames(error)

@@ -19,7 +19,7 @@ from torch.library import Library, register_fake, register_vmap
 from torch.utils.flop_counter import register_flop_formula
 
 from .. import calls, torch_side
-from .._errors import GradientError, GraphError, refusal
+from .._errors import GradientError, GraphError, TinsmithError, refusal
 from .._lazy import lazy
 from ..calls import (
     LENGTH,
@@ -42,6 +42,7 @@ from ..calls import (
     make_checked_call,
     show_call,
 )
+from ..compiling import name_members
 from ..engines import COMPILING
 from ..spec import Numbers
 from ..tracing import (
@@ -340,8 +341,12 @@ class Operator:
     def _convert(self, core: Core, bound: BoundArguments, batch: Sequence[Any] | None) -> Call:
         """Return the converted call. With a `batch`, the arguments are those of a converted call already."""
         if batch is None:
-            # Half precision may have been cast already: the op has checked the dtypes that the caller passed.
-            return make_checked_call(core, bound, is_cast=True)
+            try:
+                # Half precision may have been cast already: the op has checked the dtypes that the caller passed.
+                return make_checked_call(core, bound, is_cast=True)
+            except TinsmithError as error:
+                name_members(error, core.signature.members)
+                raise
         shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
         return convert_as_it_is(self.schema.make_call(core, bound, shapes, dtypes, batch))
 

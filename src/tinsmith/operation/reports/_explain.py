@@ -12,7 +12,7 @@ from ..._config import config
 from ..._errors import ArgumentError, GradientError, refusal
 from ...calls import CallKey, Core, compute_dtypes, fitting_dtypes
 from ...calls.backward import RACE, AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
-from ...compiling import ArrayType, Stage, Variant
+from ...compiling import ArrayType, Stage, Variant, spell_members
 from ...engines import one_at_a_time
 from ...torch_side import find_shares
 from ._describe_backward import describe_backward
@@ -89,7 +89,7 @@ def _describe_signature(core: Core) -> Iterable[str]:
 def _describe_kernel(core: Core, stage: Stage) -> Iterable[str]:
     yield _place_kernel(stage)
     for name in stage.arrays:
-        yield f"  {name}: {', '.join(_list_uses(stage, name)) or 'shape only'}"
+        yield f"  {_spell(core, name)}: {', '.join(_list_uses(stage, name)) or 'shape only'}"
     yield from _describe_order(core, stage)
 
 
@@ -98,7 +98,7 @@ def _summarize_kernel(core: Core, stage: Stage) -> Iterable[str]:
     uses: dict[str, list[str]] = {}
     for name in stage.arrays:
         kinds = [_USES[kind] for kind in _list_uses(stage, name)]
-        uses.setdefault(" and ".join(kinds) or "uses the shape of", []).append(name)
+        uses.setdefault(" and ".join(kinds) or "uses the shape of", []).append(_spell(core, name))
     file, line = Path(stage.source.path).name, stage.source.tree.lineno
     words = "; ".join(f"{use} {', '.join(names)}" for use, names in uses.items())
     yield f"kernel `{stage.name}` ({file}:{line}, {stage.engine.name}): {words}"
@@ -108,6 +108,11 @@ def _summarize_kernel(core: Core, stage: Stage) -> Iterable[str]:
 def _place_kernel(stage: Stage) -> str:
     moved = "" if stage.engine is stage.home else f" (written for {stage.home.name})"
     return f"kernel `{stage.name}` at {stage.source.place(stage.source.tree)}, on {stage.engine.name}{moved}"
+
+
+def _spell(core: Core, name: str) -> str:
+    """Return the caller's name of an array: `state.q` of a member of a struct, for which kernels say `state_q`."""
+    return spell_members(name, core.signature.members)
 
 
 def _list_uses(stage: Stage, name: str) -> Sequence[str]:
@@ -214,7 +219,7 @@ def _describe_batches(core: Core) -> Iterable[str]:
     key = next((program.key for program in reversed([*core.programs.values()])), None)
     for stage in core.signature.firsts:
         if key is None and stage.open_templates:
-            yield f"batches of `{stage.name}`: known after a call, which brings `{stage.open_templates[0]}`"
+            yield f"batches of `{stage.name}`: known after a call, which brings `{_spell(core, stage.open_templates[0])}`"
             continue
         reason = stage.explain_batch_refusal(_all_batched(core, stage, key), key.templates if key else {})
         yield f"batches of `{stage.name}`: " + (f"one launch a sample ({reason})" if reason else "one launch")
@@ -240,7 +245,7 @@ def _describe_shares(core: Core) -> Iterable[str]:
     fitting = ((fitting_dtypes(signature, name) or (torch.float32,))[0] for name in signature.arrays)
     shares = find_shares(core, compute_dtypes(list(fitting)))
     for dim, axes in shares.axes.items():
-        whole = [name for name in signature.arrays if name not in axes]
+        whole = [_spell(core, name) for name in signature.arrays if name not in axes]
         yield f"  {dim}" + (f", with {', '.join(whole)} whole in each process" if whole else "")
     for dim, why in shares.reasons.items():
         yield f"  not {dim}: {why}"
