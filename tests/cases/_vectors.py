@@ -55,6 +55,30 @@ def matrix_vector(lang, real):
     return matrix_vector
 
 
+def _picked(m, k):
+    rows = torch.stack([one[j] for one, j in zip(m, k.tolist(), strict=True)])
+    columns = torch.stack([one[1:, j] for one, j in zip(m, k.tolist(), strict=True)])
+    return rows * rows + torch.nn.functional.pad(columns, (0, 1))
+
+
+@case(lambda draw: (draw(4, 3, 3), draw.integers(4, below=3)), _picked)
+def rows_at_indices(lang, real):
+    vec3, mat3 = lang.types.vector(3, real), lang.types.matrix(3, 3, real)
+
+    @ts.op("m[n, 3, 3], k[n]: i32 -> y[n, 3]")
+    @lang.kernel
+    def rows_at_indices(
+        m: lang.types.ndarray(dtype=mat3, ndim=1),
+        k: lang.types.ndarray(),
+        y: lang.types.ndarray(dtype=vec3, ndim=1),
+    ):
+        for i in m:
+            row, column = m[i][k[i], :], m[i][1:, k[i]]
+            y[i] = row * row + lang.Vector([column[0], column[1], 0.0])
+
+    return rows_at_indices
+
+
 @case(lambda draw: (draw(3, 2, 2) + 2.0 * torch.eye(2),), lambda m: torch.linalg.det(m))
 def determinants(lang, real):
     mat2 = lang.types.matrix(2, 2, real)

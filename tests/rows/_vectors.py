@@ -135,6 +135,25 @@ def slices(lang, real):
     return kernel
 
 
+@ROWS.row(lambda d: (d(3, 3, 3), d.integers(3, low=0, high=3), d.zeros(3, 3, 3)))
+def slices_beside_indices(lang, real):
+    mat3 = lang.types.matrix(3, 3, real)
+
+    @lang.kernel
+    def kernel(
+        m: lang.types.ndarray(dtype=mat3, ndim=1),
+        k: lang.types.ndarray(),
+        y: lang.types.ndarray(dtype=mat3, ndim=1),
+    ):
+        for i in m:
+            a, j = m[i], k[i]
+            y[i][0, :] = a[j, :] * a[:, 1]
+            y[i][1, 0:2] += a[1:3, (j + 1) % 3]
+            y[i][2, :] = m[i][j, :]
+
+    return kernel
+
+
 @ROWS.row(lambda d: (d(5), d.zeros(5, 4)))
 def constructors(lang, real):
     vec2, vec3, vec4 = (lang.types.vector(n, real) for n in (2, 3, 4))

@@ -149,6 +149,18 @@ def parameter(lang):
     return kernel
 
 
+@case("an assignment to `a[i, :]`")
+def row_at_an_index(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            a = lang.Matrix([[x[i], 1.0], [2.0, 3.0]])
+            a[i, :] = lang.Vector([x[i], 0.0])  # here
+            x[i] = a[0, 0]
+
+    return kernel
+
+
 @case("an assignment to a loop variable")
 def loop_variable(lang):
     @lang.func

@@ -115,7 +115,7 @@ def _of_matrix(low: Lowering, value: Matrix, indices: list[Any]) -> Any:
     if len(indices) != len(value.shape):
         raise Misfit(f"{len(indices)} indices into a matrix of shape {value.shape}")
     if any(isinstance(index, slice) for index in indices):
-        return _slice(value, indices)
+        return _slice(low, value, indices)
     if any(is_expression(index) for index in indices):
         # Every test for an entry reads the index (`hits`).
         return DynamicEntry(value, tuple(low.state.share(i) if is_expression(i) else i for i in indices))
@@ -125,16 +125,17 @@ def _of_matrix(low: Lowering, value: Matrix, indices: list[Any]) -> Any:
         raise Misfit(f"the index {indices} into a matrix of shape {value.shape}") from None
 
 
-def _slice(value: Matrix, indices: list[Any]) -> Matrix:
-    if any(is_expression(index) for index in indices):
-        raise Misfit("a slice beside " + UNKNOWN_SIZE)
+def _slice(low: Lowering, value: Matrix, indices: list[Any]) -> Matrix:
+    """Return the part of a matrix that slices select. Beside a run-time index its entries are read: no places."""
+    indices = [low.state.share(index) if is_expression(index) else index for index in indices]
+    is_known = not any(is_expression(index) for index in indices)
     ranges = [
         range(*index.indices(size)) if isinstance(index, slice) else [index]
         for index, size in zip(indices, value.shape, strict=True)
     ]
     kept = tuple(len(r) for r, index in zip(ranges, indices, strict=True) if isinstance(index, slice))
     chosen = [(i,) for i in ranges[0]] if len(ranges) == 1 else [(i, j) for i in ranges[0] for j in ranges[1]]
-    return Matrix(kept, tuple(value[index] for index in chosen))
+    return Matrix(kept, tuple(value[i] if is_known else read(low, DynamicEntry(value, i)) for i in chosen))
 
 
 def read(low: Lowering, value: Any) -> Any:
