@@ -36,7 +36,7 @@ def test_a_kernel_typed_where_the_prompt_keeps_its_source(lang, path):
         del linecache.cache[path]
 
 
-WHY = {"<stdin>": "Before Python 3.13 the plain prompt keeps no source", "<string>": "Code that is given to `exec`"}
+WHY = {"<stdin>": "Before Python 3.13, the plain prompt keeps no source", "<string>": "Code that runs by `exec`"}
 
 
 @pytest.mark.parametrize("path", WHY)

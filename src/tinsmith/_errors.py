@@ -150,7 +150,7 @@ def internal_error(kind: Callable[[str], Error], headline: str, rows: Iterable[t
         >>> internal_error(GradientError, "the tape of op `f` is too short").is_internal
         True
     """
-    error = kind(refusal(headline, rows, "Please report this, with the kernel."))
+    error = kind(refusal(headline, rows, "Report this as a bug of tinsmith, with the kernel."))
     error.is_internal = True
     return error
 

@@ -79,7 +79,7 @@ def test_a_baseline_says_what_was_fixed(folder):
     write("old.py", "first")
     result = check(".", "--baseline", "known.json")
     assert result.exit_code == 0
-    assert "2 others of it were not found any more: write it again." in " ".join(result.stdout.split())
+    assert "2 others of it were not found any more: write the baseline again." in " ".join(result.stdout.split())
 
 
 def test_what_was_fixed_is_counted_only_in_files_that_are_checked_or_gone(folder):

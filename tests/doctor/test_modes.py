@@ -98,7 +98,9 @@ def test_a_broken_batch_is_found(lang, monkeypatch):
     assert {one.rule for one in result.findings} == {"TS701"}
     words = [one.message for one in result.findings]
     assert any(
-        "is wrong where a single backward pass is right: " in one and "numbers differ, as `x[" in one for one in words
+        "gives a wrong derivative, although a plain backward pass gives the right one: " in one
+        and "numbers differ, such as `x[" in one
+        for one in words
     )
 
 
@@ -113,7 +115,9 @@ def test_a_broken_forward_mode_is_found(lang, monkeypatch):
     result = ts.gradcheck(cubes(lang), X)
     assert verdicts(result) == dict.fromkeys(ALL, "right") | {"jvp": "wrong"}
     (one,) = result.findings
-    assert one.message.startswith("`jvp` is wrong where a single backward pass is right: along a random direction")
+    assert one.message.startswith(
+        "`jvp` gives a wrong derivative, although a plain backward pass gives the right one: along a random direction"
+    )
 
 
 def test_a_broken_second_derivative_is_found(lang, monkeypatch):

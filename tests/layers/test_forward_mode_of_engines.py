@@ -31,7 +31,7 @@ def of_python(lang):
         for i in x:
             y[None] += square(x[i])
 
-    return layer_of(x, y, kernel), "EmptyTin", NOT_GENERATED + "Rewrite that, or use reverse mode"
+    return layer_of(x, y, kernel), "EmptyTin", NOT_GENERATED + "Rewrite this construct, or use reverse mode"
 
 
 def with_an_array(lang):
@@ -43,7 +43,7 @@ def with_an_array(lang):
             y[None] += square(x[i]) * weights[i]
 
     layer = layer_of(x, y, kernel, np.arange(N, dtype=np.int32))
-    return layer, "EmptyTin", NOT_GENERATED + "Rewrite that, or use reverse mode"
+    return layer, "EmptyTin", NOT_GENERATED + "Rewrite this construct, or use reverse mode"
 
 
 def as_wished(lang):
@@ -72,7 +72,7 @@ def tube(lang):
     return (
         made.register_kernel(kernel, ["x", "y"]).finish(),
         "Tube.kernel.",
-        NOT_GENERATED + "Rewrite that, or use reverse mode",
+        NOT_GENERATED + "Rewrite this construct, or use reverse mode",
     )
 
 

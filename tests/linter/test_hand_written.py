@@ -59,7 +59,7 @@ FORWARD = """
         x, y = ctx.saved_tensors
 """
 DOUBLED, ZEROED, EVERY, LOST, CLEARED = "twice", "sibling", "every gradient is 0", "is lost where", "already has"
-ONLY_LEAF, COUNTED, SUM, NO_GRAD, KEPT = "only a leaf", "counted twice", "sum()", "no_grad", "not noticed"
+ONLY_LEAF, COUNTED, SUM, NO_GRAD, KEPT = "only a leaf", "are made twice", "sum()", "no_grad", "not noticed"
 
 # name: (failures, the statements of `backward`)
 BACKWARDS = {

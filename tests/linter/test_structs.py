@@ -215,7 +215,7 @@ def test_a_condition_is_evaluated_again_only_after_a_change():
 def test_messages_have_the_members_as_they_are_written():
     text = HEAD.format(engine="quadrants") + FIELDS + "            if self.grid[i].mass > 0.0:\n"
     finding, *_ = lint_file("k.py", text + "                self.grid[i].mass = 1.0\n")
-    assert finding.message.startswith("`self.grid[i].mass` steers a branch, and the kernel changes `self.grid.mass`")
+    assert finding.message.startswith("`self.grid[i].mass` decides a branch, and the kernel changes `self.grid.mass`")
 
 
 OTHER = """

@@ -93,7 +93,9 @@ class ReportContents:
         if not self.fixed:
             return words
         verb = "was" if self.fixed == 1 else "were"
-        return f"{words} {_format_count(self.fixed, 'other')} of it {verb} not found any more: write it again."
+        return (
+            f"{words} {_format_count(self.fixed, 'other')} of it {verb} not found any more: write the baseline again."
+        )
 
     @property
     def fixes(self) -> str:

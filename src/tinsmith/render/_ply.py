@@ -65,17 +65,17 @@ def read_vertices(file: BinaryIO, make_error: MakeError) -> np.ndarray:
     place, lines = header.size, 0
     for element in header.elements:
         if element.has_lists and (element.name == "vertex" or not is_text):
-            raise make_error(f"element {element.name} has list properties, which are not supported")
+            raise make_error(f"its element `{element.name}` has list properties, which are not supported")
         try:
             row = np.dtype(list(element.properties)).newbyteorder(_BYTE_ORDERS[header.format])
         except ValueError as cause:
             raise make_error(f"element {element.name}: {cause}") from cause
         left = size - place
         if left < 0:
-            raise make_error(f"its elements before {element.name} need {-left} bytes more than there are")
+            raise make_error(f"it ends {-left} bytes before its element `{element.name}` begins")
         if element.name == "vertex":
             if not element.properties:
-                raise make_error("element vertex has no properties")
+                raise make_error("its element `vertex` has no properties")
             # In text, each number takes at least one character and a separator.
             least = 2 * len(element.properties) if is_text else row.itemsize
             if least * element.count > left + is_text:
@@ -91,7 +91,7 @@ def read_vertices(file: BinaryIO, make_error: MakeError) -> np.ndarray:
             return np.frombuffer(file.read(row.itemsize * element.count), row, element.count)
         place += 0 if is_text else row.itemsize * element.count
         lines += element.count
-    raise make_error("there is no element vertex")
+    raise make_error("it has no element `vertex`")
 
 
 def _parse_text(file: BinaryIO, row: np.dtype, count: int, skipped: int, make_error: MakeError) -> np.ndarray:
@@ -126,7 +126,7 @@ def _parse_header(start: bytes, make_error: MakeError) -> _Header:
             elif words[:1] == ["property"]:
                 elements[-1] = _with_property(elements[-1], words)
         except (IndexError, KeyError, ValueError) as cause:
-            raise make_error(f"a line of the header: {' '.join(words)[:_LONGEST_LINE]}") from cause
+            raise make_error(f"a line of its header is invalid: {' '.join(words)[:_LONGEST_LINE]}") from cause
     if form not in _BYTE_ORDERS:
         raise make_error(f"its format is {form or 'missing'}, not one of {', '.join(_BYTE_ORDERS)}")
     return _Header(form, tuple(elements), after + 1)

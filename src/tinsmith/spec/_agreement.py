@@ -93,29 +93,33 @@ def _free_dims_are_not_tensors(spec: Spec) -> _Complaints:
 def _promises_are_of_whole_numbers(spec: Spec) -> _Complaints:
     for item in spec.inputs:
         if item.promise and (item.dtype or "i32")[0] not in "iu":
-            headline = f"`{item.name}` is `{item.promise}`, and of the dtype {item.dtype}."
-            yield item, headline, "Write a dtype of whole numbers, as `i32`: a promise is about places in other arrays."
+            headline = f"`{item.name}` is `{item.promise}`, but its dtype is {item.dtype}."
+            yield (
+                item,
+                headline,
+                "Write an integer dtype, such as `i32`: a promise says which elements of other arrays are used.",
+            )
 
 
 def _segments_have_two_numbers(spec: Spec) -> _Complaints:
     for item in spec.inputs:
         if item.promise in ("segments", "ranges") and item.dims[-1:] != (Fixed(2),):
             second = "a count" if item.promise == "segments" else "the place behind its end"
-            headline = f"`{item.name}` is `{item.promise}`, and its last dim is not 2."
+            headline = f"`{item.name}` is `{item.promise}`, but its last dim is not 2."
             yield item, headline, f"Write `{item.promise} {item.name}[r, 2]`: each row is a start and {second}."
 
 
 def _offsets_have_one_dim(spec: Spec) -> _Complaints:
     for item in spec.inputs:
         if item.promise == "offsets" and len(item.dims) - (item.batch_name is not None) != 1:
-            headline = f"`{item.name}` is `offsets`, and does not have exactly one dim."
+            headline = f"`{item.name}` is `offsets`, but does not have exactly one dim."
             yield item, headline, f"Write `offsets {item.name}[r]`: a segment goes from one number to the next."
 
 
 def _unique_numbers_have_a_dim(spec: Spec) -> _Complaints:
     for item in spec.inputs:
         if item.promise == "unique" and not item.dims:
-            yield item, f"`{item.name}` is one number, and `unique` says that many differ.", "Leave out `unique`."
+            yield item, f"`{item.name}` is `unique`, but has no dim: it is a single number.", "Leave out `unique`."
 
 
 _RULES = (

@@ -257,7 +257,9 @@ class _Reader:
     def batch(self, first: bool) -> Batch:
         star = self.at.next()
         if self.at.here.kind != "word" or self.at.here.text == "_":
-            self.refuse("`*` has no name behind it.", f"Write `{self.item.text}[*b]`: batch dims have a name.", star)
+            self.refuse(
+                "`*` is not followed by a name.", f"Write `{self.item.text}[*b]`: batch dims have a name.", star
+            )
         name = self.name("a batch")
         if not first:
             remedy = f"Write `*{name}` before the other dims: the kernel does not see batch dims."
@@ -402,7 +404,7 @@ class _Reader:
             behind = "(...)" if here.text == "(" else here.text
             product = "" if self.side == "input" else f", or `{last.text} * {behind}` for their product"
             remedy = f"Write `{last.text}, {behind}` for two dims{product}."
-            self.refuse(f"Nothing stands between {last} and {here}.", remedy)
+            self.refuse(f"There is no comma or operator between {last} and {here}.", remedy)
 
     def refuse_invalid_size(self) -> NoReturn:
         here, last = self.at.here, self.at.last

@@ -283,7 +283,7 @@ def test_an_optimizer_with_one_number_for_all_rows_is_found_out():
     given[0].grad = torch.ones_like(given[0])
     with pytest.raises(ConfigError, match="NAdam cannot update single rows") as caught:
         optimizer.step([1])
-    assert "mu_product: one number for all rows" in str(caught.value)
+    assert "mu_product is one number for all rows" in str(caught.value)
 
 
 def test_rows_that_are_no_whole_numbers():

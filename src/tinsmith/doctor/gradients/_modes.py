@@ -231,8 +231,9 @@ class Modes:
             if wrong.any():
                 index = tuple(wrong.nonzero()[0].tolist())
                 place = f"`{name}[{', '.join(map(str, index))}]`" if index else f"`{name}`"
-                words = f"{int(wrong.sum())} of {wrong.numel()} numbers differ, as {place}: {actual[index].item():.6g}"
-                raise _Differs(f"{words}, and {true[index].item():.6g} by single backward passes")
+                words = f"{int(wrong.sum())} of {wrong.numel()} numbers differ, such as {place}, which is "
+                values = f"{actual[index].item():.6g} instead of {true[index].item():.6g}"
+                raise _Differs(f"{words}{values}")
 
 
 def _judge_mode(name: str, run: Callable[[], None]) -> Mode:
@@ -254,7 +255,7 @@ def _judge_mode(name: str, run: Callable[[], None]) -> Mode:
 def describe_modes(call: Examination, modes: tuple[Mode, ...]) -> list[Finding]:
     """Return a finding for each mode that is wrong."""
     path, line = call.starts[0]
-    words = "{} is wrong where a single backward pass is right: {}"
+    words = "{} gives a wrong derivative, although a plain backward pass gives the right one: {}"
     return [
         Finding("TS701", "error", path, line, 0, words.format(_format_name(one), one.reason))
         for one in modes

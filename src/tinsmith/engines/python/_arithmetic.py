@@ -82,7 +82,7 @@ class Arithmetic:
         if kind not in FLOATS and name in _WIDENING:
             kind = self.defaults.fp
         if (kind in FLOATS and name in _OF_INTEGERS) or (kind not in FLOATS and name in _OF_FLOATS):
-            raise TypeError(f"`{name}` of {kind}")
+            raise TypeError(f"`{name}` is not defined for {kind}")
         number = value if KINDS.get(type(value)) == kind else self.casts[kind](value)
         rule = self._unary.get((name, kind))
         if rule is None:
@@ -140,7 +140,7 @@ class Arithmetic:
         if common == "u1" and name in TRUTH_RULES:
             rules = TRUTH_RULES
         if name not in rules:
-            raise TypeError(f"`{name}` of {common}")
+            raise TypeError(f"`{name}` is not defined for {common}")
         return rules[name]
 
     def find_shift(self, name: str, kind: str) -> Rule:  # other arithmetic depends on the type
@@ -153,7 +153,7 @@ class Arithmetic:
 
     def _refuse_floats(self, name: str, *kinds: str) -> None:
         if any(kind in FLOATS for kind in kinds):
-            raise TypeError(f"`{name}` of {' and '.join(kinds)}")
+            raise TypeError(f"`{name}` is not defined for {' and '.join(kinds)}")
 
 
 def _adapt(rule: Rule, left: Rule | None, right: Rule | None) -> Rule:

@@ -49,7 +49,7 @@ class Assignments(Run):
         if isinstance(old, Matrix):
             value = self.operations.tensor(value)
             if isinstance(value, Matrix) and value.shape != old.shape:
-                raise ValueError(f"an assignment of a value of shape {value.shape} to one of shape {old.shape}")
+                raise ValueError(f"cannot assign a value of shape {value.shape} to one of shape {old.shape}")
             old.store(list(value.entries) if isinstance(value, Matrix) else [value] * len(old.entries))
             return old
         if isinstance(old, Struct):
@@ -62,7 +62,7 @@ class Assignments(Run):
 
     def _number(self, value: Any) -> Any:
         if isinstance(value, Matrix):
-            raise TypeError(f"an assignment of a value of shape {value.shape} to a number")
+            raise TypeError(f"cannot assign a value of shape {value.shape} to a number")
         return value
 
     def set_member(self, owner: Any, name: str, value: Any) -> None:
@@ -133,7 +133,7 @@ class Assignments(Run):
         """
         items = list(value)
         if len(items) != len(olds):
-            raise ValueError(f"an assignment of {len(items)} values to {len(olds)} targets")
+            raise ValueError(f"cannot assign {len(items)} values to {len(olds)} targets")
         # Copied first: a store to one target must not change the value of the next one.
         items = [self.let(item) for item in items]
         pairs = zip(items, olds, strict=True)

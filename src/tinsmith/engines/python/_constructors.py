@@ -61,7 +61,7 @@ class Constructors:
             return self._operations.cast(made, matrix[1]) if matrix[1] else made
         facts = self._language.struct_type(kind)
         if facts is None:
-            raise TypeError(f"a struct member of type {kind!r}")
+            raise TypeError(f"a struct cannot have a member of type {kind!r}")
         value = self._run.capture(value)
         if isinstance(value, Struct | dict):
             members = value.members if isinstance(value, Struct) else value

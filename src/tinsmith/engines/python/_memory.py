@@ -112,8 +112,7 @@ class ArrayView:
         values = [value] * math.prod(self._element) if np.isscalar(value) else flatten(value)
         if len(values) != math.prod(self._element):
             raise ValueError(
-                f"an assignment of {len(values)} numbers to an element of "
-                f"`{self._name}`, which has shape {self._element}"
+                f"cannot assign {len(values)} numbers to an element of `{self._name}`, which has shape {self._element}"
             )
         numbers = np.empty(len(values), self._data.dtype)
         numbers[:] = [self._cast(one) for one in values]
@@ -133,7 +132,7 @@ class ArrayView:
             parts = tuple(_flatten_index(parts, self._name))
         sizes = self._sizes
         if len(parts) != len(sizes):
-            raise IndexError(f"{len(parts)} indices into `{self._name}`, which has {len(sizes)} dims")
+            raise IndexError(f"`{self._name}` has {len(sizes)} dims, but is indexed with {len(parts)} indices")
         if self._first:
             parts = tuple(int(part) - start for part, start in zip(parts, self._first, strict=True))
         for part, size in zip(parts, sizes, strict=True):

@@ -62,7 +62,7 @@ class Operations:
         """Build a matrix from its entries, converted to a type: the given one, or their common type."""
         size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
         if size != len(entries) or not entries:
-            raise ValueError(f"{len(entries)} numbers for a matrix of shape {shape}")
+            raise ValueError(f"cannot build a matrix of shape {shape} from {len(entries)} numbers")
         kinds = [self.defaults.ip if isinstance(one, bool) else self.arithmetic.kind_of(one) for one in entries]
         cast = self.casts[kind or reduce(promote, kinds)]
         return Matrix(shape, [cast(one) for one in entries], self)
@@ -73,7 +73,7 @@ class Operations:
         if not shapes:
             return change(*values)
         if len(shapes) > 1:
-            raise ValueError(f"an operation on operands of the shapes {' and '.join(map(str, sorted(shapes)))}")
+            raise ValueError(f"operands do not have one shape: {' and '.join(map(str, sorted(shapes)))}")
         columns = [one.entries if isinstance(one, Matrix) else itertools.repeat(one) for one in values]
         return Matrix(shapes.pop(), [change(*row) for row in zip(*columns, strict=False)], self)
 
@@ -188,7 +188,7 @@ class Operations:
             # The engines compute a vector times a matrix as the transposed matrix times the vector.
             one, other = self.transpose(other), one
         if one.shape[1] != other.shape[0]:
-            raise ValueError(f"a product of matrices of the shapes {one.shape} and {other.shape}")
+            raise ValueError(f"cannot multiply matrices of the shapes {one.shape} and {other.shape}")
         multiply, add = self.binary("*"), self.binary("+")
         inner, width = one.shape[1], other.shape[1] if len(other.shape) == 2 else 1
         entries = [
@@ -208,9 +208,7 @@ class Operations:
             if isinstance(value, Matrix):
                 # The engines keep the type of such a matrix.
                 if value.shape != shape:
-                    raise ValueError(
-                        f"the construction of a matrix of shape {shape} from a matrix of shape {value.shape}"
-                    )
+                    raise ValueError(f"cannot build a matrix of shape {shape} from a matrix of shape {value.shape}")
                 return value.copy()
             if type(value) in KINDS or isinstance(value, int | float):
                 return self.build_matrix([value] * size, shape, kind)

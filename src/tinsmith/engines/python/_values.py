@@ -108,7 +108,7 @@ class Matrix:
         if any(isinstance(part, Matrix | tuple | list) for part in parts):
             parts = tuple(flatten(parts))
         if len(parts) != len(self.shape):
-            raise IndexError(f"{len(parts)} indices into a matrix of shape {self.shape}")
+            raise IndexError(f"a matrix of shape {self.shape} cannot have {len(parts)} indices")
         for part, size in zip(parts, self.shape, strict=True):
             if not 0 <= part < size:
                 shown = ", ".join(map(str, parts))
@@ -277,7 +277,7 @@ def list_numbers(value: Any, count: int) -> list[Any]:
         return [value] * count
     values = flatten(value)
     if len(values) != count:
-        raise ValueError(f"an assignment of {len(values)} numbers to {count} entries of a vector or matrix")
+        raise ValueError(f"cannot assign {len(values)} numbers to {count} entries of a vector or matrix")
     return values
 
 

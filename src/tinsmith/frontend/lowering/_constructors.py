@@ -57,7 +57,7 @@ def dtype(low: Lowering, value: Any) -> Type | None:
     """Return the type for a dtype of the engine's or for Python's `float`, `int` or `bool`; None stays None."""
     kind = number_type(low, value)
     if kind is None and value is not None:
-        raise Misfit(f"{value!r} in place of a dtype")
+        raise Misfit(f"{value!r}, which is not a dtype")
     return kind
 
 

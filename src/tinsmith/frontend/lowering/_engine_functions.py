@@ -200,7 +200,7 @@ def _cast(low: Lowering, obj: Any, dtype: Any) -> Any:
 def _wanted_dtype(low: Lowering, value: Any) -> Type:
     kind = _constructors.dtype(low, value)
     if kind is None:
-        raise Misfit("None in place of a dtype")
+        raise Misfit("None, which is not a dtype")
     return kind
 
 

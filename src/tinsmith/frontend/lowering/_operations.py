@@ -68,7 +68,7 @@ class Operations:
         if is_expression(value):
             return value
         if not is_number(value):
-            raise Misfit(f"a {type(value).__name__} in place of a number")
+            raise Misfit(f"a {type(value).__name__}, which is not a number")
         return self.constant(value, types.of_literal(value, self.defaults))
 
     def constant(self, value: bool | float, kind: Type) -> Scalar:

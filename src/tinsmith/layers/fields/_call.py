@@ -100,7 +100,7 @@ class _CallFunction(FieldFunction):
         call: Call = ctx.call
         engine = call.program.engine.name
         words = f"its gradient is the reverse mode of {engine}, and a forward mode comes with a generated gradient only"
-        return words, call.reason, "Rewrite that" if call.reason else "Leave out adjoint='engine'"
+        return words, call.reason, "Rewrite this construct" if call.reason else "Leave out adjoint='engine'"
 
 
 class _EagerFunction(_CallFunction):

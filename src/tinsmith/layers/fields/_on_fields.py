@@ -190,7 +190,7 @@ class OnFields:
             return
         self._warned.add(str(reason))
         words = f"the gradient of {self.layer} is the engine's own, which is silently wrong for some kernels"
-        remedy = "Rewrite that; or say adjoint='engine', if the engine's is what you want."
+        remedy = "Rewrite this construct; or pass adjoint='engine' to accept the engine's gradient."
         warn(refusal(words, _rows(reason), remedy))
 
     # Inspection -------------------------------------------------------------------------------

@@ -153,7 +153,9 @@ class Recording(Listener):
         """Run on the fields what has been recorded and has not run yet."""
         dry_run, launches = self._dry(), self._list_waiting()
         if drawing := _find_drawing(launches):
-            words = f"{what} in {self._kernels.name} that may depend on random numbers, which are drawn again after it"
+            words = (
+                f"{what} in {self._kernels.name}, and it may depend on random numbers, which are drawn again afterwards"
+            )
             remedy = f"Decide in a kernel, or draw the random numbers of `{drawing}` with torch and make them an input."
             raise KernelError(refusal(words, [("at", locate_user()), ("drawn in", drawing)], remedy))
         self._run_waiting(dry_run, launches)

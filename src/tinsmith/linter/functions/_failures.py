@@ -145,7 +145,7 @@ def _find_counted_twice(launch: Launch, kernel: Subject | None) -> Iterator[Fail
             continue
         if kernel.roles[name].of("add"):
             yield Failure(
-                f"`{name}` is counted twice: it has no adjoint, so the reverse kernel runs its additions again"
+                f"additions to `{name}` are made twice: it holds integers, so the reverse kernel runs them again"
             )
 
 

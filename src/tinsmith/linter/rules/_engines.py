@@ -216,7 +216,9 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
         for name, change in find_carried(spot.statement).items():
             if name in vectors - seen:
                 seen.add(name)
-                words = f"`{name}` is a vector that the loop makes from itself: Taichi's reverse mode gets it wrong"
+                words = (
+                    f"`{name}` is a vector computed from its own previous value: Taichi's reverse mode gets it wrong"
+                )
                 remedy = "a scalar local for each number of it"
                 yield subject.finding("TS406", "warning", change, words, remedy, ("taichi",))
 

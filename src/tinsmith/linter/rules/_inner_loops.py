@@ -73,8 +73,8 @@ def results(subject: Subject) -> Iterator[Finding]:
         if _is_unkept(node, subject) and _mentions(node, _moving(spot.inner)):
             beside = _array_outside(spot, subject) or _local_outside(spot, subject)
             if beside:
-                words = f"`{subject.text(node)}` in a loop, beside {beside} outside it"
-                more = ": Taichi's reverse mode takes the last iteration's value for all"
+                words = f"`{subject.text(node)}` in a loop, with {beside} outside it"
+                more = ": Taichi's reverse mode takes the last iteration's value for all iterations"
                 yield subject.finding("TS404", "warning", node, words + more, "", ("taichi",))
 
 
@@ -85,11 +85,11 @@ def operands(subject: Subject) -> Iterator[Finding]:
             continue
         text = subject.text(node)
         if _mentions(node, find_carried(spot.inner[-1]).keys() & subject.source.assigned_names):
-            words = f"`{text}` of a local that the loop carries: Taichi keeps no old values for it"
+            words = f"`{text}` of a local that each iteration updates: Taichi does not keep its earlier values"
             yield subject.finding("TS405", "warning", node, words, "", ("taichi",))
         elif _is_real(node, spot, subject) and (beside := _array_outside(spot, subject)):
-            words = f"`{text}` in a loop, beside {beside} outside it"
-            more = ": Taichi's reverse mode takes the last iteration's for all"
+            words = f"`{text}` in a loop, with {beside} outside it"
+            more = ": Taichi's reverse mode takes the last iteration's operands for all iterations"
             yield subject.finding("TS405", "warning", node, words + more, "", ("taichi",))
 
 
@@ -102,8 +102,8 @@ def decisions(subject: Subject) -> Iterator[Finding]:
         beside = _array_outside(spot, subject) if _has_floats(spot.statement, subject) else ""
         if beside:
             what = "if" if is_branch(spot.statement) else "a loop over"
-            words = f"`{what} {subject.text(steer)}` in a loop, beside {beside} outside it"
-            more = ": Taichi's reverse mode takes the last iteration's decision for all"
+            words = f"`{what} {subject.text(steer)}` in a loop, with {beside} outside it"
+            more = ": Taichi's reverse mode takes the last iteration's decision for all iterations"
             remedy = (
                 f"{subject.module_name}.select(..., ..., 0.0)  # in place of the branch; or load in a loop of its own"
             )

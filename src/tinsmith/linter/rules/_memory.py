@@ -155,7 +155,7 @@ def state_of_the_outermost_loop(subject: Subject) -> Iterator[Finding]:
         carried = roles.find_carried(("read", "add")) if name in subject.floats else None
         if carried is not None:
             use, change = carried
-            words = f"hands `{subject.label(name)}` from one iteration of the outermost loop to the next"
+            words = f"`{subject.label(name)}` carries values from one iteration of the outermost loop to the next"
             more = f" (used in line {use.node.lineno}): {BOTH} do not reverse that loop"
             yield _at(subject, "TS108", change, words + more, "for _ in range(1):  # around the loop", ENGINES)
 
@@ -169,7 +169,7 @@ def find_overwritten_conditions(subject: Subject) -> Iterator[Finding]:
             name = root(one)
             if name in changed - seen and subject.roles[name].find_overwritten(frozenset({subject.source.place(one)})):
                 seen.add(name)
-                words = f"`{subject.text(one)}` steers {what}, and the kernel changes `{subject.label(name)}`"
+                words = f"`{subject.text(one)}` decides {what}, and the kernel changes `{subject.label(name)}`"
                 message = f"{words}: {BOTH} evaluate it again in reverse, after the change"
                 remedy = "keep it in an array that does not change"
                 yield subject.finding("TS107", "warning", one, message, remedy, ENGINES)

@@ -395,12 +395,16 @@ def _return_state(
 
 def _check_by_rows(part: torch.optim.Optimizer, name: str, value: torch.Tensor, parameter: torch.Tensor) -> None:
     if value.shape[:1] != parameter.shape[:1]:
-        raise ConfigError(_explain_unsupported(part, f"{name}: {tuple(value.shape)} for {len(parameter)} rows"))
+        raise ConfigError(
+            _explain_unsupported(
+                part, f"{name} has the shape {tuple(value.shape)}, but the parameter has {len(parameter)} rows"
+            )
+        )
 
 
 def _check_counts(part: torch.optim.Optimizer, name: str, value: Any) -> None:
     if value is not None and not name.startswith("step"):
-        raise ConfigError(_explain_unsupported(part, f"{name}: one number for all rows"))
+        raise ConfigError(_explain_unsupported(part, f"{name} is one number for all rows"))
 
 
 def _explain_unsupported(part: torch.optim.Optimizer, state: str) -> str:
