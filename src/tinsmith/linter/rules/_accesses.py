@@ -47,7 +47,7 @@ def _loads(conflict: Conflict) -> Iterator[nodes.Load]:
 def _report_conflict(subject: Subject, sketch: Sketch, conflict: Conflict) -> Finding:
     is_certain = conflict.verdict is Verdict.CERTAIN
     words = describe_conflict(conflict, sketch.kernel)
-    remedy = f"{subject.module_name}.loop_config(serialize=True)  # before the loop; or one atomic operation"
+    remedy = f"{subject.module_name}.loop_config(serialize=True)  # before the loop; or use one atomic operation"
     remedy += "" if is_certain else "; or a promise in the spec, `unique k[n]`"
     change = conflict.change.of
     node = subject.tree if isinstance(change, nodes.Load) else sketch.places.get(change.number, subject.tree)
