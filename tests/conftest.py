@@ -182,7 +182,7 @@ def wanted_configuration(item: pytest.Item) -> Configuration:
 
 @pytest.fixture(scope="session")
 def engine_keeper(request: pytest.FixtureRequest) -> Iterator[EngineKeeper]:
-    """Starts engines; a test that needs one in an unusual state asks the engine itself instead."""
+    """Start engines on demand. A test that needs an engine in an unusual state calls the engine itself instead."""
     keeper = EngineKeeper(request.config.cache.mkdir("engines"))
     yield keeper
     keeper.stop()
@@ -192,7 +192,7 @@ def engine_keeper(request: pytest.FixtureRequest) -> Iterator[EngineKeeper]:
 def engine(
     request: pytest.FixtureRequest, engine_keeper: EngineKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """The name of an engine that runs as this test wants it.
+    """Start each engine in turn as this test needs it, and return its name.
 
     Where the run chose Python for this case, Python runs the kernels that are written for the engine.
     """
@@ -211,7 +211,7 @@ def engine(
 
 @pytest.fixture
 def lang(engine: str, engine_keeper: EngineKeeper, request: pytest.FixtureRequest) -> ModuleType:
-    """The module of `engine`, to write kernels with: `lang.kernel`, `lang.types.ndarray()`."""
+    """Return the module of `engine`, to write kernels with: `lang.kernel`, `lang.types.ndarray()`."""
     return engine_keeper.ensure(engine, wanted_configuration(request.node))
 
 

@@ -419,7 +419,7 @@ def test_threads_that_write_and_read_at_once_see_whole_entries(disk_cache):
 
 @pytest.fixture
 def generated(monkeypatch):
-    """The names of the functions that generate, as they are called."""
+    """Return the names of generating functions, in the order of their calls."""
     calls = []
     for module, name in [
         (_source_adjoint, "generate_adjoint"),

@@ -22,7 +22,7 @@ REPOSITORY = "https://host/owner/tinsmith"
 
 @pytest.fixture(scope="module")
 def hatch_build():
-    """The build's hook; hatchling, which is there only while something is built, is stood in for."""
+    """Import the build's hook, with a stand-in for hatchling, which is installed only during a build."""
     name = "hatchling.metadata.plugin.interface"
     stand_in = types.ModuleType(name)
     stand_in.MetadataHookInterface = object  # pyright: ignore[reportAttributeAccessIssue]

@@ -9,7 +9,7 @@ from support.engine_keeper import Configuration
 
 
 def _quotient_dtype(lang):
-    """What a Python float divided in a kernel is: the engine's default_fp, seen from outside."""
+    """Return the dtype of a Python float divided in a kernel: the engine's default_fp, seen from outside."""
 
     @lang.kernel
     def third(out: lang.types.ndarray()):

@@ -40,14 +40,14 @@ print("outcomes", json.dumps(outcomes))
 
 
 def translate(text, engine):
-    """A program, or its message, for another engine than Taichi."""
+    """Translate a program or its message to another engine than Taichi."""
     if engine == "quadrants":
         text = re.sub(r"(?<!with @)\bti\b", "qd", re.sub(r"\btaichi\b", "quadrants", text))
     return re.sub(r"\bother\b", OTHER[engine], text)
 
 
 def split_program(name):
-    """A program, the message that it should print, and the pairs of its fix: what is replaced, and by what."""
+    """Split a file into a program, the message that it should print, and the replacements of its fix."""
     code, _, rest = (FOLDER / f"{name}.py").read_text("utf-8").partition("\n# Message:\n")
     message, _, fix = rest.partition("# Fix:\n")
     pairs = []
@@ -57,13 +57,13 @@ def split_program(name):
 
 
 def drop_words_of_engine(message, engine):
-    """The words of a message but for the row that quotes the engine, whose words differ."""
+    """Return the words of a message without the row that quotes the engine, since engines differ in it."""
     return [line.split() for line in message.splitlines() if not line.startswith(f"  {engine}  ")]
 
 
 @pytest.fixture(scope="module", params=["taichi", "quadrants"])
 def outcomes(request, tmp_path_factory):
-    """What each program prints, and its fixed form, on one engine."""
+    """Run each program and its fixed form on one engine, and return what they print."""
     engine = request.param
     for one in OTHER:
         pytest.importorskip(one)

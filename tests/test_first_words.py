@@ -17,7 +17,7 @@ def double(x: lang.types.ndarray(), y: lang.types.ndarray()):
 
 
 def typed(lang, path):
-    """What a prompt does with a program that is typed."""
+    """Execute a program as a prompt does with typed text."""
     names = {"op": ts.op, "lang": lang, "__name__": "__main__"}
     exec(compile(PROGRAM, path, "exec"), names)
     return names["double"]

@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def watched(monkeypatch):
-    """A terminal as standard error, and no test."""
+    """Make standard error a terminal, outside of a test's output capture."""
     terminal = Terminal()
     # Not `sys.stderr` itself, which pytest replaces when the test begins.
     monkeypatch.setattr(_preparation, "sys", SimpleNamespace(stderr=terminal))

@@ -90,7 +90,7 @@ def _is_installed():
 
 @pytest.fixture
 def run(pytester):
-    """Runs pytest in a process of its own, with the plugin also where tinsmith is only on the path."""
+    """Return a function that runs pytest in another process, with the plugin even if tinsmith is only on the path."""
 
     def ran(*arguments):
         plugin = () if _is_installed() else ("-p", "pytest_tinsmith")

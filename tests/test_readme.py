@@ -74,7 +74,7 @@ def test_what_it_links_to_exists():
 
 @pytest.fixture(scope="module")
 def commands():
-    """What ./scripts/readme runs."""
+    """Return the commands that ./scripts/readme runs."""
     if not shutil.which("bash"):
         pytest.skip("the scripts need bash")
     listed = [ROOT / "scripts" / "readme", "--list"]

@@ -84,7 +84,7 @@ def test_no_python_at_all_is_one_clear_line(checkout):
 
 @pytest.fixture
 def set_up_checkout(checkout):
-    """A checkout whose .venv is made; setting it up again would say so and fail, for want of a base Python."""
+    """Make a checkout with a .venv; setting it up again would fail, since it has no base Python."""
     executable(checkout / ".venv/bin/python", f'[ "$2" = pip ] && exit 1; exec "{sys.executable}" "$@"')
     assert run(checkout, 'fingerprint dev >"$VENV/.tinsmith-dev"').returncode == 0
     return checkout

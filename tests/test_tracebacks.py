@@ -38,7 +38,7 @@ def rows(lang):
 
 
 def print_uncaught(capsys, call):
-    """What Python prints if a call ends the program."""
+    """Return what Python prints if a call ends the program."""
     with pytest.raises((ts.TinsmithError, RuntimeError)) as caught:
         call()
     capsys.readouterr()

@@ -201,7 +201,7 @@ def bomb_spz(count):
 
 
 def bomb_picture(path, side=13_000):
-    """A file of a header alone: it is refused before anything is decoded."""
+    """Write a picture file that has only a header; it must be refused before anything is decoded."""
     numbers = b"IHDR" + struct.pack(">IIBBBBB", side, side, 16, 0, 0, 0, 0)
     header = struct.pack(">I", 13) + numbers + struct.pack(">I", zlib.crc32(numbers))
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + header + bytes(4) + b"IDAT")

@@ -22,7 +22,7 @@ from tinsmith.apps.scenes._views import Views, make_dataset
 
 @pytest.fixture(scope="session")
 def photo(tmp_path_factory) -> Path:
-    """A disc on a slope of colors, 60 x 45 pixels."""
+    """Write a picture of a disc on a slope of colors, 60 x 45 pixels, and return its path."""
     y, x = np.mgrid[0:45, 0:60]
     pixels = np.stack([x * 4, y * 5, 200 - x * 2], -1)
     pixels[(x - 35) ** 2 + (y - 20) ** 2 < 120] = (250, 240, 30)
@@ -57,7 +57,7 @@ ARRAY = FREQUENCY | {"encoding": {"otype": "Frequency", "n_frequencies": 2}, "gr
 
 @pytest.fixture
 def configuration(tmp_path):
-    """Writes a configuration: `configuration(GRID, steps=5)`; its path."""
+    """Return a function that writes a configuration, `configuration(GRID, steps=5)`, and returns its path."""
 
     def write(*parts, **changes) -> Path:
         whole = {key: value for part in (*parts, changes) for key, value in part.items()}
@@ -81,7 +81,7 @@ def learning(photo, tmp_path, configuration):
 
 @pytest.fixture(scope="session")
 def scene_folder(tmp_path_factory) -> Path:
-    """A dataset of the own scene's solids: 12 views to learn from, 3 held out, 24 x 20 pixels."""
+    """Render a dataset of the solids of the built-in scene: 12 training views, 3 held out, 24 x 20 pixels."""
     folder = tmp_path_factory.mktemp("scene") / "solids"
     folder.mkdir()
     write_dataset(folder, make_dataset("solids", *small_views()))

@@ -18,7 +18,7 @@ from tinsmith.apps.fit_image import _run, fit_image
 
 @pytest.fixture
 def nothing_runs(monkeypatch):
-    """An engine that is started in spite of bad input fails the test."""
+    """Fail the test if an engine is started in spite of bad input."""
 
     def fail(*arguments):
         raise AssertionError("the fit started")
@@ -145,7 +145,7 @@ def test_an_engine_or_a_device_that_is_not_there(options):
 
 @pytest.fixture(scope="module")
 def finished(photo, tmp_path_factory):
-    """A fit that was made once; its checkpoint is copied, not changed."""
+    """Run a fit once. Tests copy its checkpoint and do not change it."""
     from tinsmith.apps.fit_image import FitOptions
 
     options = FitOptions(tmp_path_factory.mktemp("finished"), photo, gaussians=40, steps=3, size=32)

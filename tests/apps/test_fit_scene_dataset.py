@@ -22,7 +22,7 @@ from .conftest import small_views
 
 @pytest.fixture
 def folder(scene_folder, tmp_path):
-    """A copy of the dataset, to break."""
+    """Copy the dataset into a folder that a test may break."""
     return shutil.copytree(scene_folder, tmp_path / "mine")
 
 
@@ -185,7 +185,7 @@ TOLD = {
 
 @pytest.fixture
 def nothing_runs(monkeypatch):
-    """A run that starts in spite of bad input fails the test."""
+    """Fail the test if a run starts in spite of bad input."""
 
     def fail(*arguments):
         raise AssertionError("the run started")

@@ -27,7 +27,7 @@ def params(live):
 
 
 def visited(options, visit, say=lambda words: None):
-    """A run with a page, on which `visit(live)` goes; what the run reached."""
+    """Run with a live page on which `visit(live)` acts, and return the run's outcome."""
     with live_page(say=say) as live, meanwhile(live, lambda: visit(live)):
         return learn_image(options, live=live)
 
@@ -192,7 +192,7 @@ def _step(page):
 
 
 def _shown(page, name):
-    """The pixels of a picture as the browser has it."""
+    """Return the pixels of a picture as the browser has it."""
     return np.array(
         page.evaluate(
             """name => {

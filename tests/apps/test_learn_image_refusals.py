@@ -19,7 +19,7 @@ from .conftest import ARRAY, FREQUENCY, GRID
 
 @pytest.fixture
 def nothing_runs(monkeypatch):
-    """A run that starts in spite of bad input fails the test."""
+    """Fail the test if a run starts in spite of bad input."""
 
     def fail(*arguments):
         raise AssertionError("the run started")

@@ -99,7 +99,7 @@ def port_of(page):
 
 @pytest.fixture(params=["live", "view"])
 def serve(request):
-    """What serves each of the pages."""
+    """Serve each of the pages in turn."""
     if request.param == "view":
         pytest.importorskip("viser", reason="viser, of the extra `view`, serves the viewer")
         return lambda: viewer_page("tinsmith")

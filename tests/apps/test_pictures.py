@@ -23,7 +23,7 @@ def _frames(count):
 
 
 def _apart(shown, frame):
-    """The PSNR of a frame of a film as the eye has it, which mixes the colors of neighbors."""
+    """Compute the PSNR of a film's frame as the eye sees it, with the colors of neighboring pixels mixed."""
     pictures = [
         one.convert("RGB").filter(ImageFilter.GaussianBlur(1.5)) for one in (shown, Image.fromarray(frame.numpy()))
     ]

@@ -16,7 +16,7 @@ from tinsmith.cli import app
 
 
 def started(arguments, processes, folder):
-    """A command of tinsmith's by so many processes; what it printed."""
+    """Run a tinsmith command in several processes, and return what it printed."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     command = [sys.executable, *(launcher if processes > 1 else []), "-m", "tinsmith", *arguments, "--out", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}

@@ -23,7 +23,7 @@ from tinsmith.apps.simulate import SimulateOptions, simulate
 
 
 def _make_learner(steps, slow_from):
-    """A learner whose later steps take a millisecond; its earlier ones take none."""
+    """Make a learner whose first steps take no time and whose later steps take a millisecond each."""
 
     def training_step(training):
         time.sleep(1e-3 if training.step >= slow_from else 0.0)

@@ -79,7 +79,7 @@ def browsed(viewer, width=640, height=400):
 
 
 def visited(run, options, visit):
-    """A run of an app with a viewer, to which `visit(viewer)` goes from a thread of its own; what the run reached."""
+    """Run an app with a viewer while `visit(viewer)` runs in a thread of its own; return the run's outcome."""
     trouble = []
 
     def go(viewer):
@@ -103,7 +103,7 @@ def visited(run, options, visit):
 
 
 def shown(page):
-    """The left half of the page, where no panel is, as numbers; below viser's notice that WebGL has no GPU here."""
+    """Return the left half of the page, which has no panel, as numbers, without viser's notice about WebGL."""
     clip = {"x": 0, "y": 190, "width": 300, "height": 210}
     return np.asarray(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB")).astype(float)
 

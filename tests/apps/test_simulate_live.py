@@ -24,7 +24,7 @@ def options(tmp_path):
 
 
 def visited(options, visit):
-    """A run with a page, on which `visit(live)` goes; what the run reached."""
+    """Run with a live page on which `visit(live)` acts, and return the run's outcome."""
     with live_page() as live, meanwhile(live, lambda: visit(live)):
         return simulate(options, live=live)
 

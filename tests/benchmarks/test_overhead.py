@@ -23,7 +23,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.fixture
 def load(monkeypatch):
-    """A module of the benchmarks, by name."""
+    """Return a function that imports a module of the benchmarks by name."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
     def module(name: str) -> ModuleType:

@@ -20,7 +20,7 @@ F64 = torch.float64
 
 
 def rows(lang):
-    """A loop over n, with weights that every row reads: n is shared out."""
+    """Make an op with a loop over n and weights that every row reads: n can be sharded."""
 
     @ts.op("x[n, m], w[m] -> y[n], s[n, m]")
     @lang.kernel
@@ -36,7 +36,7 @@ def rows(lang):
 
 
 def elements(lang):
-    """A struct-for over both dims: either may be shared out."""
+    """Make an op with a struct-for over both dims: either can be sharded."""
 
     @ts.op("x[n, m], y[n, m] -> z[n, m]")
     @lang.kernel
@@ -77,7 +77,7 @@ def weighted(lang):
 
 
 def numbered(lang):
-    """The loop's index is used as a number: nothing may be shared out."""
+    """Make an op that uses the loop index as a number: no dim can be sharded."""
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel
@@ -89,7 +89,7 @@ def numbered(lang):
 
 
 def total(lang):
-    """A sum over the dim: whole in each process."""
+    """Make an op that sums over the dim: each process needs the whole dim."""
 
     @ts.op("x[n] -> y[n], s[]")
     @lang.kernel
@@ -110,7 +110,7 @@ def listed(outputs):
 
 
 def by_operator(op):
-    """The op by its torch operator, which gives scratch besides."""
+    """Return a function that calls the op by its torch operator, which also returns scratch."""
     count = len(op.spec.outputs)
 
     def run(*tensors):

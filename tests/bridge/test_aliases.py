@@ -9,7 +9,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWa
 
 
 def moved(lang, form, **options):
-    """Adds to an element under one index, and reads it under another before and after."""
+    """Build a kernel that adds to an element by one index and reads it by another, before and after."""
 
     @ts.op("x[n], k[n]: i32 -> y[n], z[n]", races="allow", **options)
     @lang.kernel

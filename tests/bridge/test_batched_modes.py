@@ -32,13 +32,13 @@ def batch(row):
 
 
 def op_of(row, lang, *, is_batched=False):
-    """The row's op, with `*b` in front of all dims or without."""
+    """Make the row's op, with `*b` in front of all dims if it is batched."""
     widen = (lambda text: text.replace("[]", "[*b]").replace("[n", "[*b, n")) if is_batched else str
     return ts.op(widen(row.spec), scratch=row.scratch and widen(row.scratch))(row.build(lang))
 
 
 def loss_of(function):
-    """A loss with curvature, whose slopes differ from element to element."""
+    """Return a loss with curvature whose slopes differ from element to element."""
 
     def loss(*inputs):
         outputs = cases.tensors(function(*inputs))
@@ -49,7 +49,7 @@ def loss_of(function):
 
 
 def summed(function):
-    """The sum of the losses of a batch."""
+    """Return a function that sums the losses of a batch."""
 
     def loss(*batch):
         columns = cases.tensors(function(*batch))
@@ -64,7 +64,7 @@ def gradients(loss, inputs):
 
 
 def compute_each(function, batch):
-    """What a function of one sample gives for each."""
+    """Call a function of one sample for each sample of a batch, and stack the results."""
     results = [cases.tensors(function(*sample)) for sample in zip(*batch, strict=True)]
     return tuple(torch.stack(column) for column in zip(*results, strict=True))
 

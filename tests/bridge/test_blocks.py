@@ -35,7 +35,7 @@ def _block_count(n):
 
 
 def tree_sum(lang):
-    """A sum by halves, with a barrier in a loop whose trips are the same for all."""
+    """Build a sum by halves, with a barrier in a loop whose trip count is the same for all threads."""
     vector, _ = _arrays(lang)
 
     @ts.op("x[n] -> y[m]")
@@ -63,7 +63,7 @@ def tree_sum(lang):
 
 
 def prefix_sum(lang):
-    """A scan that keeps a local across two barriers."""
+    """Build a prefix sum that keeps a local across two barriers."""
     vector, _ = _arrays(lang)
 
     @ts.op("x[n] -> y[n]")
@@ -93,7 +93,7 @@ def prefix_sum(lang):
 
 
 def tiled_product(lang):
-    """A product of matrices in tiles: four loop variables, two of them the block's; a barrier in a loop over tiles."""
+    """Build a tiled matrix product: four loop variables, two of them the block's, and a barrier in a loop."""
     _, matrix = _arrays(lang)
     side = 4
 
@@ -321,7 +321,7 @@ def queue(lang):
 
 
 def votes(lang):
-    """What barriers count; a loop after another in one kernel; `continue` behind the last barrier."""
+    """Build a kernel with counting barriers, two loops, and `continue` after the last barrier."""
     vector, _ = _arrays(lang)
 
     @ts.op("x[n] -> y[n]")
@@ -389,7 +389,7 @@ ROWS = {
 
 
 def _for_twin(twin, keywords):
-    """The keywords that a twin takes: others are sizes, which it sees."""
+    """Select the keywords that a twin takes; others are sizes, which it reads from its inputs."""
     code = getattr(twin, "__code__", None)
     return {name: value for name, value in keywords.items() if code is not None and name in code.co_varnames}
 

@@ -94,7 +94,7 @@ def make_power(lang, factor, held):
 
 
 def make_total(lang, factor, held):
-    """An op whose kernel engines compile from its source, as it has no form for machine vectors."""
+    """Make an op whose kernel engines compile from its source, since it has no vectorized form."""
 
     @lang.kernel
     def first(x: lang.types.ndarray(), t: lang.types.ndarray()):
@@ -166,7 +166,7 @@ def test_different_ops_do_not_keep_the_objects_in_their_closures(lang):
 
 
 def make_scaled(lang, number):
-    """A number from a closure, in a form for machine vectors."""
+    """Make an op that scales by a number from a closure and has a vectorized form."""
 
     @lang.kernel
     def scaled(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -177,7 +177,7 @@ def make_scaled(lang, number):
 
 
 def make_chosen(lang, number):
-    """A number that steers, and one that Python computes with it, in kernels that the engine gets as they are."""
+    """Make an op with a number that decides a branch, and one that Python computes from it; not vectorized."""
     half = number / 2
 
     @lang.kernel
@@ -198,7 +198,7 @@ def make_chosen(lang, number):
 
 
 def make_shifted(lang, number):
-    """An integer in an index and in arithmetic."""
+    """Make an op with an integer in an index and in arithmetic."""
     step = int(4 * number)
 
     @lang.kernel
@@ -210,7 +210,7 @@ def make_shifted(lang, number):
 
 
 def make_method(lang, number):
-    """A vector and a number of an object, and a function's closure."""
+    """Make an op of a method that uses a vector and a number of its object, and the closure of a function."""
 
     @lang.func
     def shift(value):
@@ -230,7 +230,7 @@ def make_method(lang, number):
 
 
 def make_by_hand(lang, number):
-    """A gradient kernel of the user's, and a power whose exponent is another number each time."""
+    """Make an op with a hand-written gradient kernel, and a power whose exponent differs each time."""
 
     @lang.kernel
     def back(x: lang.types.ndarray(), grad_x: lang.types.ndarray(), grad_y: lang.types.ndarray()):

@@ -32,7 +32,7 @@ def _fresh_compiler():
 
 
 def around(function):
-    """The op among plain torch operations, which a compiler would fuse around it."""
+    """Surround the op with plain torch operations, which a compiler would fuse around it."""
 
     def block(*inputs):
         inputs = [v * 1.5 if torch.is_tensor(v) and v.is_floating_point() else v for v in inputs]

@@ -24,19 +24,19 @@ BY_HAND = cases.named("own_backward")[0]
 
 
 def one_input(case, lang):
-    """The case as a function of its first input, and that input."""
+    """Return the case as a function of its first input, and that input."""
     op, (x, *rest) = case.op(lang, torch.float64), case.inputs(torch.float64)
     return (lambda x: op(x, *rest)), x
 
 
 def twin_of(case):
-    """What torch computes, as a function of the first input."""
+    """Return what torch computes, as a function of the first input."""
     _, *rest = case.inputs(torch.float64)
     return lambda x: case.expected(x, *rest)
 
 
 def second(function, x):
-    """The gradient of the square of the gradient of a square."""
+    """Compute the gradient of the squared gradient of a square."""
     x = x.detach().requires_grad_()
     (first,) = torch.autograd.grad((function(x) ** 2).sum(), x, create_graph=True)
     return torch.autograd.grad((first**2).sum(), x)
@@ -134,7 +134,7 @@ def _fresh_compiler():
 
 
 def right_or_refused(words, run, wanted):
-    """What compiled code gives is the eager answer, or an error that says what is missing."""
+    """Assert that compiled code returns the eager result, or raises an error that says what is missing."""
     try:
         actual = run()
     except Exception as error:  # noqa: BLE001 - the compiler wraps what it is told

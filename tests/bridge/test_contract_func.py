@@ -22,7 +22,7 @@ MAPPED = [case for case in cases.ALL if cases.differentiable(case.inputs(torch.f
 
 
 def loss_of(function, rest):
-    """A scalar of the floating inputs alone; `rest` maps a place to an argument that is no such input."""
+    """Return a scalar loss of the floating inputs alone; `rest` maps positions to the other arguments."""
 
     def loss(*floating):
         remaining = iter(floating)
@@ -35,7 +35,7 @@ def loss_of(function, rest):
 
 
 def split(inputs):
-    """The floating tensors, and the other arguments by place."""
+    """Split arguments into the floating tensors, and the others by position."""
     floating = cases.differentiable(inputs)
     return floating, {k: v for k, v in enumerate(inputs) if not (torch.is_tensor(v) and v.is_floating_point())}
 
@@ -80,7 +80,7 @@ def stacked(case, dtype=torch.float64):
 
 
 def loop_of_calls(function, batch, in_dims):
-    """What vmap means: one call a sample, the outputs stacked."""
+    """Compute what vmap means: call once per sample, and stack the outputs."""
     results = []
     for sample in range(SAMPLES):
         inputs = [v if dim is None else v.select(dim, sample) for v, dim in zip(batch, in_dims, strict=True)]

@@ -64,7 +64,7 @@ def test_configured_asserting_commented(lang64):
         x: lang64.types.ndarray(),  # read
         y: lang64.types.ndarray(),
     ):
-        """A docstring with y[i] = x[i] in it."""
+        """Have a docstring with y[i] = x[i] in it."""
         lang64.loop_config(block_dim=64)
         for i in x:  # every element
             assert x[i] > -1e9, "no"

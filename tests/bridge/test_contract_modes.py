@@ -18,7 +18,7 @@ def square(lang64):
 
 
 def saved_by(call):
-    """What `call` packs for the backward pass."""
+    """Return the tensors that `call` saves for the backward pass."""
     packed = []
 
     def pack(tensor):
@@ -211,7 +211,7 @@ def test_the_gradient_of_an_autocast_input_has_its_own_dtype(lang):
 
 
 def in_thread(work):
-    """Runs work in a thread of its own and hands on what it returns or raises."""
+    """Run a function in a thread of its own, and return its result or raise its error."""
     outcomes = []
 
     def body():

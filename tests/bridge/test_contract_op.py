@@ -22,7 +22,7 @@ X = torch.linspace(-1, 1, 5, dtype=torch.float64)
 
 @pytest.fixture
 def at_module_level(lang64):
-    """The op `x -> x * x` of an importable module, for the engine at hand."""
+    """Return the op `x -> x * x` of an importable module, for the engine at hand."""
     module = importlib.import_module("cases.at_module_level")
     return getattr(module, f"{lang64.__name__}_square")
 

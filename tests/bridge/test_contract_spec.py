@@ -14,7 +14,7 @@ def vector(*values, dtype=torch.float64):
 
 
 def copy_kernel(lang):
-    """A kernel whose parameters tell nothing of dtype or rank."""
+    """Build a kernel whose parameters say nothing about dtype or rank."""
 
     @lang.kernel
     def copy(x: lang.types.ndarray(), y: lang.types.ndarray()):

@@ -103,7 +103,7 @@ def call(lang, body, dtypes, output):
 
 
 def describe(run, *arguments, **options):
-    """What a call raises, or what it gave."""
+    """Return the error that a call raises, or its result, as text."""
     try:
         return f"gave {run(*arguments, **options)}"
     except Exception as error:  # noqa: BLE001  # the test says which it is

@@ -44,14 +44,14 @@ def polar_op(lang, side, kind="f64"):
 
 
 def rotation(x):
-    """The orthogonal factor of matrices, by Newton's iteration."""
+    """Compute the orthogonal factor of matrices by Newton's iteration."""
     for _ in range(60):
         x = (x + torch.linalg.inv(x).mT) / 2
     return x
 
 
 def proper(x):
-    """The rotation U V^T of rotations U and V, as the engines have it in three dims."""
+    """Compute the rotation U V^T with rotations U and V, as the engines define it in three dims."""
     u, _, vh = torch.linalg.svd(x)
     ones = torch.ones(x.shape[:-1], dtype=x.dtype)
     last = torch.cat([ones[..., :-1], torch.linalg.det(u @ vh)[..., None]], -1)

@@ -28,7 +28,7 @@ def test_values_gradients_and_placements(engine, processes):
 
 
 def shared(op):
-    """What `explain` says of processes."""
+    """Return what `explain` says about processes."""
     text = op.explain("all").partition("over processes (DTensor):\n")[2].partition("\n\n")[0]
     return [line.strip() for line in text.splitlines()]
 

@@ -13,7 +13,7 @@ F64 = torch.float64
 
 
 def norms(lang, dtype=None, ndim=1):
-    """What each vector of an array comes to, squared."""
+    """Build a kernel that computes the squared norm of each vector of an array."""
     vec3 = dtype or lang.types.vector(3, lang.f64)
 
     @lang.kernel

@@ -53,7 +53,7 @@ def entropy(lang):
 
 
 def from_the_end(lang):
-    """An index that goes down is none that goes up by one."""
+    """Build a kernel with an index that counts down, and so does not move with the loop."""
     array = lang.types.ndarray()
 
     @lang.kernel

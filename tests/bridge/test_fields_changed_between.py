@@ -71,7 +71,7 @@ def test_the_same_values_again_are_not(lang64, adjoint):
 
 
 def squares(lang, first):
-    """An op that weighs squares with the field that its object has at the time."""
+    """Make an op that weighs squares with the field that its object has at the time."""
 
     @lang.data_oriented
     class Weighed:

@@ -147,7 +147,7 @@ def make(lang, form, **options):
 
 @pytest.fixture(params=["0", "65536"], ids=["parallel", "serial"], autouse=True)
 def _poisoned(configure, request):
-    """What is not cleared is NaN, so that it shows."""
+    """Fill uninitialized memory with NaN, so that what is not cleared shows."""
     configure(poison="1", serial_below=request.param)
 
 

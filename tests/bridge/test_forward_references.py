@@ -8,7 +8,7 @@ import tinsmith as ts
 
 
 def _square(lang):
-    """An op whose function gets its value after the op is made."""
+    """Make an op whose function gets its value after the op is made."""
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel

@@ -25,7 +25,7 @@ def kernels(lang):
 
 
 def decorated(lang):
-    """The kernels themselves, decorated."""
+    """Return the decorated kernels themselves."""
     cube, cube_grad = kernels(lang)
     function = lang.ad.grad_replaced(cube)
     lang.ad.grad_for(function)(cube_grad)
@@ -153,7 +153,7 @@ def test_a_backward_kernel_with_a_parameter_that_it_does_not_use(lang64):
 
 
 def owner_class(lang):
-    """A data-oriented class with both forms as methods: a function that calls a kernel, and the kernel itself."""
+    """Return a data-oriented class with both forms as methods: a function that calls a kernel, and a kernel."""
 
     @lang.data_oriented
     class Scaled:

@@ -21,7 +21,7 @@ def floats(*shape, seed=0):
 
 
 def decays(lang, **options):
-    """A product carried by a loop, and a sum over it."""
+    """Build a kernel with a product that a loop carries, and a sum over it."""
 
     @ts.op("x[n], w[m] -> y[n]", **options)
     @lang.kernel
@@ -43,7 +43,7 @@ def decays_in_torch(x, w):
 
 
 def two_tasks(lang, **options):
-    """The second loop reads what the first wrote, and adds up."""
+    """Build a kernel whose second loop reads what the first wrote, and sums it."""
 
     @ts.op("x[n] -> y[n], z[]", scratch="t[n]", **options)
     @lang.kernel

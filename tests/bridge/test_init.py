@@ -11,7 +11,7 @@ X = torch.linspace(-1.0, 1.0, 5, dtype=torch.float64)
 
 @pytest.fixture(params=["0", "65536"], ids=["parallel", "serial"], autouse=True)
 def _poisoned(configure, request):
-    """What is not zeroed is NaN, so that it shows."""
+    """Fill uninitialized memory with NaN, so that what is not zeroed shows."""
     configure(poison="1", serial_below=request.param)
 
 
@@ -27,7 +27,7 @@ def rooted(lang):
 
 
 def rooted_back(lang):
-    """It takes `h` from the forward pass."""
+    """Build a backward kernel that takes `h` from the forward pass."""
 
     @lang.kernel
     def back(
@@ -40,7 +40,7 @@ def rooted_back(lang):
 
 
 def worked_back(lang):
-    """It works `h` out again, in memory of its own."""
+    """Build a backward kernel that computes `h` again, in memory of its own."""
 
     @lang.kernel
     def back(

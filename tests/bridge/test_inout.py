@@ -23,7 +23,7 @@ def stepping(lang):
 
 
 def stepped(x, state):
-    """What `stepping` computes, in torch."""
+    """Compute in torch what `stepping` computes."""
     before = state.clone()
     state.copy_(before * before + x.sin())
     return before * x

@@ -14,7 +14,7 @@ SPEC = "density[r, s], step[r, s], color[r, s, 3] -> light[r, 3]"
 
 
 def kept(op, *active):
-    """The memory that a forward pass keeps for a gradient in these inputs."""
+    """Return the memory that a forward pass keeps for a gradient by these inputs."""
     (at,) = op._core.reverse.source.specializations
     results = at.results(frozenset(active))
     return [] if results is None else sorted(results.names)

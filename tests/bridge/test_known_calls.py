@@ -18,7 +18,7 @@ def make_square(lang):
 
 
 def make_known(lang):
-    """An op of which a call with a gradient, and one without, are known."""
+    """Make an op that has been called with and without a gradient."""
     square, x = make_square(lang), torch.rand(3, requires_grad=True)
     for _ in range(2):
         square(x.detach())

@@ -38,7 +38,7 @@ def ran(monkeypatch):
 
 
 def march(lang):
-    """A `while` of floats, whose state is its own in each lane."""
+    """Build a kernel with a `while` over floats, whose state differs between lanes."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -65,7 +65,7 @@ def march(lang):
 
 
 def nested(lang):
-    """A `while` in a `while`, with `continue` in a branch, and whole numbers."""
+    """Build a kernel with a `while` in a `while`, `continue` in a branch, and integers."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -129,7 +129,7 @@ def gathered(lang):
 
 
 def early_return(lang):
-    """Some iterations end before the loop; lanes that left read nothing."""
+    """Build a kernel in which some iterations end before the loop; lanes that left must read nothing."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -158,7 +158,7 @@ def early_return(lang):
 
 
 def of_all_operations(lang):
-    """What vectors of the engine take whole, and what is written number by number."""
+    """Build a kernel of operations that vectors of the engine have, and of some that are written per entry."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -191,7 +191,7 @@ def of_all_operations(lang):
 
 
 def no_trips(lang):
-    """A loop that most lanes do not run at all."""
+    """Build a kernel with a loop that most lanes do not run at all."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -212,7 +212,7 @@ def no_trips(lang):
 
 
 def by_lists(lang, group=16):
-    """Lists of groups of 16, on which lanes agree: sums of all lanes go to one element, all share one number."""
+    """Build a kernel on lists of groups of 16, on which lanes agree: sums of all lanes go to one element."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -246,7 +246,7 @@ def by_lists(lang, group=16):
 
 
 def by_other_lists(lang):
-    """Lists of groups of 12, on which lanes of most blocks do not agree."""
+    """Build a kernel on lists of groups of 12, on which the lanes of most blocks do not agree."""
     return by_lists(lang, 12)
 
 
@@ -279,7 +279,7 @@ def of_vectors(lang):
 
 
 def of_pairs(lang):
-    """A loop over two names, in a grid that no block of lanes divides."""
+    """Build a kernel with a loop over two variables, on a grid that no block of lanes divides."""
     array = lang.types.ndarray()
 
     @lang.kernel

@@ -16,7 +16,7 @@ F64 = torch.float64
 
 
 def flags_of(memory):
-    """What Linux says of the pages in the middle of some memory."""
+    """Return Linux's flags of the pages in the middle of some memory."""
     middle, inside = memory.data_ptr() + memory.nbytes // 2, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         first, *rest = line.split()

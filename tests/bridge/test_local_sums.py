@@ -16,7 +16,7 @@ def is_serial(request, configure):
 
 
 def text_of(op):
-    """The source of the kernel that ran, as the engine got it."""
+    """Return the source of the kernel that ran, as the engine got it."""
     (stage,) = op._core.signature.stages
     return "\n".join(stage.texts.values())
 

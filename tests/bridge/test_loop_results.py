@@ -71,7 +71,7 @@ def gradients(function, inputs):
 
 
 def kept(op):
-    """The forward passes that keep something."""
+    """Return the forward passes that keep something."""
     return [
         words for program in op._core.programs.values() for words, _ in program.runners if "for a gradient" in words
     ]

@@ -29,7 +29,7 @@ def kernel(w: lang.types.ndarray(ndim=1), v: lang.types.ndarray(ndim=1), s: lang
 
 
 def last_of(places, size):
-    """The last iteration at each place."""
+    """Return the last iteration that writes each element."""
     return torch.tensor([max(i for i, place in enumerate(places) if place == k) for k in range(size)])
 
 

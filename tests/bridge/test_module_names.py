@@ -68,7 +68,7 @@ class Plain:
 
 @pytest.fixture(params=["usual", "other"])
 def named(request, lang, engine, tmp_path):
-    """A user's file of kernels, and what it calls the engine."""
+    """Write a user's file of kernels; return it with the name that it gives the engine."""
     name = USUAL[engine] if request.param == "usual" else "compiler"
     path = tmp_path / f"kernels_of_{name}.py"
     path.write_text(KERNELS.replace("MODULE", engine).replace("NAME", name))

@@ -57,7 +57,7 @@ def composited(lang, real):
 
 
 def marched(lang, real):
-    """A loop that ends by data, which runs in lanes in float32."""
+    """Build a loop whose trip count depends on data, and that runs in lanes in float32."""
     array = lang.types.ndarray()
 
     @lang.kernel

@@ -417,7 +417,7 @@ def test_clamped_indices(lang64, adjoint):
 
 # Statements for people ----------------------------------------------------------------------------------------------
 def make_printing(lang, limit):
-    """A kernel that has a form for machine vectors, which has neither prints nor assertions."""
+    """Build a kernel whose vectorized form has neither prints nor assertions."""
 
     @lang.func
     def tell(value):

@@ -24,7 +24,7 @@ FORMS = cases.named(
 
 
 def registered_calls(function, inputs):
-    """The operators outside aten that a compiled call runs, forwards and backwards, with their arguments."""
+    """List the operators outside aten that a compiled call runs, forward and backward, with their arguments."""
     calls = []
 
     class Recorder(torch.fx.Interpreter):

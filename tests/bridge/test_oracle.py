@@ -15,7 +15,7 @@ draw = Draw(torch.float64)
 
 
 def torch_says(function, inputs, given):
-    """Outputs and gradients of a function of torch, in float64."""
+    """Compute outputs and gradients of a torch function in float64."""
     leaves = [t.double().clone().requires_grad_() if t.is_floating_point() else t for t in inputs]
     outputs = cases.tensors(function(*leaves))
     floats = [t for t in leaves if t.requires_grad]
@@ -24,7 +24,7 @@ def torch_says(function, inputs, given):
 
 
 def agree(op, twin, inputs, *scalars, **sizes):
-    """The oracle says what torch says, of single precision too."""
+    """Assert that the oracle agrees with torch, in single precision too."""
     outputs = cases.tensors(twin(*(t.double() if t.is_floating_point() else t for t in inputs)))
     given = cases.cotangents([t.double() for t in outputs])
     answer = ts.oracle(op, *inputs, *scalars, cotangents=given, **sizes)
@@ -57,7 +57,7 @@ def _float_outputs(op, values):
 
 
 def decay(lang):
-    """A loop-carried value, on which both engines' own gradients fail."""
+    """Build a kernel with a loop-carried value, for which both engines' own gradients are wrong."""
 
     @ts.op("x[n], w[m] -> y[n]")
     @lang.kernel

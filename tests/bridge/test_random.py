@@ -88,7 +88,7 @@ def distinct(numbers):
 
 
 def inner(op, x, z, **options):
-    """A vmap inside another one."""
+    """Call an op in a vmap inside another one."""
     return vmap(lambda u: op(x).factor + z + u, randomness="different", **options)(torch.zeros(3).to(x))
 
 

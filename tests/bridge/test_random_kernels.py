@@ -23,7 +23,7 @@ def _poisoned(configure, seed):
 
 
 def kernel_of(source, lang, seed):
-    """The kernel of a source text, as an engine takes it."""
+    """Compile the kernel of a source text for an engine."""
     path = f"<random kernel {seed}>"
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     scope = {"lang": lang}
@@ -53,7 +53,7 @@ def true_gradient(source, x, w, k, given):
 
 
 def engine_gradient(kernel, x, w, k, given):
-    """The engine's own, carefully: leaves of our own, gradients zeroed, forward once and then `.grad` once."""
+    """Compute the engine's own gradient on fresh leaves with zeroed gradients: forward once, then `.grad` once."""
     floats = [t.clone().requires_grad_() for t in (x, w, *(torch.zeros_like(x) for _ in range(3)))]
     for tensor in floats:
         tensor.grad = torch.zeros_like(tensor)
@@ -74,7 +74,7 @@ def gradient(function, x, w, k, given):
 
 
 def are_close(ours, theirs):
-    """A kernel that overflows has slopes of infinity less infinity: not a number, here as there."""
+    """Return True if numbers are close. Kernels that overflow have slopes inf - inf, NaN on both sides."""
     return all(torch.allclose(one, two, **CLOSE, equal_nan=True) for one, two in zip(ours, theirs, strict=True))
 
 

@@ -28,7 +28,7 @@ def refused(op, *inputs):
 
 
 def not_followed(lang):
-    """A function of an engine's own that is an instruction of its compiler's, which none but the engine knows."""
+    """Build a kernel with a function that is an instruction of the engine's compiler and cannot be analyzed."""
     return importlib.import_module(f"{lang.__name__}._funcs")._svd3d
 
 

@@ -149,7 +149,7 @@ def test_an_op_of_several_kernels_is_a_chain(lang, count):
 
 
 def line_of(kernel, text):
-    """The line number of this text in the kernel's file."""
+    """Return the line number of a text in the kernel's file."""
     function = getattr(kernel, "__wrapped__", None) or kernel.fn
     lines, first = inspect.getsourcelines(function)
     return first + next(k for k, line in enumerate(lines) if text in line)

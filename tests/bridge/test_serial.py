@@ -155,7 +155,7 @@ def test_a_slow_backward_pass_leaves_the_forward_pass_alone(lang, monkeypatch):
 
 @pytest.fixture
 def rows_then_sum(lang64):
-    """A chain of a kernel with much work, and one with little."""
+    """Make a chain of a kernel with much work and one with little."""
     ti = lang64
     array = ti.types.ndarray()
 
@@ -176,7 +176,7 @@ def rows_then_sum(lang64):
 
 
 def chosen(op, words):
-    """What `explain` says of the launches of a pass, by kernel: the number of threads in words."""
+    """Return what `explain` says about the launches of a pass: the number of threads by kernel, in words."""
     lines = [
         line.strip()
         for line in op.explain("all").splitlines()

@@ -54,7 +54,7 @@ def inputs(size, dtype, batch=()):
 
 
 def shifted(tensor):
-    """The same numbers, one element past where machine vectors may begin."""
+    """Copy a tensor to memory that starts one element after an aligned address."""
     return torch.cat([tensor.new_zeros(1), tensor.flatten()])[1:].view(tensor.shape)
 
 

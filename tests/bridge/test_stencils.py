@@ -25,7 +25,7 @@ N, M = "x.shape[0]", "x.shape[1]"
 
 
 def at(one, by, axis=0):
-    """What lies so far ahead of each element; 0 where nothing does."""
+    """Return the element that is `by` ahead along an axis; 0 outside."""
     return torch.where(has(one, by, axis), one.roll(-by, axis), torch.zeros((), dtype=one.dtype))
 
 
@@ -36,7 +36,7 @@ def has(one, by, axis=0):
 
 
 def held(one, by):
-    """What lies so far ahead, or the last there is."""
+    """Return the element that is `by` ahead, or the last one."""
     return one[(torch.arange(len(one)) + by).clamp(0, max(len(one) - 1, 0))]
 
 

@@ -104,7 +104,7 @@ def of_what_came_before_and_now(lang):
 
 
 def in_a_branch(lang):
-    """A function that only some iterations take stays in its branch."""
+    """Build a kernel with a function in a branch that only some iterations take."""
     array = lang.types.ndarray()
 
     @lang.kernel

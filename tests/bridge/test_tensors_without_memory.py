@@ -21,7 +21,7 @@ def freed():
 
 
 def part_of_freed():
-    """A view whose address is not null: null plus an offset, as FSDP's parameters have between calls."""
+    """Return a view whose address is a null pointer plus an offset, as FSDP's parameters have between calls."""
     part = torch.ones(12, dtype=D)[8:]
     part.untyped_storage().resize_(0)
     return part

@@ -22,7 +22,7 @@ def matmul(lang, **options):
     @ts.op("a[n, k], b[k, m] -> c[n, m]", **options)
     @lang.kernel
     def matmul(a: lang.types.ndarray(), b: lang.types.ndarray(), c: lang.types.ndarray()):
-        """A product of matrices."""
+        """Multiply matrices."""
         for i, j in c:
             s = 0.0
             for q in range(a.shape[1]):
@@ -100,7 +100,7 @@ def test_a_selective_checkpointing_policy_knows_it(lang64):
 
 def test_its_signature_and_docstring(lang64):
     op = matmul(lang64)
-    assert op.__doc__ == "A product of matrices."
+    assert op.__doc__ == "Multiply matrices."
     assert str(inspect.signature(op)) == "(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor"
 
     @ts.op("x[n] -> y[m, n], total[]")

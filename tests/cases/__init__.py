@@ -24,7 +24,7 @@ ALL: tuple[Case, ...] = tuple(REGISTRY.values())
 
 
 def named(*names: str) -> list[Case]:
-    """The rows with these names, in this order."""
+    """Return the rows with these names, in this order."""
     return [REGISTRY[name] for name in names]
 
 

@@ -51,12 +51,12 @@ class Case:
         return self.draw(Draw(dtype, seed))
 
     def op(self, lang: ModuleType, dtype: torch.dtype) -> Callable[..., Any]:
-        """The op for this engine and dtype, built once, its keyword dims filled in."""
+        """Build the op for this engine and dtype, once, with its keyword dims filled in."""
         op = self.raw_op(lang, dtype)
         return (lambda *inputs: op(*inputs, **self.keywords)) if self.keywords else op
 
     def raw_op(self, lang: ModuleType, dtype: torch.dtype) -> Any:
-        """The Op itself."""
+        """Build the Op itself."""
         return _built(self.name, lang, dtype, os.environ.get("TINSMITH_ENGINE"))
 
     def expected(self, *inputs: Any) -> Any:
@@ -75,7 +75,7 @@ def _built(name: str, lang: ModuleType, dtype: torch.dtype, engine: str | None) 
 def case(
     draw: Callable[[Draw], tuple[Any, ...]], reference: Callable[..., Any], **keywords: int
 ) -> Callable[[Callable[[ModuleType, Any], Any]], Callable[[ModuleType, Any], Any]]:
-    """Adds the decorated builder to the table under its own name."""
+    """Return a decorator that adds a builder to the table under its own name."""
 
     def add(build: Callable[[ModuleType, Any], Any]) -> Callable[[ModuleType, Any], Any]:
         name = build.__name__

@@ -18,12 +18,12 @@ def tensors(result: Any) -> tuple[torch.Tensor, ...]:
 
 
 def differentiable(values: Any) -> list[torch.Tensor]:
-    """The floating tensors among arguments or outputs."""
+    """Return the floating tensors among arguments or outputs."""
     return [v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point()]
 
 
 def leaves(inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """The same arguments, every floating tensor a fresh leaf that requires a gradient."""
+    """Return the arguments with each floating tensor replaced by a new leaf that requires a gradient."""
     return tuple(
         v.detach().clone().requires_grad_() if isinstance(v, torch.Tensor) and v.is_floating_point() else v
         for v in inputs
@@ -31,7 +31,7 @@ def leaves(inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """An uneven incoming gradient for each output, the same for the same shape; works inside vmap too."""
+    """Return an uneven cotangent for each output, equal for equal shapes; works inside vmap too."""
     return [torch.cos(1.7 * torch.arange(o.numel()).to(o) + k).reshape(o.shape) + 0.3 for k, o in enumerate(outputs)]
 
 
@@ -45,7 +45,7 @@ def assert_close(ours: Any, twin: Any, **tolerance: float) -> None:
 
 
 def gradients(function: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-    """The gradients of all floating inputs, for random incoming gradients of all floating outputs."""
+    """Compute the gradients of all floating inputs, for random cotangents of all floating outputs."""
     fresh = leaves(inputs)
     outputs = differentiable(tensors(function(*fresh)))
     return torch.autograd.grad(outputs, differentiable(fresh), cotangents(outputs))
@@ -54,7 +54,7 @@ def gradients(function: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torc
 def assert_same_values_and_gradients(
     ours: Callable[..., Any], twin: Callable[..., Any], inputs: Sequence[Any], **tolerance: float
 ) -> None:
-    """The op computes what its twin computes, forwards and backwards."""
+    """Assert that an op computes what its twin computes, forward and backward."""
     assert_close(ours(*inputs), twin(*inputs), **tolerance)
     if differentiable(inputs):
         assert_close(gradients(ours, inputs), gradients(twin, inputs), **tolerance)

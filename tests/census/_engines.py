@@ -34,7 +34,7 @@ def tried(engine: str, seeds: Sequence[int], log: Path | None, jobs: int) -> lis
 
 
 def kind(line: Mapping[str, Any]) -> str:
-    """The outcome for a kernel's gradient; a kernel whose values are wrong is not counted."""
+    """Classify the outcome for a kernel's gradient; a kernel whose values are wrong is not counted."""
     if line["outcome"] == CRASH:
         return DEAD
     if line["outcome"] == AGREE:

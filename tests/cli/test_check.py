@@ -67,7 +67,7 @@ NEVER = 'raise SystemExit("this file was run")\n'
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The working directory, from which files are named; modules that a test imports are forgotten after it."""
+    """Change to an empty working directory; forget the modules that a test imports after it."""
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
     with keep_import_path():

@@ -41,7 +41,7 @@ def check(*arguments):
 
 
 def rules(*arguments) -> dict[str, set[str]]:
-    """The rules that a check reports, by file."""
+    """Return the rules that a check reports, by file."""
     result = check(*arguments, "--output-format", "json")
     assert result.exit_code in (0, 1), result.output
     by_path: dict[str, set[str]] = {}

@@ -11,7 +11,7 @@ RUN = ["guide/backward", "guide/developing", "guide/loops", "guide/precision", "
 
 
 def on_quadrants(name, folder):
-    """The page with every kernel written for Quadrants."""
+    """Return the text of a page with every kernel written for Quadrants."""
     text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     page = folder / f"{name.replace('/', '-')}.md"
     # docs/about/limits.md: what torch's benchmark and compiler need does not load after Quadrants everywhere.

@@ -12,14 +12,14 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
 def headings_of(text):
-    """The anchors of a page's headings, as code hosts and the site make them."""
+    """Return the anchors of a page's headings, as code hosts and the site make them."""
     plain = [re.sub(r"[^\w\- ]", "", title.lower()).strip() for title in _HEADING.findall(_FENCED.sub("", text))]
     names = re.findall(r"^::: (\S+)$", text, re.MULTILINE)  # a name's entry is its own anchor in the site
     return {re.sub(r"[ -]+", "-", title) for title in plain} | set(names)
 
 
 def broken(page, text):
-    """The links of a page that lead nowhere."""
+    """Return the links of a page that lead nowhere."""
     links = []
     for markdown, html in _LINK.findall(_FENCED.sub("", text)):
         link = markdown or html

@@ -30,7 +30,7 @@ class Cell(NamedTuple):
 
 
 def rows_of(file):
-    """The rows of all tables of a file, by their heads."""
+    """Return the rows of all tables of a file, by their headings."""
     for table in re.findall(r"(?:^\|.*\n)+", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE):
         heads, _, *rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()]
         yield from (dict(zip(heads, row, strict=True)) for row in rows)
@@ -41,7 +41,7 @@ def cells(name, head="ratio or difference"):
 
 
 def both(make, *words):
-    """A cell for each engine, whose name stands for {}."""
+    """Make a cell for each engine, whose name replaces {}."""
     return [make(*[word.format(engine) for word in words]) for engine in ("taichi", "quadrants")]
 
 

@@ -18,7 +18,7 @@ from tinsmith.engines.python import _exact_numbers
 
 
 def by_hand(lang, at=2, factor=3.0):
-    """A square whose gradient by hand is wrong at one place."""
+    """Make a square whose hand-written gradient is wrong at one element."""
 
     @lang.kernel
     def backward(x: lang.types.ndarray(), grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
@@ -53,7 +53,7 @@ def test_a_wrong_gradient_by_hand(lang):
 
 
 def said(finding):
-    """The line that a finding names."""
+    """Return the line that a finding names."""
     return linecache.getline(finding.path, finding.line).strip()
 
 

@@ -17,7 +17,7 @@ INTEGERS = torch.tensor([4, 0, 2, 5, 1], dtype=torch.int32)
 
 @pytest.fixture
 def nothing_is_launched(monkeypatch):
-    """A call of an op fails the test: a compiled kernel would take the process along."""
+    """Fail the test if an op is called: a compiled kernel could end the process."""
     monkeypatch.setattr(ts.Op, "__call__", lambda *_, **__: pytest.fail("the op was launched"))
 
 
@@ -61,7 +61,7 @@ def wrong_indices(lang):
 
 
 def wrong_values(lang):
-    """The same of ops that stay in their arrays."""
+    """Compare the values of ops that stay in their arrays with the reference."""
 
     @ts.op("x[n], k[n]: i32 -> y[n]")
     @lang.kernel
@@ -183,6 +183,6 @@ def test_a_range_of_billions_is_stopped_and_not_listed(lang, monkeypatch):
 
 
 def line_of(op, text):
-    """The line of the op's kernel that holds `text`."""
+    """Return the number of the line of the op's kernel that holds `text`."""
     lines, first = inspect.getsourcelines(of_kernel(op.kernel).function_of(op.kernel))
     return next(first + place for place, line in enumerate(lines) if text in line)

@@ -87,7 +87,7 @@ def test_a_tin_of_a_data_oriented_object(lang, way):
 
 
 def chained(lang, *, lead=(), manager=None):
-    """A Tube of two kernels; a field manager puts it on fields."""
+    """Make a Tube of two kernels; a field manager puts it on fields."""
 
     @lang.kernel
     def square(x: lang.template(), h: lang.template()):
@@ -107,7 +107,7 @@ def chained(lang, *, lead=(), manager=None):
 
 
 def in_blocks(lang):
-    """A field manager that lays a field out in blocks of two."""
+    """Make a field manager that lays out a field in blocks of two."""
 
     def construct(builder, shape, needs_grad):
         field = lang.field(lang.f64, needs_grad=needs_grad)

@@ -78,7 +78,7 @@ def test_single_precision(lang):
 
 
 def _with_sums(expr):
-    """An expression whose products become sums."""
+    """Replace the products of an expression by sums."""
     expr = walk.rebuild(expr, _with_sums)
     return replace(expr, operator="+") if isinstance(expr, nodes.Binary) and expr.operator == "*" else expr
 

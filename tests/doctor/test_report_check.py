@@ -40,7 +40,7 @@ def truncates(lang64):
 
 
 def line_of(op, text):
-    """The line of the op's kernel that holds `text`."""
+    """Return the number of the line of the op's kernel that holds `text`."""
     lines, first = inspect.getsourcelines(_function(op))
     return next(first + place for place, line in enumerate(lines) if text in line)
 

@@ -21,7 +21,7 @@ def _quiet(capfd):
 
 
 def third(lang):
-    """A float written in a kernel, divided: its precision is the engine's default_fp."""
+    """Build a kernel that divides a float literal: the result has the precision of default_fp."""
 
     @ts.op("x[n] -> y[n]: f64")
     @lang.kernel

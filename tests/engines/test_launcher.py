@@ -19,7 +19,7 @@ class Launches:
 
 
 def make_launch():
-    """A launch, the program that it runs on, and the contexts that were made for it."""
+    """Make a launch, the program that it runs on, and a list of the contexts that are created for it."""
     made, program = [], Launches()
 
     def make_context():

@@ -12,7 +12,7 @@ X = torch.arange(1.0, 6.0, dtype=torch.float64)
 
 
 def factor(op, *extra):
-    """What an op multiplies by."""
+    """Return the number that an op multiplies by."""
     return (op(X, *extra) / X)[0].item()
 
 

@@ -43,7 +43,7 @@ def atomic(lang):
 
 
 def a_function_of_ones_own(lang):
-    """A user's function with the name of an engine's that changes memory."""
+    """Build a kernel with a user's function that is named like an engine function that changes memory."""
 
     @lang.func
     def atomic_add(a, b):

@@ -55,7 +55,7 @@ def missing_attribute(lang):
 
 
 def missing_attribute_that_appears(lang):
-    """The condition stays as it is: only the missing value says that something has changed."""
+    """Make a condition that reads a missing attribute, which appears later."""
 
     @lang.data_oriented
     class Solver(Base):

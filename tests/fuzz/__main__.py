@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def _campaign(engine: str, options: argparse.Namespace, jobs: int = 1) -> Campaign:
-    """The campaign of an engine, with nothing tried yet."""
+    """Make the campaign of an engine, with nothing tried yet."""
     seeds = range(options.seed, options.seed + options.count * options.step, options.step)
     return Campaign(
         engine,
@@ -128,7 +128,7 @@ def _report(campaign: Campaign, options: argparse.Namespace) -> None:
 
 
 def _words(line: dict[str, Any]) -> str:
-    """What is said of a seed: of each mode, where it has modes."""
+    """Describe the outcome of a seed, by mode if it has modes."""
     words = line["words"]
     return (
         words.strip()
@@ -232,7 +232,7 @@ def _one_wide(options: argparse.Namespace) -> int:
 
 
 def _started(engine: str, dtype: str) -> list[ModuleType]:
-    """The languages that an engine runs, started: of the Python engine, those of both others."""
+    """Start the languages that an engine runs; for the Python engine, those of both compiled engines."""
     torch.set_num_threads(1)
     return [_start(name, dtype) for name in (ENGINES if engine == "python" else (engine,))]
 

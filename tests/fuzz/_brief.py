@@ -51,7 +51,7 @@ THEMES = (*_NUMBERS, *FUNCTIONS, *NUMBERS, *CHOICES, *PARTS)
 
 
 def write_brief(seed: int) -> Program:
-    """The kernel of a seed; the same seed gives the same kernel."""
+    """Write the kernel of a seed; the same seed gives the same kernel."""
     dice = random.Random(f"brief {seed}")
     size = dice.random()
     most = next(most for share, most in SIZES if size < share)
@@ -67,7 +67,7 @@ def write_brief(seed: int) -> Program:
 
 
 def _write_tasks(dice: random.Random, most: float, written: list[str], theme: int) -> _BriefTasks:
-    """A kernel that reads what others have `written`: the first of a few that is small enough, or the smallest."""
+    """Write a kernel that reads the arrays `written` by others: the first of a few small enough, or the smallest."""
     smallest, size = None, math.inf
     for _ in range(TRIES):
         tasks = _BriefTasks(dice)
@@ -149,7 +149,7 @@ class _BriefStatements(WideStatements):
         return scope
 
     def _store_number(self, scope: Scope) -> Scope:
-        """A number, which is added to an element if the iteration has one to itself."""
+        """Write a number and add it to an element if the iteration has one to itself."""
         name = self.name("v")
         self.line(scope, f"{name} = {self.say.number(scope)}")
         own = [self.say.own_element(one, scope) for one in scope.own if RANKS[one] in ("n", "nm")]
@@ -164,7 +164,7 @@ class _BriefStatements(WideStatements):
         return self._nested_whiles(scope) if chance < 0.2 else super().statement(scope)
 
     def _struct(self, scope: Scope) -> Scope:
-        """A struct whose members change, and what is read of it."""
+        """Write a struct whose members change, and read it."""
         name, other, result = self.name("b"), self.name("b"), self.name("v")
         vector, number = self.say.vector(scope), self.say.number(scope, 1)
         self.line(scope, f"{name} = Body(place={vector}, mass={number})")
@@ -186,7 +186,7 @@ class _BriefStatements(WideStatements):
         return replace(scope, floats=(*scope.floats, result))
 
     def _nested_whiles(self, scope: Scope) -> Scope:
-        """A loop that ends by its data in another one."""
+        """Write a loop with a data-dependent end in another one."""
         outer, inner, total = self.name("u"), self.name("u"), self.name("v")
         self.line(scope, f"{outer} = 0.3 + lang.abs(lang.tanh({self.say.number(scope, 1)}))")
         self.line(scope, f"{total} = {self.say.leaf(scope)}")

@@ -118,7 +118,7 @@ class Campaign:
         return [one for one in outcomes if self._is_failure(one)]
 
     def _is_failure(self, line: dict[str, Any]) -> bool:
-        """A mode may refuse a program of the wide grammar, with its reason; of the other one only `jvp` may."""
+        """Return True for a failure. Any mode may refuse a program of the wide grammar; else only `jvp` may."""
         passed = {AGREE, TANGENTLESS, UNCOMPILED, UNSTEADY, MISCOMPILED, ROUNDED}
         return line["outcome"] not in (passed | {REFUSED} if self.grammar != "nests" else passed)
 
@@ -202,7 +202,7 @@ def has_same_code(one: str, other: str) -> bool:
 
 
 def _crash(seed: int, last: dict[str, Any], words: str) -> dict[str, Any]:
-    """The outcome of a seed whose child died, after its last line: in one mode, where it said which."""
+    """Return the outcome of a seed whose child process died after its last line, in one mode if it named one."""
     mode = last.get("mode")
     if mode is None:
         return {"seed": seed, "outcome": CRASH, "words": words}

@@ -113,33 +113,33 @@ class Expressions:
         self.dice = dice
 
     def number(self, scope: Scope, depth: int = 2) -> str:
-        """A random float."""
+        """Draw a float expression."""
         if depth <= 0 or self.dice.random() < 0.15:
             return self.leaf(scope)
         parts = PARTS + PARTS_OF_MATRICES if scope.matrices else PARTS
         return self._out_of(self.dice.choice([ARITHMETIC, ARITHMETIC, FUNCTIONS, CHOICES, parts]), scope, depth)
 
     def vector(self, scope: Scope, depth: int = 1) -> str:
-        """A random vector of two."""
+        """Draw an expression of a 2-vector."""
         if depth <= 0 or self.dice.random() < 0.3:
             mine = [self.own_vector(name, scope) for name in scope.own if RANKS[name] == "nv" and not scope.is_pair]
             return self.dice.choice([f"p[{self.row(scope)}]", *mine, *scope.vectors, *scope.vectors])
         return self._out_of((*VECTORS, "(<M> @ <V>)") if scope.matrices else VECTORS, scope, depth)
 
     def matrix(self, scope: Scope, depth: int = 1) -> str:
-        """A random matrix, 2 x 2."""
+        """Draw an expression of a 2 x 2 matrix."""
         if scope.matrices and (depth <= 0 or self.dice.random() < 0.4):
             return self.dice.choice(scope.matrices)
         return self._out_of(MATRICES if scope.matrices else MATRICES[-1:], scope, depth)
 
     def integer(self, scope: Scope, depth: int = 1) -> str:
-        """A random small integer, not negative."""
+        """Draw an expression of a small integer that is not negative."""
         if depth <= 0 or self.dice.random() < 0.4:
             return self.dice.choice(scope.whole)
         return self._out_of(INTEGERS, scope, depth)
 
     def condition(self, scope: Scope, depth: int = 2) -> str:
-        """A random truth."""
+        """Draw a condition."""
         return self._out_of(CONDITIONS, scope, depth)
 
     def _out_of(self, forms: tuple[str, ...], scope: Scope, depth: int) -> str:
@@ -156,14 +156,14 @@ class Expressions:
         return _HOLE.sub(lambda hole: fill[hole[1]](), self.dice.choice(forms))
 
     def leaf(self, scope: Scope) -> str:
-        """A number that is there: an array's element, a local, a constant."""
+        """Draw a number that exists: an array's element, a local or a constant."""
         leaves = [text for name in scope.own if (text := self.own_element(name, scope))]
         leaves += [self.element(name, scope) for name in scope.anywhere]
         leaves += [*scope.floats, *scope.floats, *scope.constants, "0.7", "a"]
         return self.dice.choice(leaves)
 
     def own_element(self, name: str, scope: Scope) -> str:
-        """A number of an array's that belongs to this iteration; "" where none does."""
+        """Draw an entry of an array that belongs to this iteration; "" if none does."""
         if RANKS[name] == "nv" and not scope.is_pair:
             return f"{self.own_vector(name, scope)}.x"
         if scope.free:
@@ -173,7 +173,7 @@ class Expressions:
         return {"n": f"{name}[i]", "nm": f"{name}[i, {self.column(scope)}]", "": ""}[RANKS[name]]
 
     def own_vector(self, name: str, scope: Scope) -> str:
-        """A vector of an array that is written here too: always whole.
+        """Draw a vector of an array that is written here too: always whole.
 
         Both engines give the old value for a number (`v[i].x`) that was read before, too, where a whole vector was
         written in between, and the other way round (Taichi 1.7.4, Quadrants 1.3.3).
@@ -181,16 +181,16 @@ class Expressions:
         return f"({name}[{self.row(scope) if scope.free else 'i'}] * 1.0)"
 
     def element(self, name: str, scope: Scope) -> str:
-        """An element of an array at any index."""
+        """Draw an element of an array at any index."""
         row, column = self.row(scope), self.column(scope)
         place = {"n": row, "nm": f"{row}, {column}", "nv": row, "": "None"}
         return f"{name}[{place[RANKS[name]]}]" + (f"[{self.dice.choice('01')}]" if "v" in RANKS[name] else "")
 
     def row(self, scope: Scope) -> str:
-        """An index of the first dim."""
+        """Draw an index of the first dim."""
         name = self.dice.choice(scope.whole)
         return self.dice.choice(["i", f"({name} % x.shape[0])", "k[i]", f"(x.shape[0] - 1 - {name} % x.shape[0])"])
 
     def column(self, scope: Scope) -> str:
-        """An index of the second dim."""
+        """Draw an index of the second dim."""
         return f"{self.dice.choice(scope.whole)} % w.shape[1]"

@@ -43,7 +43,7 @@ class Program:
 
 
 def write(seed: int) -> Program:
-    """The kernel of a seed; the same seed gives the same kernel."""
+    """Write the kernel of a seed; the same seed gives the same kernel."""
     dice = random.Random(seed)
     is_single = dice.random() < 0.12
     tasks = Tasks(dice, is_single)
@@ -52,7 +52,7 @@ def write(seed: int) -> Program:
 
 
 def program(seed: int, body: str, written: list[str], is_single: bool) -> Program:
-    """A kernel with this body, that writes these arrays."""
+    """Make a kernel with this body that writes these arrays."""
     scratch = [name for name in written if name == "h"]
     outputs = [name for name in written if name != "h"]
     arrays = [*GIVEN, "k", *outputs, *scratch]
@@ -91,7 +91,7 @@ class Tasks:
             self._rows(("y",))
 
     def _rows(self, targets: tuple[str, ...] = ()) -> None:
-        """A parallel loop over rows."""
+        """Write a parallel loop over rows."""
         scope = self._shares(targets, ["y", "z", "s", "h", "v"])
         header = self.dice.choice(
             ["range(x.shape[0])", "x", "lang.ndrange(x.shape[0])", "lang.grouped(x)", "range(1, x.shape[0])"]
@@ -103,14 +103,14 @@ class Tasks:
         self._filled(replace(scope, leave=("continue",)))
 
     def _pairs(self) -> None:
-        """A parallel loop over rows and columns."""
+        """Write a parallel loop over rows and columns."""
         scope = self._shares((), ["s", "h"])
         header = self.dice.choice(["w", "lang.ndrange(w.shape[0], w.shape[1])", "lang.ndrange(x.shape[0], (1, 3))"])
         self.words.lines.append(f"    for i, j in {header}:")
         self._filled(replace(scope, is_pair=True, whole=("i", "j"), fixed=("i", "j"), leave=("continue",)))
 
     def _steps(self) -> None:
-        """A serial loop that carries state in arrays: over rows, or in steps of time."""
+        """Write a serial loop that carries state in arrays: over rows, or over time steps."""
         targets = self._drawn(["y", "z", "s", "v", "t"])
         self._note(targets)
         scope = Scope(
@@ -127,7 +127,7 @@ class Tasks:
         self._filled(scope.inner(leave=("break", "continue"), **known))
 
     def _filled(self, scope: Scope) -> None:
-        """The body of a loop: it writes everything that is its to write."""
+        """Write the body of a loop that writes each element of its own."""
         scope = self.words.body(scope)
         for name in scope.own:
             self.words.store(scope, name)
@@ -138,7 +138,7 @@ class Tasks:
         return tuple(self.dice.sample(names, self.dice.choice([1, 1, 2])))
 
     def _shares(self, targets: tuple[str, ...], names: list[str]) -> Scope:
-        """What a parallel loop writes at its own place, what it scatters to, and what it may read everywhere."""
+        """Divide the arrays: what a parallel loop writes at its own place, scatters to, and may read anywhere."""
         scattered = self.dice.choice([(), (), ("t",), ("z",), ("y", "t"), ("s",), ("v",)])
         own = targets or self._drawn(names)
         scattered = tuple(name for name in scattered if name not in own)

@@ -139,7 +139,7 @@ def _quantities(reference: Reference) -> list[torch.Tensor]:
 
 
 def _try(trial: Trial, mode: str) -> tuple[str, str]:
-    """The outcome of a mode, and words where it does not agree."""
+    """Try a mode; return the outcome, and words if it does not agree."""
     try:
         wrong = [_differ(*pair, _tolerance(pair[0], trial.dtype)) for pair in MODES[mode](trial)]
     except ts.TinsmithError as reason:
@@ -152,14 +152,14 @@ def _try(trial: Trial, mode: str) -> tuple[str, str]:
 
 
 def _refused(reason: ts.TinsmithError, mode: str) -> tuple[str, str]:
-    """A refusal with a reason is an outcome of its own; one that asks for a report is an error."""
+    """Classify a refusal: one with a reason is an outcome of its own; one that asks for a report is an error."""
     if mode == "backward" and isinstance(reason, ts.KernelError) and reason.__cause__ is not None:
         return UNCOMPILED, _said(reason)  # the engine refused the program itself
     return ERROR if reason.is_internal else REFUSED, _said(reason)
 
 
 def _first_cause(reason: BaseException) -> BaseException:
-    """What torch.compile wrapped."""
+    """Return the error that torch.compile wrapped."""
     while reason.__cause__ is not None:
         reason = reason.__cause__
     return reason

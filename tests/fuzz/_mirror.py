@@ -106,7 +106,7 @@ class Vector:
         self.parts = list(other.parts)
 
     def map(self, function: Callable[..., Scalar], *others: Any) -> Vector:
-        """A vector of what a function gives for each number."""
+        """Apply a function to each number of a vector."""
         columns = [one.parts if isinstance(one, Vector) else [one] * len(self.parts) for one in others]
         return Vector([function(*numbers) for numbers in zip(self.parts, *columns, strict=True)])
 
@@ -176,7 +176,7 @@ class Matrix:
         self.rows[_within(place[0], len(self.rows))][_within(place[1], len(self.rows[0]))] = value
 
     def map(self, function: Callable[..., Scalar], other: Any) -> Matrix:
-        """A matrix of what a function gives for each number."""
+        """Apply a function to each number of a matrix."""
         others = other.rows if isinstance(other, Matrix) else [[other] * len(row) for row in self.rows]
         pairs = zip(self.rows, others, strict=True)
         return Matrix([[function(a, b) for a, b in zip(mine, theirs, strict=True)] for mine, theirs in pairs])
@@ -225,7 +225,7 @@ class Struct:
 
 
 def _dataclass(described: type) -> type:
-    """A class of structs, with the described one's methods."""
+    """Make a class of structs with the methods of the described one."""
 
     def start(self: Any, **members: Any) -> None:
         vars(self).update({name: _copy(value) for name, value in members.items()})
@@ -267,7 +267,7 @@ def _numbers(value: Any) -> list[Scalar]:
 
 
 def _copy(value: Any) -> Any:
-    """What a local holds after an assignment: vectors and matrices of its own."""
+    """Copy a value as an assignment does: vectors and matrices are copied."""
     if isinstance(value, Vector):
         return Vector(value.parts)
     if isinstance(value, Matrix):
@@ -285,7 +285,7 @@ def _float(value: Scalar) -> torch.Tensor:
 
 
 def _elementwise(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
-    """A function of floats that vectors take number by number."""
+    """Make a function of floats that vectors apply entry by entry."""
 
     def apply(first: Any, *others: Any) -> Any:
         if isinstance(first, Vector):
@@ -437,7 +437,7 @@ class _Rewrite(ast.NodeTransformer):
         return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _OPERATORS
 
     def _changed(self, call: Any) -> ast.Assign:
-        """The assignment that an atomic is."""
+        """Rewrite an atomic as the assignment that it stands for."""
         target, value = call.args
         operator = _OPERATORS[call.func.attr]
         if isinstance(operator, str):

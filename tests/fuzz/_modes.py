@@ -48,7 +48,7 @@ class Trial:
         return Trial(self.program, self.lang, self.dtype, self.engine)
 
     def _batched(self) -> tuple[str, ...]:
-        """Inputs that differ from sample to sample: `x` and some others."""
+        """Return inputs that differ from sample to sample: `x` and some others."""
         generator = torch.Generator().manual_seed(self.program.seed + 2_000_003)
         names = (*self.floats, *self.integers)
         kept = (torch.rand(len(names), generator=generator) < 0.7).tolist()
@@ -114,7 +114,7 @@ class Trial:
         return [Reference(self.program, sample, self.weights) for sample in self.samples]
 
     def nudged(self, generator: torch.Generator) -> list[Reference]:
-        """The references where the last digits of the inputs are others."""
+        """Return the references for inputs whose last digits differ."""
         return [Reference(self.program, sample.nudged(generator), self.weights) for sample in self.samples]
 
     # Modes --------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Trial:
             yield f"gradient of {name}", one, self.references[0].of_chosen[name]
 
     def batch(self) -> Pairs:
-        """The same with batch dims in the spec."""
+        """Compute the same with batch dims in the spec."""
         floats, integers = self._stacked()
         leaves = tuple(one.requires_grad_() for one in floats)
         outputs = self._call(self._batched_op, leaves, integers)
@@ -187,7 +187,7 @@ class Trial:
             yield f"gradient of {name}", one, torch.stack([reference.of_loss[name] for reference in self.references])
 
     def jacrev(self) -> Pairs:
-        """The Jacobian, contracted with weights of outputs."""
+        """Compute the Jacobian, contracted with weights of the outputs."""
         rows = torch.func.jacrev(self._function)(self._first())
         for place, name in enumerate(self.floats):
             total = sum(
@@ -208,7 +208,7 @@ class Trial:
         yield "tangents", torch.as_tensor(tangent), torch.as_tensor(wanted)
 
     def hessian(self) -> Pairs:
-        """The loss's Hessian, contracted with the direction."""
+        """Compute the loss's Hessian, contracted with the direction."""
         integers = tuple(self.samples[0].integers.values())
         rows = torch.func.hessian(lambda floats: self._loss(floats, integers))(self._first())
         for place, name in enumerate(self.floats):
@@ -246,5 +246,5 @@ COMPILED_EVERY = 5
 
 
 def modes_of(seed: int) -> list[str]:
-    """The modes that a campaign tries a seed in."""
+    """Return the modes that a campaign tries for a seed."""
     return [mode for mode in MODES if mode != "compile" or seed % COMPILED_EVERY == 0]

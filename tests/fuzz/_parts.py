@@ -259,9 +259,9 @@ class Scope:
     leave: tuple[str, ...] = ()
 
     def inner(self, **changes: Any) -> Scope:
-        """What may be read in a block inside."""
+        """Return what may be read in an inner block."""
         return replace(self, indent=self.indent + "    ", depth=self.depth + 1, **changes)
 
     def with_integer(self, *names: str, fixed: bool = True) -> dict[str, Any]:
-        """Changes that make integers known."""
+        """Return the scope with changes that make integers known."""
         return {"whole": (*self.whole, *names), "fixed": (*self.fixed, *names) if fixed else self.fixed}

@@ -18,7 +18,7 @@ Outcomes = dict[int, dict[str, Any]]
 
 
 def read_record(path: Path, engine: str) -> Outcomes:
-    """The outcomes of an engine's programs, as a log has them; none where there is no record yet."""
+    """Read the outcomes of an engine's programs from a record; none if there is no record."""
     if not path.exists():
         return {}
     outcomes: Outcomes = {}

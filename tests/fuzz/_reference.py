@@ -32,12 +32,12 @@ class Sample:
     a: float
 
     def rounded(self, dtype: torch.dtype) -> Sample:
-        """The same, in numbers that `dtype` has, or half precision where an array is of that."""
+        """Return the same in numbers that `dtype` holds, or half precision for arrays that have it."""
         a = float(torch.tensor(self.a, dtype=dtype))
         return Sample(_rounded(self.floats, dtype), self.integers, a)
 
     def nudged(self, generator: torch.Generator) -> Sample:
-        """The same with other last digits."""
+        """Return the same with other last digits."""
         floats = {
             name: one * (1.0 + 1e-10 * (torch.rand(one.shape, generator=generator, dtype=one.dtype) - 0.5))
             for name, one in self.floats.items()
@@ -61,12 +61,12 @@ class Weights:
     direction: Tensors
 
     def rounded(self, dtype: torch.dtype) -> Weights:
-        """The same, in numbers that `dtype` has."""
+        """Return the same in numbers that `dtype` holds."""
         linear, square, direction = (_rounded(one, dtype) for one in (self.linear, self.square, self.direction))
         return Weights(linear, square, self.chosen, direction)
 
     def loss(self, outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The scalar of `vmap(grad)` and `hessian`."""
+        """Compute the scalar of `vmap(grad)` and `hessian`."""
         terms = [
             (self.linear[name] * outputs[name] + self.square[name] * outputs[name] ** 2).sum() for name in self.linear
         ]

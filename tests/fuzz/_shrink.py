@@ -13,7 +13,7 @@ Fails = Callable[[Program], bool]
 
 
 def shrunk(program: Program, fails: Fails, tries: int = 600) -> Program:
-    """The smallest kernel that is found from `program` by taking away, and for which `fails` still holds."""
+    """Shrink `program` to the smallest kernel found for which `fails` still holds."""
     best, before = program, ""
     while best.source != before and tries > 0:
         before = best.source
@@ -38,14 +38,14 @@ def _size(source: str) -> int:
 
 
 def _changed(source: str, step: Callable[[ast.AST, list[ast.AST]], bool], place: int) -> str | None:
-    """The source with one thing less, at a place; None where nothing can go there."""
+    """Remove one thing from the source, at a place; None if nothing can be removed there."""
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
     return _text(tree) if step(nodes[place], nodes) else None
 
 
 def _text(tree: ast.Module) -> str:
-    """The source, without functions that nobody calls any more."""
+    """Print the source without functions that are no longer called."""
     kept = tree.body
     while True:
         names = {node.id for part in kept for node in ast.walk(part) if isinstance(node, ast.Name)}
@@ -63,7 +63,7 @@ def _bodies(nodes: list[ast.AST]) -> Iterator[list[ast.stmt]]:
 
 
 def _without_statement(node: ast.AST, nodes: list[ast.AST]) -> bool:
-    """A statement goes; not `loop_config`, without which iterations would run into each other."""
+    """Remove a statement, but not `loop_config`, without which iterations would race."""
     for block in _bodies(nodes):
         if isinstance(node, ast.stmt) and node in block and "loop_config" not in ast.unparse(node).partition("\n")[0]:
             block.remove(node)
@@ -72,7 +72,7 @@ def _without_statement(node: ast.AST, nodes: list[ast.AST]) -> bool:
 
 
 def _opened(node: ast.AST, nodes: list[ast.AST]) -> bool:
-    """A loop or branch gives its place to what stands in it."""
+    """Replace a loop or branch by its body."""
     if not isinstance(node, ast.If | ast.For | ast.While):
         return False
     for block in _bodies(nodes):
@@ -84,7 +84,7 @@ def _opened(node: ast.AST, nodes: list[ast.AST]) -> bool:
 
 
 def _simpler(node: ast.AST, nodes: list[ast.AST]) -> bool:
-    """An expression gives its place to one of its parts, or to a number."""
+    """Replace an expression by one of its parts, or by a number."""
     if not isinstance(node, ast.BinOp | ast.Call | ast.IfExp | ast.BoolOp | ast.UnaryOp | ast.Compare):
         return False
     parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]

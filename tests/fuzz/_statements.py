@@ -22,7 +22,7 @@ class Statements:
         self.count = 0
 
     def body(self, scope: Scope) -> Scope:
-        """A few statements; gives what may be read after them."""
+        """Write a few statements; return what may be read after them."""
         for _ in range(self.dice.randint(1, 4 if scope.depth < 2 else 2)):
             scope = self.statement(scope)
         return scope
@@ -81,7 +81,7 @@ class Statements:
         return replace(scope, floats=(*scope.floats, one, two))
 
     def change(self, scope: Scope) -> Scope:
-        """A local gets another value."""
+        """Write a statement that assigns a new value to a local."""
         free = [name for name in scope.whole if name not in scope.fixed]
         kinds = [self._change_float] * 5 + [self._change_vector] * 3 * bool(scope.vectors)
         kinds += [self._change_integer] * bool(free) + [self._change_matrix] * bool(scope.matrices)
@@ -140,7 +140,7 @@ class Statements:
         return scope
 
     def _block(self, scope: Scope) -> None:
-        """What stands in a branch."""
+        """Write the body of a branch."""
         if scope.depth <= DEEPEST and self.dice.random() < 0.4:
             scope = self.statement(scope)
         self.change(scope)
@@ -159,7 +159,7 @@ class Statements:
         return scope
 
     def _static(self, scope: Scope) -> Scope:
-        """A loop or a branch that is worked out before the kernel runs."""
+        """Write a loop or a branch that is evaluated when the kernel is compiled."""
         if self.dice.random() < 0.3:
             self.line(scope, f"if lang.static(COUNT {self.dice.choice('><')} 2):")
             self.change(scope.inner())
@@ -201,14 +201,14 @@ class Statements:
     # Arrays -------------------------------------------------------------------------------------
 
     def _store(self, scope: Scope) -> Scope:
-        """An element of this iteration's own changes."""
+        """Write a change of an element of this iteration's own."""
         if not scope.own:
             return self._float(scope)
         self.store(scope, self.dice.choice(scope.own))
         return scope
 
     def store(self, scope: Scope, name: str) -> None:
-        """An own element of `name` changes.
+        """Write a change of an element of `name` that belongs to this iteration.
 
         By an atomic only where all of the array that the loop uses is that element: where two elements may be one,
         `a = y[i]; y[k[i]] += 1.0; b = y[i]` gives `b` the old value in a serial loop (both engines: Taichi 1.7.4,
@@ -242,7 +242,7 @@ class Statements:
             self.line(scope, f"lang.atomic_{how}({self.say.element(name, scope)}, {value})")
 
     def _row(self, scope: Scope) -> Scope:
-        """A running average along a row, or a state that each column builds on."""
+        """Write a running average along a row, or a state that each column builds on."""
         array = self.dice.choice([name for name in scope.own if RANKS[name] == "nm"])
         name = self.name("j")
         self.line(scope, f"for {name} in range(1, w.shape[1]):")
@@ -263,7 +263,7 @@ class Statements:
     # Words --------------------------------------------------------------------------------------
 
     def name(self, letter: str) -> str:
-        """A new name."""
+        """Return a new name."""
         self.count += 1
         return f"{letter}{self.count}"
 

@@ -25,7 +25,7 @@ class _Axis:
     size: str
 
     def reach(self, dice: random.Random) -> tuple[str, str]:
-        """An index near the iteration's, and the condition under which it lies inside."""
+        """Draw an index near the iteration's, and the condition under which it is in range."""
         by = dice.choice([-2, -1, -1, 1, 1, 2])
         index = f"{self.name} {'+' if by > 0 else '-'} {abs(by)}"
         if by < 0:
@@ -37,7 +37,7 @@ class _Axis:
         return index, dice.choice(forms)
 
     def hold(self, dice: random.Random) -> str:
-        """An index near the iteration's that is always inside."""
+        """Draw an index near the iteration's that is always in range."""
         return dice.choice(
             [
                 f"lang.max({self.name} - 1, 0)",
@@ -52,7 +52,7 @@ _ROW, _COLUMN = _Axis("i", "x.shape[0]"), _Axis("j", "w.shape[1]")
 
 
 def write_stencils(seed: int) -> Program:
-    """The kernel of a seed; the same seed gives the same kernel."""
+    """Write the kernel of a seed; the same seed gives the same kernel."""
     writer = _Writer(random.Random(f"stencils {seed}"))
     writer.write()
     return wide_program(seed, "\n".join(writer.lines))
@@ -75,14 +75,14 @@ class _Writer:
     # Loops of the top level ---------------------------------------------------------------------
 
     def parallel(self) -> None:
-        """A stencil whose iterations read what nobody changes."""
+        """Write a stencil whose iterations read elements that none changes."""
         is_pair = self.dice.random() < 0.4
         target = "s" if is_pair else self.dice.choice(["y", "z", "s"])
         self.lines.append(f"    {self.header(is_pair)}")
         self.body("        ", is_pair, target, reads=self.known_but(target))
 
     def scattered(self) -> None:
-        """Sums into neighbors, atomic or in order."""
+        """Write sums into neighbors, atomic or in order."""
         target = self.dice.choice(["y", "z"])
         if self.dice.random() < 0.4:
             self.lines.append("    lang.loop_config(serialize=True)")
@@ -100,7 +100,7 @@ class _Writer:
         self.note(target)
 
     def steps(self) -> None:
-        """Steps of time, in place or from one array into another."""
+        """Write time steps, in place or from one array into another."""
         self.lines.append("    lang.loop_config(serialize=True)")
         self.lines.append(f"    for step in range({self.dice.choice('123')}):")
         local = self.name("v") if self.dice.random() < 0.3 else None
@@ -144,7 +144,7 @@ class _Writer:
     # Iterations ---------------------------------------------------------------------------------
 
     def body(self, indent: str, is_pair: bool, target: str, reads: tuple[str, ...], carried: str | None = None) -> None:
-        """A local that neighbors change, now and then one that iterations hand on, and what is stored."""
+        """Write a local computed from neighbors, sometimes one that iterations carry, and the stores."""
         axes = (_ROW, _COLUMN) if is_pair else (_ROW,)
         local = self.name("f")
         self.lines.append(f"{indent}{local} = {self.dice.choice(['0.0', self.number(is_pair, reads, 1)])}")

@@ -85,7 +85,7 @@ _COLUMNS = {
 
 
 def describe_campaigns(campaigns: list[Campaign], command: str) -> str:
-    """The page, as Markdown."""
+    """Return the page as Markdown."""
     packages = {"Taichi": "taichi", "Quadrants": "quadrants", "torch": "torch", "NumPy": "numpy"}
     engines = {one.engine for one in campaigns if one.outcomes}
     engines |= {"taichi", "quadrants"} if "python" in engines else set()

@@ -71,7 +71,7 @@ class _Scope:
 
 
 def write_vectors(seed: int) -> Program:
-    """The kernel of a seed; the same seed gives the same kernel."""
+    """Write the kernel of a seed; the same seed gives the same kernel."""
     writer = _Writer(random.Random(f"vectors {seed}"))
     writer.write()
     return wide_program(seed, "\n".join(writer.lines))
@@ -144,7 +144,7 @@ class _Writer:
     # Statements ---------------------------------------------------------------------------------
 
     def body(self, scope: _Scope, *, ends: bool = False) -> _Scope:
-        """A few statements; where it `ends` what is the iteration's own gets a value."""
+        """Write a few statements; if it `ends`, assign a value to each element of the iteration's own."""
         for _ in range(self.dice.choice([1, 2, 3])):
             scope = self.statement(scope)
         for _, place in scope.own if ends else ():
@@ -222,7 +222,7 @@ class _Writer:
         return scope
 
     def renew(self, scope: _Scope, name: str) -> None:
-        """A local that an iteration hands on, its new value, and one function of both."""
+        """Write a local that iterations carry, its new value, and one function of both."""
         function = self.one_of(_FUNCTIONS[1:7]).replace("<name>", name).replace("<F>", name)
         uses = [f"{place} += 0.2 * {function}" for _, place in scope.own]
         uses += [f"{one} = {one} * 0.5 + {function}" for one in scope.floats if one != name]
@@ -233,7 +233,7 @@ class _Writer:
             self.line(scope, self.dice.choice(uses))
 
     def until(self, scope: _Scope) -> _Scope:
-        """A loop that ends when a number has become small."""
+        """Write a loop that ends when a number has become small."""
         name = self.name("u")
         self.line(scope, f"{name} = lang.tanh({self.number(scope, 1)})")
         self.line(scope, f"while lang.abs({name}) > 0.1:")
@@ -253,7 +253,7 @@ class _Writer:
         return self.filled(self.one_of(_NUMBERS), scope, depth - 1)
 
     def function(self, scope: _Scope, depth: int) -> str:
-        """A function, often in words that came before."""
+        """Draw a function call, often of arguments that occurred before."""
         known = {*scope.floats, *scope.whole, *scope.read}
         again = [text for text, names in self.said if names <= known]
         if again and self.dice.random() < 0.5:
@@ -266,7 +266,7 @@ class _Writer:
         return text
 
     def filled(self, form: str, scope: _Scope, depth: int) -> str:
-        """A form with its parts."""
+        """Fill in the parts of a form."""
         fillers = {
             "<F>": lambda: self.number(scope, depth),
             "<leaf>": lambda: self.leaf(scope),
@@ -289,7 +289,7 @@ class _Writer:
         return self.dice.choice([*elements, *own, *scope.floats * 3, "a", "0.7"])
 
     def square(self, scope: _Scope) -> str:
-        """What is not negative: of a negative number a logarithm is NaN, and what follows says nothing."""
+        """Draw a number that is not negative: logarithms of negative numbers are NaN, which would hide errors."""
         leaf = self.leaf(scope)
         return f"{leaf} * {leaf}"
 

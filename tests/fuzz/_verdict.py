@@ -134,12 +134,12 @@ def _try(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint: s
 
 
 def kernel_of(program: Program, lang: ModuleType) -> Any:
-    """The kernel of a program, as an engine takes it."""
+    """Compile the kernel of a program for an engine."""
     return kernels_of(program, lang)[0]
 
 
 def kernels_of(program: Program, lang: ModuleType) -> list[Any]:
-    """The kernels of a program, in the order of their launches."""
+    """Compile the kernels of a program, in the order of their launches."""
     path = f"<fuzz {program.seed} {zlib.crc32(program.source.encode()):08x}>"
     linecache.cache[path] = (len(program.source), None, program.source.splitlines(keepends=True), path)
     scope = {"lang": lang, "__name__": "fuzzed", "FACTOR": FACTOR, "COUNT": COUNT}
@@ -162,7 +162,7 @@ def _find_table(lang: Any) -> Any:
 
 
 def inputs_of(seed: int) -> tuple[Any, ...]:
-    """What a kernel is called with: x, w, p, k, and the number `a` between p and k."""
+    """Draw the arguments of a kernel: x, w, p, k, and the number `a` between p and k."""
     generator = torch.Generator().manual_seed(seed)
     x, w, p = (
         torch.rand(shape, generator=generator, dtype=torch.float64) * 1.6 - 0.7
@@ -175,7 +175,7 @@ def inputs_of(seed: int) -> tuple[Any, ...]:
 
 
 def cotangents_of(op: Any, seed: int) -> dict[str, torch.Tensor]:
-    """An incoming gradient for every output."""
+    """Draw a cotangent for each output."""
     generator = torch.Generator().manual_seed(seed + 1_000_003)
     sizes = {"n": ROWS, "m": COLUMNS, "v": 2}
     shapes = {item.name: [sizes[dim] for dim in RANKS[item.name]] for item in op.spec.outputs}
@@ -183,14 +183,14 @@ def cotangents_of(op: Any, seed: int) -> dict[str, torch.Tensor]:
 
 
 def directions_of(inputs: tuple[Any, ...], seed: int) -> dict[str, torch.Tensor]:
-    """A tangent for every floating input."""
+    """Draw a tangent for each floating input."""
     generator = torch.Generator().manual_seed(seed + 2_000_003)
     pairs = zip("xwp", inputs, strict=False)
     return {n: torch.rand(t.shape, generator=generator, dtype=torch.float64) - 0.4 for n, t in pairs}
 
 
 def gradients_of(op: Any, inputs: tuple[Any, ...], given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The op's own gradients of its floating inputs."""
+    """Compute the op's gradients of its floating inputs."""
     leaves = [t.clone().requires_grad_() for t in inputs[:3]]
     outputs = _named(op, op(*leaves, *inputs[3:]))
     reached = [name for name, one in outputs.items() if one.requires_grad]
@@ -200,7 +200,7 @@ def gradients_of(op: Any, inputs: tuple[Any, ...], given: Mapping[str, torch.Ten
 
 
 def tangents_of(op: Any, inputs: tuple[Any, ...], tangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The op's own tangents of its outputs."""
+    """Compute the op's tangents of its outputs."""
     function: Callable[..., Any] = lambda *floats: op(*floats, *inputs[3:])  # noqa: E731
     _, pushed = torch.func.jvp(function, inputs[:3], tuple(tangents[name] for name in "xwp"))
     return _named(op, pushed)

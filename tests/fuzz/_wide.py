@@ -66,7 +66,7 @@ _SIGNED = (
 
 
 def write_wide(seed: int) -> Program:
-    """The kernel of a seed; the same seed gives the same kernel."""
+    """Write the kernel of a seed; the same seed gives the same kernel."""
     dice = random.Random(f"wide {seed}")
     tasks = WideTasks(dice)
     tasks.write()
@@ -74,7 +74,7 @@ def write_wide(seed: int) -> Program:
 
 
 def wide_program(seed: int, body: str) -> Program:
-    """A kernel with this body. It has the arrays that its body names."""
+    """Make a kernel with this body and the arrays that it names."""
     return chain_program(seed, (body,))
 
 
@@ -112,7 +112,7 @@ def _type_of(name: str) -> str:
 
 
 def spec_of(program: Program, inputs: list[str], outputs: list[str], batched: tuple[str, ...] = ()) -> str:
-    """The spec of a program with these arrays, of which some have batch dims."""
+    """Return the spec of a program with these arrays, some of which have batch dims."""
 
     def item(name: str) -> str:
         how = "inout " if name in program.updated else ""
@@ -177,7 +177,7 @@ class WideExpressions(Expressions):
         return self.dice.choice(forms) if self.dice.random() < 0.35 else super().row(scope)
 
     def triple(self, scope: Scope) -> str:
-        """A random vector of three."""
+        """Draw an expression of a 3-vector."""
         forms = (
             "lang.Vector([<F>, <leaf>, 0.3])",
             "r[<row>] * <F>",
@@ -235,7 +235,7 @@ class WideStatements(Statements):
         return replace(scope, floats=(*scope.floats, one), vectors=(*scope.vectors, vector))
 
     def _one_branch(self, scope: Scope) -> Scope:
-        """A value that one branch gives, or both."""
+        """Write a value that one branch assigns, or both."""
         name = self.name("v")
         inner = scope.inner()
         self.line(scope, f"{name} = {self.dice.choice(['0.0', '0.4', self.say.leaf(scope)])}")
@@ -252,7 +252,7 @@ class WideStatements(Statements):
         return replace(scope, floats=(*scope.floats, name))
 
     def _until(self, scope: Scope) -> Scope:
-        """A loop that ends when a value has become small."""
+        """Write a loop that ends when a value has become small."""
         name, total = self.name("u"), self.name("v")
         self.line(scope, f"{name} = lang.tanh({self.say.number(scope, 1)})")
         self.line(scope, f"{total} = {self.say.leaf(scope)}")
@@ -277,7 +277,7 @@ class WideStatements(Statements):
         return scope
 
     def _parts(self, scope: Scope) -> Scope:
-        """A number of a vector or a matrix changes."""
+        """Write a change of one entry of a vector or a matrix."""
         places = [
             f"{name}[{place}]"
             for name in scope.vectors
@@ -289,20 +289,20 @@ class WideStatements(Statements):
         return scope
 
     def _clamp(self, scope: Scope) -> Scope:
-        """An own element is kept above or below something, in place."""
+        """Write a clamp of an element of the iteration's own, in place."""
         name, how = self.dice.choice(self._numbers_of(scope)), self.dice.choice(["max", "min"])
         place = self.say.own_element(name, scope)
         self.line(scope, f"lang.atomic_{how}({place}, {self.dice.choice(['-0.3', '0.4', self.say.number(scope, 1)])})")
         return scope
 
     def _call(self, scope: Scope) -> Scope:
-        """A function changes an own element."""
+        """Write a call of a function that changes an element of the iteration's own."""
         place = self.say.row(scope) if scope.free else "i"
         self.line(scope, f"put({self.dice.choice(self._numbers_of(scope))}, {place}, {self.say.number(scope, 1)})")
         return scope
 
     def _result_of_atomic(self, scope: Scope) -> Scope:
-        """What an atomic found, in a serial loop."""
+        """Write a serial loop that uses the value that an atomic returned."""
         name, how = self.name("v"), self.dice.choice(["add", "sub", "min", "max"])
         place = self.say.own_element(self.dice.choice(self._numbers_of(scope)), scope)
         self.line(scope, f"{name} = lang.atomic_{how}({place}, {self.say.number(scope, 1)})")
@@ -360,7 +360,7 @@ class WideTasks(Tasks):
             self._rows(("y",))
 
     def forms(self) -> list[Callable[[], None]]:
-        """What may stand at the top level, the frequent ones several times."""
+        """Return the forms that may stand at the top level; frequent ones are listed several times."""
         loops = [self._rows, self._rows, self._places, self._broken, self._broken, self._steps, self._total]
         return [*loops, self._total, self._unrolled, self._alone, self._under]
 
@@ -369,7 +369,7 @@ class WideTasks(Tasks):
         return tuple(self.dice.sample([*names, *twice, "d", "c", "g"], self.dice.choice([1, 1, 2])))
 
     def _total(self) -> None:
-        """A local of the top level that a loop adds to, or takes the greatest of."""
+        """Write a top-level local that a loop adds to or takes the maximum of."""
         name = self.words.name("f")
         how = self.dice.choice(["add", "add", "add", "sub", "max", "min", "count", "vector"])
         start = {"count": "0", "vector": "lang.Vector([0.0, 0.1])"}.get(how, self.dice.choice(["0.0", "0.3", "a"]))
@@ -389,7 +389,7 @@ class WideTasks(Tasks):
         self._rows()
 
     def _places(self) -> None:
-        """A parallel loop over rows and columns."""
+        """Write a parallel loop over rows and columns."""
         scope = self._shares(tuple(self.dice.sample(["s", "h"], self.dice.choice([1, 1, 2]))), [])
         header = self.dice.choice(["w", "lang.ndrange(w.shape[0], w.shape[1])", "lang.ndrange(x.shape[0], (1, 3))", ""])
         if header:
@@ -414,7 +414,7 @@ class WideTasks(Tasks):
         return (name,)
 
     def _broken(self) -> None:
-        """A serial outermost loop that may break."""
+        """Write a serial outermost loop that may break."""
         scope = self._serial_scope()
         headers = ["range(x.shape[0])", "range(1, x.shape[0])", "x", "lang.ndrange(x.shape[0])"]
         self.words.lines += ["    lang.loop_config(serialize=True)", f"    for i in {self.dice.choice(headers)}:"]
@@ -426,7 +426,7 @@ class WideTasks(Tasks):
         self.floats = (*self.floats, *scope.floats)
 
     def _steps(self) -> None:
-        """Steps of time over rows."""
+        """Write time steps over rows."""
         scope = self._serial_scope()
         self.words.lines += [
             "    lang.loop_config(serialize=True)",
@@ -445,7 +445,7 @@ class WideTasks(Tasks):
         self._filled(replace(scope, indent="            ", depth=2, leave=("continue",), **known))
 
     def _alone(self) -> None:
-        """A statement between loops."""
+        """Write a statement between loops."""
         scope = Scope((*FLOATS, *self.written), (), constants=self.floats, depth=2, indent="    ", whole=("0", "1"))
         scope = replace(scope, anywhere=tuple(name for name in scope.anywhere if RANKS[name] in ("n", "nm", "")))
         name = self.words.name("f")
@@ -462,7 +462,7 @@ class WideTasks(Tasks):
             self.words.lines.append(f"    t[None] {self.dice.choice(['=', '+='])} {name} * 0.5")
 
     def _under(self) -> None:
-        """A loop in a branch of the top level: it runs on one thread."""
+        """Write a loop in a branch of the top level, which runs on one thread."""
         scope = self._serial_scope()
         condition = self.dice.choice(
             ["x[0] > 0.1", "b[None] < 0.2", "x[1] > x[0]", *[f"{one} > 0.2" for one in self.floats]]

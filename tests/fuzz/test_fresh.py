@@ -29,7 +29,7 @@ def judge_by_python(program, lang, modes):
 
 
 def describe_failure(seed, first, lang):
-    """The failing program made small, and what it gives in the mode that fails."""
+    """Shrink the failing program; describe it and the result in the mode that fails."""
 
     def judge(one, modes):
         return judge_by_python(one, lang, modes)

@@ -21,7 +21,7 @@ PARTS = 10
 
 
 def describe_failures(campaign):
-    """What failed, for people."""
+    """Describe the failures of a campaign."""
     lines = [f"{campaign.engine}: {dict(campaign.counts)}"]
     lines += [f"seed {one['seed']}: {one['outcome']} {one['words'][:600]}" for one in campaign.failures]
     return "\n".join(lines)

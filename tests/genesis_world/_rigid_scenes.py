@@ -60,7 +60,7 @@ def _move(entity: Any, batch: tuple[int, ...] = ()) -> None:
 # Joints ----------------------------------------------------------------------------------
 @scene()
 def rigid_chain(gs: Any, ready: Ready) -> None:
-    """A chain of joints that swings; limits, friction, an equality; no contact."""
+    """Build a swinging chain of joints with limits, friction and an equality, without contact."""
     world = make_world(gs, rigid_options=gs.options.RigidOptions(enable_collision=False))
     chain = add_chain(gs, world)
     world.build()
@@ -139,13 +139,13 @@ def _use_links(world: Any, entity: Any) -> None:
 
 @scene(uses_fields=True, is_variant=True)
 def rigid_chain_fields(gs: Any, ready: Ready) -> None:
-    """The chain, with the state in fields instead of ndarrays."""
+    """Build the chain with its state in fields instead of ndarrays."""
     rigid_chain(gs, ready)
 
 
 @scene(is_variant=True)
 def rigid_chain_batched(gs: Any, ready: Ready) -> None:
-    """The chain in three environments with parameters of their own."""
+    """Build the chain in three environments with parameters of their own."""
     options = gs.options.RigidOptions(
         enable_collision=False, batch_links_info=True, batch_joints_info=True, batch_dofs_info=True
     )
@@ -169,7 +169,7 @@ def rigid_chain_batched(gs: Any, ready: Ready) -> None:
 
 @scene()
 def rigid_gradients(gs: Any, ready: Ready) -> None:
-    """A box that is pushed over a plane, with Genesis' own backward pass."""
+    """Build a box that is pushed over a plane, with Genesis' own backward pass."""
     options = gs.options.RigidOptions(enable_joint_limit=True, use_gjk_collision=True)
     world = make_world(gs, requires_grad=True, rigid_options=options)
     world.add_entity(gs.morphs.Plane())
@@ -257,7 +257,7 @@ def rigid_contact(gs: Any, ready: Ready) -> None:
 
 @scene(is_variant=True)
 def rigid_contact_gjk(gs: Any, ready: Ready) -> None:
-    """The pile with GJK, box-box detection, CG, an elliptic cone and torsional and rolling friction."""
+    """Build the pile with GJK, box-box detection, CG, an elliptic cone and torsional and rolling friction."""
     _pile(
         gs,
         ready,
@@ -273,13 +273,13 @@ def rigid_contact_gjk(gs: Any, ready: Ready) -> None:
 
 @scene(is_variant=True)
 def rigid_contact_mujoco(gs: Any, ready: Ready) -> None:
-    """The pile as MuJoCo does it, with no-slip iterations and implicit integration."""
+    """Build the pile as MuJoCo does, with no-slip iterations and implicit integration."""
     _pile(gs, ready, enable_mujoco_compatibility=True, noslip_iterations=2, integrator=gs.integrator.implicitfast)
 
 
 @scene(is_variant=True)
 def rigid_contact_sleeping(gs: Any, ready: Ready) -> None:
-    """The pile in three environments, with bodies that fall asleep."""
+    """Build the pile in three environments, with bodies that fall asleep."""
     _pile(gs, ready, n_envs=3, use_hibernation=True, hibernation_thresh_vel=10.0)
 
 
@@ -344,13 +344,13 @@ def rigid_masked(gs: Any, ready: Ready) -> None:
 
 @scene(uses_fields=True, is_variant=True)
 def rigid_contact_fields(gs: Any, ready: Ready) -> None:
-    """The pile, with the state in fields instead of ndarrays."""
+    """Build the pile with its state in fields instead of ndarrays."""
     _pile(gs, ready)
 
 
 @scene()
 def rigid_terrain(gs: Any, ready: Ready) -> None:
-    """A ball on a terrain, and a drone."""
+    """Build a ball on a terrain, and a drone."""
     world = make_world(gs)
     heights = np.round(np.random.default_rng(0).random((8, 8)), 2)
     terrain = world.add_entity(gs.morphs.Terrain(horizontal_scale=0.25, vertical_scale=0.1, height_field=heights))
@@ -372,7 +372,7 @@ def rigid_terrain(gs: Any, ready: Ready) -> None:
 
 @scene()
 def rigid_reaching(gs: Any, ready: Ready) -> None:
-    """An arm: inverse kinematics and planning of a path."""
+    """Build an arm, and run inverse kinematics and path planning."""
     world = make_world(gs)
     arm = world.add_entity(gs.morphs.MJCF(file="xml/franka_emika_panda/panda.xml"))
     world.build()

@@ -80,7 +80,7 @@ def _leaf(*values: float) -> torch.Tensor:
 
 @scene()
 def mpm_elastic(gs: Any, ready: Ready) -> None:
-    """An elastic cube falls on a box."""
+    """Build an elastic cube that falls on a box."""
     world, body = _mpm(gs, gs.materials.MPM.Elastic())
     run_steps(world, ready, 5)
     _use_particles(body, world)
@@ -99,7 +99,7 @@ def mpm_elastic(gs: Any, ready: Ready) -> None:
 
 @scene()
 def mpm_gradients(gs: Any, ready: Ready) -> None:
-    """A muscle that is thrown, with Genesis' own backward pass."""
+    """Build a thrown muscle, with Genesis' own backward pass."""
     world, body = _mpm(gs, gs.materials.MPM.Muscle(n_groups=2), requires_grad=True)
     velocity = _leaf(0.5, 0.1, 0.2)
     body.set_velocity(velocity)
@@ -117,7 +117,7 @@ def mpm_gradients(gs: Any, ready: Ready) -> None:
 
 @scene(is_variant=True)
 def mpm_small(gs: Any, ready: Ready) -> None:
-    """A small elastic cube alone, with Genesis' gradients on."""
+    """Build a small elastic cube alone, with Genesis' gradients on."""
     options = gs.options.MPMOptions(particle_size=0.05, grid_density=16, **BOUNDS)
     world = make_world(gs, dt=2e-3, requires_grad=True, mpm_options=options)
     body = world.add_entity(
@@ -130,7 +130,7 @@ def mpm_small(gs: Any, ready: Ready) -> None:
 
 @scene(is_variant=True)
 def mpm_liquid_batched(gs: Any, ready: Ready) -> None:
-    """A viscous liquid in three environments."""
+    """Build a viscous liquid in three environments."""
     world, body = _mpm(gs, gs.materials.MPM.Liquid(viscous=True), n_envs=3)
     run_steps(world, ready, 5)
 
@@ -177,13 +177,13 @@ def _sph(gs: Any, ready: Ready, n_envs: int = 0, **options: Any) -> None:
 
 @scene()
 def sph(gs: Any, ready: Ready) -> None:
-    """A drop of water on a box: WCSPH."""
+    """Build a drop of water on a box with WCSPH."""
     _sph(gs, ready)
 
 
 @scene()
 def sph_dfsph(gs: Any, ready: Ready) -> None:
-    """A drop of water on a box: DFSPH, in two environments."""
+    """Build a drop of water on a box with DFSPH, in two environments."""
     _sph(
         gs,
         ready,
@@ -238,7 +238,7 @@ def pbd_cloth(gs: Any, ready: Ready) -> None:
 
 @scene()
 def pbd_elastic(gs: Any, ready: Ready) -> None:
-    """An elastic ball of tetrahedra."""
+    """Build an elastic ball of tetrahedra."""
     world = _pbd(gs)
     world.add_entity(gs.morphs.Sphere(pos=(0.0, 0.0, 0.2), radius=0.1), material=gs.materials.PBD.Elastic())
     world.build()
@@ -288,7 +288,7 @@ def _fem(
 
 @scene()
 def fem_explicit(gs: Any, ready: Ready) -> None:
-    """An elastic ball on a box, explicit, with Genesis' own backward pass."""
+    """Build an elastic ball on a box, explicit, with Genesis' own backward pass."""
     world, body = _fem(gs, gs.materials.FEM.Muscle(n_groups=2, E=1e5), requires_grad=True)
     world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, -0.05), size=(0.3, 0.3, 0.1), fixed=True))
     world.build()
@@ -318,7 +318,7 @@ def fem_explicit(gs: Any, ready: Ready) -> None:
 
 @scene()
 def fem_implicit(gs: Any, ready: Ready) -> None:
-    """An elastic ball, implicit, with vertices that are held."""
+    """Build an implicit elastic ball with vertices that are held."""
     world, body = _fem(
         gs,
         gs.materials.FEM.Elastic(model="linear_corotated", E=1e5),
@@ -350,7 +350,7 @@ def fem_cloth(gs: Any, ready: Ready) -> None:
 
 @scene()
 def fem_held(gs: Any, ready: Ready) -> None:
-    """An explicit elastic ball whose vertices are held, in two environments."""
+    """Build an explicit elastic ball whose vertices are held, in two environments."""
     world, body = _fem(gs, gs.materials.FEM.Elastic(model="linear_corotated", E=1e5), enable_vertex_constraints=True)
     box = world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.4), size=(0.1, 0.1, 0.1)))
     world.build(n_envs=2)
@@ -366,7 +366,7 @@ def fem_held(gs: Any, ready: Ready) -> None:
 # Coupling --------------------------------------------------------------------------------
 @scene()
 def coupling_sap(gs: Any, ready: Ready) -> None:
-    """A rigid box on an elastic one: hydroelastic contact (SAP)."""
+    """Build a rigid box on an elastic one with hydroelastic contact (SAP)."""
     more = {"coupler_options": gs.options.SAPCouplerOptions()}
     world, body = _fem(
         gs,
@@ -383,7 +383,7 @@ def coupling_sap(gs: Any, ready: Ready) -> None:
 
 @scene(is_variant=True)
 def coupling_sap_vertices(gs: Any, ready: Ready) -> None:
-    """The same with contact at vertices, in two environments."""
+    """Build the same with contact at vertices, in two environments."""
     options = gs.options.SAPCouplerOptions(
         fem_floor_contact_type="vert", rigid_floor_contact_type="vert", rigid_rigid_contact_type="tet"
     )
@@ -432,7 +432,7 @@ def coupling_all(gs: Any, ready: Ready) -> None:
 # Smoke, tools, skeletons with a skin -----------------------------------------------------
 @scene()
 def smoke(gs: Any, ready: Ready) -> None:
-    """A jet of smoke."""
+    """Build a jet of smoke."""
     from ._jet import Jet
 
     world = make_world(gs, dt=1e-2, sf_options=gs.options.SFOptions(res=8, solver_iters=4, decay=0.99))
@@ -443,7 +443,7 @@ def smoke(gs: Any, ready: Ready) -> None:
 
 @scene()
 def tool(gs: Any, ready: Ready) -> None:
-    """A tool that is moved into elastic matter, with Genesis' own backward pass."""
+    """Build a tool that moves into elastic matter, with Genesis' own backward pass."""
     world = make_world(
         gs,
         dt=2e-3,
@@ -479,7 +479,7 @@ def _loss_of(body: Any, blade: Any) -> torch.Tensor:
 
 @scene()
 def hybrid(gs: Any, ready: Ready) -> None:
-    """A soft skin around rigid links."""
+    """Build a soft skin around rigid links."""
     world = make_world(gs, dt=3e-3, substeps=2, mpm_options=gs.options.MPMOptions(grid_density=32, **BOUNDS))
     world.add_entity(gs.morphs.Plane())
     world.add_entity(

@@ -69,7 +69,7 @@ def test_kinematics_of_a_chain_equal_those_of_torch_with_their_gradients():
 
 @pytest.fixture(scope="module")
 def mpm(tmp_path_factory):
-    """What became of MPM's kernels that take no struct."""
+    """Return the results for MPM's kernels that take no struct."""
     log = tmp_path_factory.mktemp("mpm")
     (log / "kernels").mkdir()
     _run("-m", "genesis_world", "scene", "mpm_small", "--log", str(log), "--only", "MPMSolver.compute_F_tmp")

@@ -35,7 +35,7 @@ def built(lang, n_dims, n_features, interpolation, apart, atomic):
 
 
 def tensors(levels):
-    """What the kernels read of levels."""
+    """Return the tensors of levels that the kernels read."""
     signed = lambda number: number - WORD if number >= WORD // 2 else number  # noqa: E731
     rows = [
         [level.first, level.size, level.size - 1 if level.is_hashed else -1, int(level.is_hashed)]

@@ -38,7 +38,7 @@ def marched(ops, given, numbers, most):
 
 
 def a_scene(seed, fp):
-    """A grid, rays and numbers of all kinds: boxes anywhere, odd resolutions, rays that run within faces of cells."""
+    """Draw a grid, rays and numbers of all kinds: boxes anywhere, odd resolutions, rays along cell faces."""
     draw = torch.Generator().manual_seed(seed)
     pick = lambda *choices: choices[int(torch.randint(len(choices), (), generator=draw))]  # noqa: E731
     rand, randn = functools.partial(torch.rand, generator=draw), functools.partial(torch.randn, generator=draw)

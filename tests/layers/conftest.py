@@ -8,7 +8,7 @@ import setuptools  # noqa: F401 - before Quadrants, as tests/bridge/test_contrac
 
 @pytest.fixture
 def layers(request):
-    """This library; `stannum` where `support.dropin.side_by_side` asks for it."""
+    """Return this library, or `stannum` where `support.dropin.side_by_side` asks for it."""
     name = getattr(request, "param", "tinsmith")
     if name == "stannum":
         pytest.importorskip("stannum", reason='pip install ".[test]"')

@@ -21,7 +21,7 @@ F64 = torch.float64
 
 
 def weighing(lang, rows):
-    """A Tin that multiplies each column by a weight."""
+    """Make a Tin that multiplies each column by a weight."""
 
     @lang.data_oriented
     class Weighing:
@@ -42,7 +42,7 @@ def weighing(lang, rows):
 
 
 def folding(lang):
-    """A Tube that convolves each sample with a kernel that all samples share."""
+    """Make a Tube that convolves each sample with a kernel that all samples share."""
 
     @lang.kernel
     def fold(x: lang.template(), k: lang.template(), y: lang.template()):
@@ -81,7 +81,7 @@ class Network(nn.Module):
 
 
 def trained(lang, rank, processes):
-    """What each step's gradients are, and the parameters after the last, by name."""
+    """Train; return each step's gradients, and the parameters after the last step by name."""
     generator = torch.Generator().manual_seed(7)
     data, target = (torch.rand(shape, dtype=F64, generator=generator) for shape in ((BATCH, SIZE), (BATCH,)))
     mine = slice(rank * BATCH // processes, (rank + 1) * BATCH // processes)

@@ -25,7 +25,7 @@ NETWORK = {"otype": "FullyFusedMLP", "n_neurons": 16, "n_hidden_layers": 2}
 
 
 def weighing(lang, rows):
-    """A Tin that multiplies each column by a weight."""
+    """Make a Tin that multiplies each column by a weight."""
     x, y = (lang.field(lang.f64, shape=(rows, 3), needs_grad=True) for _ in range(2))
     w = lang.field(lang.f64, shape=3, needs_grad=True)
 

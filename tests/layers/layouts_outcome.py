@@ -10,7 +10,7 @@ from layers.layouts import Declaration, NotWritable, Row, Site
 
 
 def outcome(lang: ModuleType, row: Row, declaration: Declaration) -> str:
-    """A few words: "right", "no gradient", "no gradient for x", "refused: ...", "engine: ...", "WRONG: ..."."""
+    """Return a few words: "right", "no gradient", "no gradient for x", "refused: ...", "engine: ...", "WRONG: ..."."""
     site = Site(lang, row)
     try:
         declaration(site)

@@ -34,7 +34,7 @@ class Cell(NamedTuple):
 
 
 def render(outcomes: dict[Cell, str]) -> str:
-    """The tables, and the messages that they refer to by number."""
+    """Render the tables, and the numbered messages that they refer to."""
     messages = sorted({text for text in outcomes.values() if ": " in text})
     lines = []
     for title, columns in TITLES.items():
@@ -63,7 +63,7 @@ def _short(text: str, messages: list[str]) -> str:
 
 
 def read(page: str) -> dict[Cell, str]:
-    """What the tables of a page say."""
+    """Read the tables of a page."""
     body = page.partition(BEGIN)[2].partition(END)[0].splitlines()
     numbered = [line.partition(". ") for line in body if line[:1].isdigit()]
     messages = {number: text for number, _, text in numbered}
@@ -89,7 +89,7 @@ def _long(cell: str, engine: str, messages: dict[str, str]) -> str:
 
 
 def written(page: str, outcomes: dict[Cell, str]) -> str:
-    """The page with tables of these outcomes."""
+    """Write the tables of these outcomes into a page."""
     head, _, rest = page.partition(BEGIN)
     return f"{head}{BEGIN}\n{render(outcomes)}\n{END}{rest.partition(END)[2]}"
 

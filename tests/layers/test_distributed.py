@@ -28,7 +28,7 @@ def worker():
 
 @pytest.fixture
 def folder(lang, tmp_path):
-    """What two processes found."""
+    """Run two processes and return the folder with their results."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -30,7 +30,7 @@ def base(layers):
 
 
 def placed_in(layers, lang, node):
-    """A manager whose fields `node(builder, shape)` places."""
+    """Make a manager whose fields `node(builder, shape)` places."""
 
     class Placed(base(layers)):
         def construct_field(self, fields_builder, concrete_tensor_shape, needs_grad):

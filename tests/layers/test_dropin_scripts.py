@@ -15,7 +15,7 @@ OF_0_9_1 = sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem != "ol
 
 
 def switched(text):
-    """The script with another library imported; everything else as it was."""
+    """Return the script with another library imported and nothing else changed."""
     text, lines = re.subn(r"^import stannum$", "import tinsmith as stannum", text, flags=re.MULTILINE)
     text, names = re.subn(r"^from stannum import", "from tinsmith import", text, flags=re.MULTILINE)
     assert lines + names == 1

@@ -51,7 +51,7 @@ def convolved(x, k):
 
 
 def one_to_one(layers, lang, dims, dtype=F64, kernel=square, **options):
-    """A Tube with an input and an output of equal dims."""
+    """Make a Tube with an input and an output of equal dims."""
     tube = layers.Tube(**options).register_input_tensor(dims, dtype, "x")
     return tube.register_output_tensor(dims, dtype, "y", True).register_kernel(kernel(lang), ["x", "y"]).finish()
 

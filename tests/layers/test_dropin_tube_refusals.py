@@ -22,7 +22,7 @@ def scale(lang):
 
 
 def with_ends(layers, dims=(3,), dims_of_y=None, **options):
-    """A Tube with an input `x` and an output `y`, no kernel yet."""
+    """Make a Tube with an input `x` and an output `y`, without a kernel."""
     tube = layers.Tube(**options).register_input_tensor(dims, F64, "x")
     return tube.register_output_tensor(dims if dims_of_y is None else dims_of_y, F64, "y", True)
 

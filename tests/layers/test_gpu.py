@@ -14,7 +14,7 @@ def rand(*shape):
 
 
 def assert_agrees(layer, x):
-    """A layer y = w sin(x) + b, of a field each."""
+    """Assert that a layer computes y = w sin(x) + b, with w and b from fields."""
     parameters = [one.detach().clone().requires_grad_() for one in (layer.w, layer.b)]
     ours, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
     y, wanted = layer(ours), parameters[0] * theirs.sin() + parameters[1]

@@ -12,7 +12,7 @@ import tinsmith as ts
 
 @pytest.fixture
 def fresh(lang64):
-    """The engine, started anew afterwards: a field that is never placed stops everything else."""
+    """Return the engine, and restart it afterwards: a field that is never placed blocks everything else."""
     yield lang64
     lang64.reset()
 

@@ -26,7 +26,7 @@ MANY_NODES = 300
 
 @pytest.fixture
 def ground(lang64):
-    """The engine; started anew after a field that was never placed, for it runs nothing more then.
+    """Return the engine; restart it after a field that was never placed, since it launches nothing more then.
 
     And before it holds too many nodes: after some 700, with sparse ones among them, Taichi's memory is
     corrupted, and the process dies.

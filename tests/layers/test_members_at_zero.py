@@ -38,7 +38,7 @@ def output_of(part, body):
 
 
 def runs_of(lang, body):
-    """A rollout and a layer that run the same kernel, and the element of the result that it adds to."""
+    """Make a rollout and a layer of one kernel, and the element of the result that it adds to."""
     real = lang.f64
     inner = lang.types.struct(spin=real, still=real)
     kind = lang.types.struct(vel=real, acc=real, mass=real, pos=lang.types.vector(2, real), inner=inner)

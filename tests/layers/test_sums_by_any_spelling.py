@@ -28,7 +28,7 @@ GROWING = {
 
 
 def layers_of(lang, body):
-    """A rollout and a layer that run the same kernel."""
+    """Make a rollout and a layer of one kernel."""
     x, z = (lang.field(lang.f64, N, needs_grad=True) for _ in range(2))
     loss = lang.field(lang.f64, (), needs_grad=True)
 

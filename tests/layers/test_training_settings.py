@@ -26,7 +26,7 @@ pytestmark = [
 
 
 def settings():
-    """The table of settings. Modules of torch that it imports use parts of torch that warn."""
+    """Return the table of settings. The torch modules that it imports use parts of torch that warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return importlib.import_module("layers.training_settings")

@@ -95,7 +95,7 @@ def fields_and_kernel(lang, number):
 
 
 def weighing(lang, number, w_start, s_start):
-    """An EmptyTin with two weights, one of a single element: of that, some process has an empty shard."""
+    """Make an EmptyTin with two weights, one of a single element, of which some process has an empty shard."""
     options = dict(WAYS[number])
     is_batched = options.pop("batched", False)
     x, y, w, s, kernel = fields_and_kernel(lang, number)
@@ -172,7 +172,7 @@ def make_twin(lang):
 
 # Training -----------------------------------------------------------------------------------------
 def data(step):
-    """This process's samples of a step, and their targets."""
+    """Return this process's samples of a step, and their targets."""
     samples = torch.rand(
         2 * ROWS * dist.get_world_size(), WIDTH, dtype=F64, generator=torch.Generator().manual_seed(step)
     )
@@ -251,7 +251,7 @@ def shard(model, **options):
 
 
 def shared_folder():
-    """A folder that all processes use, and the first one made."""
+    """Return a folder that all processes use; the first process makes it."""
     names = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(names)
     return names[0]
@@ -379,7 +379,7 @@ def resumed_from_files(make):
 
 
 def resumed_alone(make):
-    """Saved by all processes, loaded by one for itself; what it trains then is data of its own."""
+    """Save by all processes, load by one alone, and train it there on data of its own."""
     model = shard(make())
     losses, folder = train(model, adam(model)), shared_folder()
     dcp.save({"model": get_model_state_dict(model)}, checkpoint_id=folder)
@@ -527,13 +527,13 @@ def check_weights(lang):
 
 
 def table():
-    """The page's table of settings."""
+    """Return the page's table of settings."""
     rows = [f"| {setting.words} | {setting.tolerance:.0e} |" for setting in SETTINGS.values()]
     return "\n".join(["| setting | largest difference |", "|---|---|", *rows])
 
 
 def with_table(page):
-    """The page with this table."""
+    """Return the page with this table."""
     head, _, rest = page.partition(BEGIN)
     return f"{head}{BEGIN}\n\n{table()}\n\n{END}{rest.partition(END)[2]}"
 

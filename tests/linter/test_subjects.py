@@ -337,7 +337,7 @@ if sys.version_info >= (3, 11):
 
 
 def in_block(outside, inside):
-    """A block with these statements in place of {}."""
+    """Return a block with these statements in place of {}."""
     [place] = [line for line in outside.splitlines() if "{}" in line]
     return outside.replace(place, textwrap.indent(inside, place.removesuffix("{}")))
 

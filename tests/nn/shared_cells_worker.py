@@ -35,14 +35,14 @@ def array_of(encoding, seed=3):
 
 
 def batch(step):
-    """A batch for all networks, the same in every process."""
+    """Return a batch for all networks, the same in every process."""
     generator = torch.Generator().manual_seed(step)
     x = torch.rand(*GRID, BATCH, 2, dtype=F64, generator=generator)
     return x, torch.rand(*GRID, BATCH, 3, dtype=F64, generator=generator)
 
 
 def of(array, tensor):
-    """The part of a tensor [*grid, ...] that belongs to this process's networks."""
+    """Return the part of a tensor [*grid, ...] that belongs to this process's networks."""
     return tensor.flatten(0, 1)[array.own_cells.start : array.own_cells.stop]
 
 
@@ -55,7 +55,7 @@ def same(array, whole):
 
 
 def check_calls(mesh, encoding):
-    """Outputs, losses and gradients of a process's own networks."""
+    """Check outputs, losses and gradients of a process's own networks."""
     whole, shared = array_of(encoding), array_of(encoding, seed=3 + dist.get_rank()).shard(mesh)
     same(shared, whole)
     x, target = batch(0)
@@ -128,7 +128,7 @@ class Scattered(torch.nn.Module):
 
 
 def check_trainer(mesh):
-    """A model with networks that are shared out, trained by processes with a share of each batch."""
+    """Check a model with sharded networks, trained by processes with a share of each batch."""
     whole, shared = Scattered(), Scattered()
     shared.array.shard(mesh)
     loss = lambda prediction, target: (prediction - target).square().mean()  # noqa: E731
@@ -156,7 +156,7 @@ def check_trainer(mesh):
 
 
 def steps(trainer, first, count):
-    """Steps of a Trainer, the last of which trains some networks alone."""
+    """Run steps of a Trainer, the last of which trains only some networks."""
     array = trainer.model
     for step in range(first, first + count):
         x, target = (of(array, tensor) if array.owners else tensor for tensor in batch(step))

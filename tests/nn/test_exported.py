@@ -31,7 +31,7 @@ MODULES = {
 
 
 def exported(name, engine):
-    """A module, and its program with a dynamic batch."""
+    """Export a module with a dynamic batch; return the module and its program."""
     module = MODULES[name](engine)
     is_array = isinstance(module, ts.nn.NetworkArray)
     x = torch.rand(3, 7, 2) if is_array else torch.rand(7, 2)

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.thinned(4)
 
 
 def made(name, engine, half):
-    """A module of half precision, the same in float32, and an input."""
+    """Make a module of half precision, the same in float32, and an input."""
     make, width = MODULES[name]
     module = make(engine)
     with torch.no_grad():

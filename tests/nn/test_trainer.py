@@ -313,7 +313,7 @@ def _torchs(kind):
 
 
 def _go_on(trainer, steps):
-    """Steps whose batches every global generator has a part in; in arrays, every third step is one of a few."""
+    """Train with batches that use every global generator; in arrays, every third step trains a few networks."""
     for _ in range(steps):
         lead = (2, 3) if isinstance(trainer.model, NetworkArray) else ()
         by_rows = isinstance(trainer.optimizer, RowOptimizer) and trainer.step % 3 == 2

@@ -27,7 +27,7 @@ def whole(value):
 
 
 def drawn(dice, depth=3, names=NAMES):
-    """A random index, over names that differ from iteration to iteration and a size that does not."""
+    """Draw an index over names that differ between iterations and a size that does not."""
     if depth == 0 or dice.random() < 0.25:
         leaves = [*(nodes.Local(name, "i32") for name in names), SIZE, *(whole(dice.randint(-3, 4)) for _ in range(3))]
         return dice.choice(leaves)

@@ -16,7 +16,7 @@ def floats(*shape):
 
 
 def stacked(twin):
-    """A twin of one sample, for a batch of them."""
+    """Apply the twin of one sample to a batch."""
 
     def loop(*inputs):
         return torch.stack([twin(*sample) for sample in zip(*inputs, strict=True)])
@@ -104,7 +104,7 @@ def one_variable_for_a_range(lang):
 def text_at_the_margin(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
-        """A text
+        """Have a text
         that is not indented.
         """
         for i in x:

@@ -165,7 +165,7 @@ def test_what_stays(name):
 
 
 def inside(*body, arrays=(X, Y), end=None, after=(), **settings):
-    """A kernel whose loop over steps has a loop of these statements."""
+    """Build a kernel whose loop over steps has a loop of these statements."""
     inner = loop("s", Y.size() if end is None else end, body)
     return kernel([*arrays], [loop("r", 9, [assign("a", 0.0), inner, *after], **settings)], a="f32", b="f32")
 

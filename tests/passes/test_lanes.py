@@ -17,7 +17,7 @@ T = local("t")
 
 
 def of(*body, is_parallel=True, before=()):
-    """A kernel of one loop, of which each iteration runs a `while`."""
+    """Build a kernel of one loop whose iterations each run a `while`."""
     while_ = nodes.While(tuple(body))
     inner = [assign("t", 0.5), *before, while_, store(Y, "r", T)]
     return kernel([X, Y, D], [loop("r", Y.size(), inner, is_parallel=is_parallel)], **KINDS)

@@ -14,7 +14,7 @@ X, Y, Z = array("x"), array("y", rank=2), array("z", rank=3)
 
 
 def of(*body, arrays=(X, Y, Z), **kinds):
-    """A kernel of one loop with one inner loop."""
+    """Build a kernel of one loop with one inner loop."""
     inner = loop("s", X.size(), body)
     return kernel([*arrays], [loop("r", X.size(), [inner], is_parallel=True)], a="f32", **kinds)
 

@@ -22,7 +22,7 @@ def draw(name, kind="f64"):
 
 
 def table(kind):
-    """A number for every row and column, after one for every row."""
+    """Build a kernel that draws a number for every row and column, after one for every row."""
     out = array("out", kind, 2)
     first = [draw("r", kind), store(out, ("i", 0), local("r", kind))]
     rest = [draw("q", kind), store(out, ("i", "j"), local("q", kind))]
@@ -31,7 +31,7 @@ def table(kind):
 
 
 def numbers(made, seed, rows, columns, **arrays):
-    """What a kernel stores in `out`, interpreted."""
+    """Interpret a kernel and return what it stores in `out`."""
     out = torch.zeros(rows, columns, dtype=DTYPES[made.arrays["out"].type])
     whole = seed_random(made, "seed")
     return interpret(whole, {"out": out, "seed": torch.tensor(seed), **arrays}, {}, faithful=True)["out"]

@@ -89,7 +89,7 @@ def by_table(operation, values, kinds, seeds):
 
 
 def by_torch(operation, values, kinds, seeds):
-    """The same by torch's autograd, through the interpreter."""
+    """Differentiate by torch's autograd, through the interpreter."""
     y = array("y", operation.type)
     arrays = [*(array(name, kind) for name, kind in kinds.items()), y]
     mapped = kernel(arrays, [loop("i", y.size(), [store(y, "i", E(operation))])])

@@ -18,7 +18,7 @@ def exp(value):
 
 
 def of(*body, end=None, is_parallel=True, **kinds):
-    """A kernel of one loop with one inner loop."""
+    """Build a kernel of one loop with one inner loop."""
     inner = loop("s", X.size() if end is None else end, body)
     return kernel([X, Y], [loop("r", Y.size(), [inner], is_parallel=is_parallel)], **KINDS, **kinds)
 

@@ -43,7 +43,7 @@ def test_a_gradient_that_was_placed_by_hand_is_right(lang64, draw):
 
 
 def late(lang, **options):
-    """A field that is made after `lazy_grad`, between two kernels."""
+    """Make a layer with a field that is made after `lazy_grad`, between two kernels."""
     x, y = (lang.field(lang.f64, shape=()) for _ in range(2))
     lang.root.lazy_grad()
     h = lang.field(lang.f64, shape=())

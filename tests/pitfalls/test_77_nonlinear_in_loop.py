@@ -8,7 +8,7 @@ from support.right import assert_right, assert_right_forwards, assert_right_in_a
 
 
 def sums_of(lang, f):
-    """A value carried by the loop, under f, added up."""
+    """Build a kernel that sums a function f of a value carried by the loop."""
 
     @ts.op("x[n, m] -> y[n]")
     @lang.kernel

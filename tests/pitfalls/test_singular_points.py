@@ -155,14 +155,14 @@ def _lengths_and_steps(lang):
 
 
 def formula(lang, expression):
-    """The function that the table calls so."""
+    """Return the function with this name in the table."""
     families = (_of_one_number, _of_two_numbers, _powers, _choices, _lengths_and_steps)
     functions = [value for family in families for name, value in family(lang).items() if name != "lang"]
     return lang.func(next(function for function in functions if function.__doc__ == expression))
 
 
 def pair(f):
-    """A function of a alone, of both."""
+    """Return f as a function of a alone, or of both."""
     return lambda a, b: f(a)
 
 
@@ -204,7 +204,7 @@ TWINS = {
 
 
 def rows():
-    """The page's table: expression, a, b, derivative by a, by b."""
+    """Return the rows of the page's table: expression, a, b, derivative by a, by b."""
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.read_text().splitlines()]
     for name, *numbers in (row[:5] for row in cells if len(row) == 5 and row[0].strip("`") in TWINS):
         a, b, by_a, by_b = ({"": None, "−∞": -INF, "∞": INF, "NaN": NAN}.get(text, text) for text in numbers)

@@ -19,7 +19,7 @@ def one_ray(origin, direction):
 
 
 def gray(densities, colors=None):
-    """A table from densities, white or as told."""
+    """Make a table of densities, white or in the given colors."""
     density = torch.tensor(densities, dtype=torch.float64)
     color = torch.ones_like(density) if colors is None else torch.tensor(colors, dtype=torch.float64)
     return torch.stack([color, color, color, density], dim=-1)

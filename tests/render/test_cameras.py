@@ -13,7 +13,7 @@ from tinsmith.render import image_rays, pinhole_rays
 
 
 def cameras(count, *, rows=4, dtype=torch.float64):
-    """Turned and moved cameras of different focal lengths, with skew."""
+    """Make rotated and moved cameras of different focal lengths, with skew."""
     turns, _ = torch.linalg.qr(torch.randn(count, 3, 3, dtype=dtype))
     poses = torch.zeros(count, rows, 4, dtype=dtype)
     poses[:, :3, :3], poses[:, :3, 3] = turns, torch.randn(count, 3, dtype=dtype)

@@ -314,14 +314,14 @@ SIZE, FOCAL, CENTER = (120, 90), (80.0, 84.0), (61.5, 44.25)
 
 
 def _of_direction(x, y):
-    """A smooth picture of the scene, by direction: what a pixel shows of the ray that it belongs to."""
+    """Compute a smooth picture of the scene by direction."""
     return np.stack(
         [127 + 100 * np.sin(5 * x + y), 127 + 100 * np.cos(4 * y - x), 127 + 90 * np.sin(3 * x * y + 1)], -1
     )
 
 
 def _take_picture(distort, coefficients, focal, center, size):
-    """The picture that a distorting camera takes: each pixel's ray by fixed-point iteration."""
+    """Take a picture with a distorting camera: each pixel's ray by fixed-point iteration."""
     u, v = np.meshgrid(np.arange(size[0]) + 0.5, np.arange(size[1]) + 0.5)
     x0, y0 = (u - center[0]) / focal[0], (v - center[1]) / focal[1]
     x, y = x0.copy(), y0.copy()
@@ -333,7 +333,7 @@ def _take_picture(distort, coefficients, focal, center, size):
 
 
 def _assert_straight(capture, index=0):
-    """The picture shows what an ideal camera with these intrinsics would, where it was seen, but for rounding."""
+    """Assert that a picture is what an ideal camera with these intrinsics would take, but for rounding."""
     image, K = capture.load_image(index).numpy().astype(float), capture.Ks[index].numpy()
     height, width = image.shape[:2]
     assert capture.sizes[index].tolist() == [width, height]

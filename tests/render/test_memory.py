@@ -36,7 +36,7 @@ print((status("VmHWM") - before) / size)
 
 
 def peak(samples):
-    """The most memory while a step ran, inputs included, in sizes of the inputs."""
+    """Measure the peak memory of a step, inputs included, in multiples of the inputs' size."""
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(samples)], capture_output=True, text=True, timeout=600, check=False
     )

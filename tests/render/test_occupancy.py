@@ -33,7 +33,7 @@ class Asked:
 
 
 def cells_of(places, grid, level=0):
-    """The cells, by number, that places lie in."""
+    """Return the numbers of the cells that places lie in."""
     middle, half = (LOW + HIGH) / 2, (HIGH - LOW) / 2 * 2**level
     cell = ((places - middle + half) / (2 * half) * grid.cells).floor().long()
     assert (cell >= 0).all() and (cell < grid.cells).all(), "a place is outside of the box"
@@ -241,7 +241,7 @@ INTRINSICS = torch.tensor([[20.0, 1.5, 17.0], [0.0, 24.0, 11.0], [0.0, 0.0, 1.0]
 
 
 def turned(angle, place, flip):
-    """A camera that is turned about y, in OpenCV's axes (flip = 1) or OpenGL's (-1)."""
+    """Make a camera rotated about y, in OpenCV's axes (flip = 1) or OpenGL's (-1)."""
     c, s = torch.tensor(angle).cos(), torch.tensor(angle).sin()
     pose = torch.eye(4, dtype=torch.float64)
     pose[:3, :3] = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]]) @ torch.diag(torch.tensor([1.0, flip, flip]))

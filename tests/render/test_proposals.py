@@ -13,7 +13,7 @@ NEAR, FAR = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64), torch.tensor([4.
 
 
 def bump(scale):
-    """A proposal: denser about t = 2."""
+    """Make a proposal that is denser about t = 2."""
     return lambda starts, ends: scale * torch.exp(-(((starts + ends) / 2 - 2) ** 2))
 
 
@@ -67,7 +67,7 @@ def losses_in_torch(rays, weights):
 
 
 def step_of_training(engine):
-    """The summed loss of a scale, ends of rays and offsets, with weights that follow from the samples."""
+    """Return a function that sums the loss of a scale, ends of rays and offsets; weights follow from the samples."""
 
     def loss(scale, near, far, offsets):
         samples = render.sample_proposals(
@@ -83,7 +83,7 @@ def weights_at(t):
 
 
 def slope_in_torch(scale, near, far, offsets):
-    """The gradient of `step_of_training` in the scale."""
+    """Compute the gradient of `step_of_training` by the scale."""
     scale = scale.clone().requires_grad_()
     rays = proposed_in_torch(scale, "lindisp", offsets, near, far)
     weights = torch.stack([weights_at((edges[1:] + edges[:-1]) / 2) for edges, *_ in rays])

@@ -155,7 +155,7 @@ def test_first_and_second_derivatives_of_the_loss(engine):
 
 
 def parts_of(engine):
-    """What each function of resampling gives for dense edges and cdfs (n, k), where it is differentiable or not."""
+    """Return each resampling function with dense edges and cdfs (n, k), and whether it is differentiable."""
     thirds = torch.tensor([0.3, 0.6, 0.8], dtype=torch.float64)
 
     def loss(edges, cdfs):

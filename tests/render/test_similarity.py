@@ -42,7 +42,7 @@ def test_ssim_is_that_of_scikit_image(name):
 
 
 def by_hand(x, y):
-    """The mean over all windows, each by itself, of equation 13."""
+    """Compute the mean of equation 13 over all windows, one by one."""
     window = torch.tensor([math.exp(-((i - 5) ** 2) / 4.5) for i in range(11)], dtype=torch.float64)
     window = torch.outer(window, window)[..., None]
     window = window / window.sum()

@@ -12,7 +12,7 @@ RAYS = rays_of([int(count) for count in torch.randint(0, 9, (3000,), generator=t
 
 
 def of_densities(call):
-    """A call of something that takes one number a sample."""
+    """Return a call of something that takes one number per sample."""
     return lambda d, c, t, s, **which: [call(d, RAYS, **which)]
 
 

@@ -83,7 +83,7 @@ def test_values_and_gradients_agree_with_the_twin(engine, case):
 
 
 def both(given, step, jitter=None, engine=None, **options):
-    """Outputs and gradients of ours and of the twin's, by name."""
+    """Compute outputs and gradients of ours and of the twin, by name."""
     offsets = torch.rand(len(given["origins"])).to(given["origins"]) if jitter else None
     ours = outputs_and_gradients(
         lambda *a, **k: volume_render(*a, jitter=offsets, engine=engine, **k), given, step, options

@@ -209,7 +209,7 @@ def scopes(lang, real):
 def top_level(lang, real):
     @lang.kernel
     def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
-        """A docstring."""
+        """Have a docstring."""
         gain = x[0] + 1
         y[0] = gain
         if gain > 0:

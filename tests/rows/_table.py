@@ -48,7 +48,7 @@ class Table(list[Row]):
     """Rows in their order."""
 
     def row(self, draw: Callable[[Draw], tuple[Any, ...]], *, exact: bool = True) -> Callable[[Any], Any]:
-        """Adds the decorated builder: (engine module, its real type) -> kernel."""
+        """Return a decorator that adds a builder to the table: (engine module, its real type) -> kernel."""
 
         def add(build: Callable[[ModuleType, Any], Any]) -> Callable[[ModuleType, Any], Any]:
             self.append(Row(build.__name__, build, draw, exact))

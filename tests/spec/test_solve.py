@@ -122,7 +122,7 @@ def laid_out(item_dims, dims, batch, rest):
 
 
 def expected(spec, shapes, values):
-    """The dims, batch, rest and shapes, or None where a refusal is right."""
+    """Return the dims, batch, rest and shapes, or None where a refusal is right."""
     solutions = list(every_solution(spec, shapes, values))
     assert len(solutions) <= 1, "the language lets nothing be read in two ways"
     for dims, batch, rest in solutions:
@@ -137,7 +137,7 @@ def expected(spec, shapes, values):
 
 @st.composite
 def calls(draw):
-    """A spec and shapes made to fit it, one of them perhaps spoilt afterwards."""
+    """Draw a spec and shapes made to fit it, one of them perhaps changed afterwards."""
     spec = draw(specs())
     few = st.lists(st.integers(0, 3), max_size=2).map(tuple)
     dims, batch, rest = {name: draw(st.integers(0, 4)) for name in NAMES}, draw(few), draw(few)
@@ -164,7 +164,7 @@ def test_solve_agrees_with_brute_force(call):
 
 
 def split_off(spec):
-    """A spec without its batch dims, and the names of the inputs that have them."""
+    """Return a spec without its batch dims, and the names of the inputs that have them."""
     sides = [
         tuple(replace(item, dims=item.dims[1:]) if item.batch_name else item for item in side)
         for side in (spec.inputs, spec.outputs, spec.scratch)
@@ -173,7 +173,7 @@ def split_off(spec):
 
 
 def sized(spec, shapes, values, batch):
-    """What straight code finds, with all batch dims as one: the shapes of what is made; None where it gives up."""
+    """Return the output shapes that straight code finds, with all batch dims as one; None where it gives up."""
     single, batched = split_off(spec)
     given = {name: tuple(shape) for name, shape in shapes.items()}
     if spec.batch_name:

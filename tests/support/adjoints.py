@@ -4,7 +4,7 @@ import tinsmith as ts
 
 
 def by(adjoint, op):
-    """The op again, its gradient from `adjoint`; for ops without options of their own but scratch."""
+    """Return the op with its gradient from `adjoint`; only for ops whose sole option is scratch."""
     spec = op.spec
     options = {"scratch": spec.scratch_text or None, "adjoint": adjoint}
     if isinstance(op.kernel, tuple):

@@ -13,7 +13,7 @@ from tinsmith.ir import walk
 
 
 def as_op(kernel: Any, *arguments: Any) -> tuple[Any, tuple[Any, ...]]:
-    """The op, and what it is called with."""
+    """Return the op, and the arguments of its call."""
     body = lowered(kernel, *arguments).kernel.body
     written = {one.array for one in walk.stores(body)}
     names = [parameter.name for parameter in of_kernel(kernel).parameters(kernel)]

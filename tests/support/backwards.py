@@ -24,7 +24,7 @@ def adjoint(
     made: Collection[str],
     **options: Any,
 ) -> Program:
-    """The backward pass of kernels, as `AdjointOptions` has it."""
+    """Build the backward pass of kernels with the options of `AdjointOptions`."""
     return generate_adjoint(kernels, AdjointOptions(active=active, outputs=outputs, allocations=made, **options))
 
 

@@ -79,7 +79,7 @@ def array(name, kind="f32", rank=1, element=(), label=""):
 
 
 def of(value) -> E:
-    """An expression from one, from the name of an i32 local, or from a Python number."""
+    """Return an expression for an expression, the name of an i32 local, or a Python number."""
     if isinstance(value, E):
         return value
     if isinstance(value, str):
@@ -154,6 +154,6 @@ def kernel(
     arguments: Mapping[str, tuple[str, tuple[int, ...]]] | None = None,
     **kinds: str,
 ) -> nodes.Kernel:
-    """A kernel. `kinds` are the types of its locals."""
+    """Build a kernel. `kinds` are the types of its locals."""
     held = {one.array.name: one.array for one in arrays}
     return nodes.Kernel("by_hand", "by_hand.py", held, arguments or {}, kinds, tuple(body))

@@ -26,7 +26,7 @@ def write_text(folder, cameras, images, points=()):
 
 
 def write_binary(folder, cameras, images, points=()):
-    """The same, in binary."""
+    """Write the same in binary."""
     folder.mkdir(parents=True, exist_ok=True)
     whole = struct.pack("<Q", len(cameras))
     for number, model, width, height, parameters in cameras:

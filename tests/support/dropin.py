@@ -37,14 +37,14 @@ side_by_side = pytest.mark.parametrize(
 
 
 def refuses(layers: ModuleType, error: Refusals, words: str, stannum: str = "") -> Any:
-    """The block is refused: here with `error` and `words`, by Stannum with whatever it raises, and its own words."""
+    """Assert that the block raises `error` with `words` here, and that Stannum raises an error with its own words."""
     if layers is ts:
         return pytest.raises(error, match=words)
     return pytest.raises(Exception, match=stannum or None)
 
 
 def agree(actual: Tensor | Sequence[Tensor], expected: Tensor | Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
-    """Same values, and same gradients of `leaves` for random cotangents."""
+    """Assert equal values, and equal gradients of `leaves` for random cotangents."""
     actual, expected = _several(actual), _several(expected)
     for mine, right in zip(actual, expected, strict=True):
         torch.testing.assert_close(mine, right)

@@ -48,7 +48,7 @@ class EngineKeeper:
         self._running: dict[str, tuple[Configuration, object]] = {}
 
     def ensure(self, engine: str, configuration: Configuration) -> ModuleType:
-        """The engine's module, running in that configuration."""
+        """Return the engine's module, running in that configuration."""
         lang = load_quietly(engine)
         if self._running.get(engine) != (configuration, _runtime(lang)):
             self._start(lang, engine, configuration)
@@ -81,5 +81,5 @@ def load_quietly(engine: str) -> ModuleType:
 
 
 def _runtime(lang: Any) -> object:
-    """The engine's runtime object; both engines make a new one at every `init` and `reset`."""
+    """Return the engine's runtime object; both engines make a new one at every `init` and `reset`."""
     return lang.lang.impl.get_runtime()

@@ -17,7 +17,7 @@ class Seen(list[Finding]):
         return [one for one in self if one.rule == rule]
 
     def one(self, rule: str, mark: str) -> Finding:
-        """The only finding of a rule on the line that ends in `# mark`. Fails where there is none, or more."""
+        """Return the only finding of a rule on the line that ends in `# mark`. Fail if there is none, or more."""
         marked = [one for one in self.of(rule) if _line(one).rstrip().endswith(f"# {mark}")]
         assert len(marked) == 1, "\n".join(map(str, self)) or "nothing was found"
         return marked[0]
@@ -34,12 +34,12 @@ class Seen(list[Finding]):
 
 
 def seen(op: Any, *inputs: Any, **named: Any) -> Seen:
-    """What the sanitizer says of a call."""
+    """Run the sanitizer on a call and return its findings."""
     return Seen(sanitize(op, *inputs, **named))
 
 
 def pointed(finding: Finding) -> str:
-    """What stands at a finding's column, to the end of the line."""
+    """Return the text from a finding's column to the end of its line."""
     assert finding.column > 0, finding
     return _line(finding)[finding.column - 1 :]
 

@@ -195,7 +195,7 @@ def _floors(path: str, item: _Import, files: Collection[str]) -> _Found:
 
 
 def file_of(target: str, files: Collection[str]) -> str | None:
-    """The file that a dotted name lives in: a module, a face, or a name from either."""
+    """Return the file of a dotted name: a module, a package's face, or a name of either."""
     parts = target.split(".")[1:]
     for length in range(len(parts), -1, -1):
         stem = "/".join(parts[:length])
@@ -208,7 +208,7 @@ def file_of(target: str, files: Collection[str]) -> str | None:
 
 
 def _may_open(path: str, target: str) -> bool:
-    """A file of one's own folder, or of a folder that holds it, or any face."""
+    """Return True for a file of the same folder, of a folder that contains it, or any package's face."""
     folder = PurePosixPath(target).parent
     at_the_root = folder == PurePosixPath(".")  # `_errors.py` and its like: rooms of one file, without a face
     face = PurePosixPath(target).name == "__init__.py"
@@ -279,7 +279,7 @@ def _private(name: str) -> bool:
 
 
 def _attribute_by_string(call: ast.Call) -> str:
-    """The attribute that `getattr(x, "name")` and its like reach for."""
+    """Return the attribute that `getattr(x, "name")` and the like read."""
     by_string = isinstance(call.func, ast.Name) and call.func.id in {"getattr", "setattr", "delattr", "hasattr"}
     if by_string and len(call.args) > 1 and isinstance(call.args[1], ast.Constant):
         return str(call.args[1].value)

@@ -16,12 +16,12 @@ def names(folder):
 
 
 def contents(folder):
-    """What every file holds; safetensors writes its metadata in an order of chance."""
+    """Read every file of a folder; safetensors writes its metadata in random order."""
     return {path.name: held(path) if path.suffix == ".safetensors" else path.read_bytes() for path in folder.iterdir()}
 
 
 def without_times(folder):
-    """The same, but for the seconds in the summary and the report."""
+    """Read every file of a folder, without the seconds in the summary and the report."""
     files = contents(folder)
     summary = json.loads(files.pop("summary.json"))
     files["report.html"], count = re.subn(rb"<dt>time</dt><dd>[0-9.]+ s</dd>", b"", files["report.html"])

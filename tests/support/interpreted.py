@@ -122,7 +122,7 @@ class Record:
     iteration: tuple[int, ...] = ()
 
     def enter(self, task: int, iteration: tuple[int, ...] = ()) -> None:
-        """What follows belongs to this iteration."""
+        """Begin an iteration: the accesses that follow belong to it."""
         self.task, self.iteration = task, iteration
 
     def add(
@@ -133,6 +133,6 @@ class Record:
 
 
 def interpreted(op: Any, *inputs: Any, faithful: bool = False, **sizes: int) -> tuple[torch.Tensor, ...]:
-    """Outputs of a call. What `ts.oracle` gives, before it differentiates: tests do that as they please."""
+    """Return outputs of a call, as `ts.oracle` computes them before it differentiates."""
     bound, route = bind_call(op, inputs, sizes)
     return tuple(interpret_call(bound, route, {}, faithful=faithful).values())

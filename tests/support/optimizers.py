@@ -39,7 +39,7 @@ def train(
 
 
 def adam_by_hand(w: float, grads: Sequence[float], matrix: bool, **o: Any) -> float:
-    """A weight after these gradients, as one thread of tiny-cuda-nn's kernel computes it."""
+    """Compute a weight after these gradients, as one thread of tiny-cuda-nn's kernel does."""
     m = v = 0.0
     own = 0
     for step, g in enumerate(grads, 1):

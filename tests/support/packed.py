@@ -24,7 +24,7 @@ def rays_of(counts, *, gap: int = 0) -> torch.Tensor:
 
 
 def size_of(rays) -> int:
-    """Samples up to the end of the last ray, and two more that no ray names."""
+    """Return the number of samples up to the end of the last ray, and two more that no ray names."""
     return int(rays.sum(1).max()) + 2 if len(rays) else 2
 
 
@@ -39,7 +39,7 @@ def samples_on(rays, *, channels: int = 3, dtype=torch.float64, dense: float = 1
 
 
 def outputs_and_gradients(function, given, rays, cotangents, **options):
-    """What compositing of these samples and the background, which is the last, returns, and the gradients in all."""
+    """Composite these samples with the background, which is the last; return the outputs, and the gradients of all."""
     leaves = [tensor.clone().requires_grad_() for tensor in given]
     *samples, background = leaves
     outputs = function(*samples, rays, background=background, **options)

@@ -43,7 +43,7 @@ class Writer:
         self.count = 0
 
     def source(self) -> str:
-        """The text of a kernel that writes y and z, and perhaps its scratch h and c."""
+        """Write the text of a kernel that writes y and z, and perhaps its scratch h and c."""
         done = {"x", "w"}
         if self.random.random() < 0.4:
             self.lines.append("    size = x.shape[0]")
@@ -104,7 +104,7 @@ class Writer:
             scope.own.discard(name)
 
     def expression(self, scope: Scope, depth: int = 2) -> str:
-        """A random expression, of values that stay small."""
+        """Draw an expression whose values stay small."""
         if depth == 0 or self.random.random() < 0.15:
             return self._leaf(scope)
         one, two = (self.expression(scope, depth - 1) for _ in range(2))
@@ -179,7 +179,7 @@ class _Spelt(ast.NodeTransformer):
 
 
 def meaning(source: str, x: torch.Tensor, w: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What a kernel computes, one element after the other, in torch's own float64 scalars."""
+    """Run a kernel element by element in torch's float64 scalars."""
     scope: dict[str, Any] = {"lang": PYTHON, "math": math}
     tree = _Spelt().visit(ast.parse(source))
     exec(compile(ast.fix_missing_locations(tree), "<meaning>", "exec"), scope)

@@ -66,7 +66,7 @@ class Writer:
         self.count = 0
 
     def source(self) -> str:
-        """The text of a kernel that writes s, y and z."""
+        """Write the text of a kernel that writes s, y and z."""
         done = ["x"]
         for name in self.dice.sample(["s", "y", "z"], 3):
             if self.dice.random() < 0.3:
@@ -77,7 +77,7 @@ class Writer:
         return HEADER + "\n".join(self.lines) + "\n"
 
     def _state(self, name: str, done: tuple[str, ...]) -> None:
-        """A serial loop in which an element builds on the one before."""
+        """Write a serial loop in which each element builds on the one before."""
         self._line("    ", "lang.loop_config(serialize=True)")
         self._line("    ", "for i in range(1, x.shape[0]):")
         scope = self._body(Scope(done, done))
@@ -182,7 +182,7 @@ class Writer:
     # Expressions --------------------------------------------------------------------------------
 
     def number(self, scope: Scope, depth: int = 2) -> str:
-        """A random float."""
+        """Draw a float expression."""
         if depth == 0 or self.dice.random() < 0.1:
             return self._leaf(scope)
         one, two = (self.number(scope, depth - 1) for _ in range(2))
@@ -206,7 +206,7 @@ class Writer:
         return self.dice.choice(forms)
 
     def vector(self, scope: Scope, depth: int = 1) -> str:
-        """A random vector of two."""
+        """Draw an expression of a 2-vector."""
         if scope.vectors and (depth == 0 or self.dice.random() < 0.5):
             name = self.dice.choice(scope.vectors)
             other = self.dice.choice(scope.vectors)
@@ -215,12 +215,12 @@ class Writer:
         return f"lang.Vector([{self._leaf(scope)}, {self.number(scope, max(depth - 1, 0))}])"
 
     def integer(self, scope: Scope) -> str:
-        """A random small integer, not negative."""
+        """Draw an expression of a small integer that is not negative."""
         name = self.dice.choice(scope.whole)
         return self.dice.choice([name, f"({name} * 3 % 5)", f"k[{self._index(scope)}]", f"({name} // 2 + 1)", "2"])
 
     def condition(self, scope: Scope) -> str:
-        """A random truth."""
+        """Draw a condition."""
         first = f"{self.number(scope, 1)} > {self.number(scope, 0)}"
         if self.dice.random() < 0.3:
             first += self.dice.choice([" and ", " or "]) + f"{self.integer(scope)} < {self.integer(scope)}"
@@ -303,7 +303,7 @@ MEANS = SimpleNamespace(
 
 
 def meaning(source: str, x: torch.Tensor, w: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """What a kernel computes, one iteration after the other, in torch's own float64 scalars."""
+    """Run a kernel iteration by iteration in torch's float64 scalars."""
     scope: dict[str, Any] = {"lang": MEANS}
     tree = ast.fix_missing_locations(_Spelt().visit(ast.parse(source)))
     exec(compile(tree, "<meaning>", "exec"), scope)

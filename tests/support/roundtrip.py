@@ -15,7 +15,7 @@ from tinsmith.ir import nodes, types
 
 
 def lowered(kernel: Any, *arguments: Any) -> LoweredKernel:
-    """A kernel as IR, for these arguments."""
+    """Lower a kernel to IR for these arguments."""
     engine = of_kernel(kernel)
     arrays, scalars, templates = {}, {}, {}
     for parameter, value in zip(engine.parameters(kernel), arguments, strict=True):
@@ -45,7 +45,7 @@ def _defaults(kernel: Any) -> types.Defaults:
 
 
 def text(kernel: Any, *arguments: Any) -> str:
-    """What is printed."""
+    """Print a kernel, lowered for these arguments."""
     return ast.unparse(_tree(kernel, lowered(kernel, *arguments), arguments))
 
 
@@ -62,7 +62,7 @@ def _tree(kernel: Any, lowering: LoweredKernel, arguments: tuple[Any, ...]) -> a
 
 
 def twin(kernel: Any, *arguments: Any) -> Any:
-    """The printed kernel as a function of the same arguments."""
+    """Return the printed kernel as a function of the same arguments."""
     engine = of_kernel(kernel)
     lowering = lowered(kernel, *arguments)
     function, _ = build(_tree(kernel, lowering, arguments), {"_lang": engine.lang}, "printed")

@@ -50,7 +50,7 @@ class Scene:
 
 
 def model(lang):
-    """A data-oriented object with two kernels."""
+    """Make a data-oriented object with two kernels."""
 
     @lang.data_oriented
     class Model:

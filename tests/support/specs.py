@@ -27,7 +27,7 @@ _dtypes = st.none() | st.sampled_from(DTYPES)
 
 @st.composite
 def specs(draw: st.DrawFn) -> Spec:
-    """A spec that `parse` accepts, with `*b` and `...` in about half of all."""
+    """Draw a spec that `parse` accepts, with `*b` and `...` in about half of all."""
     inputs = draw(_items("x", 0, 3, _named | _fixed | st.just(Anything()), st.booleans(), st.booleans()))
     if not any((item.batch_name is None) == item.has_rest for item in inputs):
         inputs = [_without(Batch("b"), item) if item.has_rest else item for item in inputs]

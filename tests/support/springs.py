@@ -12,7 +12,7 @@ def of_torch(state, force, stiffness):
 
 
 def run_loop(step, state, forces, *parameters):
-    """What a scan is: states after each step, and outputs."""
+    """Run a scan as a plain loop; return the states after each step, and the outputs."""
     states, outputs = [], []
     for force in forces:
         state, output = step(state, force, *parameters)

@@ -24,7 +24,7 @@ Tensors = Mapping[str, torch.Tensor]
 
 
 def given(kernel: Any, arguments: Sequence[Any]) -> tuple[nodes.Kernel, dict[str, torch.Tensor], dict[str, Any]]:
-    """A kernel's IR, arrays and scalar arguments."""
+    """Return a kernel's IR, arrays and scalar arguments."""
     lowering = lowered(kernel, *arguments)
     named = {p.name: one for p, one in zip(of_kernel(kernel).parameters(kernel), arguments, strict=True)}
     fields = {name: field.to_torch() for name, field in lowering.fields.items()}
@@ -33,7 +33,7 @@ def given(kernel: Any, arguments: Sequence[Any]) -> tuple[nodes.Kernel, dict[str
 
 
 def nest(lang: Any, seed: int) -> Any:
-    """A random nest as a kernel of x, w, k, s, y and z."""
+    """Build a random nest as a kernel of x, w, k, s, y and z."""
     source = random_nests.Writer(random.Random(seed)).source()
     path = f"<random nest {seed}>"
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
@@ -43,7 +43,7 @@ def nest(lang: Any, seed: int) -> Any:
 
 
 def nest_arguments(seed: int) -> tuple[torch.Tensor, ...]:
-    """What it is called with."""
+    """Draw the arguments of a random nest."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(5, generator=generator, dtype=torch.float64) - 0.3
     w = torch.rand(5, 3, generator=generator, dtype=torch.float64) - 0.3
@@ -52,7 +52,7 @@ def nest_arguments(seed: int) -> tuple[torch.Tensor, ...]:
 
 
 def directions(kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
-    """A random tangent for everything floating that a kernel is given."""
+    """Draw a tangent for each float argument of a kernel."""
     generator = torch.Generator().manual_seed(seed)
     kinds = {name: array.type for name, array in kernel.arrays.items() if name not in kernel.cells}
     kinds |= {name: kind for name, (kind, _) in kernel.arguments.items()}
@@ -99,7 +99,7 @@ def by_pass(
 def by_torch(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], moved: Tensors
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """The same by torch's forward mode."""
+    """Compute the tangents by torch's forward mode."""
     with forward_ad.dual_level():
         arrays, arguments = (
             {name: _dual(name, one, moved) for name, one in part.items()} for part in (arrays, arguments)
@@ -138,7 +138,7 @@ def assert_tangents_agree(
 def second_by_pass(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], along: Tensors, then: Tensors
 ) -> dict[str, torch.Tensor]:
-    """The tangent of the tangent: how the derivative along one direction moves in the other."""
+    """Compute the tangent of the tangent: how the derivative along one direction changes in the other."""
     once = generate_tangent(kernel, frozenset(along))
     twice = generate_tangent(once.kernel, frozenset(then))
     given, numbers = given_to(once, arrays, arguments, along)
@@ -149,7 +149,7 @@ def second_by_pass(
 def second_by_torch(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], along: Tensors, then: Tensors
 ) -> dict[str, torch.Tensor]:
-    """The same from two gradients, one of the other."""
+    """Compute the same from two gradients, one of the other."""
     leaves = {name: arrays[name].double().clone().requires_grad_() for name in along}
     with torch.enable_grad():
         after = interpret(kernel, {**arrays, **leaves}, arguments)
@@ -176,7 +176,7 @@ def _second(one: torch.Tensor, leaves: Tensors, along: Tensors, then: Tensors) -
 
 
 def compiled(made: nodes.Kernel, lang: Any, defaults: types.Defaults) -> Any:
-    """A kernel of the IR compiled: called with its arrays, then its arguments, both in their order."""
+    """Compile a kernel of the IR as a function of its arrays, then its arguments, both in their order."""
     arrays = {name: one for name, one in made.arrays.items() if name not in made.cells}
     annotations = {
         name: array_text(DTYPES[one.type], one.rank, one.element, "unsafe", False) for name, one in arrays.items()
@@ -194,7 +194,7 @@ def assert_compiled_agrees(
     defaults: types.Defaults,
     rtol: float = 1e-10,
 ) -> None:
-    """The tangent's kernel compiled gives what it gives interpreted."""
+    """Assert that the tangent's kernel gives the same compiled and interpreted."""
     moved = directions(kernel, arrays, arguments)
     made = generate_tangent(kernel, frozenset(moved))
     given, numbers = given_to(made, arrays, arguments, moved)

@@ -5,7 +5,7 @@ import zlib
 
 
 def written(lang, text, **names):
-    """The kernel that `text` defines, for an engine; its module is called `lang` there. `names` are other globals."""
+    """Compile the kernel that `text` defines for an engine, called `lang` there. `names` are other globals."""
     path = f"<written {zlib.crc32(text.encode()):08x}>"
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     scope = {"lang": lang, "__name__": "written", **names}

@@ -10,7 +10,7 @@ FACTOR = 4.0
 
 @pytest.fixture
 def ops(lang64):
-    """An op that reads a Python value, and one that reads a field."""
+    """Make an op that reads a Python value, and one that reads a field."""
     ti = lang64
     array = ti.types.ndarray()
     field = ti.field(float, shape=())
@@ -104,7 +104,7 @@ def test_a_step_may_write_the_field_that_its_op_reads(ops):
 
 @pytest.fixture(params=["array", "engine"])
 def layer(lang64, request):
-    """A layer on fields that reads a Python value and a field, and the field; by either way in which layers run."""
+    """Make a layer on fields that reads a Python value and a field; return the field too, for each way to run it."""
     ti = lang64
     x, y = (ti.field(float, shape=3, needs_grad=True) for _ in range(2))
     weight = ti.field(float, shape=())

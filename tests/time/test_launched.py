@@ -13,7 +13,7 @@ F64 = torch.float64
 
 @pytest.fixture
 def runners(monkeypatch):
-    """The classes of what ran the steps."""
+    """Return the classes of what ran the steps."""
     seen = []
     made = _function.make_runner
 
@@ -55,7 +55,7 @@ def of_the_engine(ti, array):
 
 
 def with_a_tape(ti, array):
-    """A loop carries `a`, so its values go on a tape."""
+    """Build a kernel whose loop carries `a`, so that its values go on a tape."""
 
     @ts.op("x[n], k[n] -> y[n]")
     @ti.kernel
@@ -85,7 +85,7 @@ def with_a_ragged_tape(ti, array):
 
 
 def that_adds(ti, array):
-    """The next state begins at zero, and is added to from both sides."""
+    """Build a kernel whose next state begins at zero and is added to from both sides."""
 
     @ts.op("x[n], k[n] -> y[n]")
     @ti.kernel

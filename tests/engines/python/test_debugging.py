@@ -36,7 +36,7 @@ def make_pool(lang):
 
 
 def line_of(text):
-    """The number of the only line of this file that reads so."""
+    """Return the number of the only line of this file with this text."""
     with open(FILE) as file:
         return next(number for number, line in enumerate(file, start=1) if line.strip() == text)
 

@@ -48,7 +48,7 @@ def expression(dice, depth=3):
 
 
 def exact(dice, depth=2):
-    """An expression whose value single precision holds exactly, however it is rounded in between."""
+    """Draw an expression whose value float32 holds exactly, however intermediate results are rounded."""
     if depth == 0:
         name = dice.choice(["f32", "f64", "i8", "i16", "i32", "i64"])
         return dice.choice(

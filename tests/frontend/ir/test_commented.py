@@ -66,7 +66,7 @@ def test_a_line_stands_above_what_comes_of_it(lang):
 
 
 def _local(lines):
-    """What the kernel's `v` is called."""
+    """Return the printed name of the kernel's `v`."""
     return next(line for line in lines if line.endswith("= x[i]") and not line.startswith("#")).split()[0]
 
 

@@ -47,7 +47,7 @@ def of_choices(levels):
 
 
 def of_estimators(levels):
-    """What only differentiation sees, on the right, is neither printed nor computed."""
+    """Nest values that only differentiation reads, which must be neither printed nor computed."""
     return binary("straight_through", to_the_left(levels), nodes.Unary("no such function", X, "f64"))
 
 
@@ -63,7 +63,7 @@ class Engine:
 
 
 def values(body, x):
-    """The locals of a printed kernel after it ran."""
+    """Run a printed kernel and return its locals."""
     names = {**dict.fromkeys(("x", "y", "total"), "f64"), "flag": "u1"}
     kernel = nodes.Kernel("k", "", {}, {}, names, tuple(body))
     tree = print_kernel(kernel, {}, types.Defaults())

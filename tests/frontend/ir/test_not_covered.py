@@ -10,7 +10,7 @@ CASES = {}
 
 
 def case(words):
-    """Adds a kernel whose line with `# here` is refused with these words."""
+    """Return a decorator that adds a kernel whose line with `# here` is refused with these words."""
 
     def add(build):
         CASES[build.__name__] = (build, words)

@@ -18,7 +18,7 @@ CASES = {}
 
 
 def case(spec, **shapes):
-    """Adds a kernel with the spec of its op and the shapes of its inputs, a batch of 3 in front."""
+    """Return a decorator that adds a kernel with its op's spec and the shapes of its inputs, after a batch of 3."""
 
     def add(build):
         CASES[build.__name__] = (build, spec, shapes)

@@ -28,7 +28,7 @@ UNARY = ("sin", "sqrt", "exp", "log", "rsqrt", "abs", "floor", "round", "tanh")
 
 
 def _asked(lang, ask):
-    """The types that an engine gives, and the operations that it refuses."""
+    """Ask an engine for the types of operations; return them and the operations that it refuses."""
     given, refused = {}, set()
 
     def note(key, operation):

@@ -67,7 +67,7 @@ def substeps(solver):
 
 
 def run_twice(solver, forward, **outputs):
-    """The words of the warnings, and whether the second call returned what the first did."""
+    """Return the words of the warnings, and whether the second call returned what the first did."""
     run = ts.rollout(forward, {"force": solver.force}, outputs or {"end": (solver.particles.pos, STEPS)})
     given = rand().requires_grad_()
     with warnings.catch_warnings(record=True) as caught:

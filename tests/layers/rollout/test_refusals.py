@@ -12,7 +12,7 @@ N = 4
 
 
 def refused(lang, body, error, *words):
-    """A rollout whose function is `body(lang, x, y)` refuses a call, in words that name all of `words`."""
+    """Assert that a rollout of `body(lang, x, y)` refuses a call, with a message that has all of `words`."""
     x, y = (lang.field(lang.f64, N, needs_grad=True) for _ in range(2))
 
     @lang.kernel

@@ -133,7 +133,7 @@ def elements_lent_to_a_function(lang, x, y):
 
 
 def elements_lent_to_a_method(lang, x, y):
-    """The same with a method, and the argument by name."""
+    """Make the same with a method, and the argument by name."""
 
     @lang.data_oriented
     class Sums:
@@ -231,7 +231,7 @@ def test_each_call_has_its_own_gradient_however_fields_are_reached(lang64, way):
 
 
 def two_of_one_name(lang):
-    """A kernel and its function, which both call their field `x`."""
+    """Make a kernel and its function, which both call their field `x`."""
     mine, theirs, y = graded(lang), graded(lang), graded(lang)
 
     def made():

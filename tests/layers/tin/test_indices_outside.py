@@ -15,7 +15,7 @@ def rand(*shape):
 
 
 def simulation(lang):
-    """Steps that index a history by time first, though its axes are in the other order."""
+    """Make steps that index a history by time first, though its axes are in the other order."""
     v, start, end = lang.field(lang.f64), *(lang.field(lang.f64, shape=(), needs_grad=True) for _ in range(2))
     lang.root.dense(lang.l, STEPS).dense(lang.i, 1).place(v, v.grad)
 

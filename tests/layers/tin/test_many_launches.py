@@ -66,7 +66,7 @@ def test_values_and_gradients(lang64, how):
 
 
 def counted(monkeypatch, owner, name):
-    """A list that grows by one with each call of a function."""
+    """Return a list that grows by one with each call of a function."""
     calls = []
     original = getattr(owner, name)
 

@@ -31,7 +31,7 @@ def in_rows(lang):
 
 
 def in_one_field(lang):
-    """A running state, which the next call goes on with."""
+    """Make a layer with a running state that the next call continues."""
 
     @lang.data_oriented
     class Average:

@@ -20,7 +20,7 @@ def graded(lang, shape=N):
 
 
 def layer_of(mode, inputs, outputs, kernels, internal=(), **options):
-    """A layer in one of the modes. `internal` are fields or (field, options)."""
+    """Make a layer in one of the modes. `internal` are fields or (field, options)."""
     layer = ts.EmptyTin(on_tensors=mode == "tensors", **options)
     for field in inputs:
         layer.register_input_field(field, batched=mode == "batched")

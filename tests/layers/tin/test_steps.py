@@ -112,7 +112,7 @@ def in_place(lang, x):
 
 
 def into_the_row_before(lang, x):
-    """A step changes what the one before it read."""
+    """Make a layer in which a step changes what the previous one read."""
 
     @lang.kernel
     def step(t: lang.i32):

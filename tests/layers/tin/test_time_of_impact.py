@@ -178,7 +178,7 @@ def check(lang, fp, way, loops):
 
 
 def simulated(step, state):
-    """A number that depends on all of a few steps."""
+    """Compute a number that depends on all of a few steps."""
     for _ in range(STEPS):
         state = step(*state)
     x, v = state

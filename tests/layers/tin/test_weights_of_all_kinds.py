@@ -14,7 +14,7 @@ def rand(*shape):
 
 
 def product(lang):
-    """A layer y = w x, and the field of w."""
+    """Make a layer y = w x, and the field of w."""
     x, y, w = (lang.field(lang.f64, shape=N, needs_grad=True) for _ in range(3))
 
     @lang.kernel

@@ -28,7 +28,7 @@ def scaled(lang, value=None, way="generated"):
 
 
 def no_storage(parameter):
-    """What FSDP without `use_orig_params` leaves between calls: a view of a storage that it freed."""
+    """Return what FSDP without `use_orig_params` leaves between calls: a view of a storage that it freed."""
     view = torch.cat([torch.ones(N), parameter.detach()])[N:]
     view.untyped_storage().resize_(0)
     return view

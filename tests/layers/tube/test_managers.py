@@ -44,7 +44,7 @@ def straight(lang):
 
 
 def flipped(lang):
-    """Puts the first element last."""
+    """Make a manager that puts the first element last."""
 
     class Flipped(straight(lang)):
         def to_tensor(self, field):
@@ -79,7 +79,7 @@ def shifted(lang):
 
 
 def sorted_by_call(lang):
-    """Puts values in order, and keeps a note of where each came from: another one for each call."""
+    """Make a manager that sorts values and notes their original positions, anew for each call."""
 
     class Sorted(straight(lang)):
         def from_tensor(self, field, tensor):
@@ -120,7 +120,7 @@ SHAPED = [flipped, shifted, squared]
 
 
 def tube_of(lang, manager, *, is_in=True, is_out=False, **options):
-    """A moving average in place: `x` is overwritten, and `y` weighs it after each step."""
+    """Make a moving average in place: `x` is overwritten, and `y` weighs it after each step."""
 
     @lang.kernel
     def averaged(x: lang.template(), w: lang.template(), y: lang.template()):

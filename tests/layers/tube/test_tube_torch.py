@@ -82,7 +82,7 @@ def squared(z):
 
 
 def batch(lang):
-    """A batch of vectors, each times one matrix that all share."""
+    """Make a batch of vectors, each multiplied by one matrix that all share."""
 
     @lang.kernel
     def multiply(a: lang.template(), x: lang.template(), out: lang.template()):
@@ -297,7 +297,7 @@ def compiler():
 
 
 def among_others(function):
-    """The Tube among plain torch operations."""
+    """Surround the Tube with plain torch operations."""
     return lambda *inputs: tuple(part * 2 for part in flat(function(*[tensor * 1.5 for tensor in inputs])))
 
 

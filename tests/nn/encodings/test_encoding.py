@@ -36,7 +36,7 @@ def nrc_twin(x, _):
 
 
 def joined_twin(x, params):
-    """A grid of the first two dims, frequencies of the third, another grid of the last two."""
+    """Encode with a grid of the first two dims, frequencies of the third, and another grid of the last two."""
     count = len(params) // 2
     first, last = params[:count], params[count:]
     parts = [grid_of()(x[:, :2], first), reference.frequency(x[:, 2:3], 2), grid_of()(x[:, 3:], last)]
@@ -85,7 +85,7 @@ ROWS = {
 
 
 def made(engine, row, dtype=torch.float64):
-    """An Encoding with parameters that show, positions, and the twin."""
+    """Make an Encoding with parameters of visible size, positions, and its twin."""
     config, n_dims, twin = ROWS[row]
     encoding = Encoding(n_dims, config, dtype=dtype, engine=engine)
     with torch.no_grad():
@@ -138,7 +138,7 @@ def test_identity_gives_memory_of_its_own(engine):
 # Derivatives ----------------------------------------------------------------------------------
 @pytest.fixture
 def smooth(engine):
-    """A function of positions and parameters that is a grid's, the twin, and both arguments."""
+    """Return a grid as a function of positions and parameters, its twin, and both arguments."""
     encoding, x, twin = made(engine, "Smoothstep")
     params = encoding.params.detach().clone()
 

@@ -24,7 +24,7 @@ NARROW = [(4, 2, 3, True), (6, 1, 2, False), (3, 3, 5, True), (1, 2, 1, True)]
 
 @pytest.fixture(autouse=True)
 def _poisoned(configure):
-    """The kernels' memory is not zeroed: what they leave out is NaN, so that it shows."""
+    """Fill the kernels' memory with NaN instead of zeros, so that what they leave out shows."""
     configure(poison="1")
 
 

@@ -148,7 +148,7 @@ def test_double_changes_what_is_computed_in():
 
 
 def called(module):
-    """The module as a function of its input and parameters."""
+    """Return the module as a function of its input and parameters."""
     return lambda x, params: torch.func.functional_call(module, {"params": params}, (x,))
 
 

@@ -35,7 +35,7 @@ def flat_model():
 
 
 def taken_apart(model):
-    """The same numbers as parameters of their own, as `make_optimizer` takes them."""
+    """Split a model's numbers into parameters of their own, as `make_optimizer` takes them."""
     shapes = [*model.matrix_shapes, (-1,)]
     pieces = model.params.detach().clone().split([*model.mlp.sizes, model.encoder.n_params])
     parameters = [torch.nn.Parameter(piece.view(shape)) for piece, shape in zip(pieces, shapes, strict=True)]

@@ -48,7 +48,7 @@ def _indices(rows: list | None) -> list[int]:
 
 
 def _alone(given: list[torch.nn.Parameter], config: object, drawn: list, row: int, matrix: bool) -> list[torch.Tensor]:
-    """A row's weights, trained by an optimizer of its own on the steps that took it, and those for inference."""
+    """Train a row by an optimizer of its own on the steps that took it; return its weights and those for inference."""
     own = [torch.nn.Parameter(p.detach()[row : row + 1].clone()) for p in given]
     groups = [{"params": [p], "matrix": matrix} for p in own]
     optimizer = config(own) if callable(config) else make_optimizer(groups, config)

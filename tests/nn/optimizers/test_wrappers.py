@@ -21,7 +21,7 @@ def _close(a: torch.Tensor, b: torch.Tensor) -> None:
 
 
 def _path(w: torch.Tensor, drawn: list[list[torch.Tensor]]) -> list[torch.Tensor]:
-    """The weights after each step of SGD."""
+    """Return the weights after each step of SGD."""
     path, at = [], w.detach().clone()
     for (grad,) in drawn:
         at = at - 0.1 * grad

@@ -7,7 +7,7 @@ import tinsmith as ts
 
 
 def group_maxima(lang):
-    """The greatest of many calculated values of each group, which other parallel iterations change too."""
+    """Build a kernel for the maximum of many calculated values of each group, which other iterations change too."""
 
     @ts.op("x[n], k[n], w[1] -> y[700]", adjoint="source")
     @lang.kernel

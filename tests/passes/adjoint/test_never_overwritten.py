@@ -71,7 +71,7 @@ def test_a_recursion_along_rows(lang64):
 
 
 def drawn_index(dice, names):
-    """A random sum of loop variables, whose factors are mostly 0 or 1."""
+    """Draw a sum of loop variables whose factors are mostly 0 or 1."""
     index = nodes.Const(dice.randint(0, 2), "i32")
     for name in names:
         factor = nodes.Const(dice.choice([0, 1, 1, 1, -1, 2]), "i32")
@@ -96,7 +96,7 @@ def drawn_steps(dice, names=(), count=3):
 
 
 def accesses(steps, held):
-    """What a run does, in order: loads and stores with their elements."""
+    """List the loads and stores of a run in order, with their elements."""
     for step in steps:
         match step:
             case nodes.Loop(names=(first, *rest)):

@@ -9,7 +9,7 @@ ZERO, ONE = nodes.Const(0, "i32"), nodes.Const(1.0, "f32")
 
 
 def counting(*more):
-    """A loop that counts in `g`, and ends where the count was small."""
+    """Build a loop that counts in `g`, and ends where the count was small."""
     is_small = nodes.Binary("<", OLD, ONE, "u1")
     body = (nodes.Atomic("add", "g", (I,), (), ONE, "old"), nodes.If(is_small, (nodes.Break(),)), *more)
     return nodes.For(("i",), ((ZERO, nodes.Size("g", 0)),), body)

@@ -13,7 +13,7 @@ def local(name):
 
 
 def nest(depth):
-    """Sums in nests: each loop changes a local from one iteration to the next that starts anew before the loop."""
+    """Build sums in nested loops: each loop carries a local that is reset before it."""
     name = f"a_{depth}"
     step = nodes.Assign(name, nodes.Binary("*", local(name), local("x"), "f32"))
     inner = nest(depth - 1) if depth > 1 else ()

@@ -56,7 +56,7 @@ SURFELS = {
 
 
 def with_invisible(given, rows):
-    """The Gaussians of a scene, and one like its first for each row, with that row's values."""
+    """Return the Gaussians of a scene, with a copy of the first for each row that has that row's values."""
     held = {name: tensor.clone() for name, tensor in given.items()}
     for name in NAMES[:5]:
         axis = 1 if name == "colors" and given["colors"].ndim == 4 else 0

@@ -30,7 +30,7 @@ DOUBLE = torch.float64
 
 
 def one_gaussian(opacity=0.8, sigma=0.1, depth=2.0):
-    """A round Gaussian in the middle of pixel (32, 24) of a camera with focal length 50."""
+    """Make a round Gaussian in the middle of pixel (32, 24) of a camera with focal length 50."""
     values = [[[0.0, 0.0, depth]], [[1.0, 0.0, 0.0, 0.0]], [[sigma] * 3], [opacity], [[1.0]]]
     intrinsics = [[[50.0, 0, 32.5], [0, 50, 24.5], [0, 0, 1]]]
     return tuple(torch.tensor(value, dtype=DOUBLE) for value in [*values, torch.eye(4)[None].tolist(), intrinsics])

@@ -59,7 +59,7 @@ def moments(optimizer, parameter):
 
 
 def seen(params, norms, radii=None, width=64, height=48, packed=False):
-    """What `rasterization` gives, after a backward pass that left gradients of these norms in units of half sides."""
+    """Return what `rasterization` returns, after a backward pass that left gradients of these norms, in half sides."""
     count = len(params["means"])
     radii = torch.ones(count) if radii is None else torch.as_tensor(radii)
     means2d = torch.zeros(1, count, 2, requires_grad=True)
@@ -270,7 +270,7 @@ def test_a_parameter_dict_and_parameters_without_gradient_are_followed():
 
 
 def alpha_along_a_line(opacity, scale, count):
-    """The integral over x of what `count` Gaussians in one place hide, by the trapezoid rule: exact, for it decays."""
+    """Integrate over x what `count` Gaussians at one place hide, by the trapezoid rule, which is exact here."""
     x = torch.linspace(-40.0, 40.0, 400_001, dtype=torch.float64)
     hidden = 1 - (1 - opacity * torch.exp(-x.square() / (2 * scale**2))) ** count
     return torch.trapezoid(hidden, x).item()

@@ -17,7 +17,7 @@ N, S = len(COUNTS), len(INDICES)
 
 
 def by_ray(function, *values):
-    """A function of one ray's numbers, of packed ones."""
+    """Apply a function of one ray's numbers to packed ones."""
     parts = zip(*(value.split(COUNTS.tolist()) for value in values), strict=True)
     return torch.cat([function(*part) for part in parts])
 
