@@ -219,7 +219,8 @@ def _describe_batches(core: Core) -> Iterable[str]:
     key = next((program.key for program in reversed([*core.programs.values()])), None)
     for stage in core.signature.firsts:
         if key is None and stage.open_templates:
-            yield f"batches of `{stage.name}`: known after a call, which brings `{_spell(core, stage.open_templates[0])}`"
+            name = _spell(core, stage.open_templates[0])
+            yield f"batches of `{stage.name}`: known after a call, which brings `{name}`"
             continue
         reason = stage.explain_batch_refusal(_all_batched(core, stage, key), key.templates if key else {})
         yield f"batches of `{stage.name}`: " + (f"one launch a sample ({reason})" if reason else "one launch")
