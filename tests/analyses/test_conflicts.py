@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.written import written
+from support.written import compile_text
 from tinsmith.analyses import find_conflicts, find_disjoint_arrays
 from tinsmith.engines import of_kernel
 from tinsmith.frontend import read
@@ -28,7 +28,7 @@ def lowered(lang, text):
     annotations = ", ".join(
         [f"{name}: lang.types.ndarray()" for name in ARRAYS] + [f"{name}: lang.i32" for name in ARGUMENTS]
     )
-    kernel = written(lang, f"def kernel({annotations}):\n    {body}\n".replace("ti.", "lang."))
+    kernel = compile_text(lang, f"def kernel({annotations}):\n    {body}\n".replace("ti.", "lang."))
     arrays = {name: nodes.Array(name, kind, rank, dims=dims) for name, (kind, rank, dims) in ARRAYS.items()}
     engine = of_kernel(kernel)
     return lower(read(engine.function_of(kernel)), engine, arrays, arguments=ARGUMENTS).kernel

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from support.folders import StopAt, contents, names, pixels, without_times
+from support.folders import StopAt, list_names, read_contents, read_pixels, read_without_times
 from tinsmith import reference
 from tinsmith.apps._photo import load_photo
 from tinsmith.apps.fit_image import FitOptions, fit_image
@@ -40,13 +40,13 @@ def test_the_fit_gets_better_and_writes_what_it_says(engine, options):
     assert psnrs[-1] > psnrs[1] + 8
     assert reached.psnr == pytest.approx(psnrs[-1], abs=1.5)
     assert (reached.step, reached.steps, reached.interrupted) == (40, 40, False)
-    assert {path.name for path in reached.files} == names(options().out) == FILES
+    assert {path.name for path in reached.files} == list_names(options().out) == FILES
 
 
 def test_the_files_hold_the_fit(engine, options, photo):
     reached = fit_image(options(engine=engine))
     out = options().out
-    fitted = pixels(out / "fitted.png")
+    fitted = read_pixels(out / "fitted.png")
     assert fitted.shape == (36, 48, 3)
     with Image.open(photo) as original:
         original.thumbnail((48, 48), Image.Resampling.LANCZOS)
@@ -66,10 +66,10 @@ def test_a_resumed_fit_is_the_uninterrupted_one_to_the_bit(engine, options, tmp_
     halves = dataclasses.replace(whole, out=tmp_path / "halves")
     stopped = fit_image(halves, watch=StopAt(17))
     assert stopped.interrupted and stopped.step == 17
-    assert names(halves.out) == FILES
+    assert list_names(halves.out) == FILES
     resumed = fit_image(dataclasses.replace(halves, resume=True))
     assert resumed.step == 40 and not resumed.interrupted
-    assert without_times(halves.out) == without_times(whole.out)
+    assert read_without_times(halves.out) == read_without_times(whole.out)
 
 
 def test_the_summary_tells_what_was_done(options):
@@ -90,7 +90,7 @@ def test_sixteen_bits_of_gray_are_read_as_eight(options, tmp_path):
 
 def test_stopped_before_the_first_step(options):
     stopped = fit_image(options(), watch=StopAt(0))
-    assert stopped.step == 0 and names(options().out) == FILES
+    assert stopped.step == 0 and list_names(options().out) == FILES
     assert fit_image(options(resume=True)).step == 40
 
 
@@ -139,14 +139,14 @@ def test_torchs_threads_are_as_before_afterwards(options):
 @pytest.mark.parametrize("size", [1, 7])
 def test_more_gaussians_than_pixels(options, size):
     reached = fit_image(options(size=size, gaussians=200, steps=5))
-    assert reached.step == 5 and names(options().out) == FILES
+    assert reached.step == 5 and list_names(options().out) == FILES
 
 
 def test_the_seed_decides(options, tmp_path):
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):
         fit_image(options(out=tmp_path / name, seed=seed, steps=3))
-    assert without_times(tmp_path / "one") == without_times(tmp_path / "same")
-    assert contents(tmp_path / "one")["fitted.png"] != contents(tmp_path / "two")["fitted.png"]
+    assert read_without_times(tmp_path / "one") == read_without_times(tmp_path / "same")
+    assert read_contents(tmp_path / "one")["fitted.png"] != read_contents(tmp_path / "two")["fitted.png"]
 
 
 def run(*arguments):
@@ -178,12 +178,12 @@ def test_the_command_resumes(photo, tmp_path):
 def test_the_command_replaces_an_earlier_run_only_if_told(photo, tmp_path):
     arguments = (photo, "--out", tmp_path / "out", *SMALL)
     run(*arguments)
-    before = contents(tmp_path / "out")
+    before = read_contents(tmp_path / "out")
     done = run(*arguments, "--seed", 1)
     assert done.exit_code == 2 and "the output folder holds an earlier run" in done.output
-    assert contents(tmp_path / "out") == before
+    assert read_contents(tmp_path / "out") == before
     done = run(*arguments, "--seed", 1, "--overwrite")
-    assert done.exit_code == 0 and contents(tmp_path / "out")["fitted.png"] != before["fitted.png"]
+    assert done.exit_code == 0 and read_contents(tmp_path / "out")["fitted.png"] != before["fitted.png"]
 
 
 def test_the_command_refuses_in_words(tmp_path):
@@ -196,7 +196,7 @@ def test_the_command_refuses_in_words(tmp_path):
 def test_the_fit_runs_on_cuda(engine, options):
     reached = fit_image(options(engine=engine, device="cuda"))
     assert reached.psnr > 20
-    assert names(options().out) == FILES
+    assert list_names(options().out) == FILES
 
 
 def test_torchs_default_dtype_does_not_matter(options, tmp_path):
@@ -206,7 +206,7 @@ def test_torchs_default_dtype_does_not_matter(options, tmp_path):
         fit_image(options(out=tmp_path / "double", steps=3))
     finally:
         torch.set_default_dtype(torch.float32)
-    assert without_times(tmp_path / "single") == without_times(tmp_path / "double")
+    assert read_without_times(tmp_path / "single") == read_without_times(tmp_path / "double")
 
 
 @pytest.mark.costly
@@ -214,4 +214,4 @@ def test_the_defaults_fit_the_default_photograph(tmp_path):
     reached = fit_image(FitOptions(tmp_path))
     # The bar is 30 dB; 35.6 measured. A drop below 35 is a regression to look into.
     assert reached.psnr > 35
-    assert pixels(tmp_path / "fitted.png").shape == (256, 218, 3)
+    assert read_pixels(tmp_path / "fitted.png").shape == (256, 218, 3)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from support.folders import StopAt, names, pixels, without_times
+from support.folders import StopAt, list_names, read_pixels, read_without_times
 from tinsmith import CheckpointError, ConfigError, EngineError, InputError
 from tinsmith.apps._film import psnr_of_pixels
 from tinsmith.apps._training import Training
@@ -45,10 +45,10 @@ def test_it_gets_better_and_writes_what_it_says(engine, fitting):
     assert (reached.step, reached.steps, reached.interrupted, reached.held_out) == (60, 60, False, 3)
     assert psnrs[1] + 4 < reached.psnr < 40 and 0.3 < reached.ssim < 1
     out = fitting().out
-    assert {path.name for path in reached.files} == FILES == names(out) - {"tensorboard"}
+    assert {path.name for path in reached.files} == FILES == list_names(out) - {"tensorboard"}
     with Image.open(out / "turntable.gif") as film:
         assert film.n_frames == 48 and film.size == (48, 40)
-    assert pixels(out / "comparison.png").shape[2] == 3
+    assert read_pixels(out / "comparison.png").shape[2] == 3
     summary = json.loads((out / "summary.json").read_text())
     assert (
         summary["psnr_db"] == reached.psnr
@@ -87,7 +87,7 @@ def test_without_a_dataset_it_renders_one(fitting, monkeypatch, scene_folder):
     reached = fit_scene(fitting(dataset=None, steps=2))
     written = read_dataset(fitting().out / "scene", 64)
     assert written.digest == read_dataset(scene_folder, 64).digest
-    assert reached.step == 2 and names(fitting().out) == FILES | {"scene"}
+    assert reached.step == 2 and list_names(fitting().out) == FILES | {"scene"}
 
 
 @pytest.mark.costly
@@ -102,11 +102,11 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(fitting, changes, tmp
     halves = dataclasses.replace(whole, out=tmp_path / "halves")
     stopped = fit_scene(halves, watch=StopAt(11))
     assert stopped.interrupted and stopped.step == 11
-    assert names(halves.out) == FILES
+    assert list_names(halves.out) == FILES
     torch.manual_seed(99)  # the checkpoint, not chance, says how it goes on
     resumed = fit_scene(dataclasses.replace(halves, resume=True))
     assert resumed.step == 16 and not resumed.interrupted
-    assert without_times(halves.out) == without_times(whole.out)
+    assert read_without_times(halves.out) == read_without_times(whole.out)
 
 
 def test_a_finished_run_can_go_on(fitting):
@@ -216,7 +216,7 @@ def test_checkpoints_of_other_runs(fitting, tmp_path):
 @pytest.mark.gpu
 def test_it_runs_on_cuda(engine, fitting):
     reached = fit_scene(fitting(engine=engine, device="cuda", steps=200, rays=512))
-    assert reached.psnr > 15 and names(fitting().out) == FILES
+    assert reached.psnr > 15 and list_names(fitting().out) == FILES
 
 
 @pytest.mark.costly

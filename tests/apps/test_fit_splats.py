@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from support.colmap import write_binary
-from support.folders import StopAt, names, without_times
+from support.folders import StopAt, list_names, read_without_times
 from tinsmith import CheckpointError, EngineError, InputError
 from tinsmith.apps._training import Training
 from tinsmith.apps.fit_splats import SplatOptions, _gaussians, fit_splats
@@ -45,7 +45,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, splatting):
     assert (reached.step, reached.steps, reached.interrupted, reached.held_out) == (60, 60, False, 3)
     assert psnrs[1] + 3 < reached.psnr < 40 and 0.3 < reached.ssim < 1
     out = splatting().out
-    assert {path.name for path in reached.files} == FILES == names(out)
+    assert {path.name for path in reached.files} == FILES == list_names(out)
     for name in ("turntable.gif", "depth.gif"):
         with Image.open(out / name) as film:
             assert film.n_frames == 48 and film.size == (48, 40)
@@ -69,11 +69,11 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(splatting, changes, t
     halves = dataclasses.replace(whole, out=tmp_path / "halves")
     stopped = fit_splats(halves, watch=StopAt(11))
     assert stopped.interrupted and stopped.step == 11
-    assert names(halves.out) == FILES
+    assert list_names(halves.out) == FILES
     torch.manual_seed(99)  # the checkpoint, not chance, says how it goes on
     resumed = fit_splats(dataclasses.replace(halves, resume=True))
     assert resumed.step == 20 and not resumed.interrupted
-    assert without_times(halves.out) == without_times(whole.out)
+    assert read_without_times(halves.out) == read_without_times(whole.out)
     assert json.loads((whole.out / "summary.json").read_text())["gaussians"] != 150  # some came or went
     assert not torch.are_deterministic_algorithms_enabled()
 
@@ -89,7 +89,7 @@ def test_without_a_dataset_it_renders_one(splatting, monkeypatch, scene_folder):
     reached = fit_splats(splatting(dataset=None, steps=2))
     written = read_dataset(splatting().out / "scene", 64)
     assert written.digest == read_dataset(scene_folder, 64).digest
-    assert reached.step == 2 and names(splatting().out) == FILES | {"scene"}
+    assert reached.step == 2 and list_names(splatting().out) == FILES | {"scene"}
 
 
 @pytest.mark.costly

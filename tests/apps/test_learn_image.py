@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from support.folders import StopAt, contents, names, pixels, without_times
+from support.folders import StopAt, list_names, read_contents, read_pixels, read_without_times
 from tinsmith import ConfigError
 from tinsmith.apps._film import flat_psnr
 from tinsmith.apps._photo import load_photo
@@ -54,8 +54,8 @@ def test_it_gets_better_and_writes_what_it_says(engine, learning, kind, photo):
     assert psnrs[-1] > psnrs[1] + 6
     assert (reached.step, reached.steps, reached.interrupted) == (40, 40, False)
     out = learning().out
-    assert {path.name for path in reached.files} == names(out) == FILES
-    learned = pixels(out / "learned.png")
+    assert {path.name for path in reached.files} == list_names(out) == FILES
+    learned = read_pixels(out / "learned.png")
     assert learned.shape == (36, 48, 3)
     with Image.open(photo) as original:
         original.thumbnail((48, 48), Image.Resampling.LANCZOS)
@@ -86,16 +86,16 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(engine, learning, kin
     halves = dataclasses.replace(whole, out=tmp_path / "halves")
     stopped = learn_image(halves, watch=StopAt(17))
     assert stopped.interrupted and stopped.step == 17
-    assert names(halves.out) == FILES
+    assert list_names(halves.out) == FILES
     torch.manual_seed(99)  # the checkpoint, not chance, says how it goes on
     resumed = learn_image(dataclasses.replace(halves, resume=True))
     assert resumed.step == 40 and not resumed.interrupted
-    assert without_times(halves.out) == without_times(whole.out)
+    assert read_without_times(halves.out) == read_without_times(whole.out)
 
 
 def test_stopped_before_the_first_step(learning):
     stopped = learn_image(learning(), watch=StopAt(0))
-    assert stopped.step == 0 and names(learning().out) == FILES
+    assert stopped.step == 0 and list_names(learning().out) == FILES
     assert learn_image(learning(resume=True)).step == 40
 
 
@@ -111,8 +111,8 @@ def test_a_finished_run_can_go_on(learning):
 def test_the_seed_decides(learning, tmp_path):
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):
         learn_image(learning(ARRAY, out=tmp_path / name, seed=seed, steps=3))
-    assert without_times(tmp_path / "one") == without_times(tmp_path / "same")
-    assert contents(tmp_path / "one")["learned.png"] != contents(tmp_path / "two")["learned.png"]
+    assert read_without_times(tmp_path / "one") == read_without_times(tmp_path / "same")
+    assert read_contents(tmp_path / "one")["learned.png"] != read_contents(tmp_path / "two")["learned.png"]
 
 
 def test_options_go_before_the_configuration(learning):
@@ -137,7 +137,7 @@ def test_shipped_configurations(learning, name):
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_runs_on_cuda(engine, learning, kind):
     reached = learn_image(learning(KINDS[kind], engine=engine, device="cuda"))
-    assert reached.psnr > 15 and names(learning().out) == FILES
+    assert reached.psnr > 15 and list_names(learning().out) == FILES
 
 
 # Blocks --------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_a_large_photograph_is_glanced_at_along_the_way(learning, monkeypatch):
     assert frames[0].shape == learner.looked_at.pixels.shape and frames[0].shape[0] < 20
     assert learner.image().shape == (36, 48, 3)
     reached = learn_image(options)
-    assert pixels(options.out / "learned.png").shape == (36, 48, 3) and reached.psnr > 15
+    assert read_pixels(options.out / "learned.png").shape == (36, 48, 3) and reached.psnr > 15
 
 
 def test_a_summary_is_a_configuration(learning, tmp_path):
@@ -331,4 +331,4 @@ def test_the_hash_grid_learns_the_default_photograph(tmp_path):
     reached = learn_image(LearnOptions(tmp_path))
     # The bar is 30 dB in three minutes on two cores; 41.6 dB in 36 s measured, docs/learn-image.md.
     assert reached.psnr > 35 and reached.seconds < 180
-    assert pixels(tmp_path / "learned.png").shape == (512, 437, 3)
+    assert read_pixels(tmp_path / "learned.png").shape == (512, 437, 3)

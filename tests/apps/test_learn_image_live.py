@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from support.folders import contents
-from support.live_page import ask, meanwhile, read_state, wait_for, wish
+from support.folders import read_contents
+from support.live_page import ask, read_state, send_wish, visit_meanwhile, wait_for
 from tinsmith import InputError
 from tinsmith.apps.learn_image import learn_image, live_page
 
@@ -28,7 +28,7 @@ def params(live):
 
 def visited(options, visit, say=lambda words: None):
     """Run with a live page on which `visit(live)` acts, and return the run's outcome."""
-    with live_page(say=say) as live, meanwhile(live, lambda: visit(live)):
+    with live_page(say=say) as live, visit_meanwhile(live, lambda: visit(live)):
         return learn_image(options, live=live)
 
 
@@ -58,11 +58,11 @@ def test_the_run_tells_of_itself(learning):
 def test_pause_and_resume(learning):
     def visit(live):
         wait_for(live.url, lambda state: state.get("step", 0) > 0)
-        assert wish(live.url, "pause") == (200, "")
+        assert send_wish(live.url, "pause") == (200, "")
         paused = wait_for(live.url, lambda state: state["status"] == "paused")
         threading.Event().wait(0.3)
         assert read_state(live.url)["step"] == paused["step"]
-        assert wish(live.url, "resume") == (200, "")
+        assert send_wish(live.url, "resume") == (200, "")
         wait_for(live.url, lambda state: state["status"] == "learning" and state["step"] > paused["step"])
 
     assert visited(learning(GRID, steps=STEPS), visit).interrupted
@@ -71,16 +71,16 @@ def test_pause_and_resume(learning):
 def test_one_block_learns_and_the_others_stay(learning):
     def visit(live):
         wait_for(live.url, lambda state: state.get("step", 0) > 2)
-        wish(live.url, "pause")
+        send_wish(live.url, "pause")
         wait_for(live.url, lambda state: state["status"] == "paused")
         before = params(live)
-        assert wish(live.url, "retrain", row=2, column=1) == (200, "")
+        assert send_wish(live.url, "retrain", row=2, column=1) == (200, "")
         state = wait_for(live.url, lambda state: state["retrained"] is not None and state["status"] == "paused")
         changed = (params(live) != before).flatten(1).any(1)
         assert changed.nonzero().flatten().tolist() == [2 * 5 + 1]
         assert state["retrained"]["after"] > state["retrained"]["before"]
         assert (state["retrained"]["row"], state["retrained"]["column"]) == (2, 1)
-        code, trouble = wish(live.url, "retrain", row=3, column=1)
+        code, trouble = send_wish(live.url, "retrain", row=3, column=1)
         assert code == 409 and trouble == "there is no block in row 3, column 1"
 
     visited(learning(ARRAY, steps=STEPS), visit)
@@ -93,11 +93,11 @@ def test_the_files_are_there_after_the_last_step_and_the_page_stays(learning):
     def visit(live):
         state = wait_for(live.url, lambda state: state["status"] == "done")
         assert state["folder"] == str(learning().out) and state["is_unwritten"] is False
-        before.update(contents(learning().out))
-        assert wish(live.url, "retrain", row=0, column=0) == (200, "")
+        before.update(read_contents(learning().out))
+        assert send_wish(live.url, "retrain", row=0, column=0) == (200, "")
         state = wait_for(live.url, lambda state: state["retrained"] is not None)
         assert state["is_unwritten"] is True
-        assert wish(live.url, "stop") == (200, "")
+        assert send_wish(live.url, "stop") == (200, "")
 
     said = []
     reached = visited(learning(ARRAY, steps=3), visit, said.append)
@@ -105,7 +105,7 @@ def test_the_files_are_there_after_the_last_step_and_the_page_stays(learning):
     # The folder was still the run's own then.
     assert set(before) == {".run.lock", *(path.name for path in reached.files)}
     assert len(said) == 1 and str(learning().out) in said[0] and "Ctrl-C" in said[0]
-    after = contents(learning().out)
+    after = read_contents(learning().out)
     changed = {"learned.png", "error.png", "comparison.png", "learning.gif", "checkpoint.safetensors", "summary.json"}
     assert {name for name in after if after[name] != before[name]} >= changed  # trained since, written again
     assert learn_image(learning(ARRAY, steps=5, resume=True)).step == 5  # of unequal counts of steps by now
@@ -139,7 +139,7 @@ def test_the_end_is_told_before_the_server_goes(learning):
 
     def visit(live):
         wait_for(live.url, lambda state: state["status"] == "done")
-        wish(live.url, "stop")
+        send_wish(live.url, "stop")
         states.append(wait_for(live.url, lambda state: state["status"] == "ended"))
 
     assert not visited(learning(GRID, steps=2), visit).interrupted
@@ -149,7 +149,7 @@ def test_the_end_is_told_before_the_server_goes(learning):
 def test_one_network_has_no_blocks(learning):
     def visit(live):
         wait_for(live.url, lambda state: state.get("step", 0) > 0)
-        code, trouble = wish(live.url, "retrain", row=0, column=0)
+        code, trouble = send_wish(live.url, "retrain", row=0, column=0)
         assert code == 409 and trouble == "this is one network: it has no blocks"
 
     visited(learning(GRID, steps=STEPS), visit)

@@ -19,7 +19,7 @@ import pytest
 import torch
 from PIL import Image
 
-from support.folders import without_times
+from support.folders import read_without_times
 from tinsmith import ConfigError, InputError
 from tinsmith._extras import install_command
 from tinsmith.apps._interrupt import Stop
@@ -285,7 +285,7 @@ def test_a_viewer_does_not_change_what_is_learned(fitted, tmp_path, monkeypatch)
 
         monkeypatch.setattr(_viewer, "time", Clock(walk()))
         fitted.run(watched, watch=watch, viewer=viewer)
-    assert drawn == list(range(7)) and without_times(watched.out) == without_times(alone.out)
+    assert drawn == list(range(7)) and read_without_times(watched.out) == read_without_times(alone.out)
 
 
 @pytest.mark.usefixtures("needs_viser")

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from support.folders import StopAt, names, without_times
+from support.folders import StopAt, list_names, read_without_times
 from tinsmith._errors import CheckpointError, InputError
 from tinsmith.apps import SIMULATIONS
 from tinsmith.apps.simulate import SimulateOptions, simulate
@@ -73,16 +73,16 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(engine, options, tmp_
     halves = dataclasses.replace(whole, out=tmp_path / "halves")
     stopped = simulate(halves, watch=StopAt(2))
     assert stopped.interrupted and stopped.step == 2
-    assert names(halves.out) == FILES
+    assert list_names(halves.out) == FILES
     resumed = simulate(dataclasses.replace(halves, resume=True))
     assert resumed.step == 4 and not resumed.interrupted
-    assert without_times(halves.out) == without_times(whole.out)
+    assert read_without_times(halves.out) == read_without_times(whole.out)
 
 
 def test_a_run_gets_better_and_writes_what_it_says(engine, options):
     reached = simulate(options(engine=engine, iterations=20))
     assert reached.figures[1] < 0.95 * reached.figures[0]
-    assert {path.name for path in reached.files} == names(options().out) == FILES
+    assert {path.name for path in reached.files} == list_names(options().out) == FILES
     summary = json.loads((options().out / "summary.json").read_text())
     assert (summary["before"], summary["after"]) == reached.figures and summary["iteration"] == 20
     with Image.open(options().out / "simulation.gif") as film:
@@ -111,7 +111,7 @@ def test_the_seed_decides(options, tmp_path):
     given = {"name": "elastic-walker", "iterations": 1}
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):
         simulate(options(out=tmp_path / name, seed=seed, **given))
-    one, same, two = (without_times(tmp_path / name) for name in ("one", "same", "two"))
+    one, same, two = (read_without_times(tmp_path / name) for name in ("one", "same", "two"))
     assert one == same and one["checkpoint.safetensors"] != two["checkpoint.safetensors"]
 
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 from PIL import Image
 
-from support.live_page import ask, meanwhile, read_state, wait_for, wish
+from support.live_page import ask, read_state, send_wish, visit_meanwhile, wait_for
 from tinsmith.apps.simulate import SimulateOptions, live_page, simulate
 
 STEPS = 100_000  # more than it ever takes: the page ends the run
@@ -25,7 +25,7 @@ def options(tmp_path):
 
 def visited(options, visit):
     """Run with a live page on which `visit(live)` acts, and return the run's outcome."""
-    with live_page() as live, meanwhile(live, lambda: visit(live)):
+    with live_page() as live, visit_meanwhile(live, lambda: visit(live)):
         return simulate(options, live=live)
 
 
@@ -53,12 +53,12 @@ def test_the_page_gets_films_and_losses_and_stops_the_run(options):
 def test_it_can_be_paused_and_knows_no_blocks(options):
     def visit(live):
         wait_for(live.url, lambda state: state.get("step", 0) > 0)
-        assert wish(live.url, "retrain", row=0, column=0) == (409, "this page has no request 'retrain'")
-        assert wish(live.url, "pause") == (200, "")
+        assert send_wish(live.url, "retrain", row=0, column=0) == (409, "this page has no request 'retrain'")
+        assert send_wish(live.url, "pause") == (200, "")
         paused = wait_for(live.url, lambda state: state["status"] == "paused")
         threading.Event().wait(0.3)
         assert read_state(live.url)["step"] == paused["step"]
-        assert wish(live.url, "resume") == (200, "")
+        assert send_wish(live.url, "resume") == (200, "")
         wait_for(live.url, lambda state: state["step"] > paused["step"])
 
     assert visited(options(), visit).interrupted

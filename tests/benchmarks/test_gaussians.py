@@ -36,7 +36,7 @@ def test_gradients_by_hand_are_the_generated_ones(engine, lang64, order, monkeyp
     monkeypatch.syspath_prepend(BENCHMARKS)
     from _gaussian_hand_ops import build_ops
 
-    scene = given.scene(cameras=1)
+    scene = given.make_scene(cameras=1)
     torch.manual_seed(1)
     covars = torch.rand(24, 6, dtype=torch.float64) * 0.01
     covars[:, [0, 3, 5]] += 0.05

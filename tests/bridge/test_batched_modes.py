@@ -41,8 +41,8 @@ def loss_of(function):
     """Return a loss with curvature whose slopes differ from element to element."""
 
     def loss(*inputs):
-        outputs = cases.tensors(function(*inputs))
-        pairs = zip(outputs, cases.cotangents(outputs), strict=True)
+        outputs = cases.list_tensors(function(*inputs))
+        pairs = zip(outputs, cases.draw_cotangents(outputs), strict=True)
         return sum((seed * (out + 0.3 * out * out)).sum() for out, seed in pairs)
 
     return loss
@@ -52,7 +52,7 @@ def summed(function):
     """Return a function that sums the losses of a batch."""
 
     def loss(*batch):
-        columns = cases.tensors(function(*batch))
+        columns = cases.list_tensors(function(*batch))
         return sum(loss_of(lambda sample=sample: sample)() for sample in zip(*columns, strict=True))
 
     return loss
@@ -65,7 +65,7 @@ def gradients(loss, inputs):
 
 def compute_each(function, batch):
     """Call a function of one sample for each sample of a batch, and stack the results."""
-    results = [cases.tensors(function(*sample)) for sample in zip(*batch, strict=True)]
+    results = [cases.list_tensors(function(*sample)) for sample in zip(*batch, strict=True)]
     return tuple(torch.stack(column) for column in zip(*results, strict=True))
 
 
@@ -82,8 +82,8 @@ def assert_same(actual, wanted, way):
 def test_values_and_gradients_of_a_batch(lang64, row, batch):
     op, whole = op_of(row, lang64), op_of(row, lang64, is_batched=True)
     values = compute_each(row.twin, batch)
-    assert_same(tuple(cases.tensors(whole(*batch))), values, "values of *b")
-    assert_same(tuple(cases.tensors(vmap(op)(*batch))), values, "values of vmap")
+    assert_same(tuple(cases.list_tensors(whole(*batch))), values, "values of *b")
+    assert_same(tuple(cases.list_tensors(vmap(op)(*batch))), values, "values of vmap")
     wanted = compute_each(lambda *sample: gradients(loss_of(row.twin), sample), batch)
     assert_same(gradients(summed(whole), batch), wanted, "*b, then backward")
     assert_same(gradients(summed(vmap(op)), batch), wanted, "vmap, then backward")

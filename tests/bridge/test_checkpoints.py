@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.calls._tape_room import TapeRoom
 
 F64 = torch.float64
@@ -69,7 +69,7 @@ def arguments():
 
 
 def made(lang, name, **options):
-    return ts.op("x[n], starts[m]: i32 -> y[m - 1]", **options)(written(lang, HEAD + LOOPS[name].lstrip("\n")))
+    return ts.op("x[n], starts[m]: i32 -> y[m - 1]", **options)(compile_text(lang, HEAD + LOOPS[name].lstrip("\n")))
 
 
 def gradient(op, x, starts):
@@ -173,7 +173,7 @@ def test_memory_that_the_first_try_made_is_gone(lang64, configure):
         for i in z:
             z[i] = 3.0 * y[i] * y[i]
 
-    first = written(lang64, HEAD + LOOPS["a range in memory"].lstrip("\n"))
+    first = compile_text(lang64, HEAD + LOOPS["a range in memory"].lstrip("\n"))
     ops = []
     for limit in ("0", "1000000000"):
         configure(tape_limit=limit)

@@ -6,20 +6,20 @@ import torch
 import cases
 
 SUBSETS = [(True, False), (False, True), (True, True)]
-PAIRS = cases.named(
+PAIRS = cases.select_cases(
     "clamped", "convolution", "bilinear", "compositing", "matrix_vector", "chained", "own_backward", "returned"
 )
 
 
 @pytest.fixture
 def square(lang64):
-    return cases.named("square")[0].op(lang64, torch.float64)
+    return cases.select_cases("square")[0].op(lang64, torch.float64)
 
 
 @pytest.fixture
 def formula(lang64):
     """y = f(x, k), nonlinear in both."""
-    return cases.named("formula")[0]
+    return cases.select_cases("formula")[0]
 
 
 def vector(*values):
@@ -36,7 +36,7 @@ def test_any_subset_of_the_inputs_gets_its_gradient(lang64, case, wanted):
         first, second, *rest = inputs
         pair = [t.clone().requires_grad_(flag) for t, flag in zip((first, second), wanted, strict=True)]
         out = function(*pair, *rest)
-        out.backward(cases.cotangents([out])[0])
+        out.backward(cases.draw_cotangents([out])[0])
         return [t.grad for t in pair]
 
     for mine, twin in zip(run(op), run(case.expected), strict=True):
@@ -140,7 +140,7 @@ def test_expanded_and_strided_gradients(square, loss):
 
 
 def test_a_transposed_gradient(lang64):
-    case = cases.named("matrix_product")[0]
+    case = cases.select_cases("matrix_product")[0]
     op, weight = case.op(lang64, torch.float64), torch.rand(2, 3, dtype=torch.float64)
     cases.assert_same_values_and_gradients(
         lambda a, b: (op(a, b).t() * weight).sum(),
@@ -160,7 +160,7 @@ NONCONTIGUOUS = {
 
 @pytest.mark.parametrize("view", NONCONTIGUOUS.values(), ids=NONCONTIGUOUS)
 def test_noncontiguous_and_overlapping_inputs(lang64, view):
-    op = cases.named("any_rank")[0].op(lang64, torch.float64)
+    op = cases.select_cases("any_rank")[0].op(lang64, torch.float64)
     inputs = (torch.rand(4, 3, dtype=torch.float64), torch.rand(4, 3, dtype=torch.float64))
     cases.assert_same_values_and_gradients(
         lambda x, k: op(view(x), view(k)), lambda x, k: torch.cos(view(x)) * view(k) ** 2, inputs
@@ -168,8 +168,8 @@ def test_noncontiguous_and_overlapping_inputs(lang64, view):
 
 
 def test_retain_graph_gives_the_same_gradient_again(lang64):
-    case = cases.named("scratch_recurrence")[0]
-    inputs = cases.leaves(case.inputs(torch.float64))
+    case = cases.select_cases("scratch_recurrence")[0]
+    inputs = cases.make_leaves(case.inputs(torch.float64))
     loss = (case.op(lang64, torch.float64)(*inputs) ** 2).sum()
     first = torch.autograd.grad(loss, inputs, retain_graph=True)
     kept = [g.clone() for g in first]
@@ -182,7 +182,7 @@ def test_retain_graph_gives_the_same_gradient_again(lang64):
 
 @pytest.mark.parametrize("used", [(0,), (1,), (0, 1), (1, 1)], ids=str)
 def test_outputs_that_nobody_used(lang64, used):
-    case = cases.named("two_outputs")[0]
+    case = cases.select_cases("two_outputs")[0]
     op = case.op(lang64, torch.float64)
 
     def loss(function):
@@ -192,7 +192,7 @@ def test_outputs_that_nobody_used(lang64, used):
 
 
 def test_an_incoming_gradient_of_none_is_a_zero(lang64):
-    op = cases.named("two_outputs")[0].op(lang64, torch.float64)
+    op = cases.select_cases("two_outputs")[0].op(lang64, torch.float64)
     x = torch.rand(4, dtype=torch.float64, requires_grad=True)
     out = op(x)
     torch.autograd.backward([out.y], [torch.ones(4, dtype=torch.float64)])
@@ -200,8 +200,11 @@ def test_an_incoming_gradient_of_none_is_a_zero(lang64):
 
 
 def test_integer_outputs_and_inputs_take_no_part(lang64):
-    counted = cases.named("counted")[0].op(lang64, torch.float64)
-    gather, index = cases.named("gather")[0].op(lang64, torch.float64), torch.tensor([1, 1, 0], dtype=torch.int32)
+    counted = cases.select_cases("counted")[0].op(lang64, torch.float64)
+    gather, index = (
+        cases.select_cases("gather")[0].op(lang64, torch.float64),
+        torch.tensor([1, 1, 0], dtype=torch.int32),
+    )
     x = torch.rand(4, dtype=torch.float64, requires_grad=True)
     out = counted(x)
     assert out.y.requires_grad and not out.positive.requires_grad
@@ -241,14 +244,14 @@ def test_what_a_backward_returned_stays_when_the_op_runs_again(square):
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_nothing_of_the_caller_is_modified(lang64, case):
-    inputs = cases.leaves(case.inputs(torch.float64))
+    inputs = cases.make_leaves(case.inputs(torch.float64))
     given = [v for v in inputs if isinstance(v, torch.Tensor)]
     before = [(t.detach().clone(), t._version, t.data_ptr()) for t in given]
-    outputs = cases.differentiable(cases.tensors(case.op(lang64, torch.float64)(*inputs)))
-    if cases.differentiable(given):
-        incoming = cases.cotangents(outputs)
+    outputs = cases.select_differentiable(cases.list_tensors(case.op(lang64, torch.float64)(*inputs)))
+    if cases.select_differentiable(given):
+        incoming = cases.draw_cotangents(outputs)
         kept = [c.clone() for c in incoming]
-        gradients = torch.autograd.grad(outputs, cases.differentiable(given), incoming)
+        gradients = torch.autograd.grad(outputs, cases.select_differentiable(given), incoming)
         assert all(torch.equal(a, b) for a, b in zip(incoming, kept, strict=True))
         pointers = {t.data_ptr() for t in given + incoming + outputs}
         assert not pointers & {g.data_ptr() for g in gradients}

@@ -106,8 +106,8 @@ def test_its_outgoing_gradients_start_at_zero_and_its_incoming_ones_are_its_own(
 
 
 def test_it_saves_what_it_reads_and_watches_it(lang64):
-    case = cases.named("backward_argument")[0]
-    inputs = cases.leaves(case.inputs(torch.float64))
+    case = cases.select_cases("backward_argument")[0]
+    inputs = cases.make_leaves(case.inputs(torch.float64))
     y = case.op(lang64, torch.float64)(*inputs)
     with torch.no_grad():
         inputs[1].mul_(2)
@@ -181,7 +181,7 @@ def test_a_chain_of_one_kernel(lang64):
 
 
 def test_a_chain_under_vmap(lang64):
-    case = cases.named("chained_network")[0]
+    case = cases.select_cases("chained_network")[0]
     x, a, b = case.inputs(torch.float64)
     x = torch.stack([x, 2 * x, -x])
     cases.assert_same_values_and_gradients(

@@ -16,12 +16,12 @@ import tinsmith as ts
 pytestmark = [pytest.mark.thinned(4), pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")]
 
 # Every form that an op can take; the default backend compiles C++ and is asked for a few.
-FORMS = cases.named(
+FORMS = cases.select_cases(
     "square", "convolution", "two_outputs", "counted", "learnable_scalar", "scalars", "polynomial", "method",
     "template_arrays", "batched", "unzeroed", "own_backward", "chained", "gather", "scratch_recurrence", "splat",
     "upsampled", "cross", "dot", "no_inputs", "returned", "returned_several",
 )  # fmt: skip
-COMPILED = cases.named("convolution", "two_outputs", "chained", "gather")
+COMPILED = cases.select_cases("convolution", "two_outputs", "chained", "gather")
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def around(function):
 
     def block(*inputs):
         inputs = [v * 1.5 if torch.is_tensor(v) and v.is_floating_point() else v for v in inputs]
-        return tuple(o * 2 for o in cases.tensors(function(*inputs)))
+        return tuple(o * 2 for o in cases.list_tensors(function(*inputs)))
 
     return block
 
@@ -64,13 +64,13 @@ def test_the_default_backend(lang64, case):
 
 
 def test_an_op_never_called_before(lang64):
-    case = cases.named("formula")[0]
+    case = cases.select_cases("formula")[0]
     op = case.build(lang64, lang64.f64)
     cases.assert_same_values_and_gradients(compiled(op, "aot_eager"), case.expected, case.inputs(torch.float64))
 
 
 def test_the_outputs_keep_their_names(lang64):
-    op = cases.named("two_outputs")[0].op(lang64, torch.float64)
+    op = cases.select_cases("two_outputs")[0].op(lang64, torch.float64)
     x = torch.rand(4, dtype=torch.float64)
 
     def named_parts(x):
@@ -81,7 +81,7 @@ def test_the_outputs_keep_their_names(lang64):
 
 
 def test_without_gradients(lang64):
-    op = cases.named("square")[0].op(lang64, torch.float64)
+    op = cases.select_cases("square")[0].op(lang64, torch.float64)
     x = torch.rand(4, dtype=torch.float64, requires_grad=True)
     with torch.no_grad():
         y = compiled(op, "aot_eager")(x)
@@ -90,7 +90,7 @@ def test_without_gradients(lang64):
 
 
 def test_only_some_inputs_require_a_gradient(lang64):
-    case = cases.named("convolution")[0]
+    case = cases.select_cases("convolution")[0]
     op = compiled(case.op(lang64, torch.float64), "aot_eager")
     x, k = case.inputs(torch.float64)
     k.requires_grad_()
@@ -100,8 +100,8 @@ def test_only_some_inputs_require_a_gradient(lang64):
 
 
 def test_sizes_may_change_without_compiling_each(lang64):
-    op = cases.named("convolution")[0].op(lang64, torch.float64)
-    twin = cases.named("convolution")[0].expected
+    op = cases.select_cases("convolution")[0].op(lang64, torch.float64)
+    twin = cases.select_cases("convolution")[0].expected
     counter = CompileCounterWithBackend("aot_eager")
     run = compiled(op, counter)
     for size in (7, 9, 12, 20, 31):
@@ -111,7 +111,7 @@ def test_sizes_may_change_without_compiling_each(lang64):
 
 
 def test_dynamic_from_the_start(lang64):
-    case = cases.named("matrix_product")[0]
+    case = cases.select_cases("matrix_product")[0]
     run = torch.compile(case.op(lang64, torch.float64), fullgraph=True, backend="aot_eager", dynamic=True)
     for h in (3, 5):
         inputs = (torch.rand(h, 4, dtype=torch.float64), torch.rand(4, 2, dtype=torch.float64))
@@ -119,7 +119,7 @@ def test_dynamic_from_the_start(lang64):
 
 
 def test_noncontiguous_inputs(lang64):
-    op = cases.named("any_rank")[0].op(lang64, torch.float64)
+    op = cases.select_cases("any_rank")[0].op(lang64, torch.float64)
     inputs = (torch.rand(3, 4, dtype=torch.float64), torch.rand(4, 3, dtype=torch.float64))
     cases.assert_same_values_and_gradients(
         compiled(lambda x, k: op(x.t(), k), "aot_eager"), lambda x, k: torch.cos(x.t()) * k * k, inputs
@@ -127,7 +127,7 @@ def test_noncontiguous_inputs(lang64):
 
 
 def test_a_changed_template_and_scalar(lang64):
-    polynomial, scalars = (case.op(lang64, torch.float64) for case in cases.named("polynomial", "scalars"))
+    polynomial, scalars = (case.op(lang64, torch.float64) for case in cases.select_cases("polynomial", "scalars"))
     x, c = torch.rand(3, dtype=torch.float64), torch.rand(4, dtype=torch.float64)
     run = compiled(lambda x, c, degree, scale: polynomial(x, c, degree) + scalars(x, scale, 2), "aot_eager")
     for degree, scale in ((1, 0.5), (3, 1.25), (2, -3.0)):
@@ -137,14 +137,14 @@ def test_a_changed_template_and_scalar(lang64):
 
 @pytest.mark.parametrize("name", ["convolution", "own_backward", "chained"])
 def test_compiled_grad(lang64, name):
-    case = cases.named(name)[0]
+    case = cases.select_cases(name)[0]
     op, (x, *rest) = case.op(lang64, torch.float64), case.inputs(torch.float64)
     mine = compiled(grad(lambda x: (op(x, *rest) ** 2).sum()), "aot_eager")(x)
     cases.assert_close(mine, grad(lambda x: (case.expected(x, *rest) ** 2).sum())(x))
 
 
 def test_compiled_vmap_and_vmap_of_grad(lang64):
-    case = cases.named("convolution")[0]
+    case = cases.select_cases("convolution")[0]
     op, twin = case.op(lang64, torch.float64), case.expected
     x, k = torch.rand(4, 6, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
     cases.assert_same_values_and_gradients(
@@ -156,7 +156,7 @@ def test_compiled_vmap_and_vmap_of_grad(lang64):
 
 
 def test_a_module_that_trains(lang64):
-    op = cases.named("convolution")[0].op(lang64, torch.float64)
+    op = cases.select_cases("convolution")[0].op(lang64, torch.float64)
 
     class Layer(torch.nn.Module):
         def __init__(self):
@@ -177,7 +177,7 @@ def test_a_module_that_trains(lang64):
 
 
 def test_an_input_changed_after_the_compiled_call_is_detected(lang64):
-    op = compiled(cases.named("square")[0].op(lang64, torch.float64), "aot_eager")
+    op = compiled(cases.select_cases("square")[0].op(lang64, torch.float64), "aot_eager")
     x = torch.rand(4, dtype=torch.float64, requires_grad=True)
     y = op(x)
     with torch.no_grad():
@@ -187,13 +187,13 @@ def test_an_input_changed_after_the_compiled_call_is_detected(lang64):
 
 
 def test_float16_is_computed_in_float32_when_compiled_too(lang):
-    op = compiled(cases.named("dot")[0].op(lang, torch.float32), "aot_eager")
+    op = compiled(cases.select_cases("dot")[0].op(lang, torch.float32), "aot_eager")
     x = torch.ones(4096, dtype=torch.float16)
     assert op(x, x).item() == 4096 and op(x, x).dtype == torch.float16
 
 
 def test_a_refusal_names_the_op_when_compiled_too(lang64):
-    op = compiled(cases.named("convolution")[0].op(lang64, torch.float64), "aot_eager")
+    op = compiled(cases.select_cases("convolution")[0].op(lang64, torch.float64), "aot_eager")
     with pytest.raises(Exception, match="convolution"):
         op(torch.rand(4, 4, dtype=torch.float64), torch.rand(3, dtype=torch.float64))
 

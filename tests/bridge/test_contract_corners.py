@@ -23,7 +23,7 @@ def rand(*shape):
 @pytest.fixture
 def ops(lang64):
     """Ops of the table by name."""
-    return lambda name: cases.named(name)[0].op(lang64, torch.float64)
+    return lambda name: cases.select_cases(name)[0].op(lang64, torch.float64)
 
 
 # --- tensors ----------------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def test_a_gradient_that_is_a_symbolic_zero(ops):
 
 
 def test_channels_last(lang64):
-    case = cases.named("any_rank")[0]
+    case = cases.select_cases("any_rank")[0]
     x = rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
     same(case.op(lang64, torch.float64), case.expected, (x, rand(2, 3, 4, 5)))
 
@@ -101,7 +101,7 @@ def test_an_output_declared_in_less_precision(lang, dtype):
 
 
 def test_half_precision_under_vmap_and_grad(lang):
-    op = cases.named("convolution")[0].op(lang, torch.float32)
+    op = cases.select_cases("convolution")[0].op(lang, torch.float32)
     x, k = torch.rand(4, 6).half(), torch.rand(3).half()
     assert torch.func.vmap(op, (0, None))(x, k).dtype == torch.float16
     assert torch.func.vmap(torch.func.grad(lambda row: op(row, k).sum()))(x).dtype == torch.float16
@@ -122,7 +122,7 @@ def test_under_another_default_device(ops):
 
 
 def test_with_deterministic_algorithms(lang64):
-    case = cases.named("scatter")[0]
+    case = cases.select_cases("scatter")[0]
     torch.use_deterministic_algorithms(True)
     try:
         same(case.op(lang64, torch.float64), case.expected, case.inputs(torch.float64))
@@ -131,7 +131,7 @@ def test_with_deterministic_algorithms(lang64):
 
 
 def test_under_a_dispatch_mode(lang64):
-    case = cases.named("convolution")[0]
+    case = cases.select_cases("convolution")[0]
     with FlopCounterMode(display=False):
         same(case.op(lang64, torch.float64), case.expected, case.inputs(torch.float64))
 
@@ -166,7 +166,7 @@ def test_hooks_after_accumulation_and_before_the_node(ops):
 
 @pytest.mark.parametrize("name", ["softmax", "cross"])
 def test_threads_race_for_the_first_call(lang64, name):
-    case, failures = cases.named(name)[0], []
+    case, failures = cases.select_cases(name)[0], []
     op = case.build(lang64, lang64.f64)
 
     def work(seed):
@@ -211,7 +211,7 @@ def test_numpy_numbers_are_numbers(lang64, ops):
     x = rand(3)
     for scale, shift in ((np.float64(2.5), np.int64(3)), (np.float32(2.5), np.int32(3))):
         cases.assert_close(ops("scalars")(x, scale, shift), 2.5 * torch.sin(x) * x + 3)
-    splat = cases.named("splat")[0].raw_op(lang64, torch.float64)
+    splat = cases.select_cases("splat")[0].raw_op(lang64, torch.float64)
     assert splat(rand(2, 2), rand(2), h=np.int64(3), w=np.int32(4)).shape == (3, 4)
 
 

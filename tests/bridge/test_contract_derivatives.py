@@ -19,8 +19,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning
 SECOND = r"(?is)second|twice|double"
 FORWARD = r"(?is)forward.mode|jvp|tangent"
 EITHER = r"(?is)second|twice|double|forward.mode|jvp|tangent"
-ROWS = cases.named("square", "chained", "batched")
-BY_HAND = cases.named("own_backward")[0]
+ROWS = cases.select_cases("square", "chained", "batched")
+BY_HAND = cases.select_cases("own_backward")[0]
 
 
 def one_input(case, lang):
@@ -60,7 +60,7 @@ def test_the_second_derivative_through_a_hand_written_backward_is_refused(lang64
 
 
 def test_create_graph_alone_is_no_second_derivative(lang64):
-    function, x = one_input(cases.named("square")[0], lang64)
+    function, x = one_input(cases.select_cases("square")[0], lang64)
     x = x.requires_grad_()
     (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
     cases.assert_close(first.detach(), 2 * x.detach())
@@ -86,7 +86,7 @@ def test_forward_mode_through_a_hand_written_backward_is_refused(lang64):
 
 
 def test_forward_mode_for_another_input(lang64):
-    case = cases.named("convolution")[0]
+    case = cases.select_cases("convolution")[0]
     op, (x, k) = case.op(lang64, torch.float64), case.inputs(torch.float64)
     mine, theirs = (jvp(lambda k, f=f: f(x, k), (k,), (direction(k),)) for f in (op, case.expected))
     cases.assert_close(mine, theirs)
@@ -103,7 +103,7 @@ TRANSFORMS = {
 
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
 def test_func_transforms(lang64, transform):
-    case = cases.named("square")[0]
+    case = cases.select_cases("square")[0]
     function, x = one_input(case, lang64)
     cases.assert_close(transform(function)(x), transform(twin_of(case))(x))
 
@@ -149,7 +149,7 @@ def right_or_refused(words, run, wanted):
 @pytest.mark.usefixtures("_fresh_compiler")
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
 def test_func_transforms_when_compiled(lang64, transform):
-    case = cases.named("square")[0]
+    case = cases.select_cases("square")[0]
     function, x = one_input(case, lang64)
     run = torch.compile(transform(function), backend="aot_eager")
     right_or_refused(EITHER, lambda: run(x), transform(twin_of(case))(x))
@@ -157,7 +157,7 @@ def test_func_transforms_when_compiled(lang64, transform):
 
 @pytest.mark.usefixtures("_fresh_compiler")
 def test_the_second_derivative_of_a_compiled_call(lang64):
-    case = cases.named("square")[0]
+    case = cases.select_cases("square")[0]
     function, x = one_input(case, lang64)
     run = torch.compile(function, backend="aot_eager", fullgraph=True)
     right_or_refused(SECOND, lambda: second(run, x), second(twin_of(case), x))
@@ -165,7 +165,7 @@ def test_the_second_derivative_of_a_compiled_call(lang64):
 
 @pytest.mark.usefixtures("_fresh_compiler")
 def test_forward_mode_of_a_compiled_call(lang64):
-    case = cases.named("square")[0]
+    case = cases.select_cases("square")[0]
     function, x = one_input(case, lang64)
     run = torch.compile(function, backend="aot_eager")
 

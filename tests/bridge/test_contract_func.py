@@ -14,11 +14,11 @@ import tinsmith as ts
 pytestmark = pytest.mark.thinned(4)
 
 SAMPLES = 3
-SCALAR_LOSS = cases.named(
+SCALAR_LOSS = cases.select_cases(
     "convolution", "bilinear", "matrix_vector", "chained", "scatter", "own_backward", "two_outputs", "returned",
     "returned_several",
 )  # fmt: skip
-MAPPED = [case for case in cases.ALL if cases.differentiable(case.inputs(torch.float64))]
+MAPPED = [case for case in cases.ALL if cases.select_differentiable(case.inputs(torch.float64))]
 
 
 def loss_of(function, rest):
@@ -28,15 +28,15 @@ def loss_of(function, rest):
         remaining = iter(floating)
         count = len(floating) + len(rest)
         arguments = [rest[k] if k in rest else next(remaining) for k in range(count)]
-        outputs = cases.differentiable(cases.tensors(function(*arguments)))
-        return sum((o * c).sum() for o, c in zip(outputs, cases.cotangents(outputs), strict=True))
+        outputs = cases.select_differentiable(cases.list_tensors(function(*arguments)))
+        return sum((o * c).sum() for o, c in zip(outputs, cases.draw_cotangents(outputs), strict=True))
 
     return loss
 
 
 def split(inputs):
     """Split arguments into the floating tensors, and the others by position."""
-    floating = cases.differentiable(inputs)
+    floating = cases.select_differentiable(inputs)
     return floating, {k: v for k, v in enumerate(inputs) if not (torch.is_tensor(v) and v.is_floating_point())}
 
 
@@ -50,18 +50,18 @@ def test_grad_and_value(lang64, case):
     cases.assert_close(mine[0], twin[0])
 
 
-@pytest.mark.parametrize("case", cases.named("convolution", "cross", "softmax", "splat"), ids=str)
+@pytest.mark.parametrize("case", cases.select_cases("convolution", "cross", "softmax", "splat"), ids=str)
 def test_vjp(lang64, case):
     inputs = case.inputs(torch.float64)
     mine, pull = vjp(case.op(lang64, torch.float64), *inputs)
     twin, pull_twin = vjp(case.expected, *inputs)
     cases.assert_close(mine, twin)
-    incoming = cases.cotangents([twin])[0]
+    incoming = cases.draw_cotangents([twin])[0]
     for factor in (1.0, -2.0):  # a pull-back may be used again
         cases.assert_close(pull(factor * incoming), pull_twin(factor * incoming))
 
 
-@pytest.mark.parametrize("case", cases.named("convolution", "cross", "softmax", "chained_network"), ids=str)
+@pytest.mark.parametrize("case", cases.select_cases("convolution", "cross", "softmax", "chained_network"), ids=str)
 def test_jacrev(lang64, case):
     inputs = case.inputs(torch.float64)
     places = tuple(range(len(inputs)))
@@ -84,7 +84,7 @@ def loop_of_calls(function, batch, in_dims):
     results = []
     for sample in range(SAMPLES):
         inputs = [v if dim is None else v.select(dim, sample) for v, dim in zip(batch, in_dims, strict=True)]
-        results.append(cases.tensors(function(*inputs)))
+        results.append(cases.list_tensors(function(*inputs)))
     return tuple(torch.stack(same) for same in zip(*results, strict=True))
 
 
@@ -100,7 +100,7 @@ def test_vmap_is_a_loop_of_calls_values_and_gradients(lang64, case):
 
 
 @pytest.mark.parametrize("in_dims", [(0, None), (None, 0), (1, 0), (-1, 1), (2, None)], ids=str)
-@pytest.mark.parametrize("case", cases.named("matrix_product", "pairs_of_rows"), ids=str)
+@pytest.mark.parametrize("case", cases.select_cases("matrix_product", "pairs_of_rows"), ids=str)
 def test_vmap_over_any_dim_of_some_inputs(lang64, case, in_dims):
     inputs = [
         v if dim is None else torch.stack([v, 2.0 * v, v - 1.0], dim % (v.ndim + 1))
@@ -115,7 +115,7 @@ def test_vmap_over_any_dim_of_some_inputs(lang64, case, in_dims):
 
 
 def test_vmap_over_indices_alone(lang64):
-    op = cases.named("gather")[0].op(lang64, torch.float64)
+    op = cases.select_cases("gather")[0].op(lang64, torch.float64)
     x, index = torch.rand(5, dtype=torch.float64), torch.tensor([[0, 4], [4, 4], [2, 1]], dtype=torch.int32)
     cases.assert_same_values_and_gradients(
         lambda x: vmap(op, (None, 0))(x, index), lambda x: x[index.long()] ** 2, (x,)
@@ -123,7 +123,7 @@ def test_vmap_over_indices_alone(lang64):
 
 
 def test_vmap_of_integer_outputs(lang64):
-    op = cases.named("counted")[0].op(lang64, torch.float64)
+    op = cases.select_cases("counted")[0].op(lang64, torch.float64)
     x = torch.randn(4, 5, dtype=torch.float64)
     out = vmap(op)(x)
     cases.assert_close(out.y, x * x)
@@ -131,7 +131,7 @@ def test_vmap_of_integer_outputs(lang64):
 
 
 def test_vmap_with_out_dims_and_chunks(lang64):
-    op = cases.named("square")[0].op(lang64, torch.float64)
+    op = cases.select_cases("square")[0].op(lang64, torch.float64)
     x = torch.rand(5, 3, dtype=torch.float64)
     cases.assert_close(vmap(op, out_dims=1)(x), (x * x).t())
     cases.assert_close(vmap(op, chunk_size=2)(x), x * x)
@@ -139,7 +139,7 @@ def test_vmap_with_out_dims_and_chunks(lang64):
 
 
 def test_nested_vmap(lang64):
-    case = cases.named("convolution")[0]
+    case = cases.select_cases("convolution")[0]
     op = case.op(lang64, torch.float64)
     x, k = torch.rand(2, 3, 6, dtype=torch.float64), torch.rand(4, 3, dtype=torch.float64)
     every = vmap(vmap(vmap(op, (None, 0)), (0, None)), (0, None))
@@ -149,7 +149,7 @@ def test_nested_vmap(lang64):
 
 
 def test_vmap_of_one_sample(lang64):
-    op = cases.named("two_loops")[0].op(lang64, torch.float64)
+    op = cases.select_cases("two_loops")[0].op(lang64, torch.float64)
     x = torch.rand(1, 5, dtype=torch.float64)
     cases.assert_same_values_and_gradients(vmap(op), lambda x: torch.sin(x * x), (x,))
 
@@ -157,7 +157,7 @@ def test_vmap_of_one_sample(lang64):
 @pytest.mark.parametrize("case", SCALAR_LOSS, ids=str)
 def test_vmap_of_grad(lang64, case):
     batch, _ = stacked(case)
-    floating = cases.differentiable(batch)
+    floating = cases.select_differentiable(batch)
     _, rest = split(case.inputs(torch.float64))
     places = tuple(range(len(floating)))
     mine = vmap(grad(loss_of(case.op(lang64, torch.float64), rest), argnums=places))(*floating)
@@ -226,15 +226,15 @@ def test_transforms_of_tensors_without_memory(lang64, name, where):
 
 def test_gradients_of_many_losses_at_once(lang64):
     """`is_grads_batched` maps the backward pass alone."""
-    case = cases.named("compositing")[0]
-    inputs = cases.leaves(case.inputs(torch.float64))
+    case = cases.select_cases("compositing")[0]
+    inputs = cases.make_leaves(case.inputs(torch.float64))
     out = case.op(lang64, torch.float64)(*inputs)
     every = torch.autograd.grad(out, inputs, torch.eye(3, dtype=torch.float64), is_grads_batched=True)
     cases.assert_close(every, jacrev(case.expected, argnums=(0, 1))(*inputs))
 
 
 def test_per_sample_gradients_of_a_module(lang64):
-    op = cases.named("convolution")[0].op(lang64, torch.float64)
+    op = cases.select_cases("convolution")[0].op(lang64, torch.float64)
 
     class Layer(torch.nn.Module):
         def __init__(self):

@@ -153,7 +153,7 @@ def test_math_functions(lang64):
 
 @pytest.mark.parametrize("dims", [(0, None, None), (None, None, 0), (0, 0, None)], ids=str)
 def test_a_map_over_an_op_with_batch_dims(lang64, dims):
-    case = cases.named("batched")[0]
+    case = cases.select_cases("batched")[0]
     op = case.op(lang64, torch.float64)
     inputs = [
         v if d is None else torch.stack([v, 2 * v, -v]) for v, d in zip(case.inputs(torch.float64), dims, strict=True)

@@ -9,12 +9,12 @@ from torch.utils.checkpoint import checkpoint
 
 import cases
 import tinsmith as ts
-from support.adjoints import by
+from support.adjoints import with_adjoint
 
 
 @pytest.fixture
 def square(lang64):
-    return cases.named("square")[0].op(lang64, torch.float64)
+    return cases.select_cases("square")[0].op(lang64, torch.float64)
 
 
 def saved_by(call):
@@ -62,8 +62,8 @@ def test_enable_grad_inside_no_grad(square):
 
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoint(lang64, reentrant):
-    case = cases.named("compositing")[0]
-    op, inputs = case.op(lang64, torch.float64), cases.leaves(case.inputs(torch.float64))
+    case = cases.select_cases("compositing")[0]
+    op, inputs = case.op(lang64, torch.float64), cases.make_leaves(case.inputs(torch.float64))
     calls = []
 
     def block(alpha, color):
@@ -71,7 +71,7 @@ def test_checkpoint(lang64, reentrant):
         return torch.sin(op(alpha, color * 2.0))
 
     checkpoint(block, *inputs, use_reentrant=reentrant).sum().backward()
-    twins = cases.leaves(inputs)
+    twins = cases.make_leaves(inputs)
     torch.sin(case.expected(twins[0], twins[1] * 2.0)).sum().backward()
     for mine, twin in zip(inputs, twins, strict=True):
         cases.assert_close(mine.grad, twin.grad)
@@ -89,7 +89,7 @@ def test_the_backward_reads_what_the_unpack_hook_gives(square):
 
 
 def test_save_on_cpu(lang64):
-    case = cases.named("scatter")[0]
+    case = cases.select_cases("scatter")[0]
     op = case.op(lang64, torch.float64)
 
     def spared(*inputs):
@@ -113,8 +113,8 @@ SAVED = {
 
 @pytest.mark.parametrize("name", SAVED)
 def test_only_what_the_backward_needs_is_saved(lang64, name):
-    case = cases.named(name)[0]
-    inputs = cases.leaves(case.inputs(torch.float64))
+    case = cases.select_cases(name)[0]
+    inputs = cases.make_leaves(case.inputs(torch.float64))
     _, packed = saved_by(lambda: case.op(lang64, torch.float64)(*inputs))
     assert {t.data_ptr() for t in packed} <= {inputs[k].data_ptr() for k in SAVED[name]}
     assert len(packed) <= len(SAVED[name])
@@ -146,8 +146,8 @@ MODIFIED = [("square", 0), ("convolution", 1), ("gather", 1), ("scatter", 0), ("
 
 @pytest.mark.parametrize(("name", "place"), MODIFIED)
 def test_an_input_modified_in_place_is_detected(lang64, name, place):
-    case = cases.named(name)[0]
-    inputs = cases.leaves(case.inputs(torch.float64))
+    case = cases.select_cases(name)[0]
+    inputs = cases.make_leaves(case.inputs(torch.float64))
     y = case.op(lang64, torch.float64)(*inputs)
     with torch.no_grad():
         inputs[place].add_(1)
@@ -167,16 +167,16 @@ def test_an_output_that_the_backward_does_not_read_may_be_modified(square):
 @pytest.mark.parametrize("adjoint", ["engine", "source"])
 def test_an_output_that_the_backward_reads_is_watched(lang64, adjoint):
     """Both read the path that the forward pass left."""
-    case = cases.named("output_recurrence")[0]
-    (u,) = cases.leaves(case.inputs(torch.float64))
-    path = by(adjoint, case.raw_op(lang64, torch.float64))(u)
+    case = cases.select_cases("output_recurrence")[0]
+    (u,) = cases.make_leaves(case.inputs(torch.float64))
+    path = with_adjoint(adjoint, case.raw_op(lang64, torch.float64))(u)
     path.add_(1.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         path.sum().backward()
 
 
 def test_one_output_of_several_may_be_modified(lang64):
-    op = cases.named("two_outputs")[0].op(lang64, torch.float64)
+    op = cases.select_cases("two_outputs")[0].op(lang64, torch.float64)
     x = torch.rand(4, dtype=torch.float64, requires_grad=True)
     out = op(x)
     out.y.mul_(2.0)
@@ -186,7 +186,7 @@ def test_one_output_of_several_may_be_modified(lang64):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_computes_in_float32(lang, dtype):
-    case = cases.named("dot")[0]
+    case = cases.select_cases("dot")[0]
     op = case.op(lang, torch.float32)
     x, weight = torch.rand(6, 6, requires_grad=True), torch.rand(6)
     with torch.autocast("cpu", dtype=dtype):
@@ -201,7 +201,7 @@ def test_autocast_computes_in_float32(lang, dtype):
 
 
 def test_the_gradient_of_an_autocast_input_has_its_own_dtype(lang):
-    op = cases.named("square")[0].op(lang, torch.float32)
+    op = cases.select_cases("square")[0].op(lang, torch.float32)
     x = torch.rand(6).to(torch.bfloat16).requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = op(x)
@@ -238,14 +238,14 @@ def test_backward_from_another_thread(square):
 
 @pytest.mark.parametrize("name", ["branches", "softmax", "matrix_vector"])
 def test_the_first_call_ever_from_another_thread(lang64, name):
-    case = cases.named(name)[0]
+    case = cases.select_cases(name)[0]
     op = case.build(lang64, lang64.f64)  # a fresh op: nothing compiled yet
     inputs = case.inputs(torch.float64)
     in_thread(lambda: cases.assert_same_values_and_gradients(op, case.expected, inputs))
 
 
 def test_many_threads_at_once(lang64):
-    case = cases.named("compositing")[0]
+    case = cases.select_cases("compositing")[0]
     op = case.op(lang64, torch.float64)
 
     def work(seed):

@@ -55,7 +55,7 @@ def test_attributes(lang64):
 
 
 def test_profilers_and_graphs_show_an_op_by_its_name(lang64):
-    op, x = cases.named("square")[0].raw_op(lang64, torch.float64), X.clone().requires_grad_()
+    op, x = cases.select_cases("square")[0].raw_op(lang64, torch.float64), X.clone().requires_grad_()
     other = ts.op("x[n] -> y[n]", name="not an identifier")(op.kernel)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         first, second = op(x), other(x)
@@ -68,12 +68,12 @@ def test_profilers_and_graphs_show_an_op_by_its_name(lang64):
 
 
 def test_the_name_is_the_kernel_s_unless_given(lang64):
-    case = cases.named("convolution")[0]
+    case = cases.select_cases("convolution")[0]
     assert "convolution" in repr(case.raw_op(lang64, torch.float64))
 
 
 def test_the_kernel_itself_stays_usable(lang64):
-    case = cases.named("square")[0]
+    case = cases.select_cases("square")[0]
     op = case.raw_op(lang64, torch.float64)
     works(op)
     y = torch.zeros_like(X)
@@ -82,14 +82,14 @@ def test_the_kernel_itself_stays_usable(lang64):
 
 
 def test_explain_is_text(lang64):
-    assert isinstance(cases.named("convolution")[0].raw_op(lang64, torch.float64).explain("all"), str)
+    assert isinstance(cases.select_cases("convolution")[0].raw_op(lang64, torch.float64).explain("all"), str)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
 def test_copies_work(lang64, at_module_level, copied):
     assert works(copied(at_module_level))
     for name in ("square", "chained", "own_backward", "method", "template_arrays"):
-        case = cases.named(name)[0]
+        case = cases.select_cases(name)[0]
         again = copied(case.raw_op(lang64, torch.float64))
         cases.assert_same_values_and_gradients(again, case.expected, case.inputs(torch.float64))
 
@@ -98,7 +98,7 @@ def test_an_op_in_a_module_is_deep_copied_with_it(lang64):
     class Layer(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.op = cases.named("convolution")[0].raw_op(lang64, torch.float64)
+            self.op = cases.select_cases("convolution")[0].raw_op(lang64, torch.float64)
             self.kernel = torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
 
         def forward(self, x):
@@ -143,20 +143,20 @@ print("fine")
 
 def test_an_op_that_cannot_be_pickled_says_so(lang64):
     """A kernel written inside a function cannot be found again by name."""
-    op = cases.named("square")[0].build(lang64, lang64.f64)
+    op = cases.select_cases("square")[0].build(lang64, lang64.f64)
     with pytest.raises((pickle.PicklingError, AttributeError, TypeError), match="square"):
         pickle.dumps(op)
 
 
 def test_an_op_is_hashable_and_equal_to_itself_alone(lang64):
-    case = cases.named("square")[0]
+    case = cases.select_cases("square")[0]
     one, two = (case.build(lang64, lang64.f64) for _ in range(2))
     assert one == one and one != two and len({one, two, one}) == 2
 
 
 def test_an_op_that_nobody_holds_is_freed(lang):
     """Ops are made in loops, one an object: none may stay in a table of ours."""
-    op = cases.named("square")[0].op(lang, torch.float32)
+    op = cases.select_cases("square")[0].op(lang, torch.float32)
     op = ts.op("x[n] -> y[n]")(op.kernel)
     op(torch.ones(3, requires_grad=True)).sum().backward()
     torch.vmap(op)(torch.ones(2, 3))

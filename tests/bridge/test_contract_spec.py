@@ -80,7 +80,7 @@ def test_batch_dims_of_any_number(lang64, batch):
 
 
 def test_an_input_without_batch_dims_is_shared_by_the_batch(lang64):
-    case = cases.named("convolution")[0]
+    case = cases.select_cases("convolution")[0]
 
     @ts.op("x[*b, n], k[m] -> y[*b, n - m + 1]")
     @lang64.kernel
@@ -128,7 +128,7 @@ def test_batch_dims_of_vector_elements(lang64):
 
 def test_empty_tensors(lang64):
     for name, shapes in (("square", [(0,)]), ("gather", [(3,)]), ("any_rank", [(0, 2), (0, 2)])):
-        case = cases.named(name)[0]
+        case = cases.select_cases(name)[0]
         inputs = [torch.rand(shape, dtype=torch.float64) for shape in shapes]
         if name == "gather":
             inputs.append(torch.zeros(0, dtype=torch.int32))
@@ -161,7 +161,7 @@ def test_arithmetic_over_names_and_scalars(lang64):
 
 
 def test_keyword_dims_and_arguments_by_name(lang64):
-    case = cases.named("splat")[0]
+    case = cases.select_cases("splat")[0]
     op, (place, color) = case.raw_op(lang64, torch.float64), case.inputs(torch.float64)
     want = case.expected(place, color)
     cases.assert_close(op(place, color, h=4, w=5), want)
@@ -170,14 +170,14 @@ def test_keyword_dims_and_arguments_by_name(lang64):
 
 
 def test_several_outputs_are_a_named_tuple(lang64):
-    out = cases.named("two_outputs")[0].op(lang64, torch.float64)(vector(1.0, 2.0))
+    out = cases.select_cases("two_outputs")[0].op(lang64, torch.float64)(vector(1.0, 2.0))
     assert isinstance(out, tuple) and out._fields == ("y", "total")
     y, total = out
     assert out.y is y and out.total is total and total.shape == ()
 
 
 def test_one_output_is_a_plain_tensor(lang64):
-    y = cases.named("square")[0].op(lang64, torch.float64)(vector(1.0))
+    y = cases.select_cases("square")[0].op(lang64, torch.float64)(vector(1.0))
     assert type(y) is torch.Tensor and y.is_contiguous()
 
 
@@ -210,7 +210,7 @@ def test_a_dtype_in_the_spec_fixes_the_output(lang64, name):
     ids=str,
 )
 def test_floating_outputs_take_the_common_dtype_of_the_floating_inputs(lang64, first, second, common):
-    op = cases.named("dot")[0].op(lang64, torch.float64)
+    op = cases.select_cases("dot")[0].op(lang64, torch.float64)
     a, b = (torch.tensor([1.0, 2.0], dtype=d, requires_grad=True) for d in (first, second))
     out = op(a, b)
     assert out.dtype == common and out.item() == 5.0
@@ -235,7 +235,7 @@ def test_integer_inputs(lang64, dtype):
 
 def test_accumulating_outputs_and_scratch_start_at_zero_each_call(lang64):
     for name in ("scatter", "scratch_recurrence", "softmax"):
-        case = cases.named(name)[0]
+        case = cases.select_cases(name)[0]
         op, inputs = case.op(lang64, torch.float64), case.inputs(torch.float64)
         for _ in range(3):
             garbage = [torch.full((64,), 7.0, dtype=torch.float64) for _ in range(20)]
@@ -244,12 +244,12 @@ def test_accumulating_outputs_and_scratch_start_at_zero_each_call(lang64):
 
 
 def test_scratch_is_not_returned(lang64):
-    out = cases.named("two_loops")[0].op(lang64, torch.float64)(vector(0.5))
+    out = cases.select_cases("two_loops")[0].op(lang64, torch.float64)(vector(0.5))
     assert torch.is_tensor(out)
 
 
 def test_a_template_value_that_changes(lang64):
-    case = cases.named("polynomial")[0]
+    case = cases.select_cases("polynomial")[0]
     op = case.op(lang64, torch.float64)
     x, c = torch.rand(4, dtype=torch.float64), torch.rand(6, dtype=torch.float64)
     for degree in (1, 5, 0, 1):
@@ -258,7 +258,7 @@ def test_a_template_value_that_changes(lang64):
 
 
 def test_scalar_arguments_of_every_python_kind(lang64):
-    op = cases.named("scalars")[0].op(lang64, torch.float64)
+    op = cases.select_cases("scalars")[0].op(lang64, torch.float64)
     x = vector(0.5, 1.0)
     for scale, shift in ((2.5, 3), (2, 3), (-1.5, True), (1e-3, 2**31 - 1)):
         cases.assert_close(op(x, scale, shift), scale * torch.sin(x) * x + shift)
@@ -277,7 +277,7 @@ def test_scalars_are_as_precise_as_the_kernel_says(lang64):
 
 
 def test_a_differentiable_scalar_takes_a_parameter(lang64):
-    op = cases.named("learnable_scalar")[0].op(lang64, torch.float64)
+    op = cases.select_cases("learnable_scalar")[0].op(lang64, torch.float64)
     m = torch.nn.Parameter(torch.tensor(3.0, dtype=torch.float64))
     op(m, torch.ones(4, dtype=torch.float64)).sum().backward()
     cases.assert_close(m.grad, 4 * (2 * m.detach() + torch.cos(m.detach())))
@@ -317,7 +317,7 @@ def test_a_field_of_the_user_may_be_read_by_the_kernel(lang64):
 
 
 def test_an_empty_output_is_not_zeroed_and_still_right(lang64):
-    case = cases.named("unzeroed")[0]
+    case = cases.select_cases("unzeroed")[0]
     op = case.op(lang64, torch.float64)
     for seed in range(3):
         cases.assert_same_values_and_gradients(op, case.expected, case.inputs(torch.float64, seed))

@@ -22,7 +22,9 @@ def test_float64(lang64, case):
     cases.assert_same_values_and_gradients(case.op(lang64, torch.float64), case.expected, inputs)
 
 
-HALF = cases.named("square", "branches", "convolution", "gather", "two_outputs", "chained", "batched", "returned")
+HALF = cases.select_cases(
+    "square", "branches", "convolution", "gather", "two_outputs", "chained", "batched", "returned"
+)
 
 
 @pytest.mark.parametrize("case", HALF, ids=str)
@@ -34,11 +36,11 @@ def test_float16_is_computed_in_float32_and_cast_back(lang, case):
     def half(value):
         return value.half() if value.is_floating_point() else value
 
-    mine, want = cases.tensors(op(*inputs)), [half(v) for v in cases.tensors(twin(*floats))]
+    mine, want = cases.list_tensors(op(*inputs)), [half(v) for v in cases.list_tensors(twin(*floats))]
     cases.assert_close(tuple(mine), tuple(want))
-    got = cases.gradients(op, inputs)
+    got = cases.compute_gradients(op, inputs)
     assert all(g.dtype == torch.float16 for g in got)
-    cases.assert_close(got, tuple(g.half() for g in cases.gradients(twin, floats)), rtol=2e-2, atol=2e-2)
+    cases.assert_close(got, tuple(g.half() for g in cases.compute_gradients(twin, floats)), rtol=2e-2, atol=2e-2)
 
 
 # Sizes on both sides of whatever chooses between one thread and many.
@@ -60,7 +62,7 @@ LARGE = {
 @pytest.mark.parametrize("size", [64, 3_000, 200_000])
 @pytest.mark.parametrize("name", LARGE)
 def test_sizes(lang64, name, size):
-    case = cases.named(name)[0]
+    case = cases.select_cases(name)[0]
     inputs = LARGE[name](cases.Draw(torch.float64), size)
     tolerance = {"rtol": 1e-8, "atol": 1e-7}  # sums of 200 000 in another order
     cases.assert_same_values_and_gradients(case.op(lang64, torch.float64), case.expected, inputs, **tolerance)
@@ -69,7 +71,7 @@ def test_sizes(lang64, name, size):
 @pytest.mark.compiled_engine
 def test_growing_and_shrinking_calls(lang64):
     """A plan cached for one size must not serve another."""
-    case = cases.named("convolution")[0]
+    case = cases.select_cases("convolution")[0]
     op = case.op(lang64, torch.float64)
     for size, width in ((5, 2), (50_000, 3), (7, 7), (6, 1), (50_000, 2)):
         inputs = (torch.rand(size, dtype=torch.float64), torch.rand(width, dtype=torch.float64))
@@ -77,7 +79,7 @@ def test_growing_and_shrinking_calls(lang64):
 
 
 def test_one_op_serves_several_dtypes_and_ranks(lang64):
-    square, any_rank = (case.op(lang64, torch.float64) for case in cases.named("square", "any_rank"))
+    square, any_rank = (case.op(lang64, torch.float64) for case in cases.select_cases("square", "any_rank"))
     for dtype in (torch.float64, torch.float32, torch.float16, torch.float64, torch.float32):
         x = torch.rand(5, dtype=torch.float64).to(dtype)
         cases.assert_same_values_and_gradients(square, lambda x: x * x, (x,))

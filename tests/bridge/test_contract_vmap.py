@@ -99,5 +99,5 @@ def test_batch_dims_in_the_spec_of_a_kernel_hard_to_rewrite(lang64, make):
 
 
 def test_explain_says_how_a_mapped_call_is_launched(lang64):
-    easy = cases.named("convolution")[0].raw_op(lang64, torch.float64)
+    easy = cases.select_cases("convolution")[0].raw_op(lang64, torch.float64)
     assert "one launch" in easy.explain("all").lower()

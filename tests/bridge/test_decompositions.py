@@ -8,13 +8,23 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.decompositions import DTYPE, KINDS, SIDES, TOLERANCE, apart, compared, matrices, pulled, random
+from support.decompositions import (
+    DTYPE,
+    KINDS,
+    SIDES,
+    TOLERANCE,
+    assert_derivatives_agree,
+    build_decomposition,
+    draw_matrices,
+    pull_back,
+    separate_singular_values,
+)
 
 pytestmark = pytest.mark.thinned(4)
 
 
 def svd_op(lang, side, kind="f64"):
-    real, given = getattr(lang, kind), matrices(lang, side, kind)
+    real, given = getattr(lang, kind), build_decomposition(lang, side, kind)
 
     @ts.op("x[n, k, k] -> r[n, k, k], odd[n, k, k], even[n, k, k], s[n, k, k]", adjoint="source")
     @lang.kernel
@@ -30,7 +40,7 @@ def svd_op(lang, side, kind="f64"):
 
 
 def polar_op(lang, side, kind="f64"):
-    real, given = getattr(lang, kind), matrices(lang, side, kind)
+    real, given = getattr(lang, kind), build_decomposition(lang, side, kind)
 
     @ts.op("x[n, k, k] -> r[n, k, k], p[n, k, k]", adjoint="source")
     @lang.kernel
@@ -78,28 +88,32 @@ def reference_of_polar(x):
 @SIDES
 @KINDS
 def test_svd(side, kind, lang):
-    compared(svd_op(lang, side, kind), reference_of_svd, apart(random(side, kind)), kind)
+    assert_derivatives_agree(
+        svd_op(lang, side, kind), reference_of_svd, separate_singular_values(draw_matrices(side, kind)), kind
+    )
 
 
 @SIDES
 @KINDS
 def test_polar(side, kind, lang):
-    compared(polar_op(lang, side, kind), reference_of_polar, apart(random(side, kind)), kind)
+    assert_derivatives_agree(
+        polar_op(lang, side, kind), reference_of_polar, separate_singular_values(draw_matrices(side, kind)), kind
+    )
 
 
 def test_reflections(lang):
     """Determinants below 0: both of U and V are rotations in three dims, and the last singular value is negative."""
-    x = apart(random(3))
+    x = separate_singular_values(draw_matrices(3))
     x = x * -torch.linalg.det(x).sign()[:, None, None]
     assert (torch.linalg.det(x) < 0).all()
-    compared(svd_op(lang, 3), reference_of_svd, x)
-    compared(polar_op(lang, 3), reference_of_polar, x)
+    assert_derivatives_agree(svd_op(lang, 3), reference_of_svd, x)
+    assert_derivatives_agree(polar_op(lang, 3), reference_of_polar, x)
 
 
 @SIDES
 def test_one_value_is_zero(side, lang):
     """Derivatives of what is smooth there; the engines' values of a singular value of 0 are so to 1e-10."""
-    u, s, vh = torch.linalg.svd(apart(random(side)))
+    u, s, vh = torch.linalg.svd(separate_singular_values(draw_matrices(side)))
     s[:, -1] = 0.0
     x = u @ torch.diag_embed(s) @ vh
     weights = [torch.zeros(len(x), side, side, dtype=x.dtype) for _ in range(4)]
@@ -108,24 +122,24 @@ def test_one_value_is_zero(side, lang):
     def smooth(x):
         return x * 0.0, x @ x.mT @ x, x.mT @ x, x * 0.0
 
-    gradient = pulled(svd_op(lang, side), x, weights)
-    torch.testing.assert_close(gradient, pulled(smooth, x, weights), rtol=1e-6, atol=1e-6)
+    gradient = pull_back(svd_op(lang, side), x, weights)
+    torch.testing.assert_close(gradient, pull_back(smooth, x, weights), rtol=1e-6, atol=1e-6)
 
 
 @SIDES
 def test_values_that_are_nearly_equal(side, lang):
-    u, s, vh = torch.linalg.svd(random(side))
+    u, s, vh = torch.linalg.svd(draw_matrices(side))
     x = u @ torch.diag_embed(1.0 + 1e-4 * torch.arange(side, 0, -1, dtype=s.dtype)) @ vh
     x = x * torch.linalg.det(x).sign()[:, None, None] if side == 3 else x  # reflected, a sum of values is nearly 0
-    compared(polar_op(lang, side), reference_of_polar, x, rtol=1e-7, atol=1e-7)
+    assert_derivatives_agree(polar_op(lang, side), reference_of_polar, x, rtol=1e-7, atol=1e-7)
     # In two dims the engines take what is off by 1e-5 for diagonal: single columns and values are off by a tenth here.
     weights = [*(torch.randn_like(x) for _ in range(3)), torch.eye(side, dtype=x.dtype).expand_as(x)]
-    gradient = pulled(svd_op(lang, side), x, weights)
-    torch.testing.assert_close(gradient, pulled(reference_of_svd, x, weights), rtol=1e-4, atol=1e-3)
+    gradient = pull_back(svd_op(lang, side), x, weights)
+    torch.testing.assert_close(gradient, pull_back(reference_of_svd, x, weights), rtol=1e-4, atol=1e-3)
 
 
 def scaled_rotations(side):
-    x = rotation(random(side))
+    x = rotation(draw_matrices(side))
     x = x * torch.linalg.det(x)[:, None, None].sign() if side == 3 else x[torch.linalg.det(x) > 0]
     return torch.cat([torch.eye(side)[None], 2.5 * torch.eye(side)[None], x, 0.3 * x])
 
@@ -136,9 +150,9 @@ def test_polar_where_all_values_are_equal(side, kind, lang):
     """At the identity a simulation starts; torch's own derivative by `linalg.svd` is not a number there."""
     x = scaled_rotations(side)
     weights = [torch.randn_like(x), torch.randn_like(x)]
-    by_newton = pulled(lambda x: (rotation(x), rotation(x).mT @ x), x, weights)
+    by_newton = pull_back(lambda x: (rotation(x), rotation(x).mT @ x), x, weights)
     limits = TOLERANCE[kind]
-    gradient = pulled(polar_op(lang, side, kind), x.to(DTYPE[kind]), weights)
+    gradient = pull_back(polar_op(lang, side, kind), x.to(DTYPE[kind]), weights)
     torch.testing.assert_close(gradient.double(), by_newton, **limits)
     moved = torch.randn_like(x)
     op = polar_op(lang, side, kind)
@@ -152,8 +166,8 @@ def test_u_v_where_all_values_are_equal(side, kind, lang):
     """`U V^T` and functions of singular values alone have their derivative; torch gives NaN."""
     x = torch.eye(side, dtype=torch.float64).expand(3, side, side) * torch.tensor([1.0, 0.5, 3.0])[:, None, None]
     weights = [torch.randn(3, side, side, dtype=x.dtype), x * 0.0, x * 0.0, torch.eye(side, dtype=x.dtype).expand_as(x)]
-    gradient = pulled(svd_op(lang, side, kind), x.to(DTYPE[kind]), weights)
-    by_newton = pulled(lambda x: (rotation(x),), x, weights[:1])
+    gradient = pull_back(svd_op(lang, side, kind), x.to(DTYPE[kind]), weights)
+    by_newton = pull_back(lambda x: (rotation(x),), x, weights[:1])
     wanted = by_newton + torch.eye(side, dtype=x.dtype)  # of the sum of singular values
     torch.testing.assert_close(gradient.double(), wanted, **TOLERANCE[kind])
     u, _, vh = torch.linalg.svd(x.clone().requires_grad_())
@@ -168,13 +182,13 @@ def test_no_derivative_is_finite_where_there_is_none(side, lang):
     x = torch.zeros(2, side, side, dtype=torch.float64)
     x[1, 0, 0] = 1.0
     for op, count in ((svd_op(lang, side), 4), (polar_op(lang, side), 2)):
-        assert pulled(op, x, [torch.ones_like(x)] * count).isfinite().all()
+        assert pull_back(op, x, [torch.ones_like(x)] * count).isfinite().all()
 
 
 @pytest.mark.costly
 @SIDES
 def test_second_derivatives(side, lang):
-    x = apart(random(side, count=2)).requires_grad_()
+    x = separate_singular_values(draw_matrices(side, count=2)).requires_grad_()
     by_svd, by_polar = svd_op(lang, side), polar_op(lang, side)
     weight = torch.randn(2, side, side, dtype=x.dtype)
 
@@ -190,34 +204,34 @@ def test_second_derivatives(side, lang):
 
 @SIDES
 def test_batches(side, lang):
-    x = apart(random(side, count=6)).reshape(2, 3, side, side)
+    x = separate_singular_values(draw_matrices(side, count=6)).reshape(2, 3, side, side)
     op, weight = polar_op(lang, side), torch.randn(side, side, dtype=x.dtype)
     gradients = torch.func.vmap(torch.func.grad(lambda x: (op(x).r * weight).sum()))(x)
-    wanted = pulled(lambda x: (reference_of_polar(x)[0],), x.reshape(6, side, side), [weight.expand(6, side, side)])
+    wanted = pull_back(lambda x: (reference_of_polar(x)[0],), x.reshape(6, side, side), [weight.expand(6, side, side)])
     torch.testing.assert_close(gradients, wanted.reshape(gradients.shape), rtol=1e-7, atol=1e-7)
 
 
 @SIDES
 def test_the_oracle_agrees(side, lang):
     """Also where values are equal, by formulas of its own."""
-    x = torch.cat([torch.eye(side, dtype=torch.float64)[None], apart(random(side, count=2))])
+    x = torch.cat([torch.eye(side, dtype=torch.float64)[None], separate_singular_values(draw_matrices(side, count=2))])
     for op, count in ((svd_op(lang, side), 4), (polar_op(lang, side), 2)):
         weights = [torch.randn(3, side, side, dtype=torch.float64) for _ in range(count)]
         answer = ts.oracle(op, x, cotangents=weights)
         for actual, wanted in zip(op(x), answer.outputs.values(), strict=True):
             torch.testing.assert_close(actual, wanted, rtol=1e-8, atol=1e-8)
-        torch.testing.assert_close(pulled(op, x, weights), answer.gradients["x"], rtol=1e-7, atol=1e-7)
+        torch.testing.assert_close(pull_back(op, x, weights), answer.gradients["x"], rtol=1e-7, atol=1e-7)
 
 
 @SIDES
 def test_check(side, lang):
-    report = ts.check(polar_op(lang, side), apart(random(side, count=2)))
+    report = ts.check(polar_op(lang, side), separate_singular_values(draw_matrices(side, count=2)))
     assert report.ok, str(report)
 
 
 def test_loops_and_branches(lang):
     """A matrix that loops hand on is decomposed in each of them; the reverse needs it once more."""
-    given = matrices(lang, 3, "f64")
+    given = build_decomposition(lang, 3, "f64")
 
     @ts.op("x[n, 3, 3], a[n, 3, 3] -> y[n, 3, 3]", adjoint="source")
     @lang.kernel
@@ -238,7 +252,7 @@ def test_loops_and_branches(lang):
             x = 0.5 * (x + proper(x)) @ a if k % 2 == 0 else proper(x + a) + 0.5 * proper(x + a).mT @ (x + a)
         return x
 
-    x, a = (apart(random(3, count=4)).requires_grad_() for _ in range(2))
+    x, a = (separate_singular_values(draw_matrices(3, count=4)).requires_grad_() for _ in range(2))
     weight = torch.randn_like(x)
     gradients = torch.autograd.grad(carried(x, a, 3), (x, a), weight)
     for one, other in zip(gradients, torch.autograd.grad(reference(x, a), (x, a), weight), strict=True):
@@ -248,7 +262,7 @@ def test_loops_and_branches(lang):
 def test_printed_source(lang):
     """An adjoint has the engine's own call in it."""
     op = polar_op(lang, 3)
-    op(random(3).requires_grad_())[0].sum().backward()
+    op(draw_matrices(3).requires_grad_())[0].sum().backward()
     assert ".polar_decompose(" in op.explain("all")
 
 
@@ -272,7 +286,7 @@ def test_what_is_refused(lang):
 def test_diagonal_matrices(side, lang):
     """Where the engines' own source takes a branch without derivatives."""
     x = torch.diag_embed(torch.tensor([[2.0, 1.0, 0.5], [3.0, 1.5, 1.0]], dtype=torch.float64)[:, :side])
-    compared(svd_op(lang, side), reference_of_svd, x)
+    assert_derivatives_agree(svd_op(lang, side), reference_of_svd, x)
 
 
 @SIDES
@@ -285,5 +299,5 @@ def test_matrix_functions_where_values_are_equal(side, lang):
     weights = [equal * 0.0, weight, equal * 0.0, equal * 0.0]
     skew, even = (weight - weight.mT) / 2, (weight + weight.mT) / 2
     diagonal = torch.diag_embed(weight.diagonal(dim1=-2, dim2=-1))
-    torch.testing.assert_close(pulled(op, equal, weights), skew + 3.0 * diagonal)
-    torch.testing.assert_close(pulled(op, differing, weights), skew + 3.0 * even, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(pull_back(op, equal, weights), skew + 3.0 * diagonal)
+    torch.testing.assert_close(pull_back(op, differing, weights), skew + 3.0 * even, rtol=1e-3, atol=1e-3)

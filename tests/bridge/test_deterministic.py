@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.engines import get as get_engine
 
 pytestmark = pytest.mark.compiled_engine
@@ -36,7 +36,7 @@ def arguments(dtype=torch.float32):
 
 
 def sums(lang, **options):
-    return ts.op("x[n], j[n]: i32 -> y[m]", **options)(written(lang, SUMS))
+    return ts.op("x[n], j[n]: i32 -> y[m]", **options)(compile_text(lang, SUMS))
 
 
 def runs(call, count=8):
@@ -86,7 +86,7 @@ def test_a_batch_too(lang):
 
 
 def test_slots_that_atomics_return_are_handed_out_in_order(lang):
-    op = ts.op("x[n], j[n]: i32 -> y[n], count[1]: i32", deterministic=True)(written(lang, SLOTS))
+    op = ts.op("x[n], j[n]: i32 -> y[n], count[1]: i32", deterministic=True)(compile_text(lang, SLOTS))
     x, j = arguments()
     y, count = op(x, j)
     assert torch.equal(y, x * x)
@@ -113,7 +113,7 @@ def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
     for i in x:
         y[i] += x[i] * x[i]
 """
-    op = ts.op("x[n] -> y[n]", deterministic=True)(written(lang, text))
+    op = ts.op("x[n] -> y[n]", deterministic=True)(compile_text(lang, text))
     x = torch.rand(SIZE, requires_grad=True)
     op(x).sum().backward()
     (variant,) = [one for stage in op._core.signature.stages for one in stage._compiled]
@@ -121,7 +121,7 @@ def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
 
 
 def test_a_hand_written_gradient_runs_in_order_too(lang):
-    backward = written(
+    backward = compile_text(
         lang,
         """
 def back(x: lang.types.ndarray(), j: lang.types.ndarray(), grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
@@ -149,7 +149,7 @@ def test_the_engines_gradient_is_refused(lang):
 
 def test_an_atomic_product_is_refused(lang):
     text = SUMS.replace("y[j[i]] += lang.sin(x[i] * x[j[i]])", "lang.atomic_mul(y[j[i]], x[i])")
-    op = ts.op("x[n], j[n]: i32 -> y[m]", deterministic=True)(written(lang, text))
+    op = ts.op("x[n], j[n]: i32 -> y[m]", deterministic=True)(compile_text(lang, text))
     x, j = arguments()
     with pytest.raises(ts.KernelError, match=r"(?s)op `kernel` is deterministic.*multiplies atomically"):
         op(x, j, m=16)
@@ -158,6 +158,6 @@ def test_an_atomic_product_is_refused(lang):
 def test_chains_and_copies_of_ops_keep_it(lang):
     import copy
 
-    op = ts.chain("x[n], j[n]: i32 -> y[m]", [written(lang, SUMS)], deterministic=True)
+    op = ts.chain("x[n], j[n]: i32 -> y[m]", [compile_text(lang, SUMS)], deterministic=True)
     x, j = arguments()
     assert_alike(runs(lambda: (copy.deepcopy(op)(x, j, m=16),), 3))

@@ -5,7 +5,7 @@ import torch
 
 import cases
 import tinsmith as ts
-from support.adjoints import by
+from support.adjoints import with_adjoint
 
 pytestmark = pytest.mark.thinned(8)
 
@@ -15,14 +15,14 @@ REFUSED = {
     "returned_several",
 }
 """Rows that no engine differentiates."""
-DIFFERENTIATED = [case for case in cases.ALL if cases.differentiable(case.inputs(torch.float64))]
+DIFFERENTIATED = [case for case in cases.ALL if cases.select_differentiable(case.inputs(torch.float64))]
 
 
 @pytest.mark.compiled_engine
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", [case for case in DIFFERENTIATED if case.name not in REFUSED], ids=str)
 def test_gradients_by_the_engines_own_adjoint(lang64, case):
-    op, inputs = by("engine", case.raw_op(lang64, torch.float64)), case.inputs(torch.float64, seed=2)
+    op, inputs = with_adjoint("engine", case.raw_op(lang64, torch.float64)), case.inputs(torch.float64, seed=2)
 
     def ours(*given):
         return op(*given, **case.keywords)

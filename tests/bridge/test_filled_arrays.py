@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 pytestmark = pytest.mark.compiled_engine
 
@@ -142,7 +142,7 @@ def make(lang, form, **options):
     body, spec, _ = FORMS[form]
     text = HEAD + "".join(f"    {line}\n" for line in body.splitlines())
     # In one form data would have to tell that no two iterations store to one element.
-    return ts.op(spec, races="allow", **options)(written(lang, text))
+    return ts.op(spec, races="allow", **options)(compile_text(lang, text))
 
 
 @pytest.fixture(params=["0", "65536"], ids=["parallel", "serial"], autouse=True)
@@ -187,7 +187,7 @@ def test_batches_and_derivatives(lang64, form):
 
 def test_a_number_that_is_a_size(lang64, zeros_made):
     text = "def kernel(n: lang.i32, x: lang.types.ndarray(), y: lang.types.ndarray()):\n    for i in range(n):\n"
-    kernel = written(lang64, text + "        y[i] = 2.0 * x[i]\n")
+    kernel = compile_text(lang64, text + "        y[i] = 2.0 * x[i]\n")
     x = torch.rand(5, dtype=torch.float64)
     assert torch.equal(ts.op("x[n] -> y[n]")(kernel)(5, x), 2 * x)
     assert zeros_made == []
@@ -200,7 +200,7 @@ def test_vectors_are_filled_by_all_of_their_numbers(lang64, zeros_made):
     x = torch.rand(5, dtype=torch.float64)
     for body, is_filled in {"y[i] = lang.math.vec3(x[i], 0.0, 1.0)": True, "y[i][1] = x[i]": False}.items():
         zeros_made.clear()
-        op = ts.op("x[n] -> y[n, 3]")(written(lang64, f"{head}        {body}\n"))
+        op = ts.op("x[n] -> y[n, 3]")(compile_text(lang64, f"{head}        {body}\n"))
         values = op(x)
         assert (zeros_made == []) == is_filled
         torch.testing.assert_close(values, ts.oracle(op, x).outputs["y"])
@@ -211,7 +211,7 @@ def test_the_first_kernel_of_a_chain_decides(lang64, zeros_made):
     gather = (
         "def gather(h: lang.types.ndarray(), y: lang.types.ndarray()):\n    for i in h:\n        y[i // 2] += h[i]\n"
     )
-    chain = ts.chain("x[n] -> y[n]", [written(lang64, spread), written(lang64, gather)], scratch="h[n]")
+    chain = ts.chain("x[n] -> y[n]", [compile_text(lang64, spread), compile_text(lang64, gather)], scratch="h[n]")
     x = torch.arange(4, dtype=torch.float64)
     assert chain(x).tolist() == [1.0, 5.0, 0.0, 0.0]
     assert zeros_made == [(4,)]

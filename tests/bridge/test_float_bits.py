@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 X = [0.3, 1.7, 5.0, 9.1, 30.0]
 
@@ -103,7 +103,7 @@ REBUILT = {
 def test_rebuilt_floats_that_vary_are_refused(lang, name):
     array = "lang.types.ndarray()"
     text = f"def kernel(x: {array}, y: {array}):\n    for i in x:\n        y[i] = {REBUILT[name]}\n"
-    op = ts.op("x[n] -> y[n]", adjoint="source")(written(lang, text))
+    op = ts.op("x[n] -> y[n]", adjoint="source")(compile_text(lang, text))
     x = torch.tensor(X, requires_grad=True)
     with pytest.raises(ts.GradientError, match=r"a derivative through the bits of a float\n +at +<written \w+>:3\n"):
         op(x)

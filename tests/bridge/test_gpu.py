@@ -23,16 +23,16 @@ def on_gpu(inputs):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_values_and_gradients_are_those_of_torch(lang, name):
-    case = cases.named(name)[0]
+    case = cases.select_cases(name)[0]
     op, inputs = case.op(lang, torch.float32), case.inputs(torch.float32)
-    mine = cases.tensors(op(*on_gpu(inputs)))
+    mine = cases.list_tensors(op(*on_gpu(inputs)))
     assert all(output.is_cuda for output in mine)
-    for output, wanted in zip(mine, cases.tensors(case.expected(*inputs)), strict=True):
+    for output, wanted in zip(mine, cases.list_tensors(case.expected(*inputs)), strict=True):
         torch.testing.assert_close(output.cpu(), wanted.to(output.dtype), rtol=1e-4, atol=1e-4)
     fresh = [v.requires_grad_() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in on_gpu(inputs)]
     twins = [v.detach().cpu().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v for v in fresh]
-    sum(o.square().sum() for o in cases.tensors(op(*fresh)) if o.is_floating_point()).backward()
-    sum(o.square().sum() for o in cases.tensors(case.expected(*twins)) if o.is_floating_point()).backward()
+    sum(o.square().sum() for o in cases.list_tensors(op(*fresh)) if o.is_floating_point()).backward()
+    sum(o.square().sum() for o in cases.list_tensors(case.expected(*twins)) if o.is_floating_point()).backward()
     for mine_, twin in zip(fresh, twins, strict=True):
         if isinstance(twin, torch.Tensor) and twin.grad is not None:
             torch.testing.assert_close(mine_.grad.cpu(), twin.grad, rtol=1e-3, atol=1e-3)
@@ -63,7 +63,7 @@ def test_a_side_stream_is_kept_in_order(lang):
 
 
 def test_backward_on_autograds_own_thread_and_stream(lang):
-    case = cases.named("convolution")[0]
+    case = cases.select_cases("convolution")[0]
     op = case.op(lang, torch.float32)
     x, k = [t.cuda().requires_grad_() for t in case.inputs(torch.float32)]
     with torch.cuda.stream(torch.cuda.Stream()):
@@ -77,13 +77,13 @@ def test_backward_on_autograds_own_thread_and_stream(lang):
 
 
 def test_host_tensors_are_refused(lang):
-    op = cases.named("square")[0].op(lang, torch.float32)
+    op = cases.select_cases("square")[0].op(lang, torch.float32)
     with pytest.raises(ts.DeviceError, match=r"cpu.*cuda"):
         op(torch.ones(3))
 
 
 def test_no_memory_is_copied_to_the_host(lang):
-    op = cases.named("square")[0].op(lang, torch.float32)
+    op = cases.select_cases("square")[0].op(lang, torch.float32)
     x = torch.ones(1000, device="cuda", requires_grad=True)
     op(x).sum().backward()
     with warnings.catch_warnings():
@@ -97,7 +97,7 @@ def test_no_memory_is_copied_to_the_host(lang):
 
 
 def test_vmap_takes_one_launch_there_too(lang):
-    op = cases.named("convolution")[0].op(lang, torch.float32)
+    op = cases.select_cases("convolution")[0].op(lang, torch.float32)
     x, k = torch.rand(6, 50, device="cuda"), torch.rand(4, device="cuda")
     torch.testing.assert_close(torch.vmap(op, (0, None))(x, k), torch.stack([op(row, k) for row in x]))
 
@@ -123,10 +123,10 @@ def test_iterations_that_store_the_same_value_share_its_gradient(lang64):
 
 @pytest.mark.parametrize("name", ["square", "convolution", "embedding", "two_outputs"])
 def test_batched_gradients_in_autograds_own_thread(lang64, name):
-    case = cases.named(name)[0]
+    case = cases.select_cases(name)[0]
     op, inputs = case.op(lang64, torch.float64), on_gpu(case.inputs(torch.float64))
     leaves = [v.requires_grad_() for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point()]
-    output = next(one for one in cases.tensors(op(*inputs)) if one.requires_grad)
+    output = next(one for one in cases.list_tensors(op(*inputs)) if one.requires_grad)
     cotangents = torch.rand(4, *output.shape, dtype=torch.float64, device="cuda")
     batch = torch.autograd.grad(output, leaves, cotangents, is_grads_batched=True, retain_graph=True, allow_unused=True)
     for number, cotangent in enumerate(cotangents):
@@ -151,7 +151,7 @@ def test_forward_mode_and_a_hessian(lang64):
 
 
 def test_a_compiled_call(lang64):
-    op = cases.named("square")[0].op(lang64, torch.float64)
+    op = cases.select_cases("square")[0].op(lang64, torch.float64)
     x = torch.rand(50, dtype=torch.float64, device="cuda", requires_grad=True)
     run = torch.compile(lambda x: op(x).sin().sum(), fullgraph=True, backend="aot_eager")
     (slope,) = torch.autograd.grad(run(x), x)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.operation.reports import adjoint_source
 
 HEAD = "def kernel(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):\n"
@@ -28,7 +28,9 @@ FORMS = {  # a kernel, the spec, and the inputs whose gradient is that of `y`
 
 def make(lang, form):
     body, spec, _ = FORMS[form]
-    return ts.op(spec, adjoint="source")(written(lang, HEAD + "".join(f"    {line}\n" for line in body.splitlines())))
+    return ts.op(spec, adjoint="source")(
+        compile_text(lang, HEAD + "".join(f"    {line}\n" for line in body.splitlines()))
+    )
 
 
 def leaves(dtype=torch.float64):

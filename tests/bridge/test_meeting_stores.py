@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 D = torch.float64
 VALUES = {  # what is stored to y[s[i]], in an engine's words and in torch's
@@ -15,7 +15,7 @@ VALUES = {  # what is stored to y[s[i]], in an engine's words and in torch's
 
 
 def make_op(lang, value, before="", options=""):
-    kernel = written(
+    kernel = compile_text(
         lang,
         f"""
 def kernel(w: lang.types.ndarray(ndim=1), v: lang.types.ndarray(ndim=1), s: lang.types.ndarray(dtype=lang.i32, ndim=1),
@@ -89,7 +89,7 @@ def test_what_one_iteration_restores_does_not_disturb_the_others(lang64, place):
     """Each iteration marks an element that others mark too, and inner loops read the mark."""
     mark = "mark[k[i]] = 3.0"
     before, inside = (mark, "pass") if place == "before the inner loop" else ("pass", mark)
-    kernel = written(
+    kernel = compile_text(
         lang64,
         f"""
 def kernel(x: lang.types.ndarray(ndim=2), k: lang.types.ndarray(dtype=lang.i32, ndim=1),

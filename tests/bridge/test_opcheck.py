@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 # The rows that differ in form; kernels of one form differ in nothing that torch could see.
-FORMS = cases.named(
+FORMS = cases.select_cases(
     "square", "convolution", "two_outputs", "counted", "learnable_scalar", "scalars", "polynomial", "static_branch",
     "any_rank", "method", "template_arrays", "batched", "unzeroed", "own_backward", "backward_argument", "chained",
     "gather", "embedding", "scratch_recurrence", "output_recurrence", "splat", "upsampled", "cross", "matrix_vector",
@@ -39,8 +39,8 @@ def registered_calls(function, inputs):
     torch._dynamo.reset()
     aot = aot_autograd(fw_compiler=backend)
     run = torch.compile(function, backend=aot, fullgraph=True)
-    if cases.differentiable(inputs):
-        cases.gradients(run, inputs)
+    if cases.select_differentiable(inputs):
+        cases.compute_gradients(run, inputs)
     else:
         run(*inputs)
     torch._dynamo.reset()
@@ -59,7 +59,7 @@ def copied(value, requires_grad):
 def test_opcheck(lang64, case):
     inputs = case.inputs(torch.float64)
     calls = registered_calls(case.op(lang64, torch.float64), inputs)
-    backward = [case] if cases.differentiable(inputs) else []
+    backward = [case] if cases.select_differentiable(inputs) else []
     assert len(calls) >= 1 + len(backward)  # the forward operator, and the backward one
     target, args, kwargs = calls[0]
     opcheck(target, copied(args, True), kwargs)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.operation import Op, OpOptions
 
 
@@ -258,7 +258,7 @@ def test_an_op_of_very_many_arguments(lang64, count, numbers):
     parameters += [f"{n}: lang.types.ndarray()" for n in outputs]
     text = f"def many({', '.join(parameters)}):\n    for i in x0:\n" + "\n".join(lines) + "\n"
     spec = f"{', '.join(f'{n}[n]' for n in names)} -> {', '.join(f'{n}[n]' for n in outputs)}"
-    op = ts.op(spec)(written(lang64, text))
+    op = ts.op(spec)(compile_text(lang64, text))
     assert ("Tensor[] _arrays" in str(op.operator._schema)) == (count > 2)
     assert "Scalar[] _numbers" in str(op.operator._schema)
     leaves = [(rand(3) * i).requires_grad_() for i in range(count)]

@@ -17,7 +17,7 @@ draw = Draw(torch.float64)
 def torch_says(function, inputs, given):
     """Compute outputs and gradients of a torch function in float64."""
     leaves = [t.double().clone().requires_grad_() if t.is_floating_point() else t for t in inputs]
-    outputs = cases.tensors(function(*leaves))
+    outputs = cases.list_tensors(function(*leaves))
     floats = [t for t in leaves if t.requires_grad]
     gradients = torch.autograd.grad(outputs, floats, given, allow_unused=True, materialize_grads=True)
     return tuple(t.detach() for t in outputs), gradients
@@ -25,8 +25,8 @@ def torch_says(function, inputs, given):
 
 def agree(op, twin, inputs, *scalars, **sizes):
     """Assert that the oracle agrees with torch, in single precision too."""
-    outputs = cases.tensors(twin(*(t.double() if t.is_floating_point() else t for t in inputs)))
-    given = cases.cotangents([t.double() for t in outputs])
+    outputs = cases.list_tensors(twin(*(t.double() if t.is_floating_point() else t for t in inputs)))
+    given = cases.draw_cotangents([t.double() for t in outputs])
     answer = ts.oracle(op, *inputs, *scalars, cotangents=given, **sizes)
     values, gradients = torch_says(twin, inputs, given)
     assert_close(tuple(answer.outputs.values()), values, rtol=1e-12, atol=1e-13)
@@ -40,12 +40,12 @@ def test_the_table_of_ops_agrees_with_torch(lang64, case):
     inputs = case.inputs(torch.float64)
     op = case.raw_op(lang64, torch.float64)
     values, given = case.expected(*inputs), None
-    floats = cases.differentiable(cases.tensors(values))
-    given = dict(zip([n for n, _ in _float_outputs(op, values)], cases.cotangents(floats), strict=True))
+    floats = cases.select_differentiable(cases.list_tensors(values))
+    given = dict(zip([n for n, _ in _float_outputs(op, values)], cases.draw_cotangents(floats), strict=True))
     answer = ts.oracle(op, *inputs, cotangents=given, **case.keywords)
-    assert_close(tuple(answer.outputs.values()), cases.tensors(values))
-    if cases.differentiable(inputs):
-        wanted = cases.gradients(case.expected, inputs)
+    assert_close(tuple(answer.outputs.values()), cases.list_tensors(values))
+    if cases.select_differentiable(inputs):
+        wanted = cases.compute_gradients(case.expected, inputs)
         tensors = [n for n, v in zip(op.arguments, inputs, strict=True) if isinstance(v, torch.Tensor)]
         mine = [answer.gradients[name] for name in tensors if name in answer.gradients]
         assert_close(tuple(mine), wanted)
@@ -53,7 +53,7 @@ def test_the_table_of_ops_agrees_with_torch(lang64, case):
 
 def _float_outputs(op, values):
     names = [item.name for item in op.spec.outputs]
-    return [(n, v) for n, v in zip(names, cases.tensors(values), strict=True) if v.is_floating_point()]
+    return [(n, v) for n, v in zip(names, cases.list_tensors(values), strict=True) if v.is_floating_point()]
 
 
 def decay(lang):

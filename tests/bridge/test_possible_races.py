@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 D = torch.float64
 KERNELS = {  # what the kernel does, its spec, its scratch, and the same in torch
@@ -62,7 +62,7 @@ def _folded(values):
 
 def make_kernel(lang, body, scratch):
     extra = f", {scratch.partition('[')[0]}: lang.types.ndarray()" if scratch else ""
-    return written(
+    return compile_text(
         lang,
         f"""
 def kernel(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray(){extra}):
@@ -125,7 +125,7 @@ def test_a_warning_is_given_once_and_may_be_turned_off(lang64):
 
 @pytest.mark.parametrize("stride", [1, 4])
 def test_an_argument_may_decide(lang64, stride):
-    kernel = written(
+    kernel = compile_text(
         lang64,
         """
 def kernel(x: lang.types.ndarray(), s: lang.i32, y: lang.types.ndarray()):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.findings import seen
-from support.written import written
+from support.findings import sanitize_call
+from support.written import compile_text
 from tinsmith import DtypeError, SpecError
 from tinsmith.operation.reports import adjoint_source
 
@@ -42,7 +42,7 @@ def kernel(x: lang.types.ndarray(), idx: lang.types.ndarray(), y: lang.types.nda
     for i in idx:
         {text}
 """
-    return ts.op(f"x[n], {word}idx[m]{dtype} -> y[m]")(written(lang, body))
+    return ts.op(f"x[n], {word}idx[m]{dtype} -> y[m]")(compile_text(lang, body))
 
 
 def has_atomics(source):
@@ -158,7 +158,7 @@ def kernel(w: lang.types.ndarray(), rays: lang.types.ndarray(), z: lang.types.nd
             t *= lang.exp(-w[{place}])
         z[r] = total
 """
-    return ts.op(f"w[n], {word}rays[r, 2]: i32 -> z[r]")(written(lang, text))
+    return ts.op(f"w[n], {word}rays[r, 2]: i32 -> z[r]")(compile_text(lang, text))
 
 
 def composite(w, rays):
@@ -227,7 +227,7 @@ def kernel(w: lang.types.ndarray(), start: lang.types.ndarray(), z: lang.types.n
             t *= lang.exp(-w[{place}])
         z[r] = total
 """
-    return ts.op(f"w[n], {word}start[r]: i32 -> z[r - 1]")(written(lang, text))
+    return ts.op(f"w[n], {word}start[r]: i32 -> z[r - 1]")(compile_text(lang, text))
 
 
 @pytest.mark.parametrize("name", OFFSETS)
@@ -269,7 +269,7 @@ def test_rows_of_vectors(lang64):
 @pytest.mark.parametrize("batched", ["both", "numbers", "values"])
 def test_a_promise_holds_for_each_sample(lang64, batched):
     stars = {"both": ("*b, ", "*b, "), "numbers": ("", "*b, "), "values": ("*b, ", "")}[batched]
-    op = ts.op(f"x[{stars[0]}n], unique idx[{stars[1]}m] -> y[*b, m]")(written(lang64, SAMPLES))
+    op = ts.op(f"x[{stars[0]}n], unique idx[{stars[1]}m] -> y[*b, m]")(compile_text(lang64, SAMPLES))
     idx = torch.stack([PLACES, PLACES.flip(0), PLACES]) if stars[1] else PLACES
     x = torch.stack([X, 2 * X, 3 * X]) if stars[0] else X
     own, other = (x.clone().requires_grad_() for _ in range(2))
@@ -341,8 +341,8 @@ def test_second_derivatives(lang64):
 def test_a_number_that_comes_twice_is_found(lang):
     op = gathered(lang, UNIQUE["gathered"][0])
     x = torch.rand(6)
-    assert seen(op, x, torch.tensor([1, 4, 2]).int()) == []
-    (finding,) = seen(op, x, torch.tensor([1, 4, 2, 4, 1]).int()).of("TS611")
+    assert sanitize_call(op, x, torch.tensor([1, 4, 2]).int()) == []
+    (finding,) = sanitize_call(op, x, torch.tensor([1, 4, 2, 4, 1]).int()).of("TS611")
     assert finding.severity == "error" and "leave out `unique`" in finding.remedy
     assert finding.message == (
         "`idx` of op `kernel` is `unique` in the spec (all of its numbers are different), "
@@ -353,7 +353,7 @@ def test_a_number_that_comes_twice_is_found(lang):
 
 def test_numbers_that_are_one_place(lang):
     op = gathered(lang, "y[i] = x[int(idx[i])]", dtype=": i64")
-    (finding,) = seen(op, torch.rand(6), torch.tensor([3, 2**32 + 3])).of("TS611")
+    (finding,) = sanitize_call(op, torch.rand(6), torch.tensor([3, 2**32 + 3])).of("TS611")
     assert "`idx[0]` and `idx[1]` are both 3" in finding.message
 
 
@@ -371,9 +371,9 @@ def test_segments_that_share_a_place_are_found(lang, name):
     loop, empty = ("start and count", 0) if word == "segments" else ("start and end", 9)
     loop, place, *_ = SEGMENTS[loop]
     op = composited(lang, loop, place, f"{word} ")
-    (finding,) = seen(op, torch.rand(12), torch.tensor(rows).int()).of("TS611")
+    (finding,) = sanitize_call(op, torch.rand(12), torch.tensor(rows).int()).of("TS611")
     assert finding.message.endswith(words)
-    assert seen(op, torch.rand(12), torch.tensor([[9, empty], [9, empty]]).int()).of("TS611") == []
+    assert sanitize_call(op, torch.rand(12), torch.tensor([[9, empty], [9, empty]]).int()).of("TS611") == []
 
 
 @pytest.mark.parametrize(
@@ -385,9 +385,9 @@ def test_segments_that_share_a_place_are_found(lang, name):
 )
 def test_offsets_that_fall_are_found(lang, numbers, words):
     op = composited_by_offsets(lang, *OFFSETS["to the next"][:2], "offsets ")
-    (finding,) = seen(op, torch.rand(12), torch.tensor(numbers).int()).of("TS611")
+    (finding,) = sanitize_call(op, torch.rand(12), torch.tensor(numbers).int()).of("TS611")
     assert finding.message.endswith(words)
-    assert seen(op, torch.rand(12), torch.tensor([0, 3, 3, 9]).int()).of("TS611") == []
+    assert sanitize_call(op, torch.rand(12), torch.tensor([0, 3, 3, 9]).int()).of("TS611") == []
 
 
 def test_offsets_of_each_sample(lang64):
@@ -397,20 +397,20 @@ def kernel(w: lang.types.ndarray(ndim=1), start: lang.types.ndarray(ndim=1), z: 
         for s in range(start[r], start[r + 1]):
             z[r] += w[s] ** 2
 """
-    op = ts.op("w[*b, n], offsets start[*b, r]: i32 -> z[*b, r - 1]")(written(lang64, text))
+    op = ts.op("w[*b, n], offsets start[*b, r]: i32 -> z[*b, r - 1]")(compile_text(lang64, text))
     w = torch.stack([X, 2 * X]).requires_grad_()
     starts = torch.tensor([[0, 4, 12], [0, 12, 12]]).int()
     op(w, starts).sum().backward()
     torch.testing.assert_close(w.grad, 2 * w.detach())
-    (finding,) = seen(op, w.detach(), torch.tensor([[0, 4, 12], [3, 2, 12]]).int()).of("TS611")
+    (finding,) = sanitize_call(op, w.detach(), torch.tensor([[0, 4, 12], [3, 2, 12]]).int()).of("TS611")
     assert finding.message.endswith("`start[1]` = 2 is below `start[0]` = 3 in sample 1")
 
 
 def test_samples_may_have_the_same_numbers(lang):
-    op = ts.op("x[*b, n], unique idx[*b, m] -> y[*b, m]")(written(lang, SAMPLES))
+    op = ts.op("x[*b, n], unique idx[*b, m] -> y[*b, m]")(compile_text(lang, SAMPLES))
     x, idx = torch.rand(2, 4), torch.tensor([[1, 2], [1, 2]])
-    assert seen(op, x, idx).of("TS611") == []
-    (finding,) = seen(op, x, torch.tensor([[1, 2], [3, 3]])).of("TS611")
+    assert sanitize_call(op, x, idx).of("TS611") == []
+    (finding,) = sanitize_call(op, x, torch.tensor([[1, 2], [3, 3]])).of("TS611")
     assert finding.message.endswith("`idx[0]` and `idx[1]` are both 3 in sample 1")
 
 
@@ -424,4 +424,4 @@ def kernel(x: lang.types.ndarray(), w: lang.types.ndarray(dtype=lang.f32), y: la
         y[i] = x[i] * w[i]
 """
     with pytest.raises(SpecError, match=r"`w` of op `kernel` is `unique`(.|\n)*Leave out `unique`"):
-        ts.op("x[n], unique w[n] -> y[n]")(written(lang, text))
+        ts.op("x[n], unique w[n] -> y[n]")(compile_text(lang, text))

@@ -44,7 +44,7 @@ def cotangents(seed, count=7):
 
 def true_gradient(source, x, w, k, given):
     x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
-    outputs = random_kernels.meaning(source, x, w, k)
+    outputs = random_kernels.run_in_torch(source, x, w, k)
     pairs = [(out, cotangent) for out, cotangent in zip(outputs, given, strict=True) if out.requires_grad]
     if not pairs:
         return [torch.zeros_like(x), torch.zeros_like(w)]
@@ -86,7 +86,7 @@ def test_a_random_kernel(lang64, seed):
     op = ts.op(random_kernels.SPEC, scratch=random_kernels.SCRATCH)(kernel)
     x, w, k = inputs_of(seed)
     given = cotangents(seed)
-    for ours, true in zip(op(x, w, k), random_kernels.meaning(source, x, w, k), strict=True):
+    for ours, true in zip(op(x, w, k), random_kernels.run_in_torch(source, x, w, k), strict=True):
         torch.testing.assert_close(ours, true, **CLOSE, msg=lambda words: f"{words}\n{source}")
     batch = [torch.stack([t, t.flip(0)]) for t in (x, w, k)]
     mapped = vmap(op)(*batch)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith import GradientError
 
 pytestmark = [
@@ -259,10 +259,12 @@ def kernel(x: lang.types.ndarray(ndim=1), total: lang.types.ndarray(ndim=1), y: 
 """
     spec = "x[n] -> y[n]"
     x = torch.rand(4, dtype=torch.float64) + 0.5
-    refusing = ts.op(spec, scratch="total[1]", adjoint="source", races="allow")(written(lang64, text + parallel))
+    refusing = ts.op(spec, scratch="total[1]", adjoint="source", races="allow")(compile_text(lang64, text + parallel))
     with pytest.raises(ts.GradientError, match=r"`for _ in range\(1\):`"):
         refusing(x.clone().requires_grad_()).sum().backward()
-    op = ts.op(spec, scratch="total[1]", adjoint="source")(written(lang64, text + "    for _ in range(1):\n" + inner))
+    op = ts.op(spec, scratch="total[1]", adjoint="source")(
+        compile_text(lang64, text + "    for _ in range(1):\n" + inner)
+    )
     assert torch.autograd.gradcheck(op, x.requires_grad_())
 
 

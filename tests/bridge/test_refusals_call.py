@@ -71,7 +71,7 @@ MISFITS = {
 @pytest.mark.parametrize("misfit", MISFITS)
 def test_a_misfit_is_refused(lang64, misfit, called_before):
     name, inputs, keywords, error, fragments = MISFITS[misfit]
-    case = cases.named(name)[0]
+    case = cases.select_cases(name)[0]
     op = case.raw_op(lang64, F64) if called_before else case.build(lang64, lang64.f64)
     if called_before:  # what a call has planned and cached must not let a misfit through
         op(*case.inputs(F64), **case.keywords)
@@ -85,7 +85,7 @@ def test_a_misfit_is_refused(lang64, misfit, called_before):
 
 # The whole text of one, so that the layout is held too.
 def test_the_layout_of_a_refusal(lang64):
-    op = cases.named("formula")[0].raw_op(lang64, F64)
+    op = cases.select_cases("formula")[0].raw_op(lang64, F64)
     with pytest.raises(ts.ShapeError) as caught:
         op(rand(1024), rand(1023))
     first, *table, remedy = str(caught.value).splitlines()
@@ -97,7 +97,7 @@ def test_the_layout_of_a_refusal(lang64):
 
 def test_builtin_kinds(lang64):
     """`except ValueError` keeps working for those who never heard of us."""
-    op = cases.named("formula")[0].raw_op(lang64, F64)
+    op = cases.select_cases("formula")[0].raw_op(lang64, F64)
     with pytest.raises(ValueError, match="formula"):
         op(rand(5), rand(4))
     with pytest.raises(TypeError, match="formula"):
@@ -107,7 +107,7 @@ def test_builtin_kinds(lang64):
 
 
 def test_nothing_ran_and_nothing_changed(lang64):
-    op = cases.named("formula")[0].raw_op(lang64, F64)
+    op = cases.select_cases("formula")[0].raw_op(lang64, F64)
     x, k = rand(5).requires_grad_(), rand(4)
     before = x.detach().clone(), k.clone()
     with pytest.raises(ts.ShapeError):
@@ -116,7 +116,7 @@ def test_nothing_ran_and_nothing_changed(lang64):
 
 
 def test_a_refused_call_leaves_the_op_usable(lang64):
-    case = cases.named("formula")[0]
+    case = cases.select_cases("formula")[0]
     op = case.build(lang64, lang64.f64)
     for bad in ((rand(5), rand(4)), (rand(5),), (rand(5).to(torch.complex64), rand(5))):
         with pytest.raises(ts.TinsmithError):
@@ -172,7 +172,7 @@ def test_a_dtype_that_a_listed_number_is_not_annotated_with(lang):
 
 @pytest.mark.compiled_engine
 def test_an_engine_that_was_not_started(lang64, engine_keeper):
-    case = cases.named("square")[0]
+    case = cases.select_cases("square")[0]
     op = case.build(lang64, lang64.f64)
     lang64.reset()  # the next test's fixture starts it again
     with pytest.raises(ts.EngineError, match=r"(?s)`square`.*init"):
@@ -181,6 +181,6 @@ def test_an_engine_that_was_not_started(lang64, engine_keeper):
 
 @pytest.mark.gpu
 def test_an_engine_started_for_another_device(lang64, engine_keeper):
-    case = cases.named("square")[0]
+    case = cases.select_cases("square")[0]
     with pytest.raises(ts.TinsmithError, match=r"`square` got tensors on cpu, but its engine .* runs on cuda"):
         case.build(lang64, lang64.f64)(rand(3))

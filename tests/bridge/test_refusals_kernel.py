@@ -157,8 +157,8 @@ def line_of(kernel, text):
 
 def use(op, *inputs):
     """Make, call, differentiate: a refusal may come at whichever of them first knows."""
-    leaves = cases.leaves(inputs)
-    out = cases.tensors(op(*leaves))
+    leaves = cases.make_leaves(inputs)
+    out = cases.list_tensors(op(*leaves))
     sum(o.sum() for o in out if o.requires_grad).backward()
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 RACES = {  # the loop, and the accesses that the refusal names
     "guarded sum": ("for i in range(x.shape[0]):\n        if i > 0:\n            y[i] += 0.5 * y[i - 1]", "y[i - 1]"),
@@ -32,7 +32,7 @@ APART = {  # what may be in order: an adjoint is generated, as before
 
 
 def make_kernel(lang, loop):
-    return written(
+    return compile_text(
         lang,
         f"""
 def kernel(x: lang.types.ndarray(ndim=1), k: lang.i32, y: lang.types.ndarray(ndim=1)):
@@ -70,7 +70,7 @@ def test_a_race_is_refused(lang64, form, adjoint):
 
 @pytest.mark.parametrize(("first", "second"), [("i_2", "i_2"), ("j", "i_2"), ("i", "i")])
 def test_a_race_is_named_as_in_the_source(lang64, first, second):
-    kernel = written(
+    kernel = compile_text(
         lang64,
         f"""
 def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):

@@ -160,12 +160,12 @@ def test_ways_to_return(lang64, make):
     op = ts.op(f"x[n] -> {outputs}")(kernel)
     x, direction = (0.2 + torch.rand(5, dtype=torch.float64) for _ in range(2))
     cases.assert_same_values_and_gradients(op, twin, (x,))
-    ours, theirs = (torch.func.jvp(lambda x, f=f: cases.tensors(f(x)), (x,), (direction,))[1] for f in (op, twin))
+    ours, theirs = (torch.func.jvp(lambda x, f=f: cases.list_tensors(f(x)), (x,), (direction,))[1] for f in (op, twin))
     cases.assert_close(ours, theirs)
-    ours, theirs = (torch.func.jacrev(lambda x, f=f: cases.tensors(f(x))[-1].sum())(x) for f in (op, twin))
+    ours, theirs = (torch.func.jacrev(lambda x, f=f: cases.list_tensors(f(x))[-1].sum())(x) for f in (op, twin))
     cases.assert_close(ours, theirs)
     samples = 0.2 + torch.rand(3, 5, dtype=torch.float64)
-    ours, theirs = (torch.func.vmap(lambda x, f=f: cases.tensors(f(x)))(samples) for f in (op, twin))
+    ours, theirs = (torch.func.vmap(lambda x, f=f: cases.list_tensors(f(x)))(samples) for f in (op, twin))
     cases.assert_close(ours, theirs)
 
 

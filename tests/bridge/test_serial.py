@@ -48,12 +48,12 @@ def test_size_decides(lang, serial_below):
 
 @pytest.mark.parametrize("name", ["convolution", "gather", "scratch_recurrence", "chained", "any_rank", "two_indices"])
 def test_both_give_the_same(lang64, serial_below, name):
-    case = cases.named(name)[0]
+    case = cases.select_cases(name)[0]
     inputs = case.inputs(torch.float64)
     results = []
     for operations in (0, 10**9):
         serial_below(operations)
-        results.append(cases.gradients(case.op(lang64, torch.float64), inputs))
+        results.append(cases.compute_gradients(case.op(lang64, torch.float64), inputs))
     for parallel, serial in zip(*results, strict=True):
         torch.testing.assert_close(parallel, serial)
 

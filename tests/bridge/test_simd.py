@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.func import vmap
 
-from support.written import written
+from support.written import compile_text
 from tinsmith.engines import of_kernel
 from tinsmith.operation import Op, OpOptions
 
@@ -34,7 +34,7 @@ def back(x: {array}, w: {array}, b: {number}, grad_y: {array}, grad_x: {array}, 
         for k in lang.static(range({size})):
             grad_b[i] = grad_b[i] + bent[k]
 """
-    return written(lang, forward), written(lang, backward)
+    return compile_text(lang, forward), compile_text(lang, backward)
 
 
 def of_torch(x, w, b):

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.operation.reports import adjoint_source
 
 HEAD = "def kernel(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):\n"
@@ -185,7 +185,7 @@ def make(lang, name, **options):
 
 def op_of(lang, body, spec=LINES, **options):
     source = HEAD + "".join(f"    {line}\n" for line in body.splitlines())
-    return ts.op(spec, adjoint="source", **options)(written(lang, source))
+    return ts.op(spec, adjoint="source", **options)(compile_text(lang, source))
 
 
 def shapes(name, length):

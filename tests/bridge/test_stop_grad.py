@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 N = 4
 LOOP = f"for i in range({N}):"
@@ -46,7 +46,7 @@ def kernel_of(lang, body, parameters="", **names):
         lang.stop_grad(array)
 
     text = "\n".join([f"def kernel({parameters}):", *(f"    {line}" for line in body)]) + "\n"
-    return written(lang, text, stop=stop, **names)
+    return compile_text(lang, text, stop=stop, **names)
 
 
 def as_op(lang, body):

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.locks import recording_locks
+from support.locks import record_locks
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.compiled_engine]
 STATM = Path("/proc/self/statm")
@@ -272,7 +272,7 @@ def test_threads_call_new_ops_while_caches_are_emptied(threads, count, lang):
         except BaseException:  # noqa: BLE001
             errors.append(traceback.format_exc())
 
-    with recording_locks() as recorder:
+    with record_locks() as recorder:
         workers = [threading.Thread(target=run, args=(thread,), daemon=True) for thread in range(threads)]
         for one in workers:
             one.start()

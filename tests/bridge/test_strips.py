@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.engines import get
 
 LENGTHS = (0, 1, 7, 8, 64, 65, 200)
@@ -221,7 +221,7 @@ def test_a_form_for_cpus_that_does_not_compile_is_to_be_reported(lang, engine, m
         return by_engine(self, compiled, *arguments, **options)
 
     monkeypatch.setattr(type(get(engine)), "compile", refuse_rewritten)
-    kernel = written(
+    kernel = compile_text(
         lang,
         f"""
 def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 PAIRS = {
     "both added to": ("y[i] += x[j] * x[j]", "y[j] += x[i] * 0.3"),
@@ -26,7 +26,7 @@ def op_of(lang, lines, *, is_serial, adjoint="source"):
     array, index = "lang.types.ndarray(ndim=1)", "lang.types.ndarray(lang.i32, ndim=1)"
     loops = "    for i in range(x.shape[0]):\n        for j in range(x.shape[0]):\n"
     text = f"def swept(x: {array}, k: {index}, y: {array}):\n{setting}{loops}{body}"
-    return ts.op("x[n], k[n]: i32 -> y[n]", adjoint=adjoint)(written(lang, text))
+    return ts.op("x[n], k[n]: i32 -> y[n]", adjoint=adjoint)(compile_text(lang, text))
 
 
 def assert_right(op):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.operation.reports import adjoint_source
 
 HEAD = "def kernel(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):\n"
@@ -109,7 +109,9 @@ def spoil_memory():
 @pytest.mark.parametrize("form", FORMS)
 def test_a_gradient_is_stored_where_a_launch_fills_it(lang64, form):
     body, spec, is_stored = FORMS[form]
-    op = ts.op(spec, adjoint="source")(written(lang64, HEAD + "".join(f"    {line}\n" for line in body.splitlines())))
+    op = ts.op(spec, adjoint="source")(
+        compile_text(lang64, HEAD + "".join(f"    {line}\n" for line in body.splitlines()))
+    )
     given = leaves()
     c = torch.rand(4, 3, dtype=torch.float64)
     wanted = ts.oracle(op, *given, cotangents=[c]).gradients
@@ -126,7 +128,7 @@ def test_a_gradient_is_stored_where_a_launch_fills_it(lang64, form):
 
 def make_product(lang):
     return ts.op(VECTORS, adjoint="source")(
-        written(lang, HEAD + "    for i, j in x:\n        y[i, j] = x[i, j] * w[i, j]\n")
+        compile_text(lang, HEAD + "    for i, j in x:\n        y[i, j] = x[i, j] * w[i, j]\n")
     )
 
 
@@ -146,7 +148,7 @@ def test_samples_that_run_one_by_one_add_to_what_they_share(lang64):
     """A local of the top level that a loop adds to cannot be batched in one launch."""
     total = "    s = 0.0\n    for i, j in w:\n        s += w[i, j]\n"
     text = f"{HEAD}{total}    for i, j in x:\n        y[i, j] = x[i, j] * w[i, j] * s\n"
-    op = ts.op(VECTORS, adjoint="source")(written(lang64, text))
+    op = ts.op(VECTORS, adjoint="source")(compile_text(lang64, text))
     x = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
     w = torch.rand(5, 4, 3, dtype=torch.float64, requires_grad=True)
     c = torch.rand(5, 4, 3, dtype=torch.float64)
@@ -158,7 +160,7 @@ def test_samples_that_run_one_by_one_add_to_what_they_share(lang64):
 
 
 def test_a_kernel_that_is_launched_twice_adds(lang64):
-    step = written(
+    step = compile_text(
         lang64,
         "def step(x: lang.types.ndarray(), y: lang.types.ndarray()):\n"
         "    for i in x:\n        y[i] += x[i] * x[i] + y[i]\n",
@@ -191,12 +193,12 @@ def test_vectors_are_stored_entry_by_entry(lang64):
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("is_batched", [False, True])
 def test_adjoints_of_scratch_are_stored(lang64, first, is_batched):
-    square = written(
+    square = compile_text(
         lang64,
         "def square(x: lang.types.ndarray(), s: lang.types.ndarray()):\n"
         "    for i, j in x:\n        s[i, j] = x[i, j] * x[i, j]\n",
     )
-    scale = written(
+    scale = compile_text(
         lang64,
         "def scale(s: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):\n"
         f"    for i, j in lang.ndrange(({first}, s.shape[0]), s.shape[1]):\n        y[i, j] = s[i, j] * w[i, j]\n",

@@ -13,17 +13,17 @@ from cases._case import REGISTRY, Case, Draw
 from cases._compare import (
     assert_close,
     assert_same_values_and_gradients,
-    cotangents,
-    differentiable,
-    gradients,
-    leaves,
-    tensors,
+    compute_gradients,
+    draw_cotangents,
+    list_tensors,
+    make_leaves,
+    select_differentiable,
 )
 
 ALL: tuple[Case, ...] = tuple(REGISTRY.values())
 
 
-def named(*names: str) -> list[Case]:
+def select_cases(*names: str) -> list[Case]:
     """Return the rows with these names, in this order."""
     return [REGISTRY[name] for name in names]
 
@@ -34,10 +34,10 @@ __all__ = [
     "Draw",
     "assert_close",
     "assert_same_values_and_gradients",
-    "cotangents",
-    "differentiable",
-    "gradients",
-    "leaves",
-    "named",
-    "tensors",
+    "draw_cotangents",
+    "select_differentiable",
+    "compute_gradients",
+    "make_leaves",
+    "select_cases",
+    "list_tensors",
 ]

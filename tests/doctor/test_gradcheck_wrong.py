@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.findings import pointed
+from support.findings import read_pointed_text
 from tinsmith.doctor._gradcheck import gradcheck
 from tinsmith.doctor.gradients import _child_process
 from tinsmith.doctor.gradients._differences import Slope
@@ -94,8 +94,8 @@ def test_the_store_of_a_wrong_gradient_is_named_where_there_is_one(lang):
     findings = gradcheck(scaled, torch.tensor([1.0, 2.0, 4.0]), *torch.tensor([[3.0], [2.0], [5.0]])).findings
     of = {one.message.partition("`")[2][0]: one for one in findings if one.rule == "TS701"}
     assert set(of) == {"x", "w", "k", "b"}, findings
-    assert pointed(of["x"]).startswith("grad_x[i] = w[0]")
-    assert pointed(of["w"]).startswith("grad_w[0], grad_y[i])")
+    assert read_pointed_text(of["x"]).startswith("grad_x[i] = w[0]")
+    assert read_pointed_text(of["w"]).startswith("grad_w[0], grad_y[i])")
     assert said(of["k"]) == said(of["b"]) == "def backward("  # a function stores it; nothing does
 
 
@@ -103,7 +103,7 @@ def test_a_gradient_by_hand_that_nobody_can_tell_from_zero_is_named_where_the_in
     """Hints are about the function and its inputs, not about who wrote the gradient."""
     (hint,) = gradcheck(by_hand(lang, at=-1), torch.zeros(3)).findings
     assert hint.rule == "TS705"
-    assert pointed(hint).startswith("x[i] * x[i]")
+    assert read_pointed_text(hint).startswith("x[i] * x[i]")
 
 
 def test_the_worst_of_several_is_told(lang):
@@ -187,7 +187,7 @@ def test_an_engine_s_own_reverse_mode_is_judged(lang64):
     (finding,) = result.findings
     assert finding.rule == "TS701"
     assert "the oracle" in finding.message
-    assert pointed(finding).startswith("x[i])")
+    assert read_pointed_text(finding).startswith("x[i])")
     assert "by the engine's own reverse mode: WRONG" in str(result)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith._errors import CheckError
 from tinsmith.doctor import _check, check, check_example
 from tinsmith.linter import Finding
@@ -242,7 +242,7 @@ def total(x: {array}, y: {array}):
         s = s + x[i] * 0.1
         y[i] = s
 """
-    op = ts.op("x[n] -> y[n]")(written(lang, text))
+    op = ts.op("x[n] -> y[n]")(compile_text(lang, text))
     report = ts.check(op, torch.rand(4, dtype=torch.float64))
     assert [one.rule for one in report.findings if one.rule in ("TS305", "TS609") and one.line == 4] == ["TS609"]
 

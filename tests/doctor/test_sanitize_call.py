@@ -7,7 +7,7 @@ import torch
 from torch.func import vmap
 
 import tinsmith as ts
-from support.findings import seen
+from support.findings import sanitize_call
 from tinsmith.doctor.sanitizer import sanitize
 
 
@@ -39,7 +39,7 @@ def test_grad_mode_and_random_numbers_do_not_matter(lang, grad):
 
     state = torch.get_rng_state()
     with torch.set_grad_enabled(grad):
-        assert seen(noisy, torch.zeros(2)).one("TS606", "here")
+        assert sanitize_call(noisy, torch.zeros(2)).one("TS606", "here")
     assert torch.equal(state, torch.get_rng_state())
 
 
@@ -57,7 +57,7 @@ def test_scalars_templates_sizes_and_structs(lang):
             y[i, j] = at(ray(origin=x[i], step=a), j * k)
             y[i + k, j] += 1.0  # here
 
-    findings = seen(march, torch.rand(3), 0.5, 1, m=2)
+    findings = sanitize_call(march, torch.rand(3), 0.5, 1, m=2)
     assert findings.rules == {"TS601", "TS604"}
     assert "`y[3, 0]` is written in iteration i = 2, j = 0" in findings.one("TS604", "here").message
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_followed_is_a_finding(lang):
         for i in x:
             y[i] = outside(x[i])  # here
 
-    finding = seen(strange, torch.rand(3)).one("TS608", "here")
+    finding = sanitize_call(strange, torch.rand(3)).one("TS608", "here")
     assert finding.severity == "warning"
     assert "the Python function `outside`" in finding.message
     assert "was not checked at run time" in finding.message
@@ -89,7 +89,7 @@ def test_an_operation_without_a_rule_is_a_finding(lang, monkeypatch):
         for i in x:
             y[i] = lang.tanh(x[i])  # here
 
-    assert "`tanh` on f32 is not known" in seen(bent, torch.rand(3)).one("TS608", "here").message
+    assert "`tanh` on f32 is not known" in sanitize_call(bent, torch.rand(3)).one("TS608", "here").message
 
 
 def test_a_run_that_takes_too_long_is_refused(lang):

@@ -9,8 +9,8 @@ import torch
 import cases
 import rows
 import tinsmith as ts
-from support.as_op import as_op
-from support.findings import seen
+from support.as_op import make_op
+from support.findings import sanitize_call
 from tinsmith.kernels import splat
 
 KERNELS = Path(__file__).parents[2] / "benchmarks" / "_adjoint_kernels.py"
@@ -26,15 +26,15 @@ WRITES_FIELDS = {"fields", "owned_fields"}  # no ops: a layer's kernels may
 
 @pytest.mark.parametrize("row", [row for row in rows.ALL if row.name not in WRITES_FIELDS], ids=str)
 def test_the_table_of_kernels(lang, row):
-    op, inputs = as_op(row.build(lang, lang.f32), *row.draw(rows.Draw(torch.float32)))
-    findings = seen(op, *inputs)
+    op, inputs = make_op(row.build(lang, lang.f32), *row.draw(rows.Draw(torch.float32)))
+    findings = sanitize_call(op, *inputs)
     assert "TS608" not in findings.rules
     assert {one.rule for one in findings.errors} == FAULTS.get(row.name, set()), "\n".join(map(str, findings))
 
 
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_the_table_of_ops(lang, case):
-    findings = seen(case.raw_op(lang, torch.float32), *case.inputs(torch.float32), **case.keywords)
+    findings = sanitize_call(case.raw_op(lang, torch.float32), *case.inputs(torch.float32), **case.keywords)
     assert "TS608" not in findings.rules
     assert not findings.errors, "\n".join(map(str, findings))
 
@@ -45,7 +45,7 @@ def test_splat(lang, is_serial):
         splat(lang, serial=is_serial)
     )
     inputs = torch.rand(6, 2) * 8, torch.rand(6, 2) + 0.5, torch.rand(6) * 3, torch.randn(6, 3), torch.rand(6) * 0.9
-    assert seen(op, *inputs, h=9, w=8) == []
+    assert sanitize_call(op, *inputs, h=9, w=8) == []
 
 
 SPRINGS = torch.arange(4) + torch.rand(4), torch.randn(4), torch.rand(4) * 50
@@ -70,4 +70,4 @@ def test_natural_kernels(lang, name):
     module = importlib.util.module_from_spec(located)
     located.loader.exec_module(module)
     op = ts.op(spec)(getattr(module, name)(lang, *options))
-    assert seen(op, *inputs(), **named).rules == expected
+    assert sanitize_call(op, *inputs(), **named).rules == expected

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.findings import pointed, seen
-from support.written import written
+from support.findings import read_pointed_text, sanitize_call
+from support.written import compile_text
 
 X = torch.tensor([0.5, 1.5, 2.5, 3.5])
 
@@ -26,7 +26,7 @@ def test_two_iterations_write_one_element(lang):
         for i in x:
             y[i // 2] += x[i]
 
-    race = seen(halves, X).one("TS601", "here")
+    race = sanitize_call(halves, X).one("TS601", "here")
     assert race.severity == "error"
     assert "`y[0]` is written on line" in race.message
     assert "in iteration i = 1" in race.message
@@ -35,8 +35,8 @@ def test_two_iterations_write_one_element(lang):
     )
     assert words in race.message
     assert "+=" in race.remedy
-    assert pointed(race).startswith("y[i // 2]")
-    assert seen(sums, X) == []
+    assert read_pointed_text(race).startswith("y[i // 2]")
+    assert sanitize_call(sums, X) == []
 
 
 def test_one_iteration_reads_what_another_writes(lang):
@@ -57,11 +57,11 @@ def test_one_iteration_reads_what_another_writes(lang):
             if i > 0:
                 y[i] += y[i - 1]
 
-    race = seen(shifted, X).one("TS601", "write")
+    race = sanitize_call(shifted, X).one("TS601", "write")
     assert "and read on line" in race.message
     assert "whether the old or the new value is read depends on the order of the iterations" in race.message
     assert "loop_config(serialize=True)" in race.remedy
-    assert "TS601" not in seen(in_order, X).rules
+    assert "TS601" not in sanitize_call(in_order, X).rules
 
 
 def test_two_loops_never_race(lang):
@@ -73,7 +73,7 @@ def test_two_loops_never_race(lang):
         for i in x:
             y[(i + 1) % x.shape[0]] += 1.0
 
-    assert seen(two, X) == []
+    assert sanitize_call(two, X) == []
 
 
 def test_an_atomic_and_a_plain_write(lang):
@@ -85,7 +85,7 @@ def test_an_atomic_and_a_plain_write(lang):
                 y[None] = 0.0  # plain
             y[None] += x[i]
 
-    race = seen(mixed, X).one("TS601", "plain")
+    race = sanitize_call(mixed, X).one("TS601", "plain")
     assert "`y[None]` is written on line" in race.message
     assert "added to on line" in race.message
     assert "what is left depends on the order of the iterations" in race.message
@@ -102,7 +102,7 @@ def test_atomics_of_two_kinds(lang, second):
             y[None] += x[i]  # sum
             other(y[None], x[i])
 
-    findings = seen(both, X)
+    findings = sanitize_call(both, X)
     if second == "atomic_add":
         assert findings == []
         return
@@ -113,15 +113,20 @@ def test_atomics_of_two_kinds(lang, second):
 
 def test_an_iteration_may_read_what_it_wrote_like_others(lang):
     """The value is the same in any order, unless the iterations write different values, or read before they write."""
-    assert "TS601" not in seen(marks_op(lang, "flag[i // 2] = 1", "pass"), X).rules
-    assert seen(marks_op(lang, "flag[i // 2] = i", "pass"), X).one("TS601", "first").severity == "error"
-    assert seen(marks_op(lang, "flag[i // 2] = 1", "flag[i // 2] = 2"), X).one("TS601", "first").severity == "error"
-    read_first = seen(marks_op(lang, "y[i] = flag[i // 2] * x[i]", "flag[i // 2] = 1"), X).one("TS601", "second")
+    assert "TS601" not in sanitize_call(marks_op(lang, "flag[i // 2] = 1", "pass"), X).rules
+    assert sanitize_call(marks_op(lang, "flag[i // 2] = i", "pass"), X).one("TS601", "first").severity == "error"
+    assert (
+        sanitize_call(marks_op(lang, "flag[i // 2] = 1", "flag[i // 2] = 2"), X).one("TS601", "first").severity
+        == "error"
+    )
+    read_first = sanitize_call(marks_op(lang, "y[i] = flag[i // 2] * x[i]", "flag[i // 2] = 1"), X).one(
+        "TS601", "second"
+    )
     assert "whether the old or the new value is read" in read_first.message
 
 
 def marks_op(lang, first, second):
-    kernel = written(
+    kernel = compile_text(
         lang,
         f"""
 def marks(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1),
@@ -156,10 +161,10 @@ def test_the_same_float_twice_is_a_warning(lang):
             if x[i] > 1.0:
                 flag[None] = 1 + i // 3  # flag
 
-    race = seen(flags, X).one("TS601", "height")
+    race = sanitize_call(flags, X).one("TS601", "height")
     assert race.severity == "warning"
     assert "both write the same value" in race.message
-    assert seen(other_values, X).one("TS601", "flag").severity == "error"
+    assert sanitize_call(other_values, X).one("TS601", "flag").severity == "error"
 
 
 def test_a_local_of_the_top_level(lang):
@@ -179,10 +184,10 @@ def test_a_local_of_the_top_level(lang):
             s += x[i]
         y[None] = s
 
-    race = seen(last, X).one("TS601", "here")
+    race = sanitize_call(last, X).one("TS601", "here")
     assert "the local `s` is written" in race.message
-    assert pointed(race).startswith("s = x[i]")
-    assert seen(total, X) == []
+    assert read_pointed_text(race).startswith("s = x[i]")
+    assert sanitize_call(total, X) == []
 
 
 def test_iterations_of_several_names_and_vectors(lang):
@@ -194,7 +199,7 @@ def test_iterations_of_several_names_and_vectors(lang):
         for ij in lang.grouped(x):
             y[0][1] = x[ij]  # grouped
 
-    findings = seen(columns, torch.rand(2, 3))
+    findings = sanitize_call(columns, torch.rand(2, 3))
     assert "`y[0][0]` is written" in findings.one("TS601", "two").message
     assert "in iteration a = 0, b = 1" in findings.one("TS601", "two").message
     assert "`y[0][1]` is written" in findings.one("TS601", "grouped").message
@@ -216,14 +221,14 @@ def recurrence(lang, **options):
 
 
 def test_an_element_is_read_that_nothing_wrote(lang):
-    finding = seen(recurrence(lang), X).one("TS602", "here")
+    finding = sanitize_call(recurrence(lang), X).one("TS602", "here")
     assert finding.severity == "warning"
     assert "`y[0]` is read in iteration i = 1 before it is written: the read returns zero" in finding.message
-    assert pointed(finding).startswith("y[i - 1]")
+    assert read_pointed_text(finding).startswith("y[i - 1]")
 
 
 def test_memory_that_starts_as_anything(lang):
-    finding = seen(recurrence(lang, init={"y": "empty"}), X).one("TS602", "here")
+    finding = sanitize_call(recurrence(lang, init={"y": "empty"}), X).one("TS602", "here")
     assert finding.severity == "error"
     assert '`y` starts uninitialized, since its `init` is "empty"' in finding.message
     assert '"y" out of `init`' in finding.remedy
@@ -237,7 +242,7 @@ def test_adding_onto_what_an_output_starts_with(lang, init):
         for i in x:
             y[None] += x[i]  # here
 
-    findings = seen(total, X)
+    findings = sanitize_call(total, X)
     if not init:
         assert findings == []
         return
@@ -253,7 +258,7 @@ def test_inputs_and_written_scratch_hold_something(lang):
         for i in x:
             y[i] = t[i] + t[0]
 
-    assert seen(twice, X) == []
+    assert sanitize_call(twice, X) == []
 
 
 # Overwritten after it was read (TS603) ----------------------------------------------------------
@@ -276,7 +281,7 @@ def test_a_value_is_overwritten_after_it_was_read(lang):
             for j in range(1, x.shape[0]):
                 y[j] = 0.9 * y[j - 1] + 0.1 * x[j]
 
-    finding = seen(average, X).one("TS603", "here")
+    finding = sanitize_call(average, X).one("TS603", "here")
     assert finding.severity == "warning"
     place = "in iteration _ = 0, j = 1"
     assert (
@@ -285,7 +290,7 @@ def test_a_value_is_overwritten_after_it_was_read(lang):
     )
     assert "an engine's own reverse pass takes the new one" in finding.message
     assert "(2 more times)" in finding.message
-    assert seen(kept, X) == []
+    assert sanitize_call(kept, X) == []
 
 
 def test_a_later_kernel_overwrites_what_an_earlier_one_read(lang):
@@ -302,7 +307,7 @@ def test_a_later_kernel_overwrites_what_an_earlier_one_read(lang):
             t[i] = 2.0 * x[i]  # here
 
     op = ts.chain("x[n] -> y[n]", [first, second], scratch="t[n]")
-    assert "by an earlier kernel" in seen(op, X).one("TS603", "here").message
+    assert "by an earlier kernel" in sanitize_call(op, X).one("TS603", "here").message
 
 
 # Indices outside (TS604) ------------------------------------------------------------------------
@@ -321,16 +326,16 @@ def test_an_index_behind_the_last_and_a_negative_one(lang):
         for i in range(1, x.shape[0] - 1):
             y[i] = x[i + 1] - x[i - 1]
 
-    before, behind = sorted(seen(slopes, X).of("TS604"), key=lambda one: -one.column)
+    before, behind = sorted(sanitize_call(slopes, X).of("TS604"), key=lambda one: -one.column)
     assert before.severity == behind.severity == "error"
     assert "`x[4]` is read in iteration i = 3, and `x` has the shape (4,): the last index is 3" in behind.message
     assert "other memory is read" in behind.message
-    assert pointed(behind).startswith("x[i + 1]")
+    assert read_pointed_text(behind).startswith("x[i + 1]")
     assert "`x[-1]` is read in iteration i = 0" in before.message
     assert "-1 is negative" in before.message
-    assert pointed(before).startswith("x[i - 1]")
+    assert read_pointed_text(before).startswith("x[i - 1]")
     assert "x.shape[0]" in before.remedy
-    assert seen(guarded, X) == []
+    assert sanitize_call(guarded, X) == []
 
 
 def test_a_store_outside_is_left_out_and_the_run_goes_on(lang):
@@ -342,7 +347,7 @@ def test_a_store_outside_is_left_out_and_the_run_goes_on(lang):
             z[i] = lang.atomic_add(y[k[i] + 1], 1.0)  # fetch
             y[0 - i] = x[k[i]]  # store
 
-    findings = seen(scatter, X, torch.tensor([0, 1, 2, 3], dtype=torch.int32), m=3)
+    findings = sanitize_call(scatter, X, torch.tensor([0, 1, 2, 3], dtype=torch.int32), m=3)
     assert "`y[3]` is written in iteration i = 3, and `y` has the shape (3,)" in findings.one("TS604", "add").message
     assert "`y[3]`" in findings.one("TS604", "fetch").message
     assert "`y[-1]` is written" in findings.one("TS604", "store").message
@@ -355,7 +360,7 @@ def test_an_index_outside_one_dim_that_is_inside_the_memory(lang):
         for i, j in x:
             y[i, j] = x[i, j + 1]  # tinsmith: ignore[TS109]  # here
 
-    finding = seen(right, torch.rand(3, 2)).one("TS604", "here")
+    finding = sanitize_call(right, torch.rand(3, 2)).one("TS604", "here")
     assert (
         "`x[0, 2]` is read in iteration i = 0, j = 1, and `x` has the shape (3, 2): the last index is 1"
         in finding.message
@@ -377,10 +382,10 @@ def test_a_field_is_told_by_its_label(lang):
                 y[i] = x[i] * self.values[i]  # here
 
     table = Table()
-    finding = seen(table.look, X).one("TS604", "here")
+    finding = sanitize_call(table.look, X).one("TS604", "here")
     assert "`self.values[3]` is read in iteration i = 3, and `self.values` has the shape (3,)" in finding.message
-    assert pointed(finding).startswith("self.values[i]")
-    assert seen(table.look, X[:3]) == []
+    assert read_pointed_text(finding).startswith("self.values[i]")
+    assert sanitize_call(table.look, X[:3]) == []
 
 
 def test_inside_a_function_the_line_is_its_own(lang):
@@ -395,9 +400,9 @@ def test_inside_a_function_the_line_is_its_own(lang):
         for i in x:
             y[i] = neighbor(x, i)
 
-    nearby = seen(moved, X).one("TS604", "in the function")
+    nearby = sanitize_call(moved, X).one("TS604", "in the function")
     assert "`x[4]`" in nearby.message
-    assert pointed(nearby).startswith("values[i + 1]")
+    assert read_pointed_text(nearby).startswith("values[i + 1]")
 
 
 def test_samples_of_a_batch_share_a_finding(lang):
@@ -407,7 +412,7 @@ def test_samples_of_a_batch_share_a_finding(lang):
         for i in x:
             y[i] = x[i + 1]  # tinsmith: ignore[TS109]  # here
 
-    findings = seen(moved, torch.rand(2, 3, 4))
+    findings = sanitize_call(moved, torch.rand(2, 3, 4))
     assert "`x[4]`" in findings.one("TS604", "here").message
     assert "(5 more times)" in findings.one("TS604", "here").message
     assert findings.rules == {"TS604"}
@@ -421,8 +426,8 @@ def test_a_comment_turns_a_finding_off(lang):
             y[i // 2] = x[i]  # tinsmith: ignore[TS601]
             z[i // 2] = x[i]  # tinsmith: ignore[TS101]
 
-    (race,) = seen(halves, X).of("TS601")
-    assert pointed(race).startswith("z[i // 2]")
+    (race,) = sanitize_call(halves, X).of("TS601")
+    assert read_pointed_text(race).startswith("z[i // 2]")
 
 
 # Elements that nothing writes (TS610) -----------------------------------------------------------
@@ -434,14 +439,14 @@ def test_an_output_that_starts_as_anything_is_written_in_part(lang):
         for i in range(1, x.shape[0] - 1):
             y[i] = x[i + 1] - x[i - 1]  # tinsmith: ignore[TS109]  # here
 
-    left = seen(ts.op("x[n] -> y[n]", init={"y": "empty"})(inner), X).one("TS610", "here")
-    assert left.severity == "error" and pointed(left).startswith("y[i] = ")
+    left = sanitize_call(ts.op("x[n] -> y[n]", init={"y": "empty"})(inner), X).one("TS610", "here")
+    assert left.severity == "error" and read_pointed_text(left).startswith("y[i] = ")
     assert left.message == (
         '2 elements of `y`, as `y[0]`, are never written, and `y` starts uninitialized, since its `init` is "empty"'
     )
     assert 'leave "y" out of `init`' in left.remedy
-    assert seen(ts.op("x[n] -> y[n]")(inner), X) == []
-    many = seen(ts.op("x[*b, n] -> y[*b, n]", init={"y": "empty"})(inner), X.expand(3, 4))
+    assert sanitize_call(ts.op("x[n] -> y[n]")(inner), X) == []
+    many = sanitize_call(ts.op("x[*b, n] -> y[*b, n]", init={"y": "empty"})(inner), X.expand(3, 4))
     assert many.one("TS610", "here").message.endswith("(2 more times)")
 
 
@@ -455,8 +460,8 @@ def test_all_of_an_output_is_written_by_two_loops(lang):
             if x[i] > 0.0:
                 y[i, 1] = x[i]  # here
 
-    assert seen(both, X) == []
-    left = seen(both, torch.tensor([1.0, -1.0, 2.0])).one("TS610", "here")
+    assert sanitize_call(both, X) == []
+    left = sanitize_call(both, torch.tensor([1.0, -1.0, 2.0])).one("TS610", "here")
     assert left.message.startswith("`y[1, 1]` is never written")
 
 
@@ -473,7 +478,7 @@ def test_an_output_of_vectors_is_written_in_part(lang):
             if x[0] > 1.0:
                 z[None] = x[0]  # there
 
-    findings = seen(points, X)
+    findings = sanitize_call(points, X)
     assert findings.one("TS610", "here").message.startswith("3 elements of `y`, as `y[1, 0]`, are never written")
     assert findings.one("TS610", "there").message.startswith("`z[None]` is never written")
 
@@ -493,7 +498,7 @@ def test_a_kernel_after_another_writes_the_rest(lang):
                 y[i] = 1.0
 
     empty = {"y": "empty", "z": "empty"}
-    findings = seen(ts.chain("x[n] -> y[n], z[n]", [first, second], init=empty), X)
+    findings = sanitize_call(ts.chain("x[n] -> y[n], z[n]", [first, second], init=empty), X)
     assert [one.message.split(",")[0] for one in findings.of("TS610")] == ["`z[0]` is never written"]
 
 
@@ -514,6 +519,6 @@ def test_scratch_that_starts_as_anything_may_be_written_in_part_and_is_not_read_
 
     for how in ("empty", "workspace"):
         make = ts.op("x[n] -> y[n]", scratch="h[n]", init={"h": how})
-        assert seen(make(inner), X) == []
-        assert seen(make(early), X).one("TS602", "here").severity == "error"
-    assert seen(ts.op("x[n] -> y[n]", scratch="h[n]")(early), X).one("TS602", "here").severity == "warning"
+        assert sanitize_call(make(inner), X) == []
+        assert sanitize_call(make(early), X).one("TS602", "here").severity == "error"
+    assert sanitize_call(ts.op("x[n] -> y[n]", scratch="h[n]")(early), X).one("TS602", "here").severity == "warning"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.findings import pointed, seen
+from support.findings import read_pointed_text, sanitize_call
 
 X = torch.tensor([0.0, 1.0, 2.0, 4.0])
 K = torch.tensor([0, 1, 2, 3], dtype=torch.int32)
@@ -23,17 +23,17 @@ def test_products_sums_powers_shifts_and_signs_overflow(lang):
             y[i, 2] = k[i] ** 25  # power
             y[i, 3] = lang.abs(-2147483647 - k[i] // 3)  # sign
 
-    findings = seen(grow, K)
+    findings = sanitize_call(grow, K)
     product = findings.one("TS605", "product")
     assert product.severity == "error"
     assert "3 * 1000000000 is 3000000000 in iteration i = 3, which i32 does not hold" in product.message
     assert "wraps around to -1294967296" in product.message
-    assert pointed(product).startswith("* 1000000000")
+    assert read_pointed_text(product).startswith("* 1000000000")
     assert "i64" in product.remedy
     assert "3 + 2147483645 is 2147483648" in findings.one("TS605", "sum").message
     assert "3 ** 25 is 847288609443" in findings.one("TS605", "power").message
     assert "abs(-2147483648) is 2147483648" in findings.one("TS605", "sign").message
-    assert seen(grow, K[:1]) == []
+    assert sanitize_call(grow, K[:1]) == []
 
 
 def test_what_an_atomic_adds_up(lang):
@@ -43,8 +43,8 @@ def test_what_an_atomic_adds_up(lang):
         for i in k:
             y[None] += k[i] * 500000000  # here
 
-    assert "1500000000 + 1500000000 is 3000000000" in seen(total, K).one("TS605", "here").message
-    assert seen(total, K[:3]) == []
+    assert "1500000000 + 1500000000 is 3000000000" in sanitize_call(total, K).one("TS605", "here").message
+    assert sanitize_call(total, K[:3]) == []
 
 
 def test_hashes_wrap_by_intent(lang):
@@ -57,7 +57,7 @@ def test_hashes_wrap_by_intent(lang):
             u = lang.cast(k[i], lang.u32) * lang.u32(2654435761)  # unsigned
             y[i] = (h & 1023) + lang.cast(u >> 20, lang.i32)
 
-    findings = seen(hashed, K)
+    findings = sanitize_call(hashed, K)
     assert findings.errors == []
     assert "as in a hash" in findings.one("TS605", "first").message
     assert findings.one("TS605", "unsigned").severity == "info"
@@ -72,7 +72,7 @@ def test_comparisons_are_no_hash(lang):
             if square > 5 and square < 7:
                 y[i] = square
 
-    assert seen(counted, K).one("TS605", "here").severity == "error"
+    assert sanitize_call(counted, K).one("TS605", "here").severity == "error"
 
 
 def test_a_float_that_no_integer_holds(lang):
@@ -87,18 +87,18 @@ def test_a_float_that_no_integer_holds(lang):
             y[i] = lang.cast(x[i] * 1e9, lang.i32)  # great
             z[i] = lang.cast(lang.cast(x[i] * 100.0, lang.i32), lang.i8)  # narrow
 
-    findings = seen(cut, X)
+    findings = sanitize_call(cut, X)
     assert (
         "4e+09 is cast to i32 in iteration i = 3, which holds -2147483648 to 2147483647"
         in findings.one("TS605", "great").message
     )
     assert "clamp" in findings.one("TS605", "great").remedy
-    assert pointed(findings.one("TS605", "great")).startswith("lang.cast(x[i] * 1e9")
+    assert read_pointed_text(findings.one("TS605", "great")).startswith("lang.cast(x[i] * 1e9")
     assert (
         "400 is cast to i8 in iteration i = 3, which drops bits: it becomes -112"
         in findings.one("TS605", "narrow").message
     )
-    assert seen(cut, X[:2]) == []
+    assert sanitize_call(cut, X[:2]) == []
 
 
 # Divisions (TS607) ------------------------------------------------------------------------------
@@ -115,12 +115,12 @@ def test_an_integer_is_divided_by_zero(lang, sign):
             y[i] = 7 % k[i]  # quotient
 
     op = ts.op("k[n] -> y[n]: i32")(lang.kernel(quotient if sign == "//" else rest))
-    finding = seen(op, K).one("TS607", "quotient")
+    finding = sanitize_call(op, K).one("TS607", "quotient")
     assert finding.severity == "error"
     assert f"7 {sign} 0 in iteration i = 0: an integer divided by zero" in finding.message
-    assert pointed(finding).startswith(f"{sign} k[i]")
+    assert read_pointed_text(finding).startswith(f"{sign} k[i]")
     assert "guard the divisor" in finding.remedy
-    assert seen(op, K[1:]) == []
+    assert sanitize_call(op, K[1:]) == []
 
 
 # NaN and infinity (TS606) -----------------------------------------------------------------------
@@ -135,15 +135,15 @@ def test_nan_is_told_where_it_was_born(lang):
             r = lang.sqrt(d)  # born
             y[i] = r * 2.0 + 1.0  # passed on
 
-    findings = seen(roots, X)
+    findings = sanitize_call(roots, X)
     born = findings.one("TS606", "born")
     assert born.severity == "error"
     assert "NaN first appears in iteration i = 0: sqrt(-1.5), of finite operands" in born.message
     assert "(once more)" in born.message
     assert "sqrt(max(v, 1e-12))" in born.remedy
-    assert pointed(born).startswith("lang.sqrt(d)")
+    assert read_pointed_text(born).startswith("lang.sqrt(d)")
     assert len(findings.of("TS606")) == 1
-    assert seen(roots, X[2:]) == []
+    assert sanitize_call(roots, X[2:]) == []
 
 
 def test_a_nan_that_nobody_uses_is_a_warning(lang):
@@ -156,7 +156,7 @@ def test_a_nan_that_nobody_uses_is_a_warning(lang):
             if x[i] > 1.5:
                 y[i] = r
 
-    born = seen(unused, X).one("TS606", "born")
+    born = sanitize_call(unused, X).one("TS606", "born")
     assert born.severity == "warning"
     assert "no output has it" in born.message
 
@@ -168,11 +168,11 @@ def test_single_precision_overflows_where_double_does_not(lang):
         for i in x:
             y[i] = lang.exp(30.0 * x[i])  # here
 
-    born = seen(powers, X).one("TS606", "here")
+    born = sanitize_call(powers, X).one("TS606", "here")
     assert "infinity first appears in iteration i = 3: exp(120)" in born.message
     assert born.severity == "error"
     assert "the gradient of the inputs is not finite" in born.message
-    assert seen(powers, X[:3]) == []
+    assert sanitize_call(powers, X[:3]) == []
 
 
 def test_double_precision_does_not(lang64):
@@ -182,7 +182,7 @@ def test_double_precision_does_not(lang64):
         for i in x:
             y[i] = lang64.exp(30.0 * x[i])
 
-    assert seen(powers, X.double()) == []
+    assert sanitize_call(powers, X.double()) == []
 
 
 def test_an_infinity_that_is_meant(lang):
@@ -195,7 +195,7 @@ def test_an_infinity_that_is_meant(lang):
             if d < 2.0:
                 y[i] = d * x[i]
 
-    findings = seen(nearest, X)
+    findings = sanitize_call(nearest, X)
     assert findings.one("TS606", "born").severity == "warning"
     assert "infinity first appears in iteration i = 0: 1 / 0" in findings.one("TS606", "born").message
     assert findings.errors == []
@@ -216,13 +216,13 @@ def test_a_gradient_that_is_infinite_where_the_value_is_not(lang, name):
             y[i] = lang.Vector([x[i], 0.0]).norm()
 
     if name == "norm":  # whose derivative at zero is zero
-        assert seen(norms, X) == []
+        assert sanitize_call(norms, X) == []
         return
-    finding = seen(roots, X).one("TS606", "here")
+    finding = sanitize_call(roots, X).one("TS606", "here")
     assert finding.severity == "error"
     assert "the derivative of sqrt(0) is infinity in iteration i = 0" in finding.message
     assert "the value is finite, the gradient of the inputs is not" in finding.message
-    assert seen(roots, X[1:]) == []
+    assert sanitize_call(roots, X[1:]) == []
 
 
 def test_nan_of_zero_times_infinity_in_the_gradient(lang):
@@ -233,7 +233,7 @@ def test_nan_of_zero_times_infinity_in_the_gradient(lang):
             r = lang.sqrt(x[i])  # here
             y[i] = lang.min(r, -1.0) + x[i]
 
-    assert "the derivative of sqrt(0) is NaN" in seen(hidden, X).one("TS606", "here").message
+    assert "the derivative of sqrt(0) is NaN" in sanitize_call(hidden, X).one("TS606", "here").message
 
 
 def test_a_branch_that_is_not_taken_has_no_part(lang):
@@ -245,7 +245,7 @@ def test_a_branch_that_is_not_taken_has_no_part(lang):
                 y[i] = 1.0 / x[i] + lang.sqrt(x[i])
             y[i] += lang.select(x[i] > 0.0, lang.sqrt(x[i]), 0.0)
 
-    assert seen(guarded, X) == []
+    assert sanitize_call(guarded, X) == []
 
 
 def test_the_gradient_of_every_kernel_of_a_chain(lang):
@@ -260,7 +260,7 @@ def test_the_gradient_of_every_kernel_of_a_chain(lang):
             y[i] = 2.0 * t[i]
 
     op = ts.chain("x[n] -> y[n]", [first, second], scratch="t[n]")
-    finding = seen(op, X).one("TS606", "here")
+    finding = sanitize_call(op, X).one("TS606", "here")
     assert "in iteration i = 0" in finding.message
 
 
@@ -276,7 +276,7 @@ def test_a_gradient_by_hand_is_not_the_autograd_s(lang):
             if x[i] > 0.0:
                 grad_x[i] = 0.5 * grad_y[i] / lang.sqrt(x[i])
 
-    assert seen(ts.op("x[n] -> y[n]", backward=root_by_hand)(root), X) == []
+    assert sanitize_call(ts.op("x[n] -> y[n]", backward=root_by_hand)(root), X) == []
 
 
 # Locals that are less precise than what they are given (TS609) --------------------------------------
@@ -307,15 +307,15 @@ def test_literals_that_round_what_they_are_given(lang):
                 s += alone
             y[i] = s + product + v[0] + kept(x[0]) + said + cast
 
-    findings = seen(total, X.double())
+    findings = sanitize_call(total, X.double())
     assert {one.severity for one in findings} == {"warning"}
-    assert [pointed(one).split(" ")[0] for one in findings] == ["s", "product", "v"]
+    assert [read_pointed_text(one).split(" ")[0] for one in findings] == ["s", "product", "v"]
     product = findings.one("TS609", "pair")
     assert product.message.startswith("`product` begins as a literal, so it is float32, and line ")
     assert "f64(0.0)" in product.remedy
     assert "`lang.Vector([...], lang.f64)`" in findings.one("TS609", "vector").remedy
     assert findings.one("TS609", "function")
-    assert seen(total, X) == []
+    assert sanitize_call(total, X) == []
 
 
 def test_vectors_that_round_what_they_are_given(lang):
@@ -331,12 +331,12 @@ def test_vectors_that_round_what_they_are_given(lang):
             s = lang.Vector([x[i, 0], x[i, 1]], lang.f32)
             y[i] = p.dot(p) + q.dot(q) + r.dot(r) + s.dot(s)
 
-    findings = seen(squares, X.double().reshape(-1, 2))
+    findings = sanitize_call(squares, X.double().reshape(-1, 2))
     rounded = findings.one("TS609", "here")
-    assert len(findings) == 1 and pointed(rounded).startswith("lang.math.vec2(")
+    assert len(findings) == 1 and read_pointed_text(rounded).startswith("lang.math.vec2(")
     assert rounded.message == "`vec2` holds float32, and is given a float64 value: all but 24 of its 53 bits are lost"
     assert rounded.remedy.startswith("`lang.Vector([...])`, which keeps float64, ")
-    assert seen(squares, X.reshape(-1, 2)) == []
+    assert sanitize_call(squares, X.reshape(-1, 2)) == []
 
 
 def test_literals_of_an_engine_that_says_float64(lang64):
@@ -349,7 +349,7 @@ def test_literals_of_an_engine_that_says_float64(lang64):
                 s += x[j] * 0.1
             y[i] = s
 
-    assert seen(total, X.double()) == []
+    assert sanitize_call(total, X.double()) == []
 
 
 def test_fractions_that_are_cut_off(lang):
@@ -369,11 +369,11 @@ def test_fractions_that_are_cut_off(lang):
             k = lang.cast(x[i] * 2.0, lang.i32)
             z[i] += k
 
-    findings = seen(mean, torch.tensor([0.5, 2.0, 0.75]))
+    findings = sanitize_call(mean, torch.tensor([0.5, 2.0, 0.75]))
     added = findings.one("TS301", "added")
-    assert added.severity == "error" and pointed(added).startswith("total += ")
+    assert added.severity == "error" and read_pointed_text(added).startswith("total += ")
     expected = "`total` holds integers, i32: 0.5 is cut to 0 in iteration _ = 0, i = 0, and no gradient goes through it"
     assert added.message == f"{expected} (once more)"
     other = [one for one in findings.of("TS301") if one is not added]
-    assert [pointed(one).startswith("z[i] = lang.max(") for one in other] == [True]
+    assert [read_pointed_text(one).startswith("z[i] = lang.max(") for one in other] == [True]
     assert findings.rules == {"TS301"} | ({"TS603"} & findings.rules)

@@ -41,14 +41,16 @@ def test_it_starts_the_engine_that_is_named(lang):
     name = lang.__name__
     lang.reset()
     assert ts.init("cpu", engine=name) == (name,)
-    case = cases.named("square")[0]
+    case = cases.select_cases("square")[0]
     cases.assert_same_values_and_gradients(case.build(lang, lang.f32), case.expected, case.inputs(torch.float32))
 
 
 def test_auto_starts_every_engine_in_use(lang):
     names = ts.init("cpu")
     assert lang.__name__ in names
-    cases.assert_close(cases.named("square")[0].op(lang, torch.float32)(torch.tensor([3.0])), torch.tensor([9.0]))
+    cases.assert_close(
+        cases.select_cases("square")[0].op(lang, torch.float32)(torch.tensor([3.0])), torch.tensor([9.0])
+    )
 
 
 def test_floats_in_kernels_follow_torch_s_default(lang):
@@ -70,13 +72,13 @@ def test_options_go_to_the_engine(lang):
 def test_loops_that_carry_values_are_differentiable_from_the_start(lang):
     """Quadrants refuses their reverse mode unless an option is on."""
     ts.init("cpu", engine=lang.__name__, default_fp=lang.f64)
-    case = cases.named("row_products")[0]
+    case = cases.select_cases("row_products")[0]
     cases.assert_same_values_and_gradients(case.build(lang, lang.f64), case.expected, case.inputs(torch.float64))
 
 
 def test_the_first_launch_may_come_from_another_thread(lang):
     ts.init("cpu", engine=lang.__name__, default_fp=lang.f64)
-    case, failures = cases.named("two_loops")[0], []
+    case, failures = cases.select_cases("two_loops")[0], []
     op = case.op(lang, torch.float64)
 
     def work():
@@ -92,13 +94,13 @@ def test_the_first_launch_may_come_from_another_thread(lang):
 
 
 def test_ops_made_before_go_on_working(lang):
-    case = cases.named("convolution")[0]
+    case = cases.select_cases("convolution")[0]
     op, inputs = case.build(lang, lang.f64), case.inputs(torch.float64)
-    leaves = cases.leaves(inputs)
+    leaves = cases.make_leaves(inputs)
     y = op(*leaves)
     ts.init("cpu", engine=lang.__name__, default_fp=lang.f64)
     y.sum().backward()
-    twins = cases.leaves(inputs)
+    twins = cases.make_leaves(inputs)
     case.expected(*twins).sum().backward()
     for mine, twin in zip(leaves, twins, strict=True):
         cases.assert_close(mine.grad, twin.grad, rtol=1e-5, atol=1e-5)  # the forward ran with default_fp=f32

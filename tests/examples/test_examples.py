@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from support.pictures import TOLERANCE, difference
+from support.pictures import TOLERANCE, measure_difference
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 PICTURES = Path(__file__).with_name("pictures")
@@ -86,15 +86,15 @@ def test_an_example_draws_its_pictures(example, tmp_path):
     assert drawn
     for path in drawn:
         assert path.name in printed
-        distance = difference(Image.open(path), Image.open(PICTURES / path.name))
+        distance = measure_difference(Image.open(path), Image.open(PICTURES / path.name))
         assert distance < TOLERANCE, f"{path.name} differs by {distance:.1f} from {PICTURES / path.name}"
 
 
 @pytest.mark.parametrize("path", sorted(PICTURES.glob("*.png")), ids=lambda path: path.stem)
 def test_another_picture_would_be_noticed(path):
     image = Image.open(path)
-    assert difference(image, image) == 0
-    assert difference(image, image.rotate(180)) > TOLERANCE
+    assert measure_difference(image, image) == 0
+    assert measure_difference(image, image.rotate(180)) > TOLERANCE
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

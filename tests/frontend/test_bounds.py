@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from support.written import written
+from support.written import compile_text
 from tinsmith.engines import of_kernel
 from tinsmith.frontend import read
 from tinsmith.frontend._bounds import Bounds
@@ -27,7 +27,7 @@ INNER = {
 
 
 def trips_of(lang, text, size, s, f):
-    kernel = written(
+    kernel = compile_text(
         lang,
         "def kernel(x: lang.types.ndarray(), s: lang.i32, f: lang.f32):\n    for i in range(x.shape[0]):\n"
         f"        for j in {text}:\n            x[i] += 1.0\n",

@@ -9,7 +9,7 @@ import torch
 
 import cases
 import tinsmith as ts
-from support.adjoints import by
+from support.adjoints import with_adjoint
 
 F64 = torch.float64
 
@@ -254,7 +254,7 @@ HIDDEN = [
 @pytest.mark.parametrize("make", HIDDEN, ids=lambda make: make.__name__)
 def test_what_is_read_is_saved(lang64, poisoned, make, adjoint):
     op, twin, inputs = make(lang64)
-    cases.assert_same_values_and_gradients(by(adjoint, op), twin, inputs)
+    cases.assert_same_values_and_gradients(with_adjoint(adjoint, op), twin, inputs)
 
 
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
@@ -267,7 +267,7 @@ def test_what_is_not_read_is_not_saved(lang64, adjoint):
         for i, j in lang64.ndrange(x.shape[0], b.shape[0]):
             y[i, j] += b[j] * x.shape[0]
 
-    op = by(adjoint, op)
+    op = with_adjoint(adjoint, op)
     cases.assert_same_values_and_gradients(op, lambda x, b: 2 * x + 3 * b, (floats(3, 4), floats(4)))
     assert "saved for the backward pass: nothing" in op.explain("all")
 

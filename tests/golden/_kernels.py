@@ -20,7 +20,7 @@ from fuzz._stencils import write_stencils
 from fuzz._vectors import write_vectors
 from fuzz._wide import write_wide
 from golden._capture import record, use_in_every_way
-from support.as_op import as_op
+from support.as_op import make_op
 
 Texts = Mapping[str, str]
 
@@ -63,7 +63,7 @@ def _use_case(case: cases.Case, lang: ModuleType) -> Texts:
 
 def _use_row(row: Any, lang: ModuleType) -> Texts:
     try:
-        op, inputs = as_op(row.build(lang, lang.f32), *row.draw(rows.Draw(torch.float32)))
+        op, inputs = make_op(row.build(lang, lang.f32), *row.draw(rows.Draw(torch.float32)))
     except ts.TinsmithError as refusal:
         return {"op": str(refusal)}
     return use_in_every_way(op, inputs)

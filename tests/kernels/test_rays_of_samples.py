@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.findings import seen
-from support.packed import rays_of, samples_on
+from support.findings import sanitize_call
+from support.packed import draw_samples, make_rays
 from tinsmith import kernels
 
-RAYS = rays_of([6, 0, 1, 2], gap=1)
+RAYS = make_rays([6, 0, 1, 2], gap=1)
 SAMPLES = "densities[s], colors[m], t[s], steps[s], rays[n, 2]: i32"
 
 
@@ -35,7 +35,7 @@ def segment_ops(lang):
             yield f"{given}rays[n, 2]: i32, c[s, 4] -> slope[s, 4]", built.pull, {}
     built = kernels.segment_sum(lang, fp="f32", lanes=2)
     yield "values[s, 4], rays[n, 2]: i32 -> y[n, 4]", built.value, {}
-    yield "rays[n, 2]: i32, c[n, 4] -> slope[s, 4]", built.pull, {"s": len(samples_on(RAYS)[0])}
+    yield "rays[n, 2]: i32, c[n, 4] -> slope[s, 4]", built.pull, {"s": len(draw_samples(RAYS)[0])}
     built = kernels.accumulate(lang, fp="f32", lanes=2)
     yield "weights[s], values[s, 4], rays[n, 2]: i32 -> y[n, 4]", built.value, {}
     arrays = "weights[s], values[s, 4], rays[n, 2]: i32, c[n, 4] -> slope_weights[s], slope_values[s, 4]"
@@ -54,19 +54,19 @@ def penalty_ops(lang):
 
 @pytest.mark.parametrize("ops", [composite_ops, segment_ops, penalty_ops])
 def test_the_sanitizer_finds_nothing(lang, ops):
-    s = len(samples_on(RAYS)[0])
+    s = len(draw_samples(RAYS)[0])
     sizes = {"s": s, "n": len(RAYS), "m": 2 * s}
     for spec, kernel, named in ops(lang):
         op = ts.op(spec, races="allow")(kernel)
         inputs = {item.name: drawn(item, sizes) for item in op.spec.inputs}
-        findings = seen(op, **inputs, **named)
+        findings = sanitize_call(op, **inputs, **named)
         assert not findings.errors and "TS608" not in findings.rules, "\n".join(map(str, findings))
 
 
 def test_the_sanitizer_sees_rays_that_share_a_sample(lang):
     built = kernels.running_sum(lang, fp="f32", lanes=1, exclusive=False)
     op = ts.op("values[s, 1], rays[n, 2]: i32 -> y[s, 1]", races="allow")(built.value)
-    assert "TS601" in seen(op, torch.rand(4, 1), torch.tensor([[0, 3], [2, 2]], dtype=torch.int32)).rules
+    assert "TS601" in sanitize_call(op, torch.rand(4, 1), torch.tensor([[0, 3], [2, 2]], dtype=torch.int32)).rules
 
 
 def drawn(item, sizes):

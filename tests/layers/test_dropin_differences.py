@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.dropin import CPU, agree, leaf, refuses, side_by_side
-from support.scenes import Scene, field
+from support.dropin import CPU, assert_agree, assert_refused, make_leaf, side_by_side
+from support.scenes import Scene, make_field
 
 F64 = torch.float64
 
@@ -13,7 +13,7 @@ F64 = torch.float64
 # Right where Stannum is silently wrong ------------------------------------------------------------
 def test_two_calls_before_a_backward_each_have_their_own_gradient(lang64):
     """Stannum's fields hold one call, so both calls get the second's gradient."""
-    x, y = field(lang64, (4,)), field(lang64, (4,))
+    x, y = make_field(lang64, (4,)), make_field(lang64, (4,))
 
     @lang64.kernel
     def cube():
@@ -21,8 +21,8 @@ def test_two_calls_before_a_backward_each_have_their_own_gradient(lang64):
             y[i] = x[i] * x[i] * x[i]
 
     tin = ts.EmptyTin(CPU, True).register_input_field(x).register_output_field(y).register_kernel(cube).finish()
-    first, second = leaf(4), leaf(4)
-    agree(tin(first) * tin(second), first**3 * second**3, [first, second])
+    first, second = make_leaf(4), make_leaf(4)
+    assert_agree(tin(first) * tin(second), first**3 * second**3, [first, second])
 
 
 def test_the_gradient_of_an_input_never_adds_up(lang64):
@@ -32,23 +32,23 @@ def test_the_gradient_of_an_input_never_adds_up(lang64):
     scene = Scene(ts, lang64, auto_clear_grad=False)
     tin = scene.registered().register_kernel(scene.times(), 2.0).finish()
     for _ in range(3):
-        given = leaf(4)
-        agree(tin(given), 2 * given, [given])
+        given = make_leaf(4)
+        assert_agree(tin(given), 2 * given, [given])
 
 
 def test_arguments_set_between_a_call_and_its_backward_are_for_later_calls(lang64):
     """In Stannum's Tin as well; here because a call's gradient is that of the call."""
     scene = Scene(ts, lang64)
     tin = scene.registered().register_kernel(scene.times(), 2.0).finish()
-    given = leaf(4)
+    given = make_leaf(4)
     before = tin(given)
     tin.set_kernel_args("times", 5.0)
-    agree(before, 2 * given, [given])
+    assert_agree(before, 2 * given, [given])
 
 
 def test_a_tensor_is_left_without_a_gradient_that_it_did_not_get(lang64):
     """Taichi leaves zeros in `.grad` of a leaf that Stannum copies into a field."""
-    x, y = field(lang64, (4,), needs_grad=False), field(lang64, (4,))
+    x, y = make_field(lang64, (4,), needs_grad=False), make_field(lang64, (4,))
 
     @lang64.kernel
     def same():
@@ -56,7 +56,7 @@ def test_a_tensor_is_left_without_a_gradient_that_it_did_not_get(lang64):
             y[i] = x[i]
 
     tin = ts.EmptyTin(CPU, True).register_input_field(x).register_output_field(y).register_kernel(same).finish()
-    given = leaf(4)
+    given = make_leaf(4)
     tin(given)
     assert given.grad is None
 
@@ -64,7 +64,7 @@ def test_a_tensor_is_left_without_a_gradient_that_it_did_not_get(lang64):
 @side_by_side
 def test_a_backward_pass_leaves_what_kernels_count_as_it_was(layers, lang64):
     """The engines' reverse kernels run counters again, and Stannum lets them."""
-    x, y, calls = field(lang64, (3,)), field(lang64, (3,)), lang64.field(lang64.i32, shape=())
+    x, y, calls = make_field(lang64, (3,)), make_field(lang64, (3,)), lang64.field(lang64.i32, shape=())
 
     @lang64.kernel
     def counted():
@@ -76,14 +76,14 @@ def test_a_backward_pass_leaves_what_kernels_count_as_it_was(layers, lang64):
     tin = layers.EmptyTin(CPU, True).register_input_field(x).register_output_field(y)
     tin = tin.register_internal_field(calls, name="calls").register_kernel(counted).finish()
     for _ in range(3):
-        tin(leaf(3)).sum().backward()
+        tin(make_leaf(3)).sum().backward()
     assert calls[None] == (3 if layers is ts else 6)
 
 
 @side_by_side
 def test_an_internal_field_that_is_set_between_a_call_and_its_backward(layers, lang64):
     """Stannum's gradient is that of the new value."""
-    scene, given = Scene(layers, lang64), leaf(4)
+    scene, given = Scene(layers, lang64), make_leaf(4)
     tin = scene.registered().register_internal_field(scene.w, name="w").register_kernel(scene.scaled()).finish()
     y = tin(given)
     tin.set_internal_field("w", torch.tensor(10.0, dtype=F64))
@@ -96,8 +96,8 @@ def test_auto_clear_grad_may_be_left_out_and_the_device_may_be_a_name(lang64):
     scene = Scene(ts, lang64)
     for tin in (ts.EmptyTin(CPU), ts.EmptyTin("cpu"), ts.EmptyTin()):
         tin = tin.register_input_field(scene.x).register_output_field(scene.y).register_kernel(scene.times(), 2.0)
-        given = leaf(4)
-        agree(tin.finish()(given), 2 * given, [given])
+        given = make_leaf(4)
+        assert_agree(tin.finish()(given), 2 * given, [given])
 
 
 def test_the_oldest_set_kernel_args_is_for_the_one_kernel(lang64):
@@ -106,8 +106,8 @@ def test_the_oldest_set_kernel_args_is_for_the_one_kernel(lang64):
     tin = scene.registered().register_kernel(scene.times()).finish()
     for value in (2.0, -4.0):
         tin.set_kernel_args(value)
-        given = leaf(4)
-        agree(tin(given), value * given, [given])
+        given = make_leaf(4)
+        assert_agree(tin(given), value * given, [given])
 
 
 def test_the_oldest_set_kernel_args_wants_one_kernel(lang64):
@@ -124,10 +124,10 @@ def test_a_weight_field_is_a_parameter(lang64):
     scene.w.fill(2.0)
     tin = scene.registered().register_weight_field(scene.w, name="w").register_kernel(scene.scaled()).finish()
     given = torch.randn(4, dtype=F64)
-    agree(tin(given), 2 * given * (tin.w / 2), [tin.w])
+    assert_agree(tin(given), 2 * given * (tin.w / 2), [tin.w])
     with torch.no_grad():
         tin.w.mul_(3)
-    agree(tin(given), 6 * given * (tin.w / 6), [tin.w])
+    assert_agree(tin(given), 6 * given * (tin.w / 6), [tin.w])
 
 
 def test_one_name_for_two_internal_fields_is_refused(lang64):
@@ -166,12 +166,12 @@ def test_a_batch_through_several_kernels_in_eager_mode(layers, lang64):
     tube = tube.register_output_tensor(batch, F64, "y", True)
     tube = tube.register_kernel(doubled(lang64), ["x", "between"])
     tube = tube.register_kernel(squared(lang64), ["between", "y"]).finish()
-    x = leaf(2, 3)
+    x = make_leaf(2, 3)
     if layers is ts:
-        agree(tube(x), (2 * x) ** 2, [x])
+        assert_agree(tube(x), (2 * x) ** 2, [x])
     else:
         with pytest.raises(AssertionError, match="not close"):
-            agree(tube(x), (2 * x) ** 2, [x])
+            assert_agree(tube(x), (2 * x) ** 2, [x])
 
 
 @side_by_side
@@ -190,9 +190,9 @@ def test_a_calculator_may_say_batch_dim(layers, lang64, is_intermediate):
         tube = tube.register_kernel(squared(lang64), ["between", "y"]).finish()
     else:
         tube = tube.register_kernel(squared(lang64), ["x", "y"]).finish()
-    x = leaf(2, 3)
+    x = make_leaf(2, 3)
     if layers is ts:
-        agree(tube(x), (2 * x) ** 2 if is_intermediate else x**2, [x])
+        assert_agree(tube(x), (2 * x) ** 2 if is_intermediate else x**2, [x])
     else:
         with pytest.raises(AssertionError, match="is not batched"):
             tube(x)
@@ -227,7 +227,7 @@ def test_floats_are_not_cut_to_integers(layers, lang64):
 def test_a_kernel_wants_as_many_tensors_as_it_has_parameters_at_registration(layers, lang64):
     """Stannum finds out at the first call, in the engine's words."""
     tube = layers.Tube().register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "y", True)
-    with refuses(layers, (ts.RegistrationError, ts.ArgumentError), "doubled", "missing"):
+    with assert_refused(layers, (ts.RegistrationError, ts.ArgumentError), "doubled", "missing"):
         tube.register_kernel(doubled(lang64), ["x"]).finish()(torch.rand(3))
 
 
@@ -236,7 +236,7 @@ def test_a_gradient_may_be_asked_for_twice(layers, lang64):
     """Stannum's persistent fields add the second gradient to the first; its eager mode gives it as it is."""
     tube = layers.Tube().register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "y", True)
     tube = tube.register_kernel(squared(lang64), ["x", "y"]).finish()
-    x, cotangent = leaf(3), torch.randn(3, dtype=F64)
+    x, cotangent = make_leaf(3), torch.randn(3, dtype=F64)
     y = tube(x)
     once, twice = (torch.autograd.grad(y, x, cotangent, retain_graph=True)[0] for _ in range(2))
     torch.testing.assert_close(once, 2 * x.detach() * cotangent)
@@ -269,7 +269,7 @@ def test_a_gradient_that_no_field_can_hold(layers, lang64):
             y[i] = x[i]
 
     tin = layers.EmptyTin(torch.device("cpu"), True).register_input_field(x, "x").register_output_field(y)
-    given = leaf(3)
+    given = make_leaf(3)
     out = tin.register_kernel(copied).finish()(given)
     out.sum().backward()
     if layers is ts:
@@ -290,9 +290,9 @@ def test_a_value_that_is_overwritten_though_its_gradient_needs_it(layers, lang64
             y[i] = y[i] * x[i]
 
     tube = layers.Tube().register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "y", True)
-    tube, x = tube.register_kernel(squared_in_place, ["x", "y"]).finish(), leaf(3)
+    tube, x = tube.register_kernel(squared_in_place, ["x", "y"]).finish(), make_leaf(3)
     if layers is ts:
-        agree(tube(x), x**2, [x])
+        assert_agree(tube(x), x**2, [x])
     else:
         with pytest.raises(AssertionError, match="not close"):
-            agree(tube(x), x**2, [x])
+            assert_agree(tube(x), x**2, [x])

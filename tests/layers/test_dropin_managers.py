@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from support.dropin import agree, leaf, side_by_side
+from support.dropin import assert_agree, make_leaf, side_by_side
 
 pytestmark = [pytest.mark.thinned(6), side_by_side]
 
@@ -71,8 +71,8 @@ def test_sparse_fields(layers, lang64, kind):
 
     tube = tube_of(layers, lang64, Sparse())
     for size in (4, 6, 4):
-        x = leaf(size)
-        agree(tube(x), 3 * x**2, [x])
+        x = make_leaf(size)
+        assert_agree(tube(x), 3 * x**2, [x])
 
 
 def test_a_field_begins_each_call_at_zero(layers, lang64):
@@ -128,8 +128,8 @@ def test_a_manager_of_vectors(layers, lang64):
 
     tube = layers.Tube().register_input_tensor((layers.MatchDim("n"), 3), F64, "x", field_manager=Vectors())
     tube = tube.register_output_tensor((layers.MatchDim("n"),), F64, "y", True)
-    tube, x = tube.register_kernel(norms, ["x", "y"]).finish(), leaf(4, 3)
-    agree(tube(x), (x**2).sum(1), [x])
+    tube, x = tube.register_kernel(norms, ["x", "y"]).finish(), make_leaf(4, 3)
+    assert_agree(tube(x), (x**2).sum(1), [x])
 
 
 def test_a_manager_is_told_the_shape_and_whether_there_is_a_gradient(layers, lang64):
@@ -141,8 +141,8 @@ def test_a_manager_is_told_the_shape_and_whether_there_is_a_gradient(layers, lan
             return super().construct_field(fields_builder, concrete_tensor_shape, needs_grad)
 
     tube = tube_of(layers, lang64, Noting())
-    x = leaf(3)
-    agree(tube(x), 3 * x**2, [x])
+    x = make_leaf(3)
+    assert_agree(tube(x), 3 * x**2, [x])
     assert ((3,), True) in calls
 
 
@@ -154,14 +154,14 @@ def test_batched_outputs_and_intermediates_with_managers(layers, lang64):
     tube = tube.register_output_tensor(batch, F64, "y", True, field_manager=manager())
     tube = tube.register_kernel(kernel, ["x", "s"]).register_kernel(kernel, ["s", "y"], name="again").finish()
     for shape in ((2, 3), (3, 2)):
-        x = leaf(*shape)
-        agree(tube(x), 27 * x**4, [x])
+        x = make_leaf(*shape)
+        assert_agree(tube(x), 27 * x**4, [x])
 
 
 def test_two_calls_before_one_backward(layers, lang64):
     tube = tube_of(layers, lang64, placed_in(layers, lang64, lambda builder, shape: builder.dense(lang64.i, shape))())
-    first, second = leaf(3), leaf(3)
-    agree(tube(first) * tube(second), 9 * first**2 * second**2, [first, second])
+    first, second = make_leaf(3), make_leaf(3)
+    assert_agree(tube(first) * tube(second), 9 * first**2 * second**2, [first, second])
 
 
 def test_a_manager_of_a_single_number(layers, lang64):
@@ -177,8 +177,8 @@ def test_a_manager_of_a_single_number(layers, lang64):
 
     tube = layers.Tube().register_input_tensor((), F64, "x", field_manager=Single())
     tube = tube.register_output_tensor((), F64, "y", True).register_kernel(squared, ["x", "y"]).finish()
-    x = leaf()
-    agree(tube(x), x**2, [x])
+    x = make_leaf()
+    assert_agree(tube(x), x**2, [x])
 
 
 # Layouts of Stannum's manual ----------------------------------------------------------------------
@@ -195,8 +195,8 @@ def test_a_field_manager_lays_fields_out(layers, lang64, persistent):
     tube = tube.register_output_tensor((n,), F64, "y", True, field_manager=inside)
     tube = tube.register_kernel(kernel, ["x", "between"], name="a").register_kernel(kernel, ["between", "y"]).finish()
     for size in (4, 2):
-        x = leaf(size)
-        agree(tube(x), 27 * x**4, [x])
+        x = make_leaf(size)
+        assert_agree(tube(x), 27 * x**4, [x])
 
 
 def test_a_field_manager_may_make_a_field_of_another_shape(layers, lang64):
@@ -217,9 +217,9 @@ def test_a_field_manager_may_make_a_field_of_another_shape(layers, lang64):
 
         return smoothed
 
-    tube, x = tube_of(layers, lang64, Padded(), smoothed), leaf(4)
+    tube, x = tube_of(layers, lang64, Padded(), smoothed), make_leaf(4)
     padded = torch.nn.functional.pad(x, (1, 1))
-    agree(tube(x), padded[:-2] + 2 * padded[1:-1] + padded[2:], [x])
+    assert_agree(tube(x), padded[:-2] + 2 * padded[1:-1] + padded[2:], [x])
 
 
 def test_a_batch_with_a_field_manager(layers, lang64):
@@ -232,5 +232,5 @@ def test_a_batch_with_a_field_manager(layers, lang64):
     tube = layers.Tube().register_input_tensor(batch, F64, "x", field_manager=blocks(layers, lang64))
     tube = tube.register_input_tensor((4,), F64, "w").register_output_tensor(batch, F64, "y", True)
     tube = tube.register_kernel(weighed, ["w", "x", "y"]).finish()
-    x, w = leaf(2, 4), leaf(4)
-    agree(tube(x, w), w * x + 2, [x, w])
+    x, w = make_leaf(2, 4), make_leaf(4)
+    assert_agree(tube(x, w), w * x + 2, [x, w])

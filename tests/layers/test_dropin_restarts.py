@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from support.dropin import agree, leaf, side_by_side
+from support.dropin import assert_agree, make_leaf, side_by_side
 from support.engine_keeper import load_quietly
 
 F64 = torch.float64
@@ -77,8 +77,8 @@ def test_a_tube_is_used_again_after_a_restart(layers, lang64, managed):
     tube = layers.Tube().register_input_tensor((3,), F64, "x", field_manager=manager)
     tube = tube.register_output_tensor((3,), F64, "y", True).register_kernel(square, ["x", "y"]).finish()
     for _ in range(3):
-        x = leaf(3)
-        agree(tube(x), x**2, [x])
+        x = make_leaf(3)
+        assert_agree(tube(x), x**2, [x])
         restart(lang64)
 
 

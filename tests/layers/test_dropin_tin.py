@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.dropin import CPU, agree, leaf, side_by_side
-from support.scenes import Scene, field, model
+from support.dropin import CPU, assert_agree, make_leaf, side_by_side
+from support.scenes import Scene, make_field, model
 
 pytestmark = [pytest.mark.thinned(6), side_by_side]
 
@@ -18,13 +18,13 @@ def test_a_layer_is_a_module_and_every_call_returns_it(layers, lang64):
     assert tin.register_input_field(scene.x) is tin and tin.register_output_field(scene.y) is tin
     assert tin.register_internal_field(scene.w) is tin and tin.register_kernel(scene.scaled()) is tin
     assert tin.finish() is tin
-    x = leaf(4)
-    agree(torch.nn.Sequential(tin, torch.nn.Tanh())(x), torch.tanh(x), [x])
+    x = make_leaf(4)
+    assert_agree(torch.nn.Sequential(tin, torch.nn.Tanh())(x), torch.tanh(x), [x])
 
 
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_one_input_one_output(layers, lang64, name):
-    x, y = (field(lang64, (5,), dtype=getattr(lang64, name)) for _ in range(2))
+    x, y = (make_field(lang64, (5,), dtype=getattr(lang64, name)) for _ in range(2))
 
     @lang64.kernel
     def cube():
@@ -33,13 +33,13 @@ def test_one_input_one_output(layers, lang64, name):
 
     tin = layers.EmptyTin(CPU, True).register_input_field(x).register_output_field(y).register_kernel(cube).finish()
     for _ in range(2):
-        given = leaf(5, dtype=getattr(torch, name))
-        agree(tin(given), given**3, [given])
+        given = make_leaf(5, dtype=getattr(torch, name))
+        assert_agree(tin(given), given**3, [given])
 
 
 def test_a_tensor_of_another_float_dtype_is_converted(layers, lang64):
     scene = Scene(layers, lang64)
-    given = leaf(4, dtype=torch.float32)
+    given = make_leaf(4, dtype=torch.float32)
     y = scene.registered().register_kernel(scene.times(), 2.0).finish()(given)
     assert y.dtype == torch.float64
     y.sum().backward()
@@ -48,7 +48,7 @@ def test_a_tensor_of_another_float_dtype_is_converted(layers, lang64):
 
 # Several of each ----------------------------------------------------------------------------------
 def test_inputs_are_filled_and_outputs_returned_in_the_order_of_registration(layers, lang64):
-    a, b, p, q = (field(lang64, (3,)) for _ in range(4))
+    a, b, p, q = (make_field(lang64, (3,)) for _ in range(4))
 
     @lang64.kernel
     def both():
@@ -58,16 +58,16 @@ def test_inputs_are_filled_and_outputs_returned_in_the_order_of_registration(lay
 
     tin = layers.EmptyTin(CPU, True).register_input_field(b).register_input_field(a)
     tin = tin.register_output_field(q).register_output_field(p).register_kernel(both).finish()
-    first, second = leaf(3), leaf(3)
+    first, second = make_leaf(3), make_leaf(3)
     outputs = tin(first, second)
     assert isinstance(outputs, tuple)
-    agree(outputs, (second - 2 * first, second * first), [first, second])
+    assert_agree(outputs, (second - 2 * first, second * first), [first, second])
     q_alone, _ = tin(first, second)  # nobody asks for p's share
-    agree(q_alone, second - 2 * first, [first, second])
+    assert_agree(q_alone, second - 2 * first, [first, second])
 
 
 def test_kernels_run_in_order_and_backwards_in_reverse(layers, lang64):
-    x, between, y = (field(lang64, (4,)) for _ in range(3))
+    x, between, y = (make_field(lang64, (4,)) for _ in range(3))
 
     @lang64.kernel
     def first():
@@ -81,9 +81,9 @@ def test_kernels_run_in_order_and_backwards_in_reverse(layers, lang64):
 
     tin = layers.EmptyTin(CPU, True).register_input_field(x).register_output_field(y)
     tin = tin.register_internal_field(between).register_kernel(first).register_kernel(second).finish()
-    given = leaf(4)
+    given = make_leaf(4)
     for _ in range(2):
-        agree(tin(given), torch.sin(given) ** 2, [given])
+        assert_agree(tin(given), torch.sin(given) ** 2, [given])
 
 
 # needs_grad ---------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_kernels_run_in_order_and_backwards_in_reverse(layers, lang64):
     [(True, None, True), (True, True, True), (True, False, False), (False, False, False)],
 )
 def test_an_input_gets_a_gradient_where_its_field_needs_one(layers, lang64, has_grad, needs_grad, gets_one):
-    x, b, y = field(lang64, (3,), needs_grad=has_grad), field(lang64, (3,)), field(lang64, (3,))
+    x, b, y = make_field(lang64, (3,), needs_grad=has_grad), make_field(lang64, (3,)), make_field(lang64, (3,))
 
     @lang64.kernel
     def product():
@@ -101,7 +101,7 @@ def test_an_input_gets_a_gradient_where_its_field_needs_one(layers, lang64, has_
 
     tin = layers.EmptyTin(CPU, True).register_input_field(x, needs_grad=needs_grad).register_input_field(b)
     tin = tin.register_output_field(y).register_kernel(product).finish()
-    first, second, cotangent = leaf(3), leaf(3), torch.randn(3, dtype=torch.float64)
+    first, second, cotangent = make_leaf(3), make_leaf(3), torch.randn(3, dtype=torch.float64)
     tin(first, second).backward(cotangent)
     torch.testing.assert_close(second.grad, cotangent * first.detach())
     if gets_one:
@@ -112,7 +112,7 @@ def test_an_input_gets_a_gradient_where_its_field_needs_one(layers, lang64, has_
 
 @pytest.mark.parametrize(("has_grad", "needs_grad"), [(False, None), (True, False), (False, False)])
 def test_an_output_without_a_gradient_does_not_require_one(layers, lang64, has_grad, needs_grad):
-    x, y, z = field(lang64, (3,)), field(lang64, (3,)), field(lang64, (3,), needs_grad=has_grad)
+    x, y, z = make_field(lang64, (3,)), make_field(lang64, (3,)), make_field(lang64, (3,), needs_grad=has_grad)
 
     @lang64.kernel
     def two():
@@ -122,15 +122,15 @@ def test_an_output_without_a_gradient_does_not_require_one(layers, lang64, has_g
 
     tin = layers.EmptyTin(CPU, True).register_input_field(x).register_output_field(y)
     tin = tin.register_output_field(z, needs_grad=needs_grad).register_kernel(two).finish()
-    given = leaf(3)
+    given = make_leaf(3)
     kept, plain = tin(given)
     # A generated gradient needs no gradient field, so only needs_grad=False stops it (docs/about/decisions/fields.md).
     is_generated = layers is ts and needs_grad is None
     assert kept.requires_grad and plain.requires_grad == is_generated
     torch.testing.assert_close(plain.detach(), 3 * given.detach())
     if is_generated:
-        agree(tin(given)[1], 3 * given, [given])
-    agree(kept, 2 * given, [given])
+        assert_agree(tin(given)[1], 3 * given, [given])
+    assert_agree(kept, 2 * given, [given])
 
 
 def test_nothing_requires_a_gradient_where_no_input_does(layers, lang64):
@@ -138,20 +138,20 @@ def test_nothing_requires_a_gradient_where_no_input_does(layers, lang64):
     tin = scene.registered().register_kernel(scene.times(), 2.0).finish()
     assert not tin(torch.rand(4, dtype=torch.float64)).requires_grad
     with torch.no_grad():
-        assert not tin(leaf(4)).requires_grad
+        assert not tin(make_leaf(4)).requires_grad
 
 
 # What a field holds -------------------------------------------------------------------------------
 def test_a_field_of_no_dims_takes_a_tensor_of_no_dims(layers, lang64):
-    x, y = field(lang64, ()), field(lang64, ())
+    x, y = make_field(lang64, ()), make_field(lang64, ())
 
     @lang64.kernel
     def square():
         y[None] = x[None] * x[None]
 
     tin = layers.EmptyTin(CPU, True).register_input_field(x).register_output_field(y).register_kernel(square).finish()
-    given = leaf()
-    agree(tin(given), given**2, [given])
+    given = make_leaf()
+    assert_agree(tin(given), given**2, [given])
 
 
 def test_a_field_of_vectors_takes_their_length_as_last_dim(layers, lang64):
@@ -165,9 +165,9 @@ def test_a_field_of_vectors_takes_their_length_as_last_dim(layers, lang64):
 
     tin = layers.EmptyTin(CPU, True).register_input_field(x).register_output_field(y)
     tin = tin.register_kernel(scaled_by_place).finish()
-    given = leaf(2, 4, 3)
+    given = make_leaf(2, 4, 3)
     weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
-    agree(tin(given), given * weights * given[..., :1], [given])
+    assert_agree(tin(given), given * weights * given[..., :1], [given])
 
 
 def test_a_field_of_matrices_takes_rows_and_columns_as_last_dims(layers, lang64):
@@ -182,13 +182,13 @@ def test_a_field_of_matrices_takes_rows_and_columns_as_last_dims(layers, lang64)
 
     tin = layers.EmptyTin(CPU, True).register_input_field(a).register_input_field(v).register_output_field(y)
     tin = tin.register_kernel(applied).finish()
-    matrices, vectors = leaf(4, 2, 3), leaf(4, 3)
-    agree(tin(matrices, vectors), torch.einsum("nij,nj->ni", matrices, vectors), [matrices, vectors])
+    matrices, vectors = make_leaf(4, 2, 3), make_leaf(4, 3)
+    assert_agree(tin(matrices, vectors), torch.einsum("nij,nj->ni", matrices, vectors), [matrices, vectors])
 
 
 def test_a_vector_without_dims_around_it(layers, lang64):
     x = lang64.Vector.field(3, lang64.f64, shape=(), needs_grad=True)
-    y = field(lang64, ())
+    y = make_field(lang64, ())
 
     @lang64.kernel
     def squared_norm():
@@ -196,8 +196,8 @@ def test_a_vector_without_dims_around_it(layers, lang64):
 
     tin = layers.EmptyTin(CPU, True).register_input_field(x).register_output_field(y)
     tin = tin.register_kernel(squared_norm).finish()
-    given = leaf(3)
-    agree(tin(given), (given**2).sum(), [given])
+    given = make_leaf(3)
+    assert_agree(tin(given), (given**2).sum(), [given])
 
 
 @pytest.mark.parametrize("dtype", [torch.cfloat, torch.cdouble], ids=str)
@@ -214,12 +214,12 @@ def test_complex_tensors_in_fields_of_2_vectors(layers, lang64, dtype):
     tin = layers.EmptyTin(CPU, True)
     tin = tin.register_input_field(a, complex_dtype=True).register_input_field(b, complex_dtype=True)
     tin = tin.register_output_field(y, complex_dtype=True).register_kernel(product).finish()
-    first, second = leaf(3, dtype=dtype), leaf(3, dtype=dtype)
-    agree(tin(first, second), first * second, [first, second])
+    first, second = make_leaf(3, dtype=dtype), make_leaf(3, dtype=dtype)
+    assert_agree(tin(first, second), first * second, [first, second])
 
 
 def test_complex_tensors_in_scalar_fields_whose_last_dim_is_2(layers, lang64):
-    x, y, real = field(lang64, (2, 3, 2)), field(lang64, (2, 3, 2)), field(lang64, (2, 3))
+    x, y, real = make_field(lang64, (2, 3, 2)), make_field(lang64, (2, 3, 2)), make_field(lang64, (2, 3))
 
     @lang64.kernel
     def square():
@@ -231,8 +231,8 @@ def test_complex_tensors_in_scalar_fields_whose_last_dim_is_2(layers, lang64):
     tin = layers.EmptyTin(CPU, True).register_input_field(x, complex_dtype=True)
     tin = tin.register_output_field(y, complex_dtype=True).register_output_field(real)
     tin = tin.register_kernel(square).finish()
-    given = leaf(2, 3, dtype=torch.cdouble)
-    agree(tin(given), (given**2, given.real), [given])
+    given = make_leaf(2, 3, dtype=torch.cdouble)
+    assert_agree(tin(given), (given**2, given.real), [given])
 
 
 # Internal fields ----------------------------------------------------------------------------------
@@ -240,26 +240,26 @@ def test_an_internal_field_keeps_what_is_in_it(layers, lang64):
     scene = Scene(layers, lang64)
     scene.w.fill(2.5)
     tin = scene.registered().register_internal_field(scene.w).register_kernel(scene.scaled()).finish()
-    given = leaf(4)
-    agree(tin(given), 2.5 * given, [given])
+    given = make_leaf(4)
+    assert_agree(tin(given), 2.5 * given, [given])
 
 
 def test_an_internal_field_starts_with_a_value(layers, lang64):
     scene = Scene(layers, lang64)
     value = torch.tensor(-1.5, dtype=torch.float64)
     tin = scene.registered().register_internal_field(scene.w, value=value).register_kernel(scene.scaled()).finish()
-    given = leaf(4)
-    agree(tin(given), -1.5 * given, [given])
+    given = make_leaf(4)
+    assert_agree(tin(given), -1.5 * given, [given])
 
 
 @pytest.mark.parametrize(("name", "key"), [("w", "w"), (None, 0), (None, "0")])
 def test_an_internal_field_is_set_by_its_name_or_its_number(layers, lang64, name, key):
     scene = Scene(layers, lang64)
     tin = scene.registered().register_internal_field(scene.w, name=name).register_kernel(scene.scaled()).finish()
-    given = leaf(4)
+    given = make_leaf(4)
     for value in (0.5, -4.0):
         tin.set_internal_field(key, torch.tensor(value, dtype=torch.float64))
-        agree(tin(given), value * given, [given])
+        assert_agree(tin(given), value * given, [given])
 
 
 def test_the_second_unnamed_internal_field_has_number_1(layers, lang64):
@@ -274,8 +274,8 @@ def test_the_second_unnamed_internal_field_has_number_1(layers, lang64):
 
     tin = scene.registered().register_internal_field(w).register_internal_field(b).register_kernel(affine).finish()
     tin.set_internal_field(1, torch.tensor([5.0, 2.0], dtype=torch.float64))
-    given = leaf(4)
-    agree(tin(given), given + 3, [given])
+    given = make_leaf(4)
+    assert_agree(tin(given), given + 3, [given])
 
 
 def test_an_internal_field_of_complex_values_is_set_from_a_complex_tensor(layers, lang64):
@@ -290,9 +290,9 @@ def test_an_internal_field_of_complex_values_is_set_from_a_complex_tensor(layers
     tin = layers.EmptyTin(CPU, True).register_input_field(x, complex_dtype=True)
     tin = tin.register_output_field(y, complex_dtype=True)
     tin = tin.register_internal_field(w, name="w", complex_dtype=True).register_kernel(product).finish()
-    weights, given = torch.randn(3, dtype=torch.cdouble), leaf(3, dtype=torch.cdouble)
+    weights, given = torch.randn(3, dtype=torch.cdouble), make_leaf(3, dtype=torch.cdouble)
     tin.set_internal_field("w", weights)
-    agree(tin(given), weights * given, [given])
+    assert_agree(tin(given), weights * given, [given])
 
 
 @pytest.mark.parametrize(("auto_clear_grad", "second"), [(True, 1), (False, 2)], ids=["cleared", "kept"])
@@ -301,7 +301,7 @@ def test_the_gradient_of_an_internal_field_is_cleared_or_adds_up(layers, lang64,
     tin = scene.registered().register_internal_field(scene.w, needs_grad=True, name="w")
     tin = tin.register_kernel(scene.scaled()).finish()
     cotangent = torch.randn(4, dtype=torch.float64)
-    given = leaf(4)
+    given = make_leaf(4)
     once = float((given.detach() * cotangent).sum())
     for times_counted in (1, second):
         tin(given).backward(cotangent)
@@ -314,14 +314,14 @@ def test_kernel_arguments_are_kept_and_set_anew(layers, lang64, by_name):
     scene = Scene(layers, lang64)
     kernel = scene.times()
     tin = scene.registered().register_kernel(kernel, 2.0).finish()
-    given = leaf(4)
-    agree(tin(given), 2 * given, [given])
+    given = make_leaf(4)
+    assert_agree(tin(given), 2 * given, [given])
     tin.set_kernel_args("times" if by_name else kernel, -3.0)
-    agree(tin(given), -3 * given, [given])
+    assert_agree(tin(given), -3 * given, [given])
 
 
 def test_one_kernel_under_two_names_has_two_sets_of_arguments(layers, lang64):
-    x, y = field(lang64, (4,)), field(lang64, (4,))
+    x, y = make_field(lang64, (4,)), make_field(lang64, (4,))
 
     @lang64.kernel
     def add(a: lang64.f64):
@@ -349,22 +349,22 @@ def test_tin_takes_kernels_by_name_and_as_methods(layers, lang64, by_name):
     tin = tin.register_internal_field(made.w, name="w")
     scale, shift = ("scale", "shift") if by_name else (made.scale, made.shift)
     assert tin.register_kernel(scale) is tin and tin.register_kernel(shift, 7.0, 0.5) is tin
-    weights, given = torch.randn(4, dtype=torch.float64), leaf(4)
+    weights, given = torch.randn(4, dtype=torch.float64), make_leaf(4)
     tin.finish().set_internal_field("w", weights)
-    agree(tin(given), weights * given + 7 + 0.5 * given**2, [given])
+    assert_agree(tin(given), weights * given + 7 + 0.5 * given**2, [given])
     tin.set_kernel_args(shift, -1.0, 2.0)
-    agree(tin(given), weights * given - 1 + 2 * given**2, [given])
+    assert_agree(tin(given), weights * given - 1 + 2 * given**2, [given])
 
 
 def test_two_objects_of_a_class_do_not_share_their_fields(layers, lang64):
-    given, tins = leaf(4), []
+    given, tins = make_leaf(4), []
     for value in (2.0, 3.0):
         made = model(lang64)
         made.w.fill(value)
         tin = layers.Tin(made, CPU, True).register_input_field(made.x).register_output_field(made.y)
         tins.append(tin.register_internal_field(made.w).register_kernel("scale").finish())
     for tin, value in zip(tins, (2.0, 3.0), strict=True):
-        agree(tin(given), value * given, [given])
+        assert_agree(tin(given), value * given, [given])
 
 
 def test_tin_is_an_empty_tin(layers, lang64):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from support.dropin import CPU, agree, leaf, side_by_side
+from support.dropin import CPU, assert_agree, make_leaf, side_by_side
 
 pytestmark = [pytest.mark.thinned(6), side_by_side]
 
@@ -67,8 +67,8 @@ def test_a_tube_is_a_module_every_call_returns_it_and_finish_may_be_called_again
     assert tube.register_kernel(kernel, ["x", "between"], name="once") is tube
     assert tube.register_kernel(kernel, ["between", "y"]) is tube
     assert tube.finish() is tube and tube.finish() is tube
-    x = leaf(3)
-    agree(torch.nn.Sequential(torch.nn.Tanh(), tube)(x), torch.tanh(x) ** 4, [x])
+    x = make_leaf(3)
+    assert_agree(torch.nn.Sequential(torch.nn.Tanh(), tube)(x), torch.tanh(x) ** 4, [x])
 
 
 # Dims ---------------------------------------------------------------------------------------------
@@ -77,13 +77,13 @@ def test_a_tube_is_a_module_every_call_returns_it_and_finish_may_be_called_again
 def test_fixed_dims(layers, lang64, dtype, persistent):
     tube = one_to_one(layers, lang64, (2, 3), dtype, persistent_field=persistent)
     for _ in range(2):
-        x = leaf(2, 3, dtype=dtype)
-        agree(tube(x), x**2, [x])
+        x = make_leaf(2, 3, dtype=dtype)
+        assert_agree(tube(x), x**2, [x])
 
 
 def test_a_list_of_dims(layers, lang64):
-    tube, x = one_to_one(layers, lang64, [2, 3]), leaf(2, 3)
-    agree(tube(x), x**2, [x])
+    tube, x = one_to_one(layers, lang64, [2, 3]), make_leaf(2, 3)
+    assert_agree(tube(x), x**2, [x])
 
 
 def test_no_dims(layers, lang64):
@@ -93,8 +93,8 @@ def test_no_dims(layers, lang64):
 
     tube = layers.Tube().register_input_tensor((), F64, "x").register_input_tensor((1,), F64, "k")
     tube = tube.register_output_tensor((), F64, "y", True).register_kernel(product, ["x", "k", "y"]).finish()
-    x, k = leaf(), leaf(1)
-    agree(tube(x, k), x**2 * k[0], [x, k])
+    x, k = make_leaf(), make_leaf(1)
+    assert_agree(tube(x, k), x**2 * k[0], [x, k])
 
 
 def test_any_dim_takes_another_size_at_each_call(layers, lang64):
@@ -106,8 +106,8 @@ def test_any_dim_takes_another_size_at_each_call(layers, lang64):
     tube = layers.Tube().register_input_tensor((2, layers.AnyDim), F64, "x")
     tube = tube.register_output_tensor((2,), F64, "y", True).register_kernel(total, ["x", "y"]).finish()
     for size in (1, 5):
-        x = leaf(2, size)
-        agree(tube(x), (x**2).sum(1), [x])
+        x = make_leaf(2, size)
+        assert_agree(tube(x), (x**2).sum(1), [x])
 
 
 @pytest.mark.parametrize("names", [("n", "m"), (0, 1)], ids=["names", "numbers"])
@@ -122,8 +122,8 @@ def test_match_dims(layers, lang64, names):
     tube = layers.Tube().register_input_tensor((layers.AnyDim, n), F64, "a").register_input_tensor((n, m), F64, "b")
     tube = tube.register_output_tensor((2, m), F64, "y", True).register_kernel(product, ["a", "b", "y"]).finish()
     for inner, outer in ((3, 1), (1, 4)):
-        a, b = leaf(2, inner), leaf(inner, outer)
-        agree(tube(a, b), a @ b, [a, b])
+        a, b = make_leaf(2, inner), make_leaf(inner, outer)
+        assert_agree(tube(a, b), a @ b, [a, b])
 
 
 def test_dims_compare_by_kind_and_match_dims_by_name(layers, lang64):
@@ -140,8 +140,8 @@ def test_a_batch(layers, lang64, persistent):
     dims = (layers.BatchDim, layers.MatchDim("n"))
     tube = one_to_one(layers, lang64, dims, persistent_field=persistent)
     for shape in ((3, 4), (1, 2)):
-        x = leaf(*shape)
-        agree(tube(x), x**2, [x])
+        x = make_leaf(*shape)
+        assert_agree(tube(x), x**2, [x])
 
 
 def test_a_batch_of_0_d_tensors(layers, lang64):
@@ -149,8 +149,8 @@ def test_a_batch_of_0_d_tensors(layers, lang64):
     def cube(x: lang64.template(), y: lang64.template()):
         y[None] = x[None] * x[None] * x[None]
 
-    tube, x = one_to_one(layers, lang64, (layers.BatchDim,), kernel=lambda _: cube), leaf(3)
-    agree(tube(x), x**3, [x])
+    tube, x = one_to_one(layers, lang64, (layers.BatchDim,), kernel=lambda _: cube), make_leaf(3)
+    assert_agree(tube(x), x**3, [x])
 
 
 @both_modes
@@ -161,8 +161,8 @@ def test_inputs_with_and_without_a_batch(layers, lang64, persistent):
     tube = tube.register_input_tensor((3,), F64, "w").register_input_tensor(batch, F64, "x")
     tube = tube.register_output_tensor(batch, F64, "y", True)
     tube = tube.register_kernel(affine(lang64), ["w", "x", "y"], 2.0, -1.0).finish()
-    w, x = leaf(3), leaf(2, 3)
-    agree(tube(w, x), 2 * w * x - 1, [w, x])
+    w, x = make_leaf(3), make_leaf(2, 3)
+    assert_agree(tube(w, x), 2 * w * x - 1, [w, x])
 
 
 def test_a_batch_through_several_kernels(layers, lang64):
@@ -172,8 +172,8 @@ def test_a_batch_through_several_kernels(layers, lang64):
     tube = tube.register_intermediate_field(batch, lang64.f64, "between", True)
     tube = tube.register_output_tensor(batch, F64, "y", True)
     tube = tube.register_kernel(kernel, ["x", "between"], name="a").register_kernel(kernel, ["between", "y"], name="b")
-    x = leaf(2, 3)
-    agree(tube.finish()(x), x**4, [x])
+    x = make_leaf(2, 3)
+    assert_agree(tube.finish()(x), x**4, [x])
 
 
 # Calculators --------------------------------------------------------------------------------------
@@ -193,8 +193,8 @@ def test_dims_of_an_output_are_calculated(layers, lang64, calculator, persistent
     tube = tube.register_output_tensor(calculator(layers), F64, "y", True)
     tube = tube.register_kernel(convolution(lang64), ["x", "k", "y"]).finish()
     for sizes in ((5, 2), (4, 4)):
-        x, k = (leaf(size) for size in sizes)
-        agree(tube(x, k), convolved(x, k), [x, k])
+        x, k = (make_leaf(size) for size in sizes)
+        assert_agree(tube(x, k), convolved(x, k), [x, k])
 
 
 def test_a_calculator_is_told_the_name_the_registered_dims_and_the_shapes(layers, lang64):
@@ -208,8 +208,8 @@ def test_a_calculator_is_told_the_name_the_registered_dims_and_the_shapes(layers
     tube = tube.register_intermediate_field(lambda *_: dims, lang64.f64, "between", True)
     tube = tube.register_kernel(square(lang64), ["x", "between"], name="a")
     tube = tube.register_kernel(square(lang64), ["between", "y"], name="b").finish()
-    x = leaf(2, 3)
-    agree(tube(x), x**4, [x])
+    x = make_leaf(2, 3)
+    assert_agree(tube(x), x**4, [x])
     [(name, registered, shapes), *_] = calls
     assert name == "y" and dict(registered) == {"x": dims}
     assert {name: tuple(shape) for name, shape in shapes.items()} == {"x": (2, 3)}
@@ -218,8 +218,8 @@ def test_a_calculator_is_told_the_name_the_registered_dims_and_the_shapes(layers
 def test_a_calculator_says_none_for_the_batch(layers, lang64):
     tube = layers.Tube().register_input_tensor((layers.BatchDim, layers.AnyDim), F64, "x")
     tube = tube.register_output_tensor(lambda name, dims, shapes: (None, shapes["x"][1]), F64, "y", True)
-    x = leaf(2, 3)
-    agree(tube.register_kernel(square(lang64), ["x", "y"]).finish()(x), x**2, [x])
+    x = make_leaf(2, 3)
+    assert_agree(tube.register_kernel(square(lang64), ["x", "y"]).finish()(x), x**2, [x])
 
 
 # Several kernels and tensors ----------------------------------------------------------------------
@@ -240,8 +240,8 @@ def test_kernels_run_in_order_and_backwards_in_reverse(layers, lang64, persisten
     tube = tube.register_intermediate_field((n,), lang64.f64, "between", needs_grad=True)
     tube = tube.register_output_tensor((n,), F64, "y", requires_grad=True)
     tube = tube.register_kernel(sine, ["x", "between"]).register_kernel(product, ["between", "x", "y"]).finish()
-    x = leaf(3)
-    agree(tube(x), torch.sin(x) * x, [x])
+    x = make_leaf(3)
+    assert_agree(tube(x), torch.sin(x) * x, [x])
 
 
 def test_nothing_flows_through_an_intermediate_without_a_gradient(layers, lang64):
@@ -253,8 +253,8 @@ def test_nothing_flows_through_an_intermediate_without_a_gradient(layers, lang64
     tube = layers.Tube().register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "y", True)
     tube = tube.register_intermediate_field((3,), lang64.f64, "s", False)
     tube = tube.register_kernel(square(lang64), ["x", "s"]).register_kernel(product, ["s", "x", "y"]).finish()
-    x = leaf(3)
-    agree(tube(x), (x**2).detach() * x, [x])
+    x = make_leaf(3)
+    assert_agree(tube(x), (x**2).detach() * x, [x])
 
 
 def test_several_outputs_in_the_order_of_registration_one_without_a_gradient(layers, lang64):
@@ -269,14 +269,14 @@ def test_several_outputs_in_the_order_of_registration_one_without_a_gradient(lay
         made = made.register_output_tensor((3,), F64, "q", True).register_output_tensor((3,), F64, "p", p_needs_one)
         return made.register_kernel(both, ["a", "b", "p", "q"]).finish()
 
-    b, a = leaf(3), leaf(3)
+    b, a = make_leaf(3), make_leaf(3)
     outputs = tube(True)(b, a)
     assert isinstance(outputs, tuple)
-    agree(outputs, (a - b, a * b), [a, b])
+    assert_agree(outputs, (a - b, a * b), [a, b])
     q, p = tube(False)(b, a)
     assert not p.requires_grad
     torch.testing.assert_close(p, (a * b).detach())
-    agree(q, a - b, [a, b])
+    assert_agree(q, a - b, [a, b])
 
 
 @pytest.mark.parametrize("requires_grad", [None, False, True])
@@ -284,7 +284,7 @@ def test_an_input_gets_a_gradient_where_it_is_registered_or_asked_for(layers, la
     tube = layers.Tube().register_input_tensor((3,), F64, "w", requires_grad=requires_grad)
     tube = tube.register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "y", True)
     tube = tube.register_kernel(affine(lang64), ["w", "x", "y"], 1.0, 0.0).finish()
-    w, x, cotangent = leaf(3), leaf(3), torch.randn(3, dtype=F64)
+    w, x, cotangent = make_leaf(3), make_leaf(3), torch.randn(3, dtype=F64)
     tube(w, x).backward(cotangent)
     torch.testing.assert_close(x.grad, cotangent * w.detach())
     if requires_grad is False:
@@ -302,19 +302,19 @@ def test_integers_are_inputs_without_a_gradient(layers, lang64):
     any_dim, n = layers.AnyDim, layers.MatchDim("n")
     tube = layers.Tube().register_input_tensor((any_dim,), F64, "x").register_input_tensor((n,), torch.int32, "index")
     tube = tube.register_output_tensor((n,), F64, "y", True).register_kernel(picked, ["x", "index", "y"]).finish()
-    x, index = leaf(4), torch.tensor([3, 0, 3], dtype=torch.int32)
-    agree(tube(x, index), 2 * x[index], [x])
+    x, index = make_leaf(4), torch.tensor([3, 0, 3], dtype=torch.int32)
+    assert_agree(tube(x, index), 2 * x[index], [x])
 
 
 def test_nothing_requires_a_gradient_where_no_input_does(layers, lang64):
     tube = one_to_one(layers, lang64, (3,))
     assert not tube(torch.rand(3, dtype=F64)).requires_grad
     with torch.no_grad():
-        assert not tube(leaf(3)).requires_grad
+        assert not tube(make_leaf(3)).requires_grad
 
 
 def test_a_tensor_of_another_dtype_is_converted(layers, lang64):
-    tube, x = one_to_one(layers, lang64, (3,)), leaf(3, dtype=torch.float32)
+    tube, x = one_to_one(layers, lang64, (3,)), make_leaf(3, dtype=torch.float32)
     y = tube(x)
     assert y.dtype == F64
     y.sum().backward()
@@ -328,11 +328,11 @@ def test_extra_arguments_are_kept_and_set_anew_and_calls_before_keep_theirs(laye
     kernel = affine(lang64)
     tube = layers.Tube().register_input_tensor((3,), F64, "w").register_input_tensor((3,), F64, "x")
     tube = tube.register_output_tensor((3,), F64, "y", True).register_kernel(kernel, ["w", "x", "y"], 2.0, 1.0).finish()
-    w, x = leaf(3), leaf(3)
+    w, x = make_leaf(3), make_leaf(3)
     before = tube(w, x)
     tube.set_kernel_extra_args("affine" if by_name else kernel, -3.0, 0.5)
-    agree(tube(w, x), -3 * w * x + 0.5, [w, x])
-    agree(before, 2 * w * x + 1, [w, x])
+    assert_agree(tube(w, x), -3 * w * x + 0.5, [w, x])
+    assert_agree(before, 2 * w * x + 1, [w, x])
 
 
 def test_one_kernel_under_two_names_has_two_sets_of_extra_arguments(layers, lang64):
@@ -341,25 +341,25 @@ def test_one_kernel_under_two_names_has_two_sets_of_extra_arguments(layers, lang
     tube = tube.register_output_tensor((3,), F64, "y", True).register_intermediate_field((3,), lang64.f64, "s", True)
     tube = tube.register_kernel(kernel, ["w", "x", "s"], 2.0, 1.0)
     tube = tube.register_kernel(kernel, ["w", "s", "y"], 3.0, 4.0, name="again").finish()
-    w, x = leaf(3), leaf(3)
-    agree(tube(w, x), 3 * w * (2 * w * x + 1) + 4, [w, x])
+    w, x = make_leaf(3), make_leaf(3)
+    assert_agree(tube(w, x), 3 * w * (2 * w * x + 1) + 4, [w, x])
     tube.set_kernel_extra_args("again", 5.0, 0.0)
-    agree(tube(w, x), 5 * w * (2 * w * x + 1), [w, x])
+    assert_agree(tube(w, x), 5 * w * (2 * w * x + 1), [w, x])
 
 
 # Complex ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", [torch.cfloat, torch.cdouble], ids=str)
 def test_complex_tensors_are_fields_of_2_vectors(layers, lang64, dtype):
     tube = complex_product(layers, lang64, (3,), (3,), dtype)
-    a, b = leaf(3, dtype=dtype), leaf(3, dtype=dtype)
-    agree(tube(a, b), a * b, [a, b])
+    a, b = make_leaf(3, dtype=dtype), make_leaf(3, dtype=dtype)
+    assert_agree(tube(a, b), a * b, [a, b])
 
 
 @both_modes
 def test_complex_tensors_in_a_batch(layers, lang64, persistent):
     tube = complex_product(layers, lang64, (layers.BatchDim, 3), (3,), torch.cdouble, persistent_field=persistent)
-    a, b = leaf(2, 3, dtype=torch.cdouble), leaf(3, dtype=torch.cdouble)
-    agree(tube(a, b), a * b, [a, b])
+    a, b = make_leaf(2, 3, dtype=torch.cdouble), make_leaf(3, dtype=torch.cdouble)
+    assert_agree(tube(a, b), a * b, [a, b])
 
 
 def complex_product(layers, lang, dims, dims_of_b, dtype, **options):
@@ -384,5 +384,5 @@ def test_without_backward(layers, lang64, persistent):
 
 
 def test_on_a_device_that_is_named(layers, lang64):
-    tube, x = one_to_one(layers, lang64, (3,), device=CPU), leaf(3)
-    agree(tube(x), x**2, [x])
+    tube, x = one_to_one(layers, lang64, (3,), device=CPU), make_leaf(3)
+    assert_agree(tube(x), x**2, [x])

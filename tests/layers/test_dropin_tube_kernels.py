@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from support.dropin import agree, leaf, side_by_side
+from support.dropin import assert_agree, make_leaf, side_by_side
 
 pytestmark = [pytest.mark.thinned(6), side_by_side]
 
@@ -31,8 +31,8 @@ def test_functions_that_are_handed_a_field(layers, lang64):
         for i in range(x.shape[0]):
             y[i] = around(x, i)
 
-    made, x = tube(layers, smoothed, (layers.MatchDim("n"),)), leaf(4)
-    agree(made(x), x * x.roll(-1), [x])
+    made, x = tube(layers, smoothed, (layers.MatchDim("n"),)), make_leaf(4)
+    assert_agree(made(x), x * x.roll(-1), [x])
 
 
 def test_several_loops_in_a_batch(layers, lang64):
@@ -47,8 +47,8 @@ def test_several_loops_in_a_batch(layers, lang64):
     made = layers.Tube().register_input_tensor(batch, F64, "x")
     made = made.register_intermediate_field((layers.BatchDim,), lang64.f64, "mean", True)
     made = made.register_output_tensor(batch, F64, "y", True)
-    made, x = made.register_kernel(centered, ["x", "mean", "y"]).finish(), leaf(2, 3)
-    agree(made(x), x - x.mean(1, keepdim=True), [x])
+    made, x = made.register_kernel(centered, ["x", "mean", "y"]).finish(), make_leaf(2, 3)
+    assert_agree(made(x), x - x.mean(1, keepdim=True), [x])
 
 
 def test_grouped_indices_and_any_rank(layers, lang64):
@@ -60,8 +60,8 @@ def test_grouped_indices_and_any_rank(layers, lang64):
             y[other] = x[place] * x[place]
 
     for shape in ((3,), (2, 3), (2, 1, 3)):
-        x = leaf(*shape)
-        agree(tube(layers, mirrored, shape)(x), x.flip(0) ** 2, [x])
+        x = make_leaf(*shape)
+        assert_agree(tube(layers, mirrored, shape)(x), x.flip(0) ** 2, [x])
 
 
 def test_a_field_of_the_enclosing_scope(layers, lang64):
@@ -73,10 +73,10 @@ def test_a_field_of_the_enclosing_scope(layers, lang64):
         for i in x:
             y[i] = table[i] * x[i] * x[i]
 
-    made, x = tube(layers, weighed), leaf(3)
-    agree(made(x), places(3) * x**2, [x])
+    made, x = tube(layers, weighed), make_leaf(3)
+    assert_agree(made(x), places(3) * x**2, [x])
     table.from_torch(-places(3))
-    agree(made(x), -places(3) * x**2, [x])
+    assert_agree(made(x), -places(3) * x**2, [x])
 
 
 def test_kernels_of_a_data_oriented_object(layers, lang64):
@@ -90,8 +90,8 @@ def test_kernels_of_a_data_oriented_object(layers, lang64):
             for i in x:
                 y[i] = self.factor * x[i] * x[i] + shift
 
-    made, x = tube(layers, Scaler(3.0).scale, (3,), 0.5), leaf(3)
-    agree(made(x), 3 * x**2 + 0.5, [x])
+    made, x = tube(layers, Scaler(3.0).scale, (3,), 0.5), make_leaf(3)
+    assert_agree(made(x), 3 * x**2 + 0.5, [x])
 
 
 # Extra arguments ----------------------------------------------------------------------------------
@@ -106,10 +106,10 @@ def test_extra_arguments_of_every_kind(layers, lang64):
                 y[i] *= 1.0
                 y[i] += x[i]
 
-    made, x = tube(layers, mixed, (3,), 2, 0.25, vec2(3.0, -1.0), True), leaf(3)
+    made, x = tube(layers, mixed, (3,), 2, 0.25, vec2(3.0, -1.0), True), make_leaf(3)
     torch.testing.assert_close(made(x), 3 * x + 0.25 - 3)
     made.set_kernel_extra_args("mixed", 5, 0.0, vec2(0.0, 0.0), False)
-    agree(made(x), 5 * x, [x])
+    assert_agree(made(x), 5 * x, [x])
 
 
 def test_extra_arguments_may_be_set_later(layers, lang64):
@@ -125,8 +125,8 @@ def test_extra_arguments_may_be_set_later(layers, lang64):
             made.set_kernel_extra_args(scaled, 2.0)
         made.finish()
         made.set_kernel_extra_args(scaled, 3.0)
-        x = leaf(3)
-        agree(made(x), 3 * x, [x])
+        x = make_leaf(3)
+        assert_agree(made(x), 3 * x, [x])
 
 
 def test_a_field_as_extra_argument(layers, lang64):
@@ -138,8 +138,8 @@ def test_a_field_as_extra_argument(layers, lang64):
         for i in x:
             y[i] = by[i] * x[i] * x[i]
 
-    made, x = tube(layers, weighed, (3,), table), leaf(3)
-    agree(made(x), places(3) * x**2, [x])
+    made, x = tube(layers, weighed, (3,), table), make_leaf(3)
+    assert_agree(made(x), places(3) * x**2, [x])
 
 
 # Tensors ------------------------------------------------------------------------------------------
@@ -153,8 +153,8 @@ def square(lang):
 
 
 def test_two_calls_before_one_backward(layers, lang64):
-    made, first, second = tube(layers, square(lang64)), leaf(3), leaf(3)
-    agree(made(first) * made(second), first**2 * second**2, [first, second])
+    made, first, second = tube(layers, square(lang64)), make_leaf(3), make_leaf(3)
+    assert_agree(made(first) * made(second), first**2 * second**2, [first, second])
 
 
 def test_one_tensor_for_two_inputs(layers, lang64):
@@ -165,14 +165,14 @@ def test_one_tensor_for_two_inputs(layers, lang64):
 
     made = layers.Tube().register_input_tensor((3,), F64, "a").register_input_tensor((3,), F64, "b")
     made = made.register_output_tensor((3,), F64, "y", True).register_kernel(product, ["a", "b", "y"]).finish()
-    x = leaf(3)
-    agree(made(x, x), x**3, [x])
+    x = make_leaf(3)
+    assert_agree(made(x, x), x**3, [x])
 
 
 @pytest.mark.parametrize("view", [lambda x: x.t(), lambda x: x[:, :1].expand(3, 3), lambda x: x[::1, :]])
 def test_views(layers, lang64, view):
-    x = leaf(3, 3)
-    agree(tube(layers, square(lang64), (3, 3))(view(x)), view(x) ** 2, [x])
+    x = make_leaf(3, 3)
+    assert_agree(tube(layers, square(lang64), (3, 3))(view(x)), view(x) ** 2, [x])
 
 
 @pytest.mark.parametrize("name", ["float16", "int8", "int16", "int64", "uint8"])
@@ -194,11 +194,11 @@ def test_results_of_several_dtypes(layers, lang64):
     made = layers.Tube().register_input_tensor((3,), F64, "x")
     made = made.register_output_tensor((3,), torch.int32, "whole", False)
     made = made.register_output_tensor((3,), torch.float32, "rest", True)
-    made, x = made.register_kernel(parts, ["x", "whole", "rest"]).finish(), leaf(3)
+    made, x = made.register_kernel(parts, ["x", "whole", "rest"]).finish(), make_leaf(3)
     whole, rest = made(x)
     assert whole.dtype == torch.int32 and not whole.requires_grad
     assert torch.equal(whole, x.floor().to(torch.int32))
-    agree(rest, (2 * x).float(), [x])
+    assert_agree(rest, (2 * x).float(), [x])
 
 
 # Links --------------------------------------------------------------------------------------------
@@ -209,35 +209,35 @@ def test_one_tensor_for_two_parameters(layers, lang64):
             y[i] = a[i] * b[i] * b[i]
 
     made = layers.Tube().register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "y", True)
-    made, x = made.register_kernel(product, ["x", "x", "y"]).finish(), leaf(3)
-    agree(made(x), x**3, [x])
+    made, x = made.register_kernel(product, ["x", "x", "y"]).finish(), make_leaf(3)
+    assert_agree(made(x), x**3, [x])
 
 
 def test_names_are_any_strings(layers, lang64):
     made = layers.Tube().register_input_tensor((3,), F64, "the input").register_output_tensor((3,), F64, "y-1", True)
-    made, x = made.register_kernel(square(lang64), ["the input", "y-1"]).finish(), leaf(3)
-    agree(made(x), x**2, [x])
+    made, x = made.register_kernel(square(lang64), ["the input", "y-1"]).finish(), make_leaf(3)
+    assert_agree(made(x), x**2, [x])
 
 
 def test_outputs_may_be_registered_before_inputs(layers, lang64):
     n = layers.MatchDim("n")
     made = layers.Tube().register_output_tensor((n,), F64, "y", True).register_input_tensor((n,), F64, "x")
-    made, x = made.register_kernel(square(lang64), ["x", "y"]).finish(), leaf(3)
-    agree(made(x), x**2, [x])
+    made, x = made.register_kernel(square(lang64), ["x", "y"]).finish(), make_leaf(3)
+    assert_agree(made(x), x**2, [x])
 
 
 def test_an_output_that_a_later_kernel_reads(layers, lang64):
     kernel = square(lang64)
     made = layers.Tube().register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "once", True)
     made = made.register_output_tensor((3,), F64, "twice", True).register_kernel(kernel, ["x", "once"])
-    made, x = made.register_kernel(kernel, ["once", "twice"], name="again").finish(), leaf(3)
-    agree(made(x), (x**2, x**4), [x])
+    made, x = made.register_kernel(kernel, ["once", "twice"], name="again").finish(), make_leaf(3)
+    assert_agree(made(x), (x**2, x**4), [x])
 
 
 def test_an_input_that_no_kernel_uses(layers, lang64):
     made = layers.Tube().register_input_tensor((3,), F64, "x").register_input_tensor((2,), F64, "spare")
     made = made.register_output_tensor((3,), F64, "y", True).register_kernel(square(lang64), ["x", "y"]).finish()
-    x, spare = leaf(3), leaf(2)
+    x, spare = make_leaf(3), make_leaf(2)
     made(x, spare).sum().backward()
     torch.testing.assert_close(x.grad, 2 * x.detach())
     assert spare.grad is None or not spare.grad.any()
@@ -253,7 +253,7 @@ def test_a_kernel_that_writes_its_input(layers, lang64):
 
     made = layers.Tube().register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "y", True)
     made = made.register_kernel(shifted, ["x"]).register_kernel(square(lang64), ["x", "y"]).finish()
-    x = leaf(3)
+    x = make_leaf(3)
     before = x.detach().clone()
-    agree(made(x), (x + 1) ** 2, [x])
+    assert_agree(made(x), (x + 1) ** 2, [x])
     assert torch.equal(x.detach(), before)

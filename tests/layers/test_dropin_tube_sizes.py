@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from support.dropin import agree, leaf, side_by_side
+from support.dropin import assert_agree, make_leaf, side_by_side
 
 pytestmark = [pytest.mark.thinned(6), side_by_side]
 
@@ -118,8 +118,8 @@ def places(count):
 def test_kernels_that_need_sizes_when_they_are_compiled(layers, lang64, kernel, right):
     made = tube(layers, kernel(lang64), (layers.MatchDim("n"),))
     for size in (3, 2):
-        x = leaf(size)
-        agree(made(x), right(x), [x])
+        x = make_leaf(size)
+        assert_agree(made(x), right(x), [x])
 
 
 def test_a_flag_as_extra_argument(layers, lang64):
@@ -130,7 +130,7 @@ def test_a_flag_as_extra_argument(layers, lang64):
             if flag:
                 y[i] = 2.0 * x[i]
 
-    made, x = tube(layers, flagged, (3,), True), leaf(3)
-    agree(made(x), 2 * x, [x])
+    made, x = tube(layers, flagged, (3,), True), make_leaf(3)
+    assert_agree(made(x), 2 * x, [x])
     made.set_kernel_extra_args("flagged", False)
-    agree(made(x), x, [x])
+    assert_agree(made(x), x, [x])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 N = 3
 CLEARED = {
@@ -61,7 +61,7 @@ def runs_of(lang, body):
     lines = "\n".join(f"        {line}" for line in body)
     text = f"def kernel():\n    for i in range({N}):\n{lines}\n"
     given = {"part": part, "other": other, "on": on, "add": add, "add_to": add_to, "acc_of": acc_of}
-    kernel = written(lang, text, **given)
+    kernel = compile_text(lang, text, **given)
     y = output_of(part, body)
     layer = (
         ts.EmptyTin(adjoint="source").register_input_field(part.acc).register_output_field(y).register_kernel(kernel)

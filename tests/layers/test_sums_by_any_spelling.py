@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 N = 6
 ADD = "lang.atomic_add(loss[None], x[i] ** 2)"
@@ -42,7 +42,7 @@ def layers_of(lang, body):
 
     lines = "\n".join(f"            {line}" for line in body)
     text = f"def kernel():\n    for _ in range(1):\n        for i in range({N}):\n{lines}\n"
-    kernel = written(lang, text, x=x, z=z, loss=loss, add=add, added=added)
+    kernel = compile_text(lang, text, x=x, z=z, loss=loss, add=add, added=added)
     layer = ts.EmptyTin().register_input_field(x).register_output_field(loss).register_kernel(kernel)
     return ts.rollout(lambda: kernel(), {"x": x}, {"loss": loss}), layer
 

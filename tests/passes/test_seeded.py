@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from support.backwards import adjoint, gradients
+from support.backwards import build_backward, run_backward
 from support.by_hand import array, assign, atomic, branch, kernel, local, loop, repeat, store
-from support.interpreted import interpret, run
-from support.tangents import DOUBLE, compiled
+from support.interpreted import interpret, run_with_gradients
+from support.tangents import DOUBLE, compile_kernel
 from tinsmith.engines import DTYPES
 from tinsmith.ir import NotCovered, nodes, walk
 from tinsmith.passes import draws, seed_random
@@ -44,7 +44,7 @@ def test_engines_draw_what_the_interpreter_draws(kind, lang):
     assert not draws(whole) and draws(table(kind))
     for seed in (0, 1, -1, 0x7FFF_1234_8765_FEDC):
         out = torch.zeros(50, 7, dtype=DTYPES[kind])
-        compiled(whole, lang, DOUBLE)(out, torch.tensor(seed))
+        compile_kernel(whole, lang, DOUBLE)(out, torch.tensor(seed))
         assert torch.equal(out, numbers(table(kind), seed, 50, 7)), seed
         assert len(out.unique()) > 340 if kind != "f32" else len(out.unique()) > 345
 
@@ -53,7 +53,7 @@ def test_engines_draw_what_the_interpreter_draws(kind, lang):
 def test_numbers_are_uniform(lang, kind):
     """Moments, equal bins, and no correlation: of neighbors in an iteration, of neighboring iterations and seeds."""
     rows, columns = 20_000, 16
-    whole = compiled(seed_random(table(kind), "seed"), lang, DOUBLE)
+    whole = compile_kernel(seed_random(table(kind), "seed"), lang, DOUBLE)
     drawn = []
     for seed in (5, 6, 5 + 2**32):
         out = torch.zeros(rows, columns, dtype=DTYPES[kind])
@@ -75,7 +75,7 @@ def test_numbers_are_uniform(lang, kind):
 
 
 def test_every_bit_is_as_often_set_as_not(lang):
-    whole = compiled(seed_random(table("i64"), "seed"), lang, DOUBLE)
+    whole = compile_kernel(seed_random(table("i64"), "seed"), lang, DOUBLE)
     out = torch.zeros(20_000, 8, dtype=torch.int64)
     whole(out, torch.tensor(3))
     for bit in range(64):
@@ -119,7 +119,7 @@ def test_no_number_is_drawn_twice(name, is_parallel, lang):
     again = numbers(twice, 9, 30, 6, k=k)
     assert not torch.equal(again, drawn)  # the second task draws others
     out = torch.zeros(30, 6, dtype=torch.float64)
-    compiled(seed_random(made, "seed"), lang, DOUBLE)(k, out, torch.tensor(9))
+    compile_kernel(seed_random(made, "seed"), lang, DOUBLE)(k, out, torch.tensor(9))
     torch.testing.assert_close(out, drawn, rtol=1e-15, atol=1e-15)
 
 
@@ -143,9 +143,9 @@ def test_the_adjoint_sees_the_same_numbers():
     arrays = {"x": torch.rand(6, dtype=torch.float64), "y": torch.zeros(1, dtype=torch.float64)}
     arrays["seed"] = torch.tensor(11)
     cotangents = {"y": torch.tensor([1.5], dtype=torch.float64)}
-    program = adjoint([made], ["x"], ["y"], ["y"])
-    wanted = run(made, arrays, {}, cotangents)
-    actual = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
+    program = build_backward([made], ["x"], ["y"], ["y"])
+    wanted = run_with_gradients(made, arrays, {}, cotangents)
+    actual = run_backward(program, {**arrays, **wanted.arrays}, {}, cotangents)
     torch.testing.assert_close(actual["x"], wanted.gradients["x"], rtol=1e-12, atol=0)
     assert not any(isinstance(action, Reserve) for action in program.actions)
 

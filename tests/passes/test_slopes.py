@@ -5,9 +5,9 @@ import itertools
 import pytest
 import torch
 
-from support.backwards import adjoint
+from support.backwards import build_backward
 from support.by_hand import E, array, assign, binary, cast, kernel, local, loop, store, unary
-from support.interpreted import run
+from support.interpreted import run_with_gradients
 from tinsmith.analyses import slopes
 from tinsmith.ir import Misfit, NotCovered, nodes, operators, types
 from tinsmith.passes import generate_tangent
@@ -84,7 +84,7 @@ def by_table(operation, values, kinds, seeds):
     arrays = [*(array(name, kind) for name, kind in kinds.items()), array("seed", "f64"), *targets.values()]
     mapped = kernel(arrays, [loop("i", array("seed").size(), body)], value=operation.type, s=operation.type)
     zeros = {f"{name}_bar": torch.zeros_like(seeds) for name in targets}
-    after = run(mapped, {**values, "seed": seeds, **zeros}, {}).arrays
+    after = run_with_gradients(mapped, {**values, "seed": seeds, **zeros}, {}).arrays
     return {name: after[f"{name}_bar"] for name in targets}, rows
 
 
@@ -93,7 +93,7 @@ def by_torch(operation, values, kinds, seeds):
     y = array("y", operation.type)
     arrays = [*(array(name, kind) for name, kind in kinds.items()), y]
     mapped = kernel(arrays, [loop("i", y.size(), [store(y, "i", E(operation))])])
-    return run(mapped, {**values, "y": torch.zeros_like(seeds)}, {}, {"y": seeds}).gradients
+    return run_with_gradients(mapped, {**values, "y": torch.zeros_like(seeds)}, {}, {"y": seeds}).gradients
 
 
 def assert_slopes_are_torch_s(operation, points, kinds):
@@ -224,7 +224,7 @@ def test_a_refused_operation_is_named_with_its_line():
     made = store(Z, "i", binary("raw_mod", X["i"], 2.0), line=4)
     in_loop = kernel([X, Z], [loop("i", X.size(), [made], is_parallel=True)])
     for differentiate in (
-        lambda: adjoint([in_loop], ["x"], ["z"], ["z"]),
+        lambda: build_backward([in_loop], ["x"], ["z"], ["z"]),
         lambda: generate_tangent(in_loop, frozenset({"x"})),
     ):
         with pytest.raises(NotCovered, match="the derivative of `raw_mod`, at by_hand.py:4"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.adjoints import by
+from support.adjoints import with_adjoint
 from support.right import assert_right, assert_right_forwards, assert_right_in_a_batch
 
 
@@ -152,4 +152,4 @@ def test_right_forwards(lang64, draw, make):
 @MAKERS
 def test_refused_by_the_engine_s_reverse_mode(lang64, draw, make):
     with pytest.raises(ts.GradientError, match=f"`{make.__name__}`"):
-        by("engine", make(lang64))(draw(4, 5).requires_grad_()).sum().backward()
+        with_adjoint("engine", make(lang64))(draw(4, 5).requires_grad_()).sum().backward()

@@ -6,7 +6,7 @@ The sanitizer names it. The op gives what its source says, so no gradient is wro
 import torch
 
 import tinsmith as ts
-from support.findings import pointed, seen
+from support.findings import read_pointed_text, sanitize_call
 
 
 def sums(lang):
@@ -23,12 +23,12 @@ def sums(lang):
 
 
 def test_the_literal_is_named(lang, draw):
-    findings = seen(sums(lang), draw(10))
+    findings = sanitize_call(sums(lang), draw(10))
     assert findings.rules == {"TS609"}
     narrow = findings.one("TS609", "here")
     assert "it is float32" in narrow.message
-    assert pointed(narrow).startswith("s = 0.0")
-    assert seen(sums(lang), draw(10).float()) == []
+    assert read_pointed_text(narrow).startswith("s = 0.0")
+    assert sanitize_call(sums(lang), draw(10).float()) == []
 
 
 def test_what_it_costs(lang, draw):
@@ -52,5 +52,5 @@ def test_lint_knows_where_the_arrays_say_their_type(lang):
 
 def test_an_engine_that_says_float64_is_exact(lang64, draw):
     x = draw(10)
-    assert seen(sums(lang64), x) == []
+    assert sanitize_call(sums(lang64), x) == []
     torch.testing.assert_close(sums(lang64)(x)[0], (x * x).sum(), rtol=1e-14, atol=0.0)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 X = torch.tensor([-1.0, 0.0, 4.0], dtype=torch.float64)
 B = torch.tensor([0.0, 0.0, 2.0], dtype=torch.float64)
@@ -77,7 +77,7 @@ def kernel(x: lang.types.ndarray(ndim=1), b: lang.types.ndarray(ndim=1), y: lang
     for i in range(x.shape[0]):
 {textwrap.indent(body, " " * 8)}
 """
-    return ts.op("x[n], b[n] -> y[n]", adjoint="source")(written(lang, text))
+    return ts.op("x[n], b[n] -> y[n]", adjoint="source")(compile_text(lang, text))
 
 
 def slopes_of(op):

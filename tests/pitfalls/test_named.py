@@ -12,7 +12,7 @@ from pages.pitfalls.gradients import inputs_of, op_of
 
 import tinsmith as ts
 from support.engine_keeper import ENGINES, Configuration
-from support.findings import seen
+from support.findings import sanitize_call
 from tinsmith.linter import lint_file
 
 pytestmark = pytest.mark.thinned(4)
@@ -60,13 +60,13 @@ def inputs(request):
 
 @pytest.mark.parametrize("name", RUN)
 def test_the_sanitizer_says_what_is_marked_and_nothing_else(name, engine, op, inputs):
-    findings = seen(op, *inputs)
+    findings = sanitize_call(op, *inputs)
     assert {(one.rule, one.line) for one in findings} == marked(text_of(name, engine), "sanitizer")
 
 
 @pytest.mark.parametrize("name", [SINGLE])
 def test_the_sanitizer_names_what_is_single_by_default(name, lang, engine, inputs):
-    findings = seen(op_of(BY_NAME[name], engine), *inputs)
+    findings = sanitize_call(op_of(BY_NAME[name], engine), *inputs)
     assert {(one.rule, one.line) for one in findings} == marked(text_of(name, engine), "sanitizer")
 
 

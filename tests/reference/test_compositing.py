@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from support.packed import rays_of, samples_on
+from support.packed import draw_samples, make_rays
 from tinsmith import reference
 
 
@@ -26,8 +26,8 @@ def test_behind_a_wall_nothing_is_seen():
 
 
 def test_dense_and_packed_are_the_same():
-    rays = rays_of([4, 4, 4])
-    packed = [x[:12] for x in samples_on(rays)]
+    rays = make_rays([4, 4, 4])
+    packed = [x[:12] for x in draw_samples(rays)]
     dense = [x.view(3, 4, *x.shape[1:]) for x in packed]
     background = torch.rand(3, 3, dtype=torch.float64)
     one = reference.composite(*packed, rays, background=background, threshold=0.2)

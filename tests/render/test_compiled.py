@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from support.packed import rays_of, samples_on
+from support.packed import draw_samples, make_rays
 from tinsmith.render import accumulate, composite, composite_alphas, exclusive_sum
 
 CHANNELS = 11  # as no other test has: nothing of it is built yet
@@ -19,8 +19,8 @@ def test_many_sizes_of_a_step(engine):
 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     for counts in ([3, 0, 4], [5, 6, 7], [2, 9, 1, 1]):
-        rays = rays_of(counts)
-        samples = [x.requires_grad_() for x in samples_on(rays, channels=CHANNELS)]
+        rays = make_rays(counts)
+        samples = [x.requires_grad_() for x in draw_samples(rays, channels=CHANNELS)]
         slopes = torch.autograd.grad(compiled(*samples, rays), samples)
         expected = torch.autograd.grad(step(*samples, rays), samples)
         for slope, plain in zip(slopes, expected, strict=True):
@@ -30,7 +30,7 @@ def test_many_sizes_of_a_step(engine):
 @pytest.mark.costly
 def test_many_numbers_of_channels(engine):
     """torch.compile takes a number that changes for a symbol; kernels are built for each."""
-    rays = rays_of([3, 0, 4])
+    rays = make_rays([3, 0, 4])
 
     def step(densities, colors, t, steps):
         seen = composite(densities, colors, t, steps, rays, engine=engine)
@@ -40,7 +40,7 @@ def test_many_numbers_of_channels(engine):
 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     for channels in (2, 3, 17):
-        samples = [x.requires_grad_() for x in samples_on(rays, channels=channels)]
+        samples = [x.requires_grad_() for x in draw_samples(rays, channels=channels)]
         gradients = torch.autograd.grad(compiled(*samples), samples)
         expected = torch.autograd.grad(step(*samples), samples)
         for slope, plain in zip(gradients, expected, strict=True):

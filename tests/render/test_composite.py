@@ -6,7 +6,14 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.packed import CLOSE, COUNTS, assert_composites_agree, outputs_and_gradients, rays_of, samples_on
+from support.packed import (
+    CLOSE,
+    COUNTS,
+    assert_composites_agree,
+    compute_outputs_and_gradients,
+    draw_samples,
+    make_rays,
+)
 from tinsmith import reference
 from tinsmith.render import composite
 
@@ -26,8 +33,8 @@ def assert_agrees(engine, given, rays, **options):
 @pytest.mark.parametrize("dense", [0.005, 0.5, 30.0], ids=["thin", "half", "opaque"])
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_packed_samples_agree_with_the_twin(engine, counts, dense, threshold):
-    rays = rays_of(counts, gap=1)
-    given = (*samples_on(rays, dense=dense), torch.rand(len(rays), 3, dtype=torch.float64))
+    rays = make_rays(counts, gap=1)
+    given = (*draw_samples(rays, dense=dense), torch.rand(len(rays), 3, dtype=torch.float64))
     ours = assert_agrees(engine, given, rays, threshold=threshold)
     assert ours.weights[0] == 0 == ours.weights[-1], "samples of no ray"
 
@@ -35,8 +42,8 @@ def test_packed_samples_agree_with_the_twin(engine, counts, dense, threshold):
 @pytest.mark.parametrize("shape", [(5, 8), (3, 0), (0, 4), (1, 1)], ids=str)
 def test_dense_samples_agree_with_the_twin(engine, shape):
     n, k = shape
-    rays = rays_of([k] * n)
-    densities, colors, t, steps = (x[: n * k].reshape(n, k, *x.shape[1:]) for x in samples_on(rays, dense=0.4))
+    rays = make_rays([k] * n)
+    densities, colors, t, steps = (x[: n * k].reshape(n, k, *x.shape[1:]) for x in draw_samples(rays, dense=0.4))
     background = torch.rand(3, dtype=torch.float64)
     if n:
         ours = assert_agrees(engine, (densities, colors, t, steps, background), None, threshold=0.1)
@@ -47,24 +54,24 @@ def test_dense_samples_agree_with_the_twin(engine, shape):
 
 @pytest.mark.parametrize("channels", [1, 17, pytest.param(5, marks=pytest.mark.costly)])
 def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
-    rays = rays_of([3, 0, 6])
-    assert_agrees(engine, (*samples_on(rays, channels=channels), torch.rand(channels, dtype=torch.float64)), rays)
+    rays = make_rays([3, 0, 6])
+    assert_agrees(engine, (*draw_samples(rays, channels=channels), torch.rand(channels, dtype=torch.float64)), rays)
 
 
 def test_rays_in_any_order(engine):
-    rays = rays_of([3, 0, 7, 1, 5])[torch.tensor([4, 2, 0, 1, 3])].long()
-    assert_agrees(engine, (*samples_on(rays), torch.rand(3, dtype=torch.float64)), rays)
+    rays = make_rays([3, 0, 7, 1, 5])[torch.tensor([4, 2, 0, 1, 3])].long()
+    assert_agrees(engine, (*draw_samples(rays), torch.rand(3, dtype=torch.float64)), rays)
 
 
 def test_no_ray_at_all(engine):
-    rendered = composite(*(x[:0] for x in samples_on(rays_of([2]))), torch.zeros(0, 2).int(), engine=engine)
+    rendered = composite(*(x[:0] for x in draw_samples(make_rays([2]))), torch.zeros(0, 2).int(), engine=engine)
     assert [tuple(y.shape) for y in rendered] == [(0, 3), (0,), (0,), (0,)]
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3])
 def test_gradcheck(engine, threshold):
-    rays = rays_of([3, 0, 2])
-    samples = leaves(*samples_on(rays, channels=2, dense=0.7), torch.rand(2, dtype=torch.float64))
+    rays = make_rays([3, 0, 2])
+    samples = leaves(*draw_samples(rays, channels=2, dense=0.7), torch.rand(2, dtype=torch.float64))
 
     def outputs(densities, colors, t, steps, background):
         return composite(densities, colors, t, steps, rays, background=background, threshold=threshold, engine=engine)
@@ -73,8 +80,8 @@ def test_gradcheck(engine, threshold):
 
 
 def test_second_derivatives(engine):
-    rays = rays_of([3, 0, 2])
-    samples = leaves(*samples_on(rays, channels=2, dense=0.7))
+    rays = make_rays([3, 0, 2])
+    samples = leaves(*draw_samples(rays, channels=2, dense=0.7))
 
     def outputs(*samples):
         return composite(*samples, rays, engine=engine)
@@ -84,8 +91,8 @@ def test_second_derivatives(engine):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_opaque_has_weight_one(engine, dtype):
-    rays = rays_of([3, 2])
-    densities, colors, t, steps = leaves(*samples_on(rays, dtype=dtype))
+    rays = make_rays([3, 2])
+    densities, colors, t, steps = leaves(*draw_samples(rays, dtype=dtype))
     with torch.no_grad():
         densities[1] = densities[3] = 1e30
     rendered = composite(densities, colors, t, steps, rays, engine=engine)
@@ -156,8 +163,8 @@ def test_where_a_ray_ends_and_where_it_does_not(engine):
 @pytest.mark.parametrize("wanted", [[0], [1], [2], [3], [0, 1], [1, 3]], ids=str)
 @pytest.mark.parametrize("output", range(4), ids=["color", "opacity", "depth", "weights"])
 def test_gradients_of_one_output_in_some_inputs(output, wanted):
-    rays = rays_of([3, 0, 4])
-    given = samples_on(rays)
+    rays = make_rays([3, 0, 4])
+    given = draw_samples(rays)
     slopes = []
     for function in (composite, reference.composite):
         samples = [x.clone().requires_grad_(j in wanted) for j, x in enumerate(given)]
@@ -177,8 +184,8 @@ def loss_of(function, rays, **options):
 
 
 def test_compiled_it_stays_one_graph(engine):
-    rays = rays_of([3, 0, 4])
-    given = samples_on(rays)
+    rays = make_rays([3, 0, 4])
+    given = draw_samples(rays)
     samples, twins = leaves(*given), leaves(*given)
     compiled = torch.compile(
         loss_of(composite, rays, engine=engine, threshold=0.1), fullgraph=True, backend="aot_eager"
@@ -190,8 +197,8 @@ def test_compiled_it_stays_one_graph(engine):
 
 
 def test_under_func_grad_and_vmap(engine):
-    rays = rays_of([3, 0, 4])
-    batches = [torch.stack(pair) for pair in zip(samples_on(rays), samples_on(rays), strict=True)]
+    rays = make_rays([3, 0, 4])
+    batches = [torch.stack(pair) for pair in zip(draw_samples(rays), draw_samples(rays), strict=True)]
     every = (0, 1, 2, 3)
     slopes = torch.func.vmap(torch.func.grad(loss_of(composite, rays, engine=engine), argnums=every))(*batches)
     for j in range(2):
@@ -204,8 +211,8 @@ def test_under_func_grad_and_vmap(engine):
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
 @pytest.mark.parametrize("derivative", ["jvp", pytest.param("hessian", marks=pytest.mark.costly)])
 def test_forward_mode_and_hessians(engine, derivative):
-    rays = rays_of([3, 0, 4])
-    densities, *others = samples_on(rays)
+    rays = make_rays([3, 0, 4])
+    densities, *others = draw_samples(rays)
     derivatives = []
     for loss in (loss_of(composite, rays, engine=engine), loss_of(reference.composite, rays)):
 
@@ -220,8 +227,8 @@ def test_forward_mode_and_hessians(engine, derivative):
 
 
 def test_many_cotangents_at_once(engine):
-    rays = rays_of([3, 0, 4])
-    samples = leaves(*samples_on(rays))
+    rays = make_rays([3, 0, 4])
+    samples = leaves(*draw_samples(rays))
     color = composite(*samples, rays, engine=engine).color
     cotangents = torch.randn(4, *color.shape, dtype=torch.float64)
     slopes = torch.autograd.grad(color, samples, cotangents, is_grads_batched=True, retain_graph=True)
@@ -232,8 +239,8 @@ def test_many_cotangents_at_once(engine):
 
 
 def test_derivatives_of_many_cotangents_at_once(engine):
-    rays = rays_of([3, 0, 4])
-    samples = leaves(*samples_on(rays))
+    rays = make_rays([3, 0, 4])
+    samples = leaves(*draw_samples(rays))
     color = composite(*samples, rays, engine=engine).color
     cotangents = torch.randn(4, *color.shape, dtype=torch.float64)
     slopes = torch.autograd.grad(color, samples, cotangents, is_grads_batched=True, create_graph=True)
@@ -244,8 +251,8 @@ def test_derivatives_of_many_cotangents_at_once(engine):
 
 
 def test_under_autocast_in_float32(engine):
-    rays = rays_of([3, 0, 4])
-    given = samples_on(rays, dtype=torch.float32)
+    rays = make_rays([3, 0, 4])
+    given = draw_samples(rays, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rendered = composite(given[0].bfloat16(), *given[1:], rays, engine=engine)
     assert rendered.color.dtype == torch.float32
@@ -255,12 +262,14 @@ def test_under_autocast_in_float32(engine):
 
 @pytest.mark.gpu
 def test_on_cuda_it_agrees_with_the_twin(engine):
-    rays = rays_of([3, 0, 70, 1, 5], gap=1)
-    given = (*samples_on(rays, dense=0.5), torch.rand(len(rays), 3, dtype=torch.float64))
+    rays = make_rays([3, 0, 70, 1, 5], gap=1)
+    given = (*draw_samples(rays, dense=0.5), torch.rand(len(rays), 3, dtype=torch.float64))
     cotangents = [torch.randn_like(y) for y in reference.composite(*given[:-1], rays, background=given[-1])]
-    twins, expected = outputs_and_gradients(reference.composite, given, rays, cotangents)
+    twins, expected = compute_outputs_and_gradients(reference.composite, given, rays, cotangents)
     there = [one.cuda() for one in given]
-    ours, slopes = outputs_and_gradients(composite, there, rays.cuda(), [c.cuda() for c in cotangents], engine=engine)
+    ours, slopes = compute_outputs_and_gradients(
+        composite, there, rays.cuda(), [c.cuda() for c in cotangents], engine=engine
+    )
     for one, twin in zip((*ours, *slopes), (*twins, *expected), strict=True):
         torch.testing.assert_close(one.cpu(), twin, **CLOSE)
 
@@ -282,7 +291,7 @@ REFUSALS = {
 @pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
 def test_what_does_not_fit_is_refused(case):
     change, error, words = case
-    rays = rays_of([3, 2])
-    given = dict(zip(("densities", "colors", "t", "steps"), samples_on(rays, dtype=torch.float32), strict=True))
+    rays = make_rays([3, 2])
+    given = dict(zip(("densities", "colors", "t", "steps"), draw_samples(rays, dtype=torch.float32), strict=True))
     with pytest.raises(error, match=words):
         composite(**change(given | {"rays": rays}))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.packed import CLOSE, COUNTS, assert_composites_agree, rays_of, samples_on
+from support.packed import CLOSE, COUNTS, assert_composites_agree, draw_samples, make_rays
 from tinsmith import reference
 from tinsmith.render import composite, composite_alphas
 
@@ -15,7 +15,7 @@ NAMES = ("alphas", "colors", "t", "background")
 
 def given_on(rays, *, channels=3):
     """Alphas, some of which are 0 and 1, colors, t and a background for each ray."""
-    _, colors, t, _ = samples_on(rays, channels=channels)
+    _, colors, t, _ = draw_samples(rays, channels=channels)
     alphas = torch.rand(len(t), dtype=torch.float64)
     alphas[torch.rand(len(t)) < 0.15] = 0.0
     alphas[torch.rand(len(t)) < 0.15] = 1.0
@@ -30,7 +30,7 @@ def assert_agrees(engine, given, rays, **options):
 @pytest.mark.parametrize("threshold", [0.0, 0.05])
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_packed_samples_agree_with_the_twin(engine, counts, threshold):
-    rays = rays_of(counts, gap=1)
+    rays = make_rays(counts, gap=1)
     ours = assert_agrees(engine, given_on(rays), rays, threshold=threshold)
     assert ours.weights[0] == 0 == ours.weights[-1], "samples of no ray"
 
@@ -38,7 +38,7 @@ def test_packed_samples_agree_with_the_twin(engine, counts, threshold):
 @pytest.mark.parametrize("shape", [(5, 8), (3, 0)], ids=str)
 def test_dense_samples_agree_with_the_twin(engine, shape):
     n, k = shape
-    *samples, background = given_on(rays_of([k] * n))
+    *samples, background = given_on(make_rays([k] * n))
     dense = [x[: n * k].reshape(n, k, *x.shape[1:]) for x in samples]
     ours = assert_agrees(engine, (*dense, background), None, threshold=0.1)
     assert ours.color.shape == (n, 3) and ours.weights.shape == (n, k)
@@ -46,13 +46,13 @@ def test_dense_samples_agree_with_the_twin(engine, shape):
 
 @pytest.mark.parametrize("channels", [1, 17])
 def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
-    rays = rays_of([3, 0, 6])
+    rays = make_rays([3, 0, 6])
     assert_agrees(engine, given_on(rays, channels=channels), rays)
 
 
 def test_alphas_of_densities_are_seen_as_the_densities(engine):
-    rays = rays_of([3, 0, 7])
-    densities, colors, t, steps = samples_on(rays)
+    rays = make_rays([3, 0, 7])
+    densities, colors, t, steps = draw_samples(rays)
     alphas = -torch.expm1(-densities * steps)
     ours = composite_alphas(alphas, colors, t, rays, threshold=0.1, engine=engine)
     for y, same in zip(ours, composite(densities, colors, t, steps, rays, threshold=0.1, engine=engine), strict=True):
@@ -61,9 +61,9 @@ def test_alphas_of_densities_are_seen_as_the_densities(engine):
 
 def test_first_and_second_derivatives(engine):
     """Not at an alpha of 1: beyond it what shines through is negative, and the ray ends, so that it is a kink."""
-    rays = rays_of([3, 0, 2])
+    rays = make_rays([3, 0, 2])
     alphas = torch.tensor([0.3, 0.9, 0.4, 0.0, 0.7, 0.5, 0.5], dtype=torch.float64)
-    _, colors, t, _ = samples_on(rays, channels=2)
+    _, colors, t, _ = draw_samples(rays, channels=2)
     leaves = [x.clone().requires_grad_() for x in (alphas, colors, t)]
 
     def outputs(*samples):
@@ -74,7 +74,7 @@ def test_first_and_second_derivatives(engine):
 
 
 def test_second_derivatives_at_alphas_of_0_and_1_are_those_of_the_twin(engine):
-    rays = rays_of([5, 0, 4])
+    rays = make_rays([5, 0, 4])
     alphas, colors, t, background = given_on(rays)
     alphas[1], alphas[3] = 1.0, 0.0
     factors, seconds = torch.randn(len(alphas), dtype=torch.float64), []
@@ -87,7 +87,7 @@ def test_second_derivatives_at_alphas_of_0_and_1_are_those_of_the_twin(engine):
 
 
 def test_it_compiles_in_one_graph(engine):
-    rays = rays_of([3, 0, 6])
+    rays = make_rays([3, 0, 6])
     samples = given_on(rays)[:3]
 
     def light(*samples):
@@ -103,7 +103,7 @@ def test_it_compiles_in_one_graph(engine):
 
 @pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=pytest.mark.costly)])
 def test_under_func_grad_and_vmap(engine, is_compiled):
-    rays = rays_of([3, 0, 6])
+    rays = make_rays([3, 0, 6])
     batch = [torch.stack(pair) for pair in zip(*(given_on(rays)[:3] for _ in range(2)), strict=True)]
 
     def loss_of(function, **options):
@@ -128,6 +128,6 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ts.ShapeError, match=r"The arguments of `composite_alphas` do not fit\.\n *alphas .*\[n, k\]"):
         composite_alphas(torch.rand(3), torch.rand(3, 1), torch.rand(3))
     with pytest.raises(ts.ShapeError, match=r"`composite_alphas` do not fit each other\.(?s:.)*t  *\[s\] = \(2,\)"):
-        composite_alphas(torch.rand(3), torch.rand(3, 1), torch.rand(2), rays_of([3]))
+        composite_alphas(torch.rand(3), torch.rand(3, 1), torch.rand(2), make_rays([3]))
     with pytest.raises(ts.DtypeError, match="composite_alphas"):
-        composite_alphas(torch.rand(3), torch.rand(3, 1).double(), torch.rand(3), rays_of([3]))
+        composite_alphas(torch.rand(3), torch.rand(3, 1).double(), torch.rand(3), make_rays([3]))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.packed import COUNTS, rays_of, samples_on
+from support.packed import COUNTS, draw_samples, make_rays
 from tinsmith import reference, render
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
@@ -14,7 +14,7 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 
 def weighted(rays, dtype=torch.float64):
     """Weights, t and steps of random samples."""
-    densities, colors, t, steps = samples_on(rays, dtype=dtype, dense=0.3)
+    densities, colors, t, steps = draw_samples(rays, dtype=dtype, dense=0.3)
     return reference.composite(densities, colors, t, steps, rays).weights, t, steps
 
 
@@ -30,7 +30,7 @@ def assert_agrees(ours, twin, given):
 
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_distortion_agrees_with_the_twin(engine, counts):
-    rays = rays_of(counts, gap=1)
+    rays = make_rays(counts, gap=1)
     assert_agrees(
         lambda *given: render.distortion_loss(*given, rays, engine=engine),
         lambda *given: reference.distortion_loss(*given, rays),
@@ -39,7 +39,7 @@ def test_distortion_agrees_with_the_twin(engine, counts):
 
 
 def test_far_away_distortion_keeps_its_digits_in_float32(engine):
-    rays = rays_of([64])
+    rays = make_rays([64])
     weights, t, steps = weighted(rays)
     t = t.float().double() * 0.01 + 1000
     far = [x.float() for x in (weights, t, steps * 0.01)]
@@ -49,7 +49,7 @@ def test_far_away_distortion_keeps_its_digits_in_float32(engine):
 
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_entropy_agrees_with_the_twin(engine, counts):
-    rays = rays_of(counts, gap=1)
+    rays = make_rays(counts, gap=1)
     weights, *_ = weighted(rays)
     weights[1:3] *= 1e-12  # so faint that their logarithm is that of 1e-10
     assert_agrees(
@@ -61,7 +61,7 @@ def test_entropy_agrees_with_the_twin(engine, counts):
 
 def test_a_faint_ray_has_no_entropy(engine):
     weights = torch.tensor([0.25, 0.25, 1e-4, 1e-4], requires_grad=True)
-    entropies = render.entropy_penalty(weights, rays_of([2, 2]), engine=engine)
+    entropies = render.entropy_penalty(weights, make_rays([2, 2]), engine=engine)
     torch.testing.assert_close(entropies, torch.tensor([2.0, 1.0]).log())
     assert (torch.autograd.grad(entropies[1], weights)[0] == 0).all()
 
@@ -77,7 +77,7 @@ def test_opacity_is_least_at_both_ends():
 
 @pytest.mark.parametrize("name", ["distortion_loss", "entropy_penalty"])
 def test_first_and_second_derivatives(engine, name):
-    rays = rays_of([3, 0, 4])
+    rays = make_rays([3, 0, 4])
     given = weighted(rays)[: 1 if name == "entropy_penalty" else 3]
     leaves = [(x + 0.05).requires_grad_() for x in given]
 
@@ -89,7 +89,7 @@ def test_first_and_second_derivatives(engine, name):
 
 
 def test_compiled_and_transformed(engine):
-    rays = rays_of([3, 0, 4])
+    rays = make_rays([3, 0, 4])
     weights, t, steps = weighted(rays)
 
     def loss(weights):
@@ -116,4 +116,4 @@ REFUSALS = {
 def test_what_does_not_fit_is_refused(case):
     call, error, words = case
     with pytest.raises(error, match=words):
-        call(torch.rand(3), rays_of([3]))
+        call(torch.rand(3), make_rays([3]))

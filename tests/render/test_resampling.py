@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.packed import COUNTS, rays_of, size_of
+from support.packed import COUNTS, count_samples, make_rays
 from tinsmith import reference, render
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
@@ -15,7 +15,7 @@ RAGGED = COUNTS["ragged"]
 
 def edges_on(rays):
     """Random edges and cdfs, of which a quarter are as the one before, and some numbers that no ray names."""
-    edges, cdfs = (torch.rand(size_of(rays), dtype=torch.float64) for _ in range(2))
+    edges, cdfs = (torch.rand(count_samples(rays), dtype=torch.float64) for _ in range(2))
     cdfs[torch.rand(len(cdfs)) < 0.25] = 0
     for part in each_ray(rays):
         edges[part] = edges[part].cumsum(0) + 2
@@ -28,9 +28,9 @@ def each_ray(rays):
 
 
 def test_neighbors_agree_with_the_twin(engine):
-    rays, value_rays = rays_of([4, 2, 0, 9], gap=1), rays_of([6, 3, 2, 40], gap=2)
+    rays, value_rays = make_rays([4, 2, 0, 9], gap=1), make_rays([6, 3, 2, 40], gap=2)
     edges, _ = edges_on(rays)
-    values = 10 * torch.rand(size_of(value_rays), dtype=torch.float64)
+    values = 10 * torch.rand(count_samples(value_rays), dtype=torch.float64)
     values[value_rays[0, 0]] = edges[rays[0, 0] + 1]  # on an edge
     values[value_rays[0, 0] + 1] = edges[rays[0].sum() - 1]  # on the last edge
     left, right = render.searchsorted(edges, values, rays, value_rays, engine=engine)
@@ -55,7 +55,7 @@ def test_dense_neighbors_index_rows(engine):
 
 @pytest.mark.parametrize("counts", [[1, 5, 0, 2, 3], [7] * 5], ids=["ragged", "alike"])
 def test_packed_intervals_agree_with_the_twin(engine, counts):
-    rays = rays_of([6, 3, 4, 0, 2], gap=1)
+    rays = make_rays([6, 3, 4, 0, 2], gap=1)
     edges, cdfs = edges_on(rays)
     cdfs[each_ray(rays)[1]] = 0.25  # without weight
     offsets = torch.rand(5, dtype=torch.float64)
@@ -111,7 +111,7 @@ def both_on(rays, proposal_rays):
 
 
 def test_the_loss_and_its_gradients_agree_with_the_twin(engine):
-    rays, proposal_rays = rays_of([5, 2, 0, 11], gap=1), rays_of([3, 4, 0, 6], gap=2)
+    rays, proposal_rays = make_rays([5, 2, 0, 11], gap=1), make_rays([3, 4, 0, 6], gap=2)
     edges, cdfs, others, other_cdfs = both_on(rays, proposal_rays)
     other_cdfs *= 0.7
     results = []
@@ -140,7 +140,7 @@ def test_a_proposal_that_encloses_the_weights_has_no_loss(engine):
 
 
 def test_first_and_second_derivatives_of_the_loss(engine):
-    rays, proposal_rays = rays_of([4, 0, 3]), rays_of([3, 0, 2])
+    rays, proposal_rays = make_rays([4, 0, 3]), make_rays([3, 0, 2])
     edges, cdfs, others, other_cdfs = both_on(rays, proposal_rays)
     for part in each_ray(rays):  # away from weights of 0, where the slope of 1 / weight is steep
         cdfs[part] = torch.linspace(0, 0.9, part.stop - part.start, dtype=torch.float64)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.packed import COUNTS, rays_of, size_of
+from support.packed import COUNTS, count_samples, make_rays
 from tinsmith import reference, render
 
 SCANS = ("inclusive_sum", "exclusive_sum", "inclusive_prod", "exclusive_prod")
@@ -15,7 +15,7 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 
 def values_with_zeros(rays, *columns):
     """Random values; about every third is 0, so that many rays have several zeros."""
-    values = torch.randn(size_of(rays), *columns, dtype=torch.float64)
+    values = torch.randn(count_samples(rays), *columns, dtype=torch.float64)
     return torch.where(torch.rand_like(values) < 0.3, 0, values)
 
 
@@ -33,28 +33,28 @@ def assert_agrees(name, given, rays, engine):
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 @pytest.mark.parametrize("name", [*SCANS, "segment_sum"])
 def test_they_agree_with_the_twin(engine, name, counts):
-    rays = rays_of(counts, gap=1)
+    rays = make_rays(counts, gap=1)
     assert_agrees(name, [values_with_zeros(rays)], rays, engine)
 
 
 @pytest.mark.parametrize("columns", [3, pytest.param(34, marks=pytest.mark.costly)])
 @pytest.mark.parametrize("name", [*SCANS, "segment_sum"])
 def test_columns_agree_with_the_twin(engine, name, columns):
-    rays = rays_of([3, 0, 5])
+    rays = make_rays([3, 0, 5])
     assert_agrees(name, [values_with_zeros(rays, columns)], rays, engine)
 
 
 @pytest.mark.parametrize("columns", [1, 34])
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_accumulate_agrees_with_the_twin(engine, counts, columns):
-    rays = rays_of(counts, gap=1)
+    rays = make_rays(counts, gap=1)
     assert_agrees("accumulate", [values_with_zeros(rays), values_with_zeros(rays, columns)], rays, engine)
 
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", [*SCANS, "segment_sum", "accumulate"])
 def test_first_and_second_derivatives(engine, name):
-    rays = rays_of([3, 0, 4])
+    rays = make_rays([3, 0, 4])
     given = [values_with_zeros(rays, 2)]
     if name == "accumulate":
         given.insert(0, values_with_zeros(rays))
@@ -70,7 +70,7 @@ def test_first_and_second_derivatives(engine, name):
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
 @pytest.mark.parametrize("name", ["inclusive_prod", pytest.param("exclusive_sum", marks=pytest.mark.costly)])
 def test_compiled_transformed_and_forwards(engine, name):
-    rays = rays_of([3, 0, 4])
+    rays = make_rays([3, 0, 4])
     values = values_with_zeros(rays)
 
     def loss(values):
@@ -93,7 +93,7 @@ def test_pack_finds_the_rays_of_samples():
     counts = torch.tensor([0, 3, 0, 0, 2, 1, 0])
     ray_index = torch.arange(7).repeat_interleave(counts)
     for dtype in (torch.int32, torch.int64):
-        assert torch.equal(render.pack(ray_index.to(dtype), 7), rays_of(counts.tolist()))
+        assert torch.equal(render.pack(ray_index.to(dtype), 7), make_rays(counts.tolist()))
     assert torch.equal(render.pack(ray_index[:0], 2), torch.zeros(2, 2, dtype=torch.int32))
 
 
@@ -103,15 +103,15 @@ REFUSALS = {
     "floats": (lambda: render.pack(torch.tensor([0.0]), 2), ts.DtypeError, "torch.int32, or another integer"),
     "a list": (lambda: render.pack([0], 2), ts.ArgumentError, "got       list"),
     "table": (lambda: render.pack(torch.zeros(2, 2).int(), 2), ts.ShapeError, r"expected  \[s\]"),
-    "integers": (lambda: render.segment_sum(torch.arange(3), rays_of([3])), ts.DtypeError, "torch.int64"),
-    "cube": (lambda: render.segment_sum(torch.ones(3, 1, 1), rays_of([3])), ts.ShapeError, r"\[s\] or \[s, c\]"),
-    "outside": (lambda: render.exclusive_prod(torch.ones(3), rays_of([4])), ts.ShapeError, "`exclusive_prod` points"),
+    "integers": (lambda: render.segment_sum(torch.arange(3), make_rays([3])), ts.DtypeError, "torch.int64"),
+    "cube": (lambda: render.segment_sum(torch.ones(3, 1, 1), make_rays([3])), ts.ShapeError, r"\[s\] or \[s, c\]"),
+    "outside": (lambda: render.exclusive_prod(torch.ones(3), make_rays([4])), ts.ShapeError, "`exclusive_prod` points"),
     "weights": (
-        lambda: render.accumulate(torch.ones(2), torch.ones(3, 1), rays_of([3])),
+        lambda: render.accumulate(torch.ones(2), torch.ones(3, 1), make_rays([3])),
         ts.ShapeError,
         r"weights  \[s\] = \(2,\)\s+<- should be \(3,\)",
     ),
-    "vector": (lambda: render.accumulate(torch.ones(3), torch.ones(3), rays_of([3])), ts.ShapeError, r"\[s, c\]"),
+    "vector": (lambda: render.accumulate(torch.ones(3), torch.ones(3), make_rays([3])), ts.ShapeError, r"\[s, c\]"),
 }
 
 

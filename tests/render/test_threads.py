@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from support.packed import rays_of, samples_on
+from support.packed import draw_samples, make_rays
 from tinsmith import render
 
-RAYS = rays_of([int(count) for count in torch.randint(0, 9, (3000,), generator=torch.Generator().manual_seed(0))])
+RAYS = make_rays([int(count) for count in torch.randint(0, 9, (3000,), generator=torch.Generator().manual_seed(0))])
 
 
 def of_densities(call):
@@ -34,7 +34,7 @@ ORDINARY = ("composite", "distortion_loss")
     "name", [name if name in ORDINARY else pytest.param(name, marks=pytest.mark.costly) for name in CALLS]
 )
 def test_one_and_two_threads_give_the_same_bits(engine, lang, name):
-    given = samples_on(RAYS, dtype=torch.float32)
+    given = draw_samples(RAYS, dtype=torch.float32)
     seen = []
     for threads in (1, 2):
         lang.init(arch=lang.cpu, cpu_max_num_threads=threads, offline_cache=False, log_level=lang.WARN)

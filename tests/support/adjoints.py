@@ -3,7 +3,7 @@
 import tinsmith as ts
 
 
-def by(adjoint, op):
+def with_adjoint(adjoint, op):
     """Return the op with its gradient from `adjoint`; only for ops whose sole option is scratch."""
     spec = op.spec
     options = {"scratch": spec.scratch_text or None, "adjoint": adjoint}

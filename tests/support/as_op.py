@@ -7,14 +7,14 @@ from typing import Any
 import torch
 
 import tinsmith as ts
-from support.roundtrip import lowered
+from support.roundtrip import lower_kernel
 from tinsmith.engines import NAMES, of_kernel
 from tinsmith.ir import walk
 
 
-def as_op(kernel: Any, *arguments: Any) -> tuple[Any, tuple[Any, ...]]:
+def make_op(kernel: Any, *arguments: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the op, and the arguments of its call."""
-    body = lowered(kernel, *arguments).kernel.body
+    body = lower_kernel(kernel, *arguments).kernel.body
     written = {one.array for one in walk.stores(body)}
     names = [parameter.name for parameter in of_kernel(kernel).parameters(kernel)]
     given = dict(zip(names, arguments, strict=True))

@@ -17,7 +17,7 @@ from tinsmith.passes.adjoint import AdjointOptions, Copy, Fresh, Program, Reserv
 KINDS = {"f16": torch.float64, "f32": torch.float64, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64}
 
 
-def adjoint(
+def build_backward(
     kernels: Sequence[nodes.Kernel],
     active: Collection[str],
     outputs: Collection[str],
@@ -28,7 +28,7 @@ def adjoint(
     return generate_adjoint(kernels, AdjointOptions(active=active, outputs=outputs, allocations=made, **options))
 
 
-def gradients(
+def run_backward(
     program: Program,
     values: Mapping[str, torch.Tensor],
     arguments: Mapping[str, Any],
@@ -111,7 +111,7 @@ def _reserve(
                 memory[name].fill_(float("nan"))
 
 
-def shown(program: Program) -> str:
+def print_kernels(program: Program) -> str:
     """Every kernel of a program, as text."""
     texts = []
     for action in program.actions:

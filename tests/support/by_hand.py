@@ -67,7 +67,7 @@ class A:
 
     def at(self, index, entry=()):
         index = index if isinstance(index, tuple) else (index,)
-        exprs = tuple(of(one).expr for one in index)
+        exprs = tuple(to_expression(one).expr for one in index)
         return E(nodes.Load(self.array.name, exprs, entry, self.array.type))
 
     def size(self, axis=0):
@@ -78,7 +78,7 @@ def array(name, kind="f32", rank=1, element=(), label=""):
     return A(nodes.Array(name, kind, rank, element, label))
 
 
-def of(value) -> E:
+def to_expression(value) -> E:
     """Return an expression for an expression, the name of an i32 local, or a Python number."""
     if isinstance(value, E):
         return value
@@ -100,47 +100,47 @@ def argument(name, kind="f32", entry=()):
 
 
 def unary(operator, value, kind=None):
-    value = of(value).expr
+    value = to_expression(value).expr
     return E(nodes.Unary(operator, value, kind or value.type))
 
 
 def binary(operator, left, right, kind=None):
-    left, right = of(left).expr, of(right).expr
+    left, right = to_expression(left).expr, to_expression(right).expr
     kind = kind or types.of_operation(operator, left.type, right.type, DEFAULTS)
     return E(nodes.Binary(operator, left, right, kind))
 
 
 def select(condition, then, otherwise):
-    condition, then, otherwise = of(condition).expr, of(then).expr, of(otherwise).expr
+    condition, then, otherwise = to_expression(condition).expr, to_expression(then).expr, to_expression(otherwise).expr
     return E(nodes.Select(condition, then, otherwise, types.promote(then.type, otherwise.type)))
 
 
 def cast(value, kind, keeps_bits=False):
-    return E(nodes.Cast(of(value).expr, kind, keeps_bits))
+    return E(nodes.Cast(to_expression(value).expr, kind, keeps_bits))
 
 
 def assign(name, value, line=0):
-    return nodes.Assign(name, of(value).expr, line)
+    return nodes.Assign(name, to_expression(value).expr, line)
 
 
 def store(target, index, value, entry=(), line=0):
     load = target.at(index).expr
-    return nodes.Store(target.array.name, load.index, entry, of(value).expr, line)
+    return nodes.Store(target.array.name, load.index, entry, to_expression(value).expr, line)
 
 
 def atomic(operator, target, index, value, result=None, line=0):
     load = target.at(index).expr
-    return nodes.Atomic(operator, target.array.name, load.index, (), of(value).expr, result, line)
+    return nodes.Atomic(operator, target.array.name, load.index, (), to_expression(value).expr, result, line)
 
 
 def branch(condition, body, orelse=(), line=0):
-    return nodes.If(of(condition).expr, tuple(body), tuple(orelse), line)
+    return nodes.If(to_expression(condition).expr, tuple(body), tuple(orelse), line)
 
 
 def loop(names, ends, body, is_parallel=False, line=0):
     names = (names,) if isinstance(names, str) else tuple(names)
     ends = ends if isinstance(ends, tuple) else (ends,)
-    bounds = tuple((of(0).expr, of(end).expr) for end in ends)
+    bounds = tuple((to_expression(0).expr, to_expression(end).expr) for end in ends)
     return nodes.For(names, bounds, tuple(body), is_parallel, line)
 
 

@@ -9,21 +9,21 @@ TOLERANCE = {"f32": {"rtol": 2e-3, "atol": 2e-3}, "f64": {"rtol": 1e-7, "atol": 
 DTYPE = {"f32": torch.float32, "f64": torch.float64}
 
 
-def matrices(lang, side, kind):
+def build_decomposition(lang, side, kind):
     return lang.types.ndarray(dtype=lang.types.matrix(side, side, getattr(lang, kind)), ndim=1)
 
 
-def random(side, kind="f64", count=8):
+def draw_matrices(side, kind="f64", count=8):
     return torch.randn(count, side, side, dtype=torch.float64).to(DTYPE[kind])
 
 
-def pulled(function, x, weights):
+def pull_back(function, x, weights):
     x = x.detach().clone().requires_grad_()
     outputs = function(x)
     return torch.autograd.grad(outputs, x, [w.to(o.dtype) for w, o in zip(weights, outputs, strict=True)])[0]
 
 
-def compared(op, reference, x, kind="f64", *, is_symmetric=False, **tolerance):
+def assert_derivatives_agree(op, reference, x, kind="f64", *, is_symmetric=False, **tolerance):
     """Values, gradients and tangents of an op against those of a function of torch, in float64."""
     wide, limits = x.double(), tolerance or TOLERANCE[kind]
     expected = reference(wide)
@@ -32,7 +32,7 @@ def compared(op, reference, x, kind="f64", *, is_symmetric=False, **tolerance):
     weights = [torch.randn_like(one) for one in expected]
     for k in range(len(weights)):  # one output after the other: what is not asked for has no part
         only = [weight * (k == j) for j, weight in enumerate(weights)]
-        torch.testing.assert_close(pulled(op, x, only).double(), pulled(reference, wide, only), **limits)
+        torch.testing.assert_close(pull_back(op, x, only).double(), pull_back(reference, wide, only), **limits)
     moved = torch.randn_like(wide)
     moved = (moved + moved.mT) / 2 if is_symmetric else moved
     _, actual = torch.func.jvp(lambda x: tuple(op(x)), (x,), (moved.to(x.dtype),))
@@ -41,7 +41,7 @@ def compared(op, reference, x, kind="f64", *, is_symmetric=False, **tolerance):
         torch.testing.assert_close(one.double(), other, **limits)
 
 
-def apart(x):
+def separate_singular_values(x):
     """Matrices whose singular values differ by a tenth at least, so that float32 can tell."""
     u, s, vh = torch.linalg.svd(x.double())
     return (u @ torch.diag_embed(s + torch.arange(x.shape[-1], 0, -1) * 0.3) @ vh).to(x.dtype)

@@ -36,14 +36,16 @@ side_by_side = pytest.mark.parametrize(
 )
 
 
-def refuses(layers: ModuleType, error: Refusals, words: str, stannum: str = "") -> Any:
+def assert_refused(layers: ModuleType, error: Refusals, words: str, stannum: str = "") -> Any:
     """Assert that the block raises `error` with `words` here, and that Stannum raises an error with its own words."""
     if layers is ts:
         return pytest.raises(error, match=words)
     return pytest.raises(Exception, match=stannum or None)
 
 
-def agree(actual: Tensor | Sequence[Tensor], expected: Tensor | Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
+def assert_agree(
+    actual: Tensor | Sequence[Tensor], expected: Tensor | Sequence[Tensor], leaves: Sequence[Tensor]
+) -> None:
     """Assert equal values, and equal gradients of `leaves` for random cotangents."""
     actual, expected = _several(actual), _several(expected)
     for mine, right in zip(actual, expected, strict=True):
@@ -59,6 +61,6 @@ def _several(tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
     return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
 
 
-def leaf(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+def make_leaf(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Random, and asking for a gradient."""
     return torch.randn(shape, dtype=dtype).requires_grad_()

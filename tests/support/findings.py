@@ -9,7 +9,7 @@ from tinsmith.doctor.sanitizer import sanitize
 from tinsmith.linter import Finding
 
 
-class Seen(list[Finding]):
+class FoundByRun(list[Finding]):
     """Findings of one run."""
 
     def of(self, rule: str) -> list[Finding]:
@@ -33,12 +33,12 @@ class Seen(list[Finding]):
         return [one for one in self if one.severity == "error"]
 
 
-def seen(op: Any, *inputs: Any, **named: Any) -> Seen:
+def sanitize_call(op: Any, *inputs: Any, **named: Any) -> FoundByRun:
     """Run the sanitizer on a call and return its findings."""
-    return Seen(sanitize(op, *inputs, **named))
+    return FoundByRun(sanitize(op, *inputs, **named))
 
 
-def pointed(finding: Finding) -> str:
+def read_pointed_text(finding: Finding) -> str:
     """Return the text from a finding's column to the end of its line."""
     assert finding.column > 0, finding
     return _line(finding)[finding.column - 1 :]

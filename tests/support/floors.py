@@ -95,10 +95,10 @@ class Breach:
         return f"src/{PACKAGE}/{self.path}:{self.line}: {self.words}"
 
 
-def breaches(path: str, source: str, files: Collection[str]) -> list[Breach]:
+def find_breaches(path: str, source: str, files: Collection[str]) -> list[Breach]:
     """Everything that the file `path` (relative to src/tinsmith, as all of `files`) does against the rules."""
     tree = ast.parse(source)
-    imports = list(imports_of(path, tree))
+    imports = list(list_imports(path, tree))
     all_breaches = [*_file_itself(path, tree)]
     for item in imports:
         all_breaches += _floors(path, item, files)
@@ -124,7 +124,7 @@ class _Import:
     inside_function: bool
 
 
-def imports_of(path: str, tree: ast.Module) -> Iterator[_Import]:
+def list_imports(path: str, tree: ast.Module) -> Iterator[_Import]:
     for node, inside in _with_scope(tree, inside_function=False):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -179,7 +179,7 @@ def _only_hands_on(tree: ast.Module) -> _Found:
 def _floors(path: str, item: _Import, files: Collection[str]) -> _Found:
     if item.target.split(".")[0] != PACKAGE:
         return
-    target = file_of(item.target, files)
+    target = find_file(item.target, files)
     if target is None:
         yield item.line, f"{item.target} is nowhere in the package"
         return
@@ -194,7 +194,7 @@ def _floors(path: str, item: _Import, files: Collection[str]) -> _Found:
         yield item.line, f"from another folder import its face, not {target}"
 
 
-def file_of(target: str, files: Collection[str]) -> str | None:
+def find_file(target: str, files: Collection[str]) -> str | None:
     """Return the file of a dotted name: a module, a package's face, or a name of either."""
     parts = target.split(".")[1:]
     for length in range(len(parts), -1, -1):

@@ -11,30 +11,33 @@ from PIL import Image
 from safetensors import safe_open
 
 
-def names(folder):
+def list_names(folder):
     return {path.name for path in folder.iterdir()}
 
 
-def contents(folder):
+def read_contents(folder):
     """Read every file of a folder; safetensors writes its metadata in random order."""
-    return {path.name: held(path) if path.suffix == ".safetensors" else path.read_bytes() for path in folder.iterdir()}
+    return {
+        path.name: read_tensors(path) if path.suffix == ".safetensors" else path.read_bytes()
+        for path in folder.iterdir()
+    }
 
 
-def without_times(folder):
+def read_without_times(folder):
     """Read every file of a folder, without the seconds in the summary and the report."""
-    files = contents(folder)
+    files = read_contents(folder)
     summary = json.loads(files.pop("summary.json"))
     files["report.html"], count = re.subn(rb"<dt>time</dt><dd>[0-9.]+ s</dd>", b"", files["report.html"])
     assert count == 1
     return files | {"summary": {key: value for key, value in summary.items() if key != "seconds"}}
 
 
-def held(path):
+def read_tensors(path):
     with safe_open(path, "pt") as file:
         return file.metadata(), {name: file.get_tensor(name).numpy().tobytes() for name in file.keys()}  # noqa: SIM118
 
 
-def pixels(path):
+def read_pixels(path):
     with Image.open(path) as image:
         return np.asarray(image)
 

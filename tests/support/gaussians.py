@@ -9,7 +9,7 @@ NAMES = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks", "b
 WIDTH, HEIGHT = 40, 24
 
 
-def scene(
+def make_scene(
     n: int = 24, cameras: int = 2, *, channels: int = 3, sh_degree: int | None = None, per_camera: bool = False
 ) -> dict[str, Tensor]:
     """Arguments of `rasterization` by name, in float64, random. `backgrounds` is of all channels."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from support.floors import PACKAGE, file_of, imports_of
+from support.floors import PACKAGE, find_file, list_imports
 
 
 def find_import_cycles(sources: Mapping[str, str]) -> list[list[str]]:
@@ -19,8 +19,8 @@ def find_import_cycles(sources: Mapping[str, str]) -> list[list[str]]:
     """
     graph: dict[str, set[str]] = {}
     for path, source in sources.items():
-        names = {item.target for item in imports_of(path, ast.parse(source))}
-        files = {file_of(name, sources) for name in names if name.partition(".")[0] == PACKAGE}
+        names = {item.target for item in list_imports(path, ast.parse(source))}
+        files = {find_file(name, sources) for name in names if name.partition(".")[0] == PACKAGE}
         graph[path] = {file for file in files if file is not None}
     reached = {path: _reach(graph, path) for path in graph}
     cycles = {frozenset(other for other in reached[path] if path in reached[other]) for path in graph}

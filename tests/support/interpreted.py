@@ -39,7 +39,7 @@ class Outcome:
     gradients: Mapping[str, torch.Tensor]
 
 
-def run(
+def run_with_gradients(
     kernel: nodes.Kernel,
     arrays: Mapping[str, torch.Tensor],
     arguments: Mapping[str, Any],
@@ -132,7 +132,7 @@ class Record:
         self.accesses.append(Access(how, array, position, line, self.task, self.iteration))
 
 
-def interpreted(op: Any, *inputs: Any, faithful: bool = False, **sizes: int) -> tuple[torch.Tensor, ...]:
+def interpret_op(op: Any, *inputs: Any, faithful: bool = False, **sizes: int) -> tuple[torch.Tensor, ...]:
     """Return outputs of a call, as `ts.oracle` computes them before it differentiates."""
     bound, route = bind_call(op, inputs, sizes)
     return tuple(interpret_call(bound, route, {}, faithful=faithful).values())

@@ -17,7 +17,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 
 
 @contextmanager
-def browsed(url, **viewport):
+def open_page(url, **viewport):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -50,7 +50,7 @@ def read_state(url):
     return json.loads(ask(url, "state")[2])
 
 
-def wish(url, name, **body):
+def send_wish(url, name, **body):
     code, _, answer = ask(url, name, body=json.dumps(body).encode())
     return code, json.loads(answer)["trouble"]
 
@@ -65,7 +65,7 @@ def wait_for(url, met):
 
 
 @contextmanager
-def meanwhile(live, visit):
+def visit_meanwhile(live, visit):
     """Within, a visitor is on the page, in a thread of its own; what goes wrong there goes wrong here."""
     trouble = []
 
@@ -92,4 +92,4 @@ def browse():
     pytest.importorskip("playwright", reason="playwright, of the extra `dev`, drives the browser")
     if CHROMIUM is None:
         pytest.skip("there is no Chromium here")
-    return browsed
+    return open_page

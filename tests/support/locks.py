@@ -77,7 +77,7 @@ class RecordedLock:
 
 
 @contextmanager
-def recording_locks() -> Iterator[LockRecorder]:
+def record_locks() -> Iterator[LockRecorder]:
     """Within, all locks of the library are recorded, in each module that has them."""
     recorder = LockRecorder()
     with pytest.MonkeyPatch.context() as patch:

@@ -11,12 +11,14 @@ import torch
 FLOAT = torch.float64
 
 
-def parameters(*shapes: tuple[int, ...], seed: int = 0, dtype: torch.dtype = FLOAT) -> list[torch.nn.Parameter]:
+def make_parameters(*shapes: tuple[int, ...], seed: int = 0, dtype: torch.dtype = FLOAT) -> list[torch.nn.Parameter]:
     rng = torch.Generator().manual_seed(seed)
     return [torch.nn.Parameter(torch.randn(shape, generator=rng, dtype=dtype)) for shape in shapes]
 
 
-def gradients(given: Iterable[torch.Tensor], steps: int, seed: int = 1, zeros: float = 0.0) -> list[list[torch.Tensor]]:
+def draw_gradients(
+    given: Iterable[torch.Tensor], steps: int, seed: int = 1, zeros: float = 0.0
+) -> list[list[torch.Tensor]]:
     """Of each step those of all parameters; a share of the entries is 0."""
     rng = torch.Generator().manual_seed(seed)
     drawn = []
@@ -38,7 +40,7 @@ def train(
         optimizer.step()
 
 
-def adam_by_hand(w: float, grads: Sequence[float], matrix: bool, **o: Any) -> float:
+def compute_adam(w: float, grads: Sequence[float], matrix: bool, **o: Any) -> float:
     """Compute a weight after these gradients, as one thread of tiny-cuda-nn's kernel does."""
     m = v = 0.0
     own = 0

@@ -14,7 +14,7 @@ COUNTS = {
 """Samples of each ray."""
 
 
-def rays_of(counts, *, gap: int = 0) -> torch.Tensor:
+def make_rays(counts, *, gap: int = 0) -> torch.Tensor:
     """`rays`, with so many samples that no ray names between one ray and the next."""
     rows, start = [], gap
     for count in counts:
@@ -23,14 +23,14 @@ def rays_of(counts, *, gap: int = 0) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.int32).reshape(-1, 2)
 
 
-def size_of(rays) -> int:
+def count_samples(rays) -> int:
     """Return the number of samples up to the end of the last ray, and two more that no ray names."""
     return int(rays.sum(1).max()) + 2 if len(rays) else 2
 
 
-def samples_on(rays, *, channels: int = 3, dtype=torch.float64, dense: float = 1.5):
+def draw_samples(rays, *, channels: int = 3, dtype=torch.float64, dense: float = 1.5):
     """Densities, colors, t (ascending along a ray) and steps; `dense` is the mean of density times step."""
-    s = size_of(rays)
+    s = count_samples(rays)
     steps = 0.1 + 0.2 * torch.rand(s, dtype=dtype)
     t = 2 + steps.cumsum(0) - steps / 2
     densities = dense / 0.2 * 2 * torch.rand(s, dtype=dtype)
@@ -38,7 +38,7 @@ def samples_on(rays, *, channels: int = 3, dtype=torch.float64, dense: float = 1
     return densities, torch.randn(s, channels, dtype=dtype), t, steps
 
 
-def outputs_and_gradients(function, given, rays, cotangents, **options):
+def compute_outputs_and_gradients(function, given, rays, cotangents, **options):
     """Composite these samples with the background, which is the last; return the outputs, and the gradients of all."""
     leaves = [tensor.clone().requires_grad_() for tensor in given]
     *samples, background = leaves
@@ -51,8 +51,8 @@ def assert_composites_agree(function, twin, names, engine, given, rays, **option
     """All outputs, and their gradients in all of `names`, are the twin's. Returns the outputs."""
     with torch.no_grad():
         cotangents = [torch.randn_like(y) for y in twin(*given[:-1], rays, background=given[-1])]
-    ours, slopes = outputs_and_gradients(function, given, rays, cotangents, engine=engine, **options)
-    twins, expected = outputs_and_gradients(twin, given, rays, cotangents, **options)
+    ours, slopes = compute_outputs_and_gradients(function, given, rays, cotangents, engine=engine, **options)
+    twins, expected = compute_outputs_and_gradients(twin, given, rays, cotangents, **options)
     for name, y, same in zip(ours._fields, ours, twins, strict=True):
         torch.testing.assert_close(y, same, **CLOSE, msg=lambda words, name=name: f"{name}: {words}")
     for name, slope, same in zip(names, slopes, expected, strict=True):

@@ -7,7 +7,7 @@ TOLERANCE = 3.0
 """Of 255, the mean difference of two pictures' pixels, seen at a quarter of their size."""
 
 
-def difference(one: Image.Image, other: Image.Image) -> float:
+def measure_difference(one: Image.Image, other: Image.Image) -> float:
     """How different two pictures look, in gray values of a pixel."""
     assert one.size == other.size
     small = (max(1, one.width // 4), max(1, one.height // 4))

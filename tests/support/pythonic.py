@@ -11,7 +11,7 @@ from tinsmith.engines import Checks, run_on
 
 
 @contextmanager
-def on_python(**checks: bool) -> Iterator[None]:
+def use_python_engine(**checks: bool) -> Iterator[None]:
     """Within, Python runs the kernels of what is made."""
     run_on("python", Checks(**checks))
     try:
@@ -22,7 +22,7 @@ def on_python(**checks: bool) -> Iterator[None]:
 
 def run_by_python(kernel: Any, *arguments: Any, **checks: bool) -> None:
     """Launch a kernel as its engine would, by Python."""
-    with on_python(**checks):
+    with use_python_engine(**checks):
         launcher = Launcher(kernel, "a test", allows_races=True)
         bound = launcher.bind_arguments(arguments)
         launcher.fields(bound)

@@ -178,7 +178,7 @@ class _Spelt(ast.NodeTransformer):
         return ast.Assign([node.target], ast.BinOp(old, node.op, node.value))
 
 
-def meaning(source: str, x: torch.Tensor, w: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def run_in_torch(source: str, x: torch.Tensor, w: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Run a kernel element by element in torch's float64 scalars."""
     scope: dict[str, Any] = {"lang": PYTHON, "math": math}
     tree = _Spelt().visit(ast.parse(source))

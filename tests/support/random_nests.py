@@ -302,7 +302,7 @@ MEANS = SimpleNamespace(
 """What a kernel calls `lang` when Python runs it."""
 
 
-def meaning(source: str, x: torch.Tensor, w: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def run_in_torch(source: str, x: torch.Tensor, w: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Run a kernel iteration by iteration in torch's float64 scalars."""
     scope: dict[str, Any] = {"lang": MEANS}
     tree = ast.fix_missing_locations(_Spelt().visit(ast.parse(source)))

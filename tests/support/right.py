@@ -14,12 +14,12 @@ import tinsmith as ts
 def assert_right(op: Any, twin: Callable[..., Any], inputs: Sequence[Any], **sizes: int) -> None:
     """Values and gradients are the twin's, and the oracle's. `sizes` are the call's own."""
     cases.assert_same_values_and_gradients(lambda *given: op(*given, **sizes), twin, inputs)
-    fresh = cases.leaves(inputs)
-    outputs = cases.tensors(op(*fresh, **sizes))
-    seeds = cases.cotangents(outputs)
-    gradients = torch.autograd.grad(outputs, cases.differentiable(fresh), seeds)
+    fresh = cases.make_leaves(inputs)
+    outputs = cases.list_tensors(op(*fresh, **sizes))
+    seeds = cases.draw_cotangents(outputs)
+    gradients = torch.autograd.grad(outputs, cases.select_differentiable(fresh), seeds)
     answer = ts.oracle(op, *inputs, cotangents=seeds, **sizes)
-    names = [name for name, given in zip(op.arguments, inputs, strict=True) if cases.differentiable([given])]
+    names = [name for name, given in zip(op.arguments, inputs, strict=True) if cases.select_differentiable([given])]
     for name, gradient in zip(names, gradients, strict=True):
         cases.assert_close(gradient, answer.gradients[name].to(gradient.dtype))
 
@@ -28,7 +28,7 @@ def assert_right_in_a_batch(op: Any, twin: Callable[..., Any], inputs: Sequence[
     """`vmap` over the first dim of all inputs is the twin of each sample."""
 
     def each(*batches: Any) -> Any:
-        results = [cases.tensors(twin(*sample)) for sample in zip(*batches, strict=True)]
+        results = [cases.list_tensors(twin(*sample)) for sample in zip(*batches, strict=True)]
         return tuple(torch.stack(column) for column in zip(*results, strict=True))
 
     cases.assert_same_values_and_gradients(vmap(op), each, inputs)
@@ -42,7 +42,7 @@ def assert_right_forwards(op: Any, twin: Callable[..., Any], inputs: Sequence[to
     with warnings.catch_warnings():  # torch's forward mode compiles its own formulas when it is first used
         warnings.filterwarnings("ignore", ".torch.jit.script. is deprecated", DeprecationWarning)
         _, tangents = jvp(op, tuple(inputs), directions)
-    seeds = cases.cotangents(cases.tensors(tangents))
-    mine = sum((seed * t).sum() for seed, t in zip(seeds, cases.tensors(tangents), strict=True))
-    theirs = sum((v * g).sum() for v, g in zip(directions, cases.gradients(twin, inputs), strict=True))
+    seeds = cases.draw_cotangents(cases.list_tensors(tangents))
+    mine = sum((seed * t).sum() for seed, t in zip(seeds, cases.list_tensors(tangents), strict=True))
+    theirs = sum((v * g).sum() for v, g in zip(directions, cases.compute_gradients(twin, inputs), strict=True))
     cases.assert_close(mine, theirs)

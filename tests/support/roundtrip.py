@@ -14,7 +14,7 @@ from tinsmith.frontend.lowering import LoweredKernel, lower
 from tinsmith.ir import nodes, types
 
 
-def lowered(kernel: Any, *arguments: Any) -> LoweredKernel:
+def lower_kernel(kernel: Any, *arguments: Any) -> LoweredKernel:
     """Lower a kernel to IR for these arguments."""
     engine = of_kernel(kernel)
     arrays, scalars, templates = {}, {}, {}
@@ -44,9 +44,9 @@ def _defaults(kernel: Any) -> types.Defaults:
     return types.Defaults(*Language(of_kernel(kernel)).default_types)
 
 
-def text(kernel: Any, *arguments: Any) -> str:
+def print_lowered(kernel: Any, *arguments: Any) -> str:
     """Print a kernel, lowered for these arguments."""
-    return ast.unparse(_tree(kernel, lowered(kernel, *arguments), arguments))
+    return ast.unparse(_tree(kernel, lower_kernel(kernel, *arguments), arguments))
 
 
 def _tree(kernel: Any, lowering: LoweredKernel, arguments: tuple[Any, ...]) -> ast.FunctionDef:
@@ -61,10 +61,10 @@ def _tree(kernel: Any, lowering: LoweredKernel, arguments: tuple[Any, ...]) -> a
     return print_kernel(lowering.kernel, annotations, _defaults(kernel))
 
 
-def twin(kernel: Any, *arguments: Any) -> Any:
+def load_printed_kernel(kernel: Any, *arguments: Any) -> Any:
     """Return the printed kernel as a function of the same arguments."""
     engine = of_kernel(kernel)
-    lowering = lowered(kernel, *arguments)
+    lowering = lower_kernel(kernel, *arguments)
     function, _ = build(_tree(kernel, lowering, arguments), {"_lang": engine.lang}, "printed")
     compiled = engine.lang.kernel(function)
     kinds = [parameter.kind for parameter in engine.parameters(kernel)]
@@ -81,9 +81,9 @@ def assert_same(kernel: Any, *arguments: Any, exact: bool = True) -> str:
     mine, theirs = (
         [value.clone() if isinstance(value, torch.Tensor) else value for value in arguments] for _ in range(2)
     )
-    shown = text(kernel, *arguments)
+    shown = print_lowered(kernel, *arguments)
     kernel(*theirs)
-    twin(kernel, *arguments)(*mine)
+    load_printed_kernel(kernel, *arguments)(*mine)
     for one, other in zip(mine, theirs, strict=True):
         if isinstance(one, torch.Tensor):
             rtol, atol = (0.0, 0.0) if exact else (1e-5, 1e-6)

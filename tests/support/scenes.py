@@ -3,11 +3,11 @@
 from support.dropin import CPU
 
 
-def field(lang, shape, *, dtype=None, needs_grad=True):
+def make_field(lang, shape, *, dtype=None, needs_grad=True):
     return lang.field(dtype or lang.f64, shape=shape, needs_grad=needs_grad)
 
 
-def scaled(lang, x, w, y):
+def make_scaling(lang, x, w, y):
     """y = w x, with a scalar w."""
 
     @lang.kernel
@@ -18,7 +18,7 @@ def scaled(lang, x, w, y):
     return scaled
 
 
-def times(lang, x, y):
+def make_multiplying(lang, x, y):
     """y = a x, with a an argument."""
 
     @lang.kernel
@@ -34,8 +34,8 @@ class Scene:
 
     def __init__(self, layers, lang, size=4, auto_clear_grad=True):
         self.lang = lang
-        self.x, self.y = field(lang, size), field(lang, size)
-        self.w = field(lang, ())
+        self.x, self.y = make_field(lang, size), make_field(lang, size)
+        self.w = make_field(lang, ())
         self.w.fill(1.0)
         self.tin = layers.EmptyTin(CPU, auto_clear_grad)
 
@@ -43,10 +43,10 @@ class Scene:
         return self.tin.register_input_field(self.x).register_output_field(self.y)
 
     def times(self):
-        return times(self.lang, self.x, self.y)
+        return make_multiplying(self.lang, self.x, self.y)
 
     def scaled(self):
-        return scaled(self.lang, self.x, self.w, self.y)
+        return make_scaling(self.lang, self.x, self.w, self.y)
 
 
 def model(lang):
@@ -55,7 +55,7 @@ def model(lang):
     @lang.data_oriented
     class Model:
         def __init__(self):
-            self.x, self.y, self.w = field(lang, (4,)), field(lang, (4,)), field(lang, (4,))
+            self.x, self.y, self.w = make_field(lang, (4,)), make_field(lang, (4,)), make_field(lang, (4,))
 
         @lang.kernel
         def scale(self):

@@ -3,7 +3,7 @@
 import torch
 
 
-def of_torch(state, force, stiffness):
+def step_in_torch(state, force, stiffness):
     """One step of torch's own; its output is the energy before."""
     x, v = state
     energy = (v * v).sum()

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from support import random_nests
 from support.interpreted import interpret
-from support.roundtrip import lowered
+from support.roundtrip import lower_kernel
 from tinsmith.codegen import build, print_kernel
 from tinsmith.engines import DTYPES, array_text, of_kernel
 from tinsmith.ir import nodes, types
@@ -23,16 +23,18 @@ DOUBLE = types.Defaults("f64", "i32")
 Tensors = Mapping[str, torch.Tensor]
 
 
-def given(kernel: Any, arguments: Sequence[Any]) -> tuple[nodes.Kernel, dict[str, torch.Tensor], dict[str, Any]]:
+def lower_with_arguments(
+    kernel: Any, arguments: Sequence[Any]
+) -> tuple[nodes.Kernel, dict[str, torch.Tensor], dict[str, Any]]:
     """Return a kernel's IR, arrays and scalar arguments."""
-    lowering = lowered(kernel, *arguments)
+    lowering = lower_kernel(kernel, *arguments)
     named = {p.name: one for p, one in zip(of_kernel(kernel).parameters(kernel), arguments, strict=True)}
     fields = {name: field.to_torch() for name, field in lowering.fields.items()}
     arrays = {name: named[name] for name in lowering.kernel.arrays if name in named}
     return lowering.kernel, {**arrays, **fields}, {name: named[name] for name in lowering.kernel.arguments}
 
 
-def nest(lang: Any, seed: int) -> Any:
+def build_nest(lang: Any, seed: int) -> Any:
     """Build a random nest as a kernel of x, w, k, s, y and z."""
     source = random_nests.Writer(random.Random(seed)).source()
     path = f"<random nest {seed}>"
@@ -42,7 +44,7 @@ def nest(lang: Any, seed: int) -> Any:
     return lang.kernel(scope["kernel"])
 
 
-def nest_arguments(seed: int) -> tuple[torch.Tensor, ...]:
+def draw_nest_arguments(seed: int) -> tuple[torch.Tensor, ...]:
     """Draw the arguments of a random nest."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(5, generator=generator, dtype=torch.float64) - 0.3
@@ -51,7 +53,9 @@ def nest_arguments(seed: int) -> tuple[torch.Tensor, ...]:
     return x, w, k, *(torch.zeros(5, dtype=torch.float64) for _ in range(3))
 
 
-def directions(kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
+def draw_directions(
+    kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], seed: int = 0
+) -> dict[str, Any]:
     """Draw a tangent for each float argument of a kernel."""
     generator = torch.Generator().manual_seed(seed)
     kinds = {name: array.type for name, array in kernel.arrays.items() if name not in kernel.cells}
@@ -64,7 +68,7 @@ def directions(kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, An
     }
 
 
-def given_to(
+def list_tangent_arguments(
     made: Tangent, arrays: Tensors, arguments: Mapping[str, Any], moved: Tensors
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Arrays and arguments of the tangent's kernel."""
@@ -86,17 +90,17 @@ def given_to(
     return {**arrays, **tangents, **scratch}, {**arguments, **numbers}
 
 
-def by_pass(
+def run_tangent(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], moved: Tensors
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Arrays after the run of the tangent's kernel, and their tangents."""
     made = generate_tangent(kernel, frozenset(moved))
-    after = interpret(made.kernel, *given_to(made, arrays, arguments, moved))
+    after = interpret(made.kernel, *list_tangent_arguments(made, arrays, arguments, moved))
     beside = {of: one for of, one in made.companions.items() if one in made.kernel.arrays}
     return {name: after[name] for name in arrays}, {of: after[one] for of, one in beside.items()}
 
 
-def by_torch(
+def run_tangent_in_torch(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], moved: Tensors
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Compute the tangents by torch's forward mode."""
@@ -122,10 +126,10 @@ def assert_tangents_agree(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], still: Iterable[str] = (), **tolerance: float
 ) -> None:
     """By the pass and by torch: the same values, and the same tangents; none where the pass says there is none."""
-    moved = {name: one for name, one in directions(kernel, arrays, arguments).items() if name not in set(still)}
+    moved = {name: one for name, one in draw_directions(kernel, arrays, arguments).items() if name not in set(still)}
     tolerance = {"rtol": 1e-9, "atol": 1e-10, **tolerance}
-    values, tangents = by_pass(kernel, arrays, arguments, moved)
-    wanted_values, wanted = by_torch(kernel, arrays, arguments, moved)
+    values, tangents = run_tangent(kernel, arrays, arguments, moved)
+    wanted_values, wanted = run_tangent_in_torch(kernel, arrays, arguments, moved)
     for name, one in wanted_values.items():
         torch.testing.assert_close(values[name], one, equal_nan=True, rtol=1e-12, atol=1e-13)
     for name, one in wanted.items():
@@ -135,18 +139,18 @@ def assert_tangents_agree(
         )
 
 
-def second_by_pass(
+def run_second_tangent(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], along: Tensors, then: Tensors
 ) -> dict[str, torch.Tensor]:
     """Compute the tangent of the tangent: how the derivative along one direction changes in the other."""
     once = generate_tangent(kernel, frozenset(along))
     twice = generate_tangent(once.kernel, frozenset(then))
-    given, numbers = given_to(once, arrays, arguments, along)
-    after = interpret(twice.kernel, *given_to(twice, given, numbers, then))
+    given, numbers = list_tangent_arguments(once, arrays, arguments, along)
+    after = interpret(twice.kernel, *list_tangent_arguments(twice, given, numbers, then))
     return {of: after[twice.companions[one]] for of, one in once.companions.items() if one in twice.companions}
 
 
-def second_by_torch(
+def run_second_tangent_in_torch(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], along: Tensors, then: Tensors
 ) -> dict[str, torch.Tensor]:
     """Compute the same from two gradients, one of the other."""
@@ -175,7 +179,7 @@ def _second(one: torch.Tensor, leaves: Tensors, along: Tensors, then: Tensors) -
     return torch.stack(rows).reshape(one.shape).detach()
 
 
-def compiled(made: nodes.Kernel, lang: Any, defaults: types.Defaults) -> Any:
+def compile_kernel(made: nodes.Kernel, lang: Any, defaults: types.Defaults) -> Any:
     """Compile a kernel of the IR as a function of its arrays, then its arguments, both in their order."""
     arrays = {name: one for name, one in made.arrays.items() if name not in made.cells}
     annotations = {
@@ -195,9 +199,9 @@ def assert_compiled_agrees(
     rtol: float = 1e-10,
 ) -> None:
     """Assert that the tangent's kernel gives the same compiled and interpreted."""
-    moved = directions(kernel, arrays, arguments)
+    moved = draw_directions(kernel, arrays, arguments)
     made = generate_tangent(kernel, frozenset(moved))
-    given, numbers = given_to(made, arrays, arguments, moved)
+    given, numbers = list_tangent_arguments(made, arrays, arguments, moved)
     given = {name: one.to(DTYPES[made.kernel.arrays[name].type]) for name, one in given.items()}
     wanted = interpret(made.kernel, given, numbers, faithful=True)
     mine = {name: given[name].clone() for name in made.kernel.arrays if name not in made.kernel.cells}
@@ -205,6 +209,6 @@ def assert_compiled_agrees(
         numbers[name].item() if isinstance(numbers[name], torch.Tensor) else numbers[name]
         for name in made.kernel.arguments
     ]
-    compiled(made.kernel, lang, defaults)(*mine.values(), *scalars)
+    compile_kernel(made.kernel, lang, defaults)(*mine.values(), *scalars)
     for name, one in mine.items():
         torch.testing.assert_close(one, wanted[name].to(one.dtype), rtol=rtol, atol=rtol / 10, equal_nan=True)

@@ -4,7 +4,7 @@ import linecache
 import zlib
 
 
-def written(lang, text, **names):
+def compile_text(lang, text, **names):
     """Compile the kernel that `text` defines for an engine, called `lang` there. `names` are other globals."""
     path = f"<written {zlib.crc32(text.encode()):08x}>"
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.springs import of_torch
+from support.springs import step_in_torch
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def springs(lang64):
         x, v, energy = op(*state, force, stiffness)
         return (x, v), energy
 
-    return SimpleNamespace(op=op, updating=updating, chain=chain, function=function, torch=of_torch)
+    return SimpleNamespace(op=op, updating=updating, chain=chain, function=function, torch=step_in_torch)
 
 
 @pytest.fixture

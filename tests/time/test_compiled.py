@@ -5,7 +5,7 @@ import setuptools  # noqa: F401 - before Quadrants, as tests/bridge/test_contrac
 import torch
 
 import tinsmith as ts
-from support.springs import of_torch, run_loop
+from support.springs import run_loop, step_in_torch
 
 pytestmark = pytest.mark.thinned(4)
 
@@ -58,7 +58,7 @@ def test_an_op_does_not_break_the_graph(springs, numbers, name, keep, options):
         states, outputs = ts.scan(op, (2.0 * x, v), force, parameters=stiffness, keep=keep, **options)
         return loss_of(states, outputs)
 
-    last, states, outputs = run_loop(of_torch, (2.0 * numbers[0], numbers[1]), *numbers[2:])
+    last, states, outputs = run_loop(step_in_torch, (2.0 * numbers[0], numbers[1]), *numbers[2:])
     wanted = loss_of(KEEPS[keep](last, states), outputs)
     actual = torch.compile(run, backend="aot_eager", fullgraph=True)(*numbers)
     torch.testing.assert_close(actual, wanted)
@@ -74,7 +74,7 @@ def test_gradients_go_to_what_requires_them(springs, numbers, wanted):
 
     actual = torch.compile(run, backend="aot_eager", fullgraph=True)(*given)
     assert list(actual) == ["v", "x"]
-    last, _, _ = run_loop(of_torch, tuple(given[:2]), *given[2:])
+    last, _, _ = run_loop(step_in_torch, tuple(given[:2]), *given[2:])
     torch.testing.assert_close((actual["x"], actual["v"]), tuple(last))
     for place in wanted:
         one, other = (torch.autograd.grad(x.sum(), given[place], retain_graph=True) for x in (actual["x"], last[0]))
@@ -104,7 +104,7 @@ def test_transforms_in_a_graph(springs, numbers, name, transform):
         return ts.scan(getattr(springs, name), (x, v), force, parameters=stiffness)[0][0]
 
     def of_loop(x, stiffness):
-        return run_loop(of_torch, (x, v), force, stiffness)[0][0]
+        return run_loop(step_in_torch, (x, v), force, stiffness)[0][0]
 
     compiled = torch.compile(lambda *arguments: transform(run, *arguments), backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(x, stiffness, batch), transform(of_loop, x, stiffness, batch))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.springs import of_torch, run_loop
+from support.springs import run_loop, step_in_torch
 
 pytestmark = pytest.mark.thinned(4)
 
@@ -28,7 +28,7 @@ def loss_of(states, outputs):
 
 
 def expected(numbers, pick):
-    last, states, outputs = run_loop(of_torch, tuple(numbers[:2]), *numbers[2:])
+    last, states, outputs = run_loop(step_in_torch, tuple(numbers[:2]), *numbers[2:])
     loss = loss_of(pick(last, states), outputs)
     return loss, torch.autograd.grad(loss, numbers)
 
@@ -69,7 +69,7 @@ def test_gradients_go_to_what_requires_them(springs, numbers, name, wanted):
     given = [one if place in wanted else one.detach() for place, one in enumerate(numbers)]
     (x, v), _ = ts.scan(getattr(springs, name), tuple(given[:2]), given[2], parameters=given[3])
     gradients = torch.autograd.grad(x.sum(), [given[place] for place in wanted], allow_unused=True)
-    last, _, _ = run_loop(of_torch, tuple(numbers[:2]), *numbers[2:])
+    last, _, _ = run_loop(step_in_torch, tuple(numbers[:2]), *numbers[2:])
     for place, one in zip(wanted, gradients, strict=True):
         torch.testing.assert_close(one, torch.autograd.grad(last[0].sum(), numbers[place], retain_graph=True)[0])
 
@@ -145,7 +145,7 @@ def test_transforms_of_torch(springs, numbers, name, transform):
         return ts.scan(getattr(springs, name), (x, v), force, parameters=stiffness)[0][0]
 
     def wanted(x, stiffness):
-        return run_loop(of_torch, (x, v), force, stiffness)[0][0]
+        return run_loop(step_in_torch, (x, v), force, stiffness)[0][0]
 
     torch.testing.assert_close(transform(run, x, stiffness, batch), transform(wanted, x, stiffness, batch))
 
@@ -318,7 +318,7 @@ def test_a_function_may_update_its_state_in_place(numbers):
 
     for options in CHECKPOINTS:
         (end, _), _ = ts.scan(step, (x, v), force, parameters=stiffness, **options)
-        right, _, _ = run_loop(of_torch, (x, v), force, stiffness)
+        right, _, _ = run_loop(step_in_torch, (x, v), force, stiffness)
         torch.testing.assert_close(end, right[0])
         pairs = zip(*(torch.autograd.grad(one.sum(), numbers) for one in (end, right[0])), strict=True)
         for one, other in pairs:
@@ -351,8 +351,8 @@ def test_structures_and_integers_are_carried_along():
 @pytest.mark.parametrize(("unroll", "options"), [*itertools.product([2, 3, 50], CHECKPOINTS)])
 def test_steps_may_be_recorded_together(numbers, unroll, options):
     x, v, force, stiffness = numbers
-    (end, _), energies = ts.scan(of_torch, (x, v), force, parameters=stiffness, unroll=unroll, keep=4, **options)
-    last, states, outputs = run_loop(of_torch, (x, v), force, stiffness)
+    (end, _), energies = ts.scan(step_in_torch, (x, v), force, parameters=stiffness, unroll=unroll, keep=4, **options)
+    last, states, outputs = run_loop(step_in_torch, (x, v), force, stiffness)
     ours, right = (one.pow(2).sum() for one in (end, states[0][3::4]))
     torch.testing.assert_close(energies, outputs)
     for one, other in zip(torch.autograd.grad(ours, numbers), torch.autograd.grad(right, numbers), strict=True):
@@ -361,7 +361,7 @@ def test_steps_may_be_recorded_together(numbers, unroll, options):
 
 def test_no_steps_give_the_state_back():
     x = torch.ones(3, requires_grad=True)
-    end, outputs = ts.scan(of_torch, (x, x), torch.zeros(0, 3), parameters=1.0)
+    end, outputs = ts.scan(step_in_torch, (x, x), torch.zeros(0, 3), parameters=1.0)
     assert outputs is None
     end[0].sum().backward()
     assert x.grad.tolist() == [1.0, 1.0, 1.0]
@@ -411,16 +411,16 @@ REFUSED = [
     (returns_two, {"length": 2}, ts.ArgumentError, r"another structure(?s:.*)returned  \(tensor, tensor\)"),
     (changes_outputs, {"inputs": torch.tensor([1, 0])}, ts.ArgumentError, "outputs with another structure"),
     (changes_inputs, {"inputs": torch.ones(2, 3)}, ts.ArgumentError, "changes its inputs in place"),
-    (of_torch, {}, ts.ArgumentError, "needs `length`"),
+    (step_in_torch, {}, ts.ArgumentError, "needs `length`"),
     (
-        of_torch,
+        step_in_torch,
         {"inputs": torch.ones(4, 3), "length": 5},
         ts.ShapeError,
         r"do not agree(?s:.*)inputs  \(4, 3\): 4 steps",
     ),
-    (of_torch, {"inputs": torch.tensor(1.0)}, ts.ShapeError, "has no time dim"),
-    (of_torch, {"inputs": 3}, ts.ArgumentError, "`inputs` of a scan must be a tensor"),
-    (of_torch, {"length": -1}, ts.ArgumentError, "must be a number of steps"),
+    (step_in_torch, {"inputs": torch.tensor(1.0)}, ts.ShapeError, "has no time dim"),
+    (step_in_torch, {"inputs": 3}, ts.ArgumentError, "`inputs` of a scan must be a tensor"),
+    (step_in_torch, {"length": -1}, ts.ArgumentError, "must be a number of steps"),
     (3, {"length": 1}, ts.ArgumentError, "an op, a chain, a layer or a function"),
     (grows, {"length": 1, "keep": "some"}, ts.ArgumentError, "`keep` of a scan cannot be 'some'"),
     (grows, {"length": 1, "keep": 2}, ts.ArgumentError, "larger than its number of steps"),

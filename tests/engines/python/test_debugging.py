@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.pythonic import on_python, run_by_python
+from support.pythonic import run_by_python, use_python_engine
 
 FILE = __file__
 
@@ -247,7 +247,7 @@ def list_frames_of_tinsmith(error):
 
 def test_an_error_in_a_gradient_is_in_its_source_without_frames_of_tinsmith(lang):
     x = torch.tensor([0.0], requires_grad=True)
-    with on_python(nan=True):
+    with use_python_engine(nan=True):
         y = ts.op("x[n] -> y[n]")(take_root(lang))(x)
         with pytest.raises(FloatingPointError, match="is NaN") as caught:
             y.backward(torch.zeros(1))
@@ -264,7 +264,7 @@ def test_an_error_in_a_layer_is_at_the_user_s_line_without_frames_of_tinsmith(la
             assert x[i] < limit, "too large"
             y[i] = x[i]
 
-    with on_python():
+    with use_python_engine():
         layer = ts.EmptyTin().register_input_field(x).register_output_field(y).register_kernel(insists, 2.0).finish()
         layer(torch.ones(3))
         with pytest.raises(AssertionError, match="too large") as caught:
@@ -298,7 +298,7 @@ def test_what_cannot_run_is_refused_by_name(lang):
             lang.simt.block.sync()
             y[i] = lang.simt.warp.all_nonzero(1, 1) + x[i]
 
-    with on_python(), pytest.raises(ts.KernelError, match="blocks of threads|warp|simt"):
+    with use_python_engine(), pytest.raises(ts.KernelError, match="blocks of threads|warp|simt"):
         ts.op("x[n] -> y[n]")(shared)(torch.ones(4))
 
 
@@ -376,7 +376,7 @@ def take_root(lang):
 
 
 def test_nan_in_values_and_in_the_generated_gradient(lang):
-    with on_python(nan=True):
+    with use_python_engine(nan=True):
         op = ts.op("x[n] -> y[n]")(take_root(lang))
         with pytest.raises(FloatingPointError, match=re.escape("sqrt(-1.0) is NaN")) as caught:
             op(torch.tensor([1.0, -1.0]))
@@ -393,7 +393,7 @@ def test_nan_in_values_and_in_the_generated_gradient(lang):
 
 
 def test_nan_that_was_an_operand_is_no_error(lang):
-    with on_python(nan=True):
+    with use_python_engine(nan=True):
         op = ts.op("x[n] -> y[n]")(take_root(lang))
         assert op(torch.tensor([float("nan")])).isnan().all()
 
@@ -420,7 +420,7 @@ def run_twice(lang):
 
 def test_a_read_of_what_nothing_has_written(lang):
     x = torch.tensor([1.0, -1.0], requires_grad=True)
-    with on_python(unwritten=True):
+    with use_python_engine(unwritten=True):
         op = ts.chain("x[n] -> y[n]", run_twice(lang), scratch="t[n]", init={"t": "empty", "y": "empty"})
         op(x.abs()).sum().backward()
         assert x.grad.tolist() == [2.0, -2.0]
@@ -439,7 +439,7 @@ def test_entries_of_vectors_that_nothing_has_written(lang):
                 y[i][1] = x[i]
             y[i] = y[i] + 1.0
 
-    with on_python(unwritten=True):
+    with use_python_engine(unwritten=True):
         op = ts.op("x[*b, n] -> y[*b, n, 2]", init={"y": "empty"})(fill)
         assert op(torch.ones(2, 3)).eq(2.0).all()
         with pytest.raises(ValueError, match=re.escape("y[1] is read before it is written")):

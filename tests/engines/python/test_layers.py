@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.pythonic import on_python
+from support.pythonic import use_python_engine
 
 D = torch.float64
 
@@ -30,7 +30,7 @@ def twin(start, steps):
 
 def test_a_layer_launches_its_kernels_one_after_the_other(lang64):
     step, x, y = step_and_fields(lang64, 3)
-    with on_python():
+    with use_python_engine():
         layer = ts.EmptyTin().register_input_field(x).register_internal_field(y).register_output_field(x)
         for t in range(3):
             layer = layer.register_kernel(step, t, kernel_name=f"step {t}")
@@ -75,7 +75,7 @@ def test_a_rollout(lang64):
         for t in range(2):
             step(t)
 
-    with on_python():
+    with use_python_engine():
         rollout = ts.rollout(simulate, inputs={"x": x}, outputs={"x": x})
         given = torch.zeros(3, 3, dtype=D)
         given[0] = torch.tensor([0.1, -0.4, 1.2])
@@ -197,7 +197,7 @@ def test_a_layer_runs_its_author_s_source(lang, capsys):
 
     x, v = torch.rand(3, requires_grad=True), torch.rand(3, 2, requires_grad=True)
     wanted = build()(x, v)
-    with on_python():
+    with use_python_engine():
         by_python = build()(x, v)
     assert capsys.readouterr().out.splitlines()[-3:] == [
         f"at {i} {one!s} 0.5" for i, one in enumerate(x.detach().numpy())

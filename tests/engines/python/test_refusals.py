@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.pythonic import on_python
+from support.pythonic import use_python_engine
 
 
 def test_a_gradient_that_cannot_be_generated(lang):
@@ -50,7 +50,7 @@ def test_networks_run_where_everything_does(lang):
     encoding = ts.nn.Encoding(2, {"otype": "Frequency", "n_frequencies": 2}, engine=lang.__name__)
     points = torch.rand(4, 2)
     compiled = encoding(points)
-    with on_python():
+    with use_python_engine():
         again = ts.nn.Encoding(2, {"otype": "Frequency", "n_frequencies": 2}, engine=lang.__name__)(points)
     torch.testing.assert_close(again, compiled)
 

@@ -7,7 +7,7 @@ import rows
 import tinsmith as ts
 from rows import Draw
 from support.pythonic import run_by_python
-from support.roundtrip import lowered
+from support.roundtrip import lower_kernel
 from tinsmith.engines import of_kernel
 
 LATE = {"choices_beside_changes", "order_of_evaluation"}
@@ -22,7 +22,7 @@ ROUGH = {"more_vectors"}
 
 def disagree(kernel, arguments, **tolerance):
     """Run a kernel compiled and by Python; compare everything that it may have written."""
-    fields = lowered(kernel, *arguments).fields
+    fields = lower_kernel(kernel, *arguments).fields
     parameters = [one.name for one in of_kernel(kernel).parameters(kernel)]
     before = {name: field.to_torch() for name, field in fields.items()}
     given = [one.clone() if isinstance(one, torch.Tensor) else one for one in arguments]

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import cases
-from support.interpreted import interpreted
+from support.interpreted import interpret_op
 
 
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_interpreted_faithfully(lang, case):
     """In single precision nothing but the engine's contracted products and its own functions differs."""
     op, inputs = case.raw_op(lang, torch.float32), case.inputs(torch.float32)
-    mine = interpreted(op, *inputs, faithful=True, **case.keywords)
+    mine = interpret_op(op, *inputs, faithful=True, **case.keywords)
     cases.assert_close(mine, case.op(lang, torch.float32)(*inputs), rtol=1e-6, atol=3e-7)

@@ -16,13 +16,13 @@ from support.by_hand import (
     kernel,
     local,
     loop,
-    of,
     repeat,
     select,
     store,
+    to_expression,
     unary,
 )
-from support.interpreted import Access, Record, run
+from support.interpreted import Access, Record, run_with_gradients
 from tinsmith import KernelError
 from tinsmith.ir import nodes
 
@@ -35,7 +35,9 @@ def randn(*shape):
 
 
 def outcome(made, **arrays):
-    return run(made, arrays, {}, {"y": torch.linspace(1, 2, arrays["y"].numel()).double().reshape(arrays["y"].shape)})
+    return run_with_gradients(
+        made, arrays, {}, {"y": torch.linspace(1, 2, arrays["y"].numel()).double().reshape(arrays["y"].shape)}
+    )
 
 
 def agrees(result, twin, x, y):
@@ -114,7 +116,7 @@ def test_several_names_count_the_last_fastest():
     step = [assign("n", local("n", "i32") + 1), store(order, ("i", "j", "k"), local("n", "i32"))]
     ends = tuple(order.size(axis) for axis in range(3))
     made = kernel([order], [assign("n", -1), loop(("i", "j", "k"), ends, step)], n="i32")
-    counted = run(made, {"order": torch.zeros(2, 3, 4, dtype=torch.int32)}, {}).arrays["order"]
+    counted = run_with_gradients(made, {"order": torch.zeros(2, 3, 4, dtype=torch.int32)}, {}).arrays["order"]
     assert counted.dtype == torch.int32
     assert torch.equal(counted, torch.arange(24, dtype=torch.int32).reshape(2, 3, 4))
 
@@ -128,10 +130,10 @@ def test_a_local_keeps_its_type():
 
 def test_an_array_changed_in_place():
     """x[i] = x[i] * x[i - 1], one after the other: gradients are those of x as it was."""
-    step = [store(X, "i", X["i"] * X[of("i") - 1])]
-    made = kernel([X], [nodes.For(("i",), ((of(1).expr, X.size().expr),), tuple(step))])
+    step = [store(X, "i", X["i"] * X[to_expression("i") - 1])]
+    made = kernel([X], [nodes.For(("i",), ((to_expression(1).expr, X.size().expr),), tuple(step))])
     x = randn(6)
-    result = run(made, {"x": x}, {}, {"x": torch.arange(6).double()})
+    result = run_with_gradients(made, {"x": x}, {}, {"x": torch.arange(6).double()})
     leaf = x.clone().requires_grad_()
     wanted = leaf.cumprod(0)
     wanted.backward(torch.arange(6).double())
@@ -144,7 +146,7 @@ def test_elements_of_vectors_and_arguments():
     body = [store(Y, "i", p.at("i", (2,)) * argument("m", "f32", (1, 0)) + argument("a"))]
     made = kernel([p, Y], [loop("i", Y.size(), body)], {"m": ("f32", (2, 2)), "a": ("f32", ())})
     values, m = randn(4, 3), randn(2, 2)
-    result = run(made, {"p": values, "y": torch.zeros(4)}, {"m": m, "a": 0.1}, {"y": torch.ones(4)})
+    result = run_with_gradients(made, {"p": values, "y": torch.zeros(4)}, {"m": m, "a": 0.1}, {"y": torch.ones(4)})
     torch.testing.assert_close(result.arrays["y"], values[:, 2] * m[1, 0] + 0.1)
     assert result.gradients["a"].item() == 4.0
     torch.testing.assert_close(result.gradients["m"], torch.tensor([[0, 0], [values[:, 2].sum(), 0]]).double())
@@ -175,7 +177,9 @@ def test_atomics(name, values):
 def test_a_store_ends_a_tie():
     one = const(1.0, "f32")
     body = [atomic("max", Y, 0, X[0]), atomic("max", Y, 0, X[1]), store(Y, 0, X[2] * one), atomic("max", Y, 0, X[3])]
-    result = run(kernel([X, Y], body), {"x": torch.ones(4), "y": torch.zeros(1)}, {}, {"y": torch.ones(1)})
+    result = run_with_gradients(
+        kernel([X, Y], body), {"x": torch.ones(4), "y": torch.zeros(1)}, {}, {"y": torch.ones(1)}
+    )
     assert result.gradients["x"].tolist() == [0.0, 0.0, 0.5, 0.5]
 
 
@@ -194,11 +198,16 @@ def test_whole_atomics():
         [n],
         [
             loop(
-                "i", 6, [atomic(name, n, at, of("i") + 3) for at, name in enumerate(("and", "or", "xor", "max", "add"))]
+                "i",
+                6,
+                [
+                    atomic(name, n, at, to_expression("i") + 3)
+                    for at, name in enumerate(("and", "or", "xor", "max", "add"))
+                ],
             )
         ],
     )
-    counts = run(made, {"n": torch.tensor([7, 0, 0, 5, 2**31 - 1], dtype=torch.int32)}, {}).arrays["n"]
+    counts = run_with_gradients(made, {"n": torch.tensor([7, 0, 0, 5, 2**31 - 1], dtype=torch.int32)}, {}).arrays["n"]
     assert counts.tolist() == [0, 15, 3 ^ 4 ^ 5 ^ 6 ^ 7 ^ 8, 8, -(2**31) + 32]
 
 
@@ -213,7 +222,9 @@ def test_random_numbers_come_from_the_seed():
     made = kernel([u, k], [loop("i", u.size(), body)], a="f64", b="i64")
 
     def drawn(seed):
-        return run(made, {"u": torch.zeros(200), "k": torch.zeros(200, dtype=torch.int64)}, {}, seed=seed).arrays
+        return run_with_gradients(
+            made, {"u": torch.zeros(200), "k": torch.zeros(200, dtype=torch.int64)}, {}, seed=seed
+        ).arrays
 
     first, again, other = drawn(1), drawn(1), drawn(2)
     assert torch.equal(first["u"], again["u"])
@@ -226,13 +237,13 @@ def test_random_numbers_come_from_the_seed():
 
 
 def test_a_record_tells_which_iteration_touched_what():
-    body = [store(Y, "i", X["i"] + select(of("i") > 0, X[of("i") - 1], 0.0), line=3)]
+    body = [store(Y, "i", X["i"] + select(to_expression("i") > 0, X[to_expression("i") - 1], 0.0), line=3)]
     made = kernel(
         [X, Y],
         [store(Y, 0, X[1], line=1), loop("i", 2, body, line=2), loop("i", 1, [atomic("add", Y, 1, 1.0, line=5)])],
     )
     record = Record()
-    run(made, {"x": torch.ones(2), "y": torch.zeros(2)}, {}, record=record)
+    run_with_gradients(made, {"x": torch.ones(2), "y": torch.zeros(2)}, {}, record=record)
     assert record.accesses == [
         Access("read", "x", 1, 1, 0, ()),
         Access("write", "y", 0, 1, 0, ()),
@@ -248,13 +259,13 @@ def test_a_record_tells_which_iteration_touched_what():
 @pytest.mark.parametrize("index", [-1, 3])
 def test_an_index_outside_is_refused(index):
     field = array("x", label="self.x")
-    made = kernel([field, Y], [loop("i", 1, [store(Y, "i", field[of("i") + index], line=7)])])
+    made = kernel([field, Y], [loop("i", 1, [store(Y, "i", field[to_expression("i") + index], line=7)])])
     words = (
         rf"Line 7 uses an index of `self.x` that is out of range\.\n  index  "
         rf"\({index},\)\n  shape  \(3,\)\nGuard the index"
     )
     with pytest.raises(KernelError, match=words):
-        run(made, {"x": torch.ones(3), "y": torch.zeros(1)}, {})
+        run_with_gradients(made, {"x": torch.ones(3), "y": torch.zeros(1)}, {})
 
 
 def test_nothing_given_is_changed_and_nothing_is_there_to_do():

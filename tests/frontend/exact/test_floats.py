@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from support.by_hand import array, binary, cast, kernel, loop, select, store, unary
-from support.interpreted import interpret, run
+from support.interpreted import interpret, run_with_gradients
 
 X, Z, Y = array("x"), array("z"), array("y")
 POINTS = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.7, *torch.randn(5, generator=torch.Generator().manual_seed(0)).tolist()]
@@ -20,7 +20,7 @@ def mapped(expression):
 def interpreted(expression, x, z):
     arrays = {"x": x, "z": z, "y": torch.zeros_like(x)}
     cotangent = torch.linspace(0.5, 1.5, len(x), dtype=torch.float64)
-    outcome = run(mapped(expression), arrays, {}, {"y": cotangent})
+    outcome = run_with_gradients(mapped(expression), arrays, {}, {"y": cotangent})
     return outcome.arrays["y"], outcome.gradients["x"], outcome.gradients["z"]
 
 
@@ -152,7 +152,7 @@ def test_values_are_an_engine_s(lang64, tabled, faithful):
     for name, column in zip(COMPILED, theirs.T, strict=True):
         expression = unary(name, a["i"]) if name in UNARY else binary(name, a["i"], b["i"])
         made = kernel([a, b, array("y", "f64")], [loop("i", a.size(), [store(array("y", "f64"), "i", expression)])])
-        mine = run(made, {"x": x, "z": z, "y": torch.zeros_like(x)}, {}, faithful=faithful).arrays["y"]
+        mine = run_with_gradients(made, {"x": x, "z": z, "y": torch.zeros_like(x)}, {}, faithful=faithful).arrays["y"]
         torch.testing.assert_close(
             mine, column, rtol=1e-13, atol=1e-13, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}"
         )
@@ -162,7 +162,10 @@ def test_floats_are_exact_unless_asked_to_be_faithful():
     x = torch.tensor([0.1, 1 / 3], dtype=torch.float64)
     twice = mapped(X["i"] * X["i"])
     arrays = {"x": x, "z": x, "y": torch.zeros(2)}
-    exact, faithful = run(twice, arrays, {}).arrays["y"], run(twice, arrays, {}, faithful=True).arrays["y"]
+    exact, faithful = (
+        run_with_gradients(twice, arrays, {}).arrays["y"],
+        run_with_gradients(twice, arrays, {}, faithful=True).arrays["y"],
+    )
     assert torch.equal(exact, x * x)
     assert torch.equal(faithful, x.float() * x.float())
 

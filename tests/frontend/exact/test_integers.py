@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from support.by_hand import array, binary, cast, const, kernel, loop, of, store, unary
-from support.interpreted import run
+from support.by_hand import array, binary, cast, const, kernel, loop, store, to_expression, unary
+from support.interpreted import run_with_gradients
 from tinsmith import KernelError
 
 A, B = array("a", "i32"), array("b", "i32")
@@ -17,7 +17,11 @@ def of_ints(expression, a=FIRST, b=SECOND, kind="i32"):
     made = kernel([A, B, out], [loop("i", A.size(), [store(out, "i", expression)])])
     dtype = {"i64": torch.int64, "u1": torch.bool}.get(kind, torch.int32)
     arrays = {"a": torch.tensor(a, dtype=torch.int32), "b": torch.tensor(b, dtype=torch.int32)}
-    return run(made, {**arrays, "out": torch.zeros(len(a), dtype=dtype)}, {}, faithful=True).arrays["out"].tolist()
+    return (
+        run_with_gradients(made, {**arrays, "out": torch.zeros(len(a), dtype=dtype)}, {}, faithful=True)
+        .arrays["out"]
+        .tolist()
+    )
 
 
 EXPRESSIONS = {  # what is interpreted, and the same in an engine's language
@@ -62,10 +66,10 @@ def test_integers_are_an_engine_s(lang, tabled):
 
 
 def test_and_and_or_run_their_right_side_only_if_it_matters():
-    past = A[of("i") + 1] > 0  # outside in the last iteration
-    last = binary("<", of("i") + 1, A.size())
+    past = A[to_expression("i") + 1] > 0  # outside in the last iteration
+    last = binary("<", to_expression("i") + 1, A.size())
     assert of_ints(cast(binary("and", last, past), "i32"), [1, 2, -3, 4], [0] * 4) == [1, 0, 1, 0]
-    at_end = binary(">=", of("i") + 1, A.size())
+    at_end = binary(">=", to_expression("i") + 1, A.size())
     assert of_ints(cast(binary("or", at_end, past), "i32"), [1, 2, -3, 4], [0] * 4) == [1, 0, 1, 1]
 
 

@@ -5,7 +5,7 @@ import torch
 
 import tinsmith as ts
 from cases import assert_close, assert_same_values_and_gradients
-from support.interpreted import interpreted
+from support.interpreted import interpret_op
 from tinsmith import kernels, reference
 
 GENERATOR = torch.Generator().manual_seed(3)
@@ -183,8 +183,8 @@ TABLE = {
 def test_natural(lang64, name):
     build, twin, inputs = TABLE[name]
     op, inputs = build(lang64), inputs()
-    assert_same_values_and_gradients(lambda *given: interpreted(op, *given), twin, inputs, rtol=1e-11, atol=1e-12)
-    assert_close(interpreted(op, *inputs), op(*inputs), rtol=1e-11, atol=1e-12)
+    assert_same_values_and_gradients(lambda *given: interpret_op(op, *given), twin, inputs, rtol=1e-11, atol=1e-12)
+    assert_close(interpret_op(op, *inputs), op(*inputs), rtol=1e-11, atol=1e-12)
 
 
 def test_splatting(lang64):
@@ -194,5 +194,5 @@ def test_splatting(lang64):
     )
     inputs = (6 * rand(3, 2), 0.5 + rand(3, 2), 3 * rand(3), rand(3, 3), 0.3 + 0.6 * rand(3))
     assert_same_values_and_gradients(
-        lambda *given: interpreted(op, *given, h=6, w=7), lambda *given: reference.splat(*given, h=6, w=7), inputs
+        lambda *given: interpret_op(op, *given, h=6, w=7), lambda *given: reference.splat(*given, h=6, w=7), inputs
     )

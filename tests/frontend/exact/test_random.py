@@ -7,7 +7,7 @@ import torch
 
 import tinsmith as ts
 from support import random_kernels
-from support.interpreted import interpreted
+from support.interpreted import interpret_op
 
 
 def kernel_of(source, lang, seed):
@@ -35,8 +35,8 @@ def test_a_random_kernel(lang64, seed):
     generator = torch.Generator().manual_seed(seed)
     x, w = (torch.rand(7, generator=generator, dtype=torch.float64) - 0.3 for _ in range(2))
     k = torch.randperm(7, generator=generator).int()
-    ours = with_gradients(lambda *given: interpreted(op, *given), x, w, k)
-    theirs = with_gradients(lambda *given: random_kernels.meaning(source, *given), x, w, k)
+    ours = with_gradients(lambda *given: interpret_op(op, *given), x, w, k)
+    theirs = with_gradients(lambda *given: random_kernels.run_in_torch(source, *given), x, w, k)
     for one, two in zip(ours, theirs, strict=True):
         torch.testing.assert_close(
             one, two, rtol=1e-12, atol=1e-12, equal_nan=True, msg=lambda words: f"{words}\n{source}"

@@ -8,7 +8,7 @@ import torch
 
 import tinsmith as ts
 from support import random_nests
-from support.interpreted import interpreted
+from support.interpreted import interpret_op
 
 
 def kernel_of(source, lang, seed):
@@ -37,8 +37,8 @@ def test_a_random_nest(lang64, seed):
     x = torch.rand(5, generator=generator, dtype=torch.float64) - 0.3
     w = torch.rand(5, 3, generator=generator, dtype=torch.float64) - 0.3
     k = torch.randperm(5, generator=generator).int()
-    ours = with_gradients(lambda *given: interpreted(op, *given), x, w, k)
-    theirs = with_gradients(lambda *given: random_nests.meaning(source, *given), x, w, k)
+    ours = with_gradients(lambda *given: interpret_op(op, *given), x, w, k)
+    theirs = with_gradients(lambda *given: random_nests.run_in_torch(source, *given), x, w, k)
     for one, two in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-11, msg=lambda words: f"{words}\n{source}")
     with torch.no_grad():

@@ -5,21 +5,21 @@ import torch
 
 import rows
 from rows import Draw
-from support.interpreted import run
-from support.roundtrip import lowered
+from support.interpreted import run_with_gradients
+from support.roundtrip import lower_kernel
 from tinsmith.engines import of_kernel
 
 
 def disagree(kernel, arguments, **tolerance):
     """Run a kernel compiled and interpreted; compare everything that it may have written."""
-    lowering = lowered(kernel, *arguments)
+    lowering = lower_kernel(kernel, *arguments)
     names = [*lowering.kernel.arrays.keys() - lowering.fields.keys() - {*lowering.kernel.cells}]
     given = _by_name(kernel, arguments)
     before = {**{name: given[name].clone() for name in names}, **_fields(lowering)}
     kernel(*arguments)
     after = {**{name: given[name] for name in names}, **_fields(lowering)}
     scalars = {name: given[name] for name in lowering.kernel.arguments}
-    mine = run(lowering.kernel, before, scalars, faithful=True).arrays
+    mine = run_with_gradients(lowering.kernel, before, scalars, faithful=True).arrays
     for name, wanted in after.items():
         torch.testing.assert_close(mine[name].to(wanted.dtype), wanted, equal_nan=True, **tolerance)
 

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from support.interpreted import run
+from support.interpreted import run_with_gradients
 from tinsmith.engines import of_kernel
 from tinsmith.frontend import read
 from tinsmith.frontend.lowering import lower
@@ -94,7 +94,9 @@ def disagreements(kernel, kind, x, z):
     engine = of_kernel(kernel)
     arrays = {"x": nodes.Array("x", "i32", 1), "z": nodes.Array("z", "i32", 1), "out": nodes.Array("out", kind, 2)}
     lowered = lower(read(engine.function_of(kernel)), engine, arrays).kernel
-    computed = run(lowered, {"x": x, "z": z, "out": torch.zeros_like(out)}, {}, faithful=True).arrays["out"]
+    computed = run_with_gradients(lowered, {"x": x, "z": z, "out": torch.zeros_like(out)}, {}, faithful=True).arrays[
+        "out"
+    ]
     same = computed.eq(out).all(0).tolist()
     return [
         (line.strip(), computed[:, row].tolist(), out[:, row].tolist())

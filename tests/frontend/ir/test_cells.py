@@ -2,8 +2,8 @@
 
 import torch
 
-from support.interpreted import run
-from support.roundtrip import lowered, text, twin
+from support.interpreted import run_with_gradients
+from support.roundtrip import load_printed_kernel, lower_kernel, print_lowered
 from tinsmith.ir import nodes, walk
 
 
@@ -25,7 +25,7 @@ def _standardized(lang):
 
 
 def test_only_what_a_parallel_loop_changes_is_a_cell(lang64):
-    kernel = lowered(_standardized(lang64), torch.zeros(3).double(), torch.zeros(3).double()).kernel
+    kernel = lower_kernel(_standardized(lang64), torch.zeros(3).double(), torch.zeros(3).double()).kernel
     assert kernel.cells == ("total", "spread")
     assert kernel.arrays["total"] == nodes.Array("total", "f64", 0)
     assert not {"total", "spread"} & kernel.locals.keys()
@@ -37,7 +37,7 @@ def test_only_what_a_parallel_loop_changes_is_a_cell(lang64):
 def test_values_and_derivatives(lang64):
     x = torch.randn(50, dtype=torch.float64)
     y, kernel, cotangent = torch.zeros_like(x), _standardized(lang64), torch.randn(50).double()
-    mine = run(lowered(kernel, x, y).kernel, {"x": x, "y": y}, {}, {"y": cotangent})
+    mine = run_with_gradients(lower_kernel(kernel, x, y).kernel, {"x": x, "y": y}, {}, {"y": cotangent})
     kernel(x, y)
     leaf = x.clone().requires_grad_()
     wanted = (leaf - leaf.mean()) / leaf.var(correction=0).sqrt()
@@ -60,7 +60,7 @@ def test_no_thread_s_addition_is_lost(lang):
         n[1] = greatest
 
     k, n = torch.randint(-9, 9, (300_000,), dtype=torch.int32), torch.zeros(2, dtype=torch.int32)
-    twin(kernel, k, n)(k, n)
+    load_printed_kernel(kernel, k, n)(k, n)
     assert n.tolist() == [k.sum().item(), k.max().item()]
 
 
@@ -72,7 +72,7 @@ def test_they_are_printed_as_locals(lang):
             total += x[i]
         y[None] = total
 
-    shown = text(kernel, torch.zeros(3), torch.zeros(())).splitlines()[1:]
+    shown = print_lowered(kernel, torch.zeros(3), torch.zeros(())).splitlines()[1:]
     assert [line.strip() for line in shown] == [
         "total = 0.0",
         "total = x[0]",
@@ -91,7 +91,7 @@ def test_a_serial_loop_s_state_stays_a_local(lang):
             total += x[i]
         y[None] = total
 
-    kernel_ = lowered(kernel, torch.zeros(3), torch.zeros(())).kernel
+    kernel_ = lower_kernel(kernel, torch.zeros(3), torch.zeros(())).kernel
     assert kernel_.cells == ()
     assert "total" in kernel_.locals
 
@@ -107,4 +107,4 @@ def test_an_inner_loop_s_state_stays_a_local(lang):
         total = 1.0
         y[0] += total
 
-    assert lowered(kernel, torch.zeros(3, 2), torch.zeros(3)).kernel.cells == ()
+    assert lower_kernel(kernel, torch.zeros(3, 2), torch.zeros(3)).kernel.cells == ()

@@ -6,14 +6,14 @@ import linecache
 import pytest
 import torch
 
-from support.roundtrip import lowered
+from support.roundtrip import lower_kernel
 from tinsmith.codegen import add_comments, print_kernel
 from tinsmith.ir import types
 from tinsmith.kernels import splat
 
 
 def printed_tree(kernel, *arguments):
-    kernel_ir = lowered(kernel, *arguments).kernel
+    kernel_ir = lower_kernel(kernel, *arguments).kernel
     return print_kernel(
         kernel_ir, dict.fromkeys([*kernel_ir.arrays, *kernel_ir.arguments], "int"), types.Defaults()
     ), kernel_ir.path

@@ -7,7 +7,7 @@ import torch
 
 import cases
 from support import random_kernels
-from support.roundtrip import assert_same, lowered, text
+from support.roundtrip import assert_same, lower_kernel, print_lowered
 from tinsmith.calls import make_checked_call
 from tinsmith.ir import nodes
 from tinsmith.kernels import splat
@@ -63,10 +63,10 @@ def test_random_numbers_are_drawn(lang):
         for i in x:
             x[i] = lang.random() + lang.random(lang.f32) * 2 + lang.randn() * 0
 
-    kernel_ir = lowered(kernel, torch.zeros(5)).kernel
+    kernel_ir = lower_kernel(kernel, torch.zeros(5)).kernel
     drawn = [s for s in _statements(kernel_ir.body) if isinstance(s, nodes.Draw)]
     assert [s.type for s in drawn] == ["f32"] * 4
-    assert "random = _lang.random(_lang.f32)" in text(kernel, torch.zeros(5))
+    assert "random = _lang.random(_lang.f32)" in print_lowered(kernel, torch.zeros(5))
 
 
 def test_lines_and_parallel_loops(lang):
@@ -88,7 +88,7 @@ def test_lines_and_parallel_loops(lang):
 
     with open(__file__) as file:
         lines = file.read().splitlines()
-    kernel_ir = lowered(kernel, torch.zeros(4)).kernel
+    kernel_ir = lower_kernel(kernel, torch.zeros(4)).kernel
     assert kernel_ir.path == __file__
     loops = [s for s in _statements(kernel_ir.body) if isinstance(s, nodes.For)]
     marks = [(lines[s.line - 1].partition("# ")[2], s.is_parallel) for s in loops]

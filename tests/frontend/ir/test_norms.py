@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from support.interpreted import run
-from support.roundtrip import lowered, text
+from support.interpreted import run_with_gradients
+from support.roundtrip import lower_kernel, print_lowered
 
 
 def _norms(lang):
@@ -27,7 +27,7 @@ def test_values_and_derivatives(lang64):
     p[1], p[2] = 0, torch.tensor([1.0, 0.0])
     kernel = _norms(lang64)
     weights = torch.randn(4, 5, dtype=torch.float64)
-    mine = run(lowered(kernel, p, y).kernel, {"p": p, "y": y}, {}, {"y": weights})
+    mine = run_with_gradients(lower_kernel(kernel, p, y).kernel, {"p": p, "y": y}, {}, {"y": weights})
     leaf = p.clone().requires_grad_()
     length = torch.linalg.vector_norm
     wanted = torch.stack(
@@ -49,7 +49,7 @@ def test_values_and_derivatives(lang64):
 
 
 def test_it_is_printed_as_a_root(lang64):
-    shown = text(_norms(lang64), torch.zeros(4, 2).double(), torch.zeros(4, 5).double())
+    shown = print_lowered(_norms(lang64), torch.zeros(4, 2).double(), torch.zeros(4, 5).double())
     assert shown.count("= _lang.sqrt(") == 5
     assert "norm" not in shown
 
@@ -67,7 +67,7 @@ def test_a_normalized_vector(lang, real):
     p = torch.rand(5, 2, dtype=real) + 0.1
     q = torch.zeros_like(p)
     cotangent = torch.randn(5, 2).double()
-    mine = run(lowered(kernel, p, q).kernel, {"p": p, "q": q}, {}, {"q": cotangent})
+    mine = run_with_gradients(lower_kernel(kernel, p, q).kernel, {"p": p, "q": q}, {}, {"q": cotangent})
     leaf = p.double().requires_grad_()
     wanted = torch.nn.functional.normalize(leaf) + torch.nn.functional.normalize(leaf + 1)
     wanted.backward(cotangent)

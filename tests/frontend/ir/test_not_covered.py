@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from support.roundtrip import lowered
+from support.roundtrip import lower_kernel
 from tinsmith.ir import NotCovered
 
 CASES = {}
@@ -266,7 +266,7 @@ def engine_function(lang):
 def test_it_is_refused_with_its_line(name, lang):
     build, words = CASES[name]
     with pytest.raises(NotCovered) as refused:
-        lowered(build(lang), torch.zeros(4))
+        lower_kernel(build(lang), torch.zeros(4))
     assert words in str(refused.value)
     with open(__file__) as file:
         line = file.read().splitlines()[refused.value.line - 1]
@@ -284,7 +284,7 @@ def test_a_sparse_field_is_no_range(lang):
             x[i] = 1
 
     with pytest.raises(NotCovered, match="the loop over `field`, a sparse field"):
-        lowered(kernel, torch.zeros(4))
+        lower_kernel(kernel, torch.zeros(4))
 
 
 def test_of_an_engines_own_function_the_call_is_named(lang):
@@ -294,6 +294,6 @@ def test_of_an_engines_own_function_the_call_is_named(lang):
             x[i] = lang.Matrix([[1.0, 2, 3], [3, 4, 5]]).inverse()[0, 0]  # the call
 
     with pytest.raises(NotCovered) as refused:
-        lowered(kernel, torch.zeros(4))
+        lower_kernel(kernel, torch.zeros(4))
     with open(__file__) as file:
         assert "# the call" in file.read().splitlines()[refused.value.line - 1]

@@ -5,7 +5,7 @@ import torch
 import rows
 from rows import Draw
 from support.by_hand import array, assign, branch, local, loop, store
-from support.tangents import given
+from support.tangents import lower_with_arguments
 from tinsmith.ir import walk
 from tinsmith.passes import flat, write_out_divisions
 
@@ -19,7 +19,7 @@ def numbers(body):
 
 def test_lowering_gives_every_statement_one(lang64):
     row = next(one for one in rows.ALL if one.name == "serial_state")
-    lowered, _, _ = given(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)))
+    lowered, _, _ = lower_with_arguments(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)))
     all_numbers = numbers(lowered.body)
     assert 0 not in all_numbers and len({*all_numbers}) == len(all_numbers) > 5
     for change in (flat, write_out_divisions):

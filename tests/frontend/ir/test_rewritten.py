@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.interpreted import run
+from support.interpreted import run_with_gradients
 from tinsmith.engines import of_kernel
 from tinsmith.frontend import read
 from tinsmith.frontend.lowering import lower
@@ -111,7 +111,7 @@ def test_it_computes_what_the_op_does(name, is_serial, is_batched, lang64):
     kernel_ir = lower(source, engine, facts).kernel
     if batch:
         kernel_ir = serialize_kernel(batch_kernel(kernel_ir, batch)) if is_serial else batch_kernel(kernel_ir, batch)
-    after = run(kernel_ir, arrays, {}).arrays
+    after = run_with_gradients(kernel_ir, arrays, {}).arrays
     for key, value in wanted.items():
         torch.testing.assert_close(after[key], value)
     loops = [one for one in kernel_ir.body if isinstance(one, nodes.For)]

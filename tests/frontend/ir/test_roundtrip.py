@@ -5,7 +5,7 @@ import torch
 
 import rows
 from rows import Draw
-from support.roundtrip import assert_same, text, twin
+from support.roundtrip import assert_same, load_printed_kernel, print_lowered
 
 pytestmark = pytest.mark.thinned(4)
 
@@ -31,7 +31,7 @@ def test_float64(row, lang64):
 def test_what_is_printed_is_the_same_again(lang):
     row = rows.ALL[0]
     arguments = row.draw(Draw(torch.float32))
-    assert text(row.build(lang, lang.f32), *arguments) == text(row.build(lang, lang.f32), *arguments)
+    assert print_lowered(row.build(lang, lang.f32), *arguments) == print_lowered(row.build(lang, lang.f32), *arguments)
 
 
 def test_names_stay_the_users(lang):
@@ -41,7 +41,7 @@ def test_names_stay_the_users(lang):
             c = p[i] * 2
             y[i] = c.x - c.y
 
-    shown = text(kernel, torch.zeros(3, 2), torch.zeros(3))
+    shown = print_lowered(kernel, torch.zeros(3, 2), torch.zeros(3))
     assert "c_0 = p[i][0] * 2" in shown
     assert "y[i] = c_0 - c_1" in shown
 
@@ -55,5 +55,5 @@ def test_fields_given_as_templates(lang):
     x, y = lang.field(lang.f32, (2, 3)), lang.field(lang.f32, (2, 3))
     x.from_torch(torch.randn(2, 3))
     kernel(x, y)
-    twin(kernel, x, y)(x, y)
+    load_printed_kernel(kernel, x, y)(x, y)
     torch.testing.assert_close(y.to_torch(), x.to_torch() * 4, rtol=0, atol=0)

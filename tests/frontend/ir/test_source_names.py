@@ -2,7 +2,7 @@
 
 import torch
 
-from support.roundtrip import lowered
+from support.roundtrip import lower_kernel
 
 
 def test_the_only_array_of_its_name_has_no_number(lang64):
@@ -14,7 +14,7 @@ def test_the_only_array_of_its_name_has_no_number(lang64):
             lang64.simt.block.sync()
             x[i] = shared[0]
 
-    ir = lowered(kernel, torch.zeros(3).double()).kernel
+    ir = lower_kernel(kernel, torch.zeros(3).double()).kernel
     assert [*ir.block_memory] == ["shared"]
     assert ir.source_name("shared") == "shared"
 
@@ -32,7 +32,7 @@ def test_a_number_of_the_front_end_is_told_from_one_of_the_source(lang64):
             t = 4.0 * x[i]
             x[i] = t
 
-    ir = lowered(kernel, torch.zeros(3).double()).kernel
+    ir = lower_kernel(kernel, torch.zeros(3).double()).kernel
     names = [name for name in ir.locals if name.startswith("t")]
     assert [ir.source_name(name) for name in names] == ["t_2", "t", "t"]
     assert len({*names}) == 3

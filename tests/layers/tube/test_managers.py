@@ -199,7 +199,7 @@ def test_two_calls_before_one_backward_pass(lang64, make, is_out):
 def test_a_backward_pass_may_outlive_the_layer(lang64, is_managed):
     """A Tube's fields are freed with it. A graph keeps them, and others are made in the meantime."""
     manager, enter, leave = flipped(lang64)
-    x, w = cases.leaves(inputs())
+    x, w = cases.make_leaves(inputs())
 
     def made():
         if is_managed:
@@ -239,7 +239,7 @@ def test_fields_are_given_up_quietly_where_another_thread_has_compiled(lang64):
 def test_without_a_gradient(lang64, make):
     manager, enter, _ = make(lang64)
     tube, twin = tube_of(lang64, manager), twin_of(enter, lambda v: v, 6)
-    x, w = cases.leaves(inputs())
+    x, w = cases.make_leaves(inputs())
     with torch.no_grad():
         y = tube(x, w)
     assert not y.requires_grad
@@ -266,7 +266,7 @@ def test_transforms(lang64, make):
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch.func.jvp uses it
 def test_other_derivatives_are_refused(lang64):
     tube = tube_of(lang64, flipped(lang64)[0])
-    x, w = cases.leaves(inputs())
+    x, w = cases.make_leaves(inputs())
     (first,) = torch.autograd.grad(tube(x, w).sum(), x, create_graph=True)
     with pytest.raises(ts.GradientError, match="no second derivative: a field manager moves its gradients"):
         torch.autograd.grad(first.sum(), x)
@@ -326,9 +326,9 @@ def test_a_sparse_field_keeps_the_engine_s_and_says_so_first(lang64):
                 field[place] = value
 
     with pytest.raises(ts.GradientError, match=r"(?s)no gradient: none can be generated.*field `x` of .* is sparse"):
-        tube_of(lang64, Sparse())(*cases.leaves(inputs()))
+        tube_of(lang64, Sparse())(*cases.make_leaves(inputs()))
     with pytest.raises(ts.GradientError, match=r"(?s)no gradient can be generated.*field `x` of .* is sparse"):
-        tube_of(lang64, Sparse(), adjoint="source")(*cases.leaves(inputs()))
+        tube_of(lang64, Sparse(), adjoint="source")(*cases.make_leaves(inputs()))
 
 
 @pytest.mark.compiled_engine

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.dropin import agree, leaf
+from support.dropin import assert_agree, make_leaf
 
 F64 = torch.float64
 N = (ts.MatchDim("n"),)
@@ -28,8 +28,8 @@ def test_the_rank_may_differ_from_call_to_call(lang64):
     tube.register_kernel(fill(lang64), ["x", "y"]).finish()
     for shape in [(2,), (2, 3), (4,), (1, 2, 3), (3, 2)]:
         shapes.append(shape)
-        x = leaf()
-        agree(tube(x), (x * x).expand(shape), [x])
+        x = make_leaf()
+        assert_agree(tube(x), (x * x).expand(shape), [x])
     assert len(tube.explain("all").split("\n\nop `Tube(fill)`")) == 1 + 3  # one op a rank
 
 
@@ -40,8 +40,8 @@ def test_the_rank_may_differ_in_a_batch(lang64):
     tube.register_kernel(fill(lang64), ["x", "y"]).finish()
     for shape in [(2,), (2, 3), ()]:
         shapes.append(shape)
-        x = leaf(5)
-        agree(tube(x), (x * x).reshape(5, *[1] * len(shape)).expand(5, *shape), [x])
+        x = make_leaf(5)
+        assert_agree(tube(x), (x * x).reshape(5, *[1] * len(shape)).expand(5, *shape), [x])
 
 
 def copied(lang):
@@ -71,8 +71,8 @@ def test_a_size_is_a_whole_number_of_any_kind(lang64, size):
 
     tube = ts.Tube().register_input_tensor(N, F64, "x").register_intermediate_field(N, lang64.f64, "t", True)
     tube.register_output_tensor(dims, F64, "y", True).register_kernel(copied(lang64), ["x", "t", "y"]).finish()
-    x = leaf(5)
-    agree(tube(x), 4.0 * x[:4] ** 2, [x])
+    x = make_leaf(5)
+    assert_agree(tube(x), 4.0 * x[:4] ** 2, [x])
 
 
 class Registered(ts.DimensionCalculator):
@@ -90,13 +90,13 @@ def test_match_and_batch_dims_may_come_back(lang64, lead):
     tube.register_intermediate_field(Registered(), lang64.f64, "t", True)
     tube.register_output_tensor(Registered(), F64, "y", True)
     tube.register_kernel(copied(lang64), ["x", "t", "y"]).finish()
-    x = leaf(*[3] * len(lead), 4)
-    agree(tube(x), 4.0 * x**2, [x])
+    x = make_leaf(*[3] * len(lead), 4)
+    assert_agree(tube(x), 4.0 * x**2, [x])
 
 
 def test_an_empty_result(lang64):
     tube = ts.Tube().register_input_tensor((), F64, "x").register_output_tensor(lambda *_: (0, 3), F64, "y", True)
-    y = tube.register_kernel(fill(lang64), ["x", "y"]).finish()(leaf())
+    y = tube.register_kernel(fill(lang64), ["x", "y"]).finish()(make_leaf())
     assert y.shape == (0, 3)
 
 
@@ -109,6 +109,6 @@ def test_vmap_of_calculated_dims_sees_one_sample(lang64):
 
     tube = ts.Tube().register_input_tensor(N, F64, "x").register_intermediate_field(N, lang64.f64, "t", True)
     tube.register_output_tensor(dims, F64, "y", True).register_kernel(copied(lang64), ["x", "t", "y"]).finish()
-    x = leaf(3, 5)
-    agree(torch.vmap(tube)(x), 4.0 * x**2, [x])
+    x = make_leaf(3, 5)
+    assert_agree(torch.vmap(tube)(x), 4.0 * x**2, [x])
     assert seen == [(5,)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.dropin import leaf
+from support.dropin import make_leaf
 
 F64 = torch.float64
 SWITCHES = list(itertools.product([True, False], repeat=4))
@@ -74,7 +74,7 @@ def by_transform(function, inputs):
     ids=["single", "single by a transform", "batch"],
 )
 def test_a_gradient_flows_where_it_is_registered(lang64, flags, lead, gradients):
-    inputs = [leaf(*[3] * len(lead), 4), leaf(*[3] * len(lead), 4)]
+    inputs = [make_leaf(*[3] * len(lead), 4), make_leaf(*[3] * len(lead), 4)]
     ours = gradients(tube_of(lang64, flags, lead), inputs)
     for mine, right in zip(ours, gradients(expected_of(flags), inputs), strict=True):
         torch.testing.assert_close(none_is_zero(mine), none_is_zero(right))
@@ -87,7 +87,7 @@ def none_is_zero(gradient):
 @pytest.mark.thinned(8)
 @pytest.mark.parametrize("flags", SWITCHES, ids=str)
 def test_results_require_a_gradient_where_torch_s_do(lang64, flags):
-    inputs = [leaf(4), leaf(4)]
+    inputs = [make_leaf(4), make_leaf(4)]
     y, u = tube_of(lang64, flags)(*inputs)
     assert u.requires_grad == (flags[3] and (flags[0] or flags[1]))
     assert y.requires_grad == (flags[0] or flags[1])
@@ -101,7 +101,7 @@ def test_nothing_is_saved_where_no_result_has_a_gradient(lang64):
 
     tube = ts.Tube().register_input_tensor((4,), F64, "x").register_output_tensor((4,), F64, "y", False)
     tube.register_kernel(square, ["x", "y"]).finish()
-    saved, x = [], leaf(4)
+    saved, x = [], make_leaf(4)
     with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda tensor: tensor):
         result = tube(x)
     assert not saved

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.dropin import agree, leaf
+from support.dropin import assert_agree, make_leaf
 from support.engine_keeper import Configuration
 
 F64 = torch.float64
@@ -52,8 +52,8 @@ NAMES = [
 @pytest.mark.parametrize(("x", "y"), NAMES)
 def test_tensors_may_have_any_name(lang64, x, y):
     tube = ends(x, y).register_kernel(scale(lang64), [x, y], 3.0).finish()
-    given = leaf(4)
-    agree(tube(given), 3.0 * given, [given])
+    given = make_leaf(4)
+    assert_agree(tube(given), 3.0 * given, [given])
 
 
 def test_a_name_of_the_enclosing_scope_keeps_its_meaning(lang64):
@@ -65,17 +65,17 @@ def test_a_name_of_the_enclosing_scope_keeps_its_meaning(lang64):
             out[i] = a[i] * weight
 
     tube = ends("weight", "y").register_kernel(weigh, ["weight", "y"]).finish()
-    given = leaf(4)
-    agree(tube(given), 3.0 * given, [given])
+    given = make_leaf(4)
+    assert_agree(tube(given), 3.0 * given, [given])
 
 
 def test_the_results_have_the_names_of_the_outputs(lang64):
     tube = ends().register_output_tensor(N, F64, "z", True)
     tube.register_kernel(scale(lang64), ["x", "y"], 2.0).register_kernel(scale(lang64), ["y", "z"], 5.0, name="again")
-    given = leaf(3)
+    given = make_leaf(3)
     results = tube.finish()(given)
     assert results._fields == ("y", "z")
-    agree(results, (2.0 * given, 10.0 * given), [given])
+    assert_agree(results, (2.0 * given, 10.0 * given), [given])
 
 
 def test_a_message_of_the_op_shows_the_name_of_the_tensor(lang64):
@@ -89,23 +89,23 @@ def test_one_kernel_twice_with_other_tensors_and_other_arguments(lang64):
     kernel = scale(lang64)
     tube = ends().register_intermediate_field(N, lang64.f64, "t", True)
     tube.register_kernel(kernel, ["x", "t"], 2.0).register_kernel(kernel, ["t", "y"], 5.0, name="again").finish()
-    given = leaf(4)
-    agree(tube(given), 10.0 * given, [given])
+    given = make_leaf(4)
+    assert_agree(tube(given), 10.0 * given, [given])
     tube.set_kernel_extra_args("again", 0.5)
-    agree(tube(given), given, [given])
+    assert_agree(tube(given), given, [given])
 
 
 def test_kernels_of_one_name(lang64):
     tube = ends().register_intermediate_field(N, lang64.f64, "t", True)
     tube.register_kernel(scale(lang64), ["x", "t"], 2.0).register_kernel(scale(lang64), ["t", "y"], 5.0, name="b")
-    given = leaf(4)
-    agree(tube.finish()(given), 10.0 * given, [given])
+    given = make_leaf(4)
+    assert_agree(tube.finish()(given), 10.0 * given, [given])
 
 
 def test_one_tensor_for_two_parameters_of_a_kernel(lang64):
     tube = ends().register_kernel(product(lang64), ["x", "x", "y"]).finish()
-    given = leaf(4)
-    agree(tube(given), given * given + given, [given])
+    given = make_leaf(4)
+    assert_agree(tube(given), given * given + given, [given])
 
 
 def test_one_output_for_two_parameters_of_a_kernel(lang64):
@@ -118,8 +118,8 @@ def test_one_output_for_two_parameters_of_a_kernel(lang64):
 
     tube = ts.Tube().register_input_tensor((2,), F64, "x").register_output_tensor((4,), F64, "y", True)
     tube.register_kernel(halves, ["x", "y", "y"]).finish()
-    given = leaf(2)
-    agree(tube(given), torch.stack([2.0 * given, 3.0 * given], 1).flatten(), [given])
+    given = make_leaf(2)
+    assert_agree(tube(given), torch.stack([2.0 * given, 3.0 * given], 1).flatten(), [given])
 
 
 def test_an_array_may_be_annotated_as_one(lang64):
@@ -129,15 +129,15 @@ def test_an_array_may_be_annotated_as_one(lang64):
             out[i] = a[i] * a[i]
 
     tube = ends().register_kernel(square, ["x", "y"]).finish()
-    given = leaf(4)
-    agree(tube(given), given**2, [given])
+    given = make_leaf(4)
+    assert_agree(tube(given), given**2, [given])
 
 
 def test_an_op_stands_for_its_kernel(lang64):
     op = ts.op("a[n], b[n] -> out[n]")(product(lang64))
     tube = ends().register_kernel(op, ["x", "x", "y"]).finish()
-    given = leaf(4)
-    agree(tube(given), op(given, given), [given])
+    given = make_leaf(4)
+    assert_agree(tube(given), op(given, given), [given])
 
 
 def test_a_number_may_be_a_tensor_and_then_has_a_gradient(lang64):
@@ -147,8 +147,8 @@ def test_a_number_may_be_a_tensor_and_then_has_a_gradient(lang64):
             out[i] = a[i] * by
 
     tube = ends().register_input_tensor((), F64, "by").register_kernel(times, ["x", "by", "y"]).finish()
-    given, by = leaf(4), leaf()
-    agree(tube(given, by), given * by, [given, by])
+    given, by = make_leaf(4), make_leaf()
+    assert_agree(tube(given, by), given * by, [given, by])
 
 
 def test_an_input_may_be_there_for_its_shape_alone(lang64):
@@ -159,8 +159,8 @@ def test_an_input_may_be_there_for_its_shape_alone(lang64):
 
     tube = ts.Tube().register_input_tensor(N, F64, "x").register_input_tensor((ts.MatchDim("m"),), F64, "like")
     tube.register_output_tensor((*N, ts.MatchDim("m")), F64, "y", True).register_kernel(spread, ["x", "y"]).finish()
-    given = leaf(3)
-    agree(tube(given, torch.rand(2)), given[:, None].expand(3, 2), [given])
+    given = make_leaf(3)
+    assert_agree(tube(given, torch.rand(2)), given[:, None].expand(3, 2), [given])
 
 
 # Extra arguments ----------------------------------------------------------------------------------
@@ -177,12 +177,12 @@ def test_numbers_vectors_and_templates(lang64):
             out[i] = a[i] * (by + ends[0]) - ends[1] + shift
 
     tube = ends().register_kernel(mix, ["x", "y"], 3, [0.5, 2.0], 1).finish()
-    given = leaf(4)
+    given = make_leaf(4)
     first = tube(given)
     tube.set_kernel_extra_args(mix, 5, lang64.Vector([1.5, 0.0]), -1)
     second = tube(given)
     tube.set_kernel_extra_args(mix, 5, torch.tensor([0.0, 1.0]).tolist(), 0)
-    agree((first, second, tube(given)), (3.5 * given - 1.0, 6.5 * given - 1.0, 5.0 * given - 1.0), [given])
+    assert_agree((first, second, tube(given)), (3.5 * given - 1.0, 6.5 * given - 1.0, 5.0 * given - 1.0), [given])
 
 
 def test_a_vector_that_learns(lang64):
@@ -197,8 +197,8 @@ def test_a_vector_that_learns(lang64):
     with pytest.raises(ts.ArgumentError, match=r"(?s)`ends`.*is a tensor.*ends\.tolist\(\).*`\(2,\)`"):
         ends().register_kernel(bent, ["x"], torch.rand(2), torch.rand(4))
     tube = ends().register_input_tensor((2,), F64, "ends").register_kernel(bent, ["x", "ends", "y"]).finish()
-    given, bends = leaf(4), leaf(2)
-    agree(tube(given, bends), given * bends[0] + bends[1] ** 2, [given, bends])
+    given, bends = make_leaf(4), make_leaf(2)
+    assert_agree(tube(given, bends), given * bends[0] + bends[1] ** 2, [given, bends])
 
 
 def test_numbers_may_be_given_later(lang64):
@@ -206,8 +206,8 @@ def test_numbers_may_be_given_later(lang64):
     with pytest.raises(ts.ArgumentError, match="`scale` does not get as many arguments"):
         tube(torch.rand(3, dtype=F64))
     tube.set_kernel_extra_args("scale", 2.0)
-    given = leaf(3)
-    agree(tube(given), 2.0 * given, [given])
+    given = make_leaf(3)
+    assert_agree(tube(given), 2.0 * given, [given])
 
 
 # Data-oriented kernels ----------------------------------------------------------------------------
@@ -230,12 +230,12 @@ def test_kernels_of_objects_each_with_its_own(lang64):
     tube = ends().register_intermediate_field(N, lang64.f64, "t", True)
     tube.register_kernel(louder.amplify, ["x", "t"], 3.0)
     tube.register_kernel(softer.amplify, ["t", "y"], 1.0, name="softer").finish()
-    given = leaf(4)
-    agree(tube(given), 3.0 * given, [given])
+    given = make_leaf(4)
+    assert_agree(tube(given), 3.0 * given, [given])
     softer.gain = 2.0
-    agree(tube(given), 24.0 * given, [given])
+    assert_agree(tube(given), 24.0 * given, [given])
     tube.set_kernel_extra_args(louder.amplify, 1.0)
-    agree(tube(given), 8.0 * given, [given])
+    assert_agree(tube(given), 8.0 * given, [given])
 
 
 def test_kernels_of_both_engines(engine_keeper):
@@ -248,5 +248,5 @@ def test_kernels_of_both_engines(engine_keeper):
 
     tube = ends().register_intermediate_field(N, qd.f64, "t", True)
     tube.register_kernel(scale(ti), ["x", "t"], 3.0).register_kernel(square, ["t", "y"]).finish()
-    given = leaf(4)
-    agree(tube(given), 9.0 * given**2, [given])
+    given = make_leaf(4)
+    assert_agree(tube(given), 9.0 * given**2, [given])

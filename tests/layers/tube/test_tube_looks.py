@@ -12,7 +12,7 @@ import torch
 
 import tinsmith as ts
 from cases import at_module_level
-from support.dropin import agree, leaf
+from support.dropin import assert_agree, make_leaf
 
 F64 = torch.float64
 N = (ts.MatchDim("n"),)
@@ -110,7 +110,7 @@ def test_a_large_argument_is_printed_on_one_line(lang64):
 
 def test_explain_shows_the_op(engine):
     tube = squaring(engine)
-    tube(leaf(3))
+    tube(make_leaf(3))
     assert tube.explain("all").startswith(
         inspect.cleandoc(f"""
         Tube({engine}_square) runs on the caller's tensors, without fields
@@ -143,33 +143,33 @@ every_copy = pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle
 @every_copy
 def test_a_copy_of_a_tube(engine, copied):
     tube = squaring(engine)
-    twin, x = copied(tube), leaf(3)
+    twin, x = copied(tube), make_leaf(3)
     assert repr(twin) == repr(tube)
-    agree(twin(x), x**2, [x])
+    assert_agree(twin(x), x**2, [x])
 
 
 @every_copy
 def test_a_copy_of_a_half_registered_tube(engine, copied):
     tube = ends()
-    twin, x = copied(tube).register_kernel(SQUARES[engine], ["x", "y"]).finish(), leaf(3)
-    agree(twin(x), x**2, [x])
+    twin, x = copied(tube).register_kernel(SQUARES[engine], ["x", "y"]).finish(), make_leaf(3)
+    assert_agree(twin(x), x**2, [x])
     assert "kernel" not in repr(tube)
 
 
 @every_copy
 def test_a_copy_of_a_tube_on_an_object(engine, copied):
     model = MODELS[engine](3.0)
-    twin, x = copied(ends().register_kernel(model.amplify, ["x", "y"]).finish()), leaf(3)
-    agree(twin(x), 3.0 * x, [x])
+    twin, x = copied(ends().register_kernel(model.amplify, ["x", "y"]).finish()), make_leaf(3)
+    assert_agree(twin(x), 3.0 * x, [x])
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
 def test_a_copy_that_takes_its_object_along(engine, copied):
     model = MODELS[engine](3.0)
     both = {"model": model, "tube": ends().register_kernel(model.amplify, ["x", "y"]).finish()}
-    twins, x = copied(both), leaf(3)
+    twins, x = copied(both), make_leaf(3)
     twins["model"].gain = 5.0
-    agree((twins["tube"](x), both["tube"](x)), (5.0 * x, 3.0 * x), [x])
+    assert_agree((twins["tube"](x), both["tube"](x)), (5.0 * x, 3.0 * x), [x])
 
 
 def test_a_copy_has_extra_arguments_of_its_own(lang64):
@@ -179,9 +179,9 @@ def test_a_copy_has_extra_arguments_of_its_own(lang64):
             y[i] = x[i] * by
 
     tube = ends().register_kernel(scale, ["x", "y"], 2.0).finish()
-    twin, x = copy.deepcopy(tube), leaf(3)
+    twin, x = copy.deepcopy(tube), make_leaf(3)
     twin.set_kernel_extra_args("scale", 7.0)
-    agree((tube(x), twin(x)), (2.0 * x, 7.0 * x), [x])
+    assert_agree((tube(x), twin(x)), (2.0 * x, 7.0 * x), [x])
 
 
 def test_a_kernel_made_in_a_function_cannot_be_pickled(lang64):
@@ -246,19 +246,19 @@ def test_complex_numbers_of_another_precision_are_converted(lang64):
         ts.Tube().register_input_tensor(N, torch.complex128, "x").register_output_tensor(N, torch.complex64, "y", True)
     )
     tube.register_kernel(sums(lang64), ["x", "y"]).finish()
-    x = leaf(3, dtype=torch.complex64)
-    agree(tube(x), 2.0 * x, [x])
+    x = make_leaf(3, dtype=torch.complex64)
+    assert_agree(tube(x), 2.0 * x, [x])
 
 
 def test_a_conjugated_view_is_what_it_stands_for(lang64):
     tube = ts.Tube().register_input_tensor(N, torch.complex128, "x")
     tube.register_output_tensor(N, torch.complex128, "y", True).register_kernel(sums(lang64), ["x", "y"]).finish()
-    x = leaf(3, dtype=torch.complex128)
-    agree(tube(x.conj()), 2.0 * x.conj(), [x])
+    x = make_leaf(3, dtype=torch.complex128)
+    assert_agree(tube(x.conj()), 2.0 * x.conj(), [x])
 
 
 def test_an_intermediate_field_may_have_a_dtype_of_torch_s(lang64):
     tube = ends().register_intermediate_field(N, torch.float64, "t", True)
     tube.register_kernel(sums(lang64), ["x", "t"]).register_kernel(sums(lang64), ["t", "y"], name="again").finish()
-    x = leaf(3)
-    agree(tube(x), 4.0 * x, [x])
+    x = make_leaf(3)
+    assert_agree(tube(x), 4.0 * x, [x])

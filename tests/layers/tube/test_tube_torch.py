@@ -8,7 +8,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import tinsmith as ts
-from support.dropin import agree, leaf
+from support.dropin import assert_agree, make_leaf
 from tinsmith._config import Config
 
 pytestmark = pytest.mark.thinned(4)
@@ -110,10 +110,10 @@ class Example:
 
 
 EXAMPLES = [
-    Example(blend, blended, lambda n: (leaf(n), leaf(n)), (1, 1)),
-    Example(convolution, convolved, lambda n: (leaf(n + 3), leaf(n)), (1, 1)),
-    Example(rotation, squared, lambda n: (leaf(n, dtype=torch.complex128),), (1,)),
-    Example(batch, multiplied, lambda n: (leaf(2, n), leaf(4, n)), (2, 2)),
+    Example(blend, blended, lambda n: (make_leaf(n), make_leaf(n)), (1, 1)),
+    Example(convolution, convolved, lambda n: (make_leaf(n + 3), make_leaf(n)), (1, 1)),
+    Example(rotation, squared, lambda n: (make_leaf(n, dtype=torch.complex128),), (1,)),
+    Example(batch, multiplied, lambda n: (make_leaf(2, n), make_leaf(4, n)), (2, 2)),
 ]
 examples = pytest.mark.parametrize("example", EXAMPLES, ids=repr)
 
@@ -124,7 +124,7 @@ def test_any_size_gradients_and_all(lang64, example):
     tube = example.make(lang64)
     for size in (3, 1, 6, 3):
         inputs = example.inputs(size)
-        agree(tube(*inputs), example.expected(*inputs), inputs)
+        assert_agree(tube(*inputs), example.expected(*inputs), inputs)
 
 
 @pytest.mark.gpu
@@ -133,12 +133,12 @@ def test_where_the_tensors_are(lang64, example):
     inputs = [tensor.detach().cuda().requires_grad_() for tensor in example.inputs(4)]
     outputs = example.make(lang64)(*inputs)
     assert all(part.is_cuda for part in flat(outputs))
-    agree(outputs, example.expected(*inputs), inputs)
+    assert_agree(outputs, example.expected(*inputs), inputs)
 
 
 def test_tensors_without_elements(lang64):
-    tube, w, x = blend(lang64), leaf(0), leaf(0)
-    agree(tube(w, x), blended(w, x), [w, x])
+    tube, w, x = blend(lang64), make_leaf(0), make_leaf(0)
+    assert_agree(tube(w, x), blended(w, x), [w, x])
 
 
 @examples
@@ -150,7 +150,7 @@ def test_gradcheck(lang64, example):
 def test_twice_before_one_backward(lang64, example):
     tube, one, two = example.make(lang64), example.inputs(3), example.inputs(3)
     actual, expected = ([each(*one), each(*two)] for each in (tube, example.expected))
-    agree(
+    assert_agree(
         [part for parts in actual for part in flat(parts)],
         [part for parts in expected for part in flat(parts)],
         one + two,
@@ -181,18 +181,18 @@ def test_a_graph_that_is_kept(lang64, example):
 
 
 def test_a_checkpoint_runs_it_again(lang64):
-    tube, (w, x) = blend(lang64), (leaf(4), leaf(4))
+    tube, (w, x) = blend(lang64), (make_leaf(4), make_leaf(4))
     y = torch.utils.checkpoint.checkpoint(tube, w, x, use_reentrant=False)
-    agree(y, blended(w, x), [w, x])
+    assert_agree(y, blended(w, x), [w, x])
 
 
 def test_views_and_transposed_tensors(lang64):
-    tube, a, x = batch(lang64), leaf(3, 2), leaf(3, 8)
-    agree(tube(a.T, x.T[::2]), multiplied(a.T, x.T[::2]), [a, x])
+    tube, a, x = batch(lang64), make_leaf(3, 2), make_leaf(3, 8)
+    assert_agree(tube(a.T, x.T[::2]), multiplied(a.T, x.T[::2]), [a, x])
 
 
 def test_an_empty_batch(lang64):
-    tube, a, x = batch(lang64), leaf(2, 3), leaf(0, 3)
+    tube, a, x = batch(lang64), make_leaf(2, 3), make_leaf(0, 3)
     y = tube(a, x)
     assert y.shape == (0, 2)
     for gradient, tensor in zip(torch.autograd.grad(y.sum(), [a, x]), [a, x], strict=True):
@@ -203,7 +203,7 @@ def test_an_empty_batch(lang64):
 def test_a_batch_is_one_launch(lang64):
     """A kernel that runs once a sample would be listed as such."""
     tube = batch(lang64)
-    tube(leaf(2, 3), leaf(4, 3))
+    tube(make_leaf(2, 3), make_leaf(4, 3))
     assert "batches of `multiply`: one launch\n" in tube.explain("all")
 
 
@@ -214,11 +214,11 @@ def test_from_many_threads(lang64, example):
     def work(inputs):
         try:
             for _ in range(10):
-                agree(tube(*inputs), example.expected(*inputs), inputs)
+                assert_agree(tube(*inputs), example.expected(*inputs), inputs)
         except Exception as failure:  # noqa: BLE001 - told below, where the test can fail
             failures.append(failure)
 
-    agree(tube(*(first := example.inputs(2))), example.expected(*first), first)
+    assert_agree(tube(*(first := example.inputs(2))), example.expected(*first), first)
     threads = [threading.Thread(target=work, args=(example.inputs(2 + place % 3),)) for place in range(6)]
     for thread in threads:
         thread.start()
@@ -228,19 +228,19 @@ def test_from_many_threads(lang64, example):
 
 
 def test_calls_before_new_extra_arguments_keep_theirs(lang64):
-    tube, (w, x) = blend(lang64), (leaf(3), leaf(3))
+    tube, (w, x) = blend(lang64), (make_leaf(3), make_leaf(3))
     before = tube(w, x)
     tube.set_kernel_extra_args("square", 4.0)
-    agree(before + tube(w, x), (*blended(w, x), (w * x) ** 2, 4.0 * w * x), [w, x])
+    assert_agree(before + tube(w, x), (*blended(w, x), (w * x) ** 2, 4.0 * w * x), [w, x])
 
 
 @pytest.mark.compiled_engine
 def test_new_sizes_compile_nothing(lang64):
     tube = convolution(lang64)
-    tube(leaf(5), leaf(2)).sum().backward()
+    tube(make_leaf(5), make_leaf(2)).sum().backward()
     before = tube.explain("all")
     for size in range(6, 12):
-        tube(leaf(size), leaf(3)).sum().backward()
+        tube(make_leaf(size), make_leaf(3)).sum().backward()
     assert tube.explain("all") == before
 
 
@@ -248,8 +248,8 @@ def test_what_is_kept_for_each_size_is_bounded(lang64, monkeypatch):
     monkeypatch.setattr("tinsmith._cache.config", lambda: Config(plan_cache=4))
     tube = blend(lang64)
     for size in range(1, 12):
-        w, x = leaf(size), leaf(size)
-        agree(tube(w, x), blended(w, x), [w, x])
+        w, x = make_leaf(size), make_leaf(size)
+        assert_agree(tube(w, x), blended(w, x), [w, x])
         assert len(tube._program._recipes) <= 4
 
 
@@ -258,12 +258,12 @@ def test_what_is_kept_for_each_size_is_bounded(lang64, monkeypatch):
 def test_vmap(lang64, example):
     tube = example.make(lang64)
     several = [torch.stack(group) for group in zip(*[example.inputs(3) for _ in range(4)], strict=True)]
-    agree(torch.vmap(tube)(*several), torch.vmap(example.expected)(*several), several)
+    assert_agree(torch.vmap(tube)(*several), torch.vmap(example.expected)(*several), several)
 
 
 def test_vmap_over_one_input(lang64):
-    tube, a, x = batch(lang64), leaf(2, 3), leaf(5, 4, 3)
-    agree(torch.vmap(tube, (None, 0))(a, x), x @ a.T, [a, x])
+    tube, a, x = batch(lang64), make_leaf(2, 3), make_leaf(5, 4, 3)
+    assert_agree(torch.vmap(tube, (None, 0))(a, x), x @ a.T, [a, x])
 
 
 @examples
@@ -279,7 +279,7 @@ def test_func_grad(lang64, example):
 
 
 def test_vmap_of_grad_is_a_gradient_for_each_sample(lang64):
-    tube, a, x = batch(lang64), leaf(2, 3).detach(), leaf(5, 4, 3).detach()
+    tube, a, x = batch(lang64), make_leaf(2, 3).detach(), make_leaf(5, 4, 3).detach()
 
     def each(function):
         return torch.vmap(torch.func.grad(lambda *given: function(*given).sin().sum(), (0, 1)), (None, 0))(a, x)
@@ -310,7 +310,7 @@ def test_one_graph(lang64, example, compiler):
     compiled = torch.compile(among_others(example.make(lang64)), fullgraph=True, backend=compiler)
     for _ in range(2):
         inputs = example.inputs(3)
-        agree(compiled(*inputs), among_others(example.expected)(*inputs), inputs)
+        assert_agree(compiled(*inputs), among_others(example.expected)(*inputs), inputs)
     assert compiler.frame_count == 1
 
 
@@ -320,7 +320,7 @@ def test_one_graph_for_all_sizes(lang64, example, compiler):
     compiled = torch.compile(among_others(example.make(lang64)), fullgraph=True, dynamic=True, backend=compiler)
     for size in (3, 5, 8):
         inputs = example.inputs(size)
-        agree(compiled(*inputs), among_others(example.expected)(*inputs), inputs)
+        assert_agree(compiled(*inputs), among_others(example.expected)(*inputs), inputs)
     assert compiler.frame_count == 1
 
 
@@ -331,23 +331,23 @@ def test_a_traced_graph_with_symbolic_sizes(lang64, example):
     traced = make_fx(tube, tracing_mode="symbolic")(*example.inputs(4))
     for size in (4, 6):
         inputs = example.inputs(size)
-        agree(traced(*inputs), example.expected(*inputs), inputs)
+        assert_agree(traced(*inputs), example.expected(*inputs), inputs)
 
 
 @no_deprecation
 def test_the_default_compiler(lang64):
     torch._dynamo.reset()
-    compiled, (w, x) = torch.compile(blend(lang64), fullgraph=True), (leaf(4), leaf(4))
-    agree(compiled(w, x), blended(w, x), [w, x])
+    compiled, (w, x) = torch.compile(blend(lang64), fullgraph=True), (make_leaf(4), make_leaf(4))
+    assert_agree(compiled(w, x), blended(w, x), [w, x])
 
 
 @no_deprecation
 def test_a_graph_with_other_extra_arguments_is_another(lang64, compiler):
-    tube, (w, x) = blend(lang64), (leaf(3), leaf(3))
+    tube, (w, x) = blend(lang64), (make_leaf(3), make_leaf(3))
     compiled = torch.compile(tube, fullgraph=True, backend=compiler)
-    agree(compiled(w, x), blended(w, x), [w, x])
+    assert_agree(compiled(w, x), blended(w, x), [w, x])
     tube.set_kernel_extra_args("square", 4.0)
-    agree(compiled(w, x), ((w * x) ** 2, 4.0 * w * x), [w, x])
+    assert_agree(compiled(w, x), ((w * x) ** 2, 4.0 * w * x), [w, x])
 
 
 @no_deprecation
@@ -363,7 +363,7 @@ def test_a_graph_that_detaches_and_converts(lang64, compiler):
     tube.register_output_tensor(n, F64, "y", True).register_output_tensor(n, F64, "left", False)
     tube.register_kernel(product, ["a", "b", "y", "left"]).finish()
     compiled = torch.compile(tube, fullgraph=True, backend=compiler)
-    a, b = leaf(3), leaf(3, dtype=torch.float32)
+    a, b = make_leaf(3), make_leaf(3, dtype=torch.float32)
     y, left = compiled(a, b)
     assert not left.requires_grad
     gradients = torch.autograd.grad(y.sum(), [a, b], allow_unused=True)

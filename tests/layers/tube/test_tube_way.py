@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.dropin import agree, leaf
+from support.dropin import assert_agree, make_leaf
 
 F64 = torch.float64
 N = (ts.MatchDim("n"),)
@@ -150,8 +150,8 @@ def test_other_extra_arguments_may_change_the_way(lang64):
     assert "is given the field `w`" in explain_way(tube)
     tube.set_kernel_extra_args(scaled, 3.0)
     assert "without fields" in explain_way(tube)
-    x = leaf(3)
-    agree(tube(x), 3.0 * x, [x])
+    x = make_leaf(3)
+    assert_agree(tube(x), 3.0 * x, [x])
 
 
 # On tensors ---------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ def value_returned(lang):
 def test_what_tensors_can_do_takes_no_field(lang64, make):
     tube = tube_of(make(lang64))
     assert explain_way(tube) == "Tube(kernel) runs on the caller's tensors, without fields"
-    x = leaf(4)
-    agree(tube(x), 3.0 * x, [x])
+    x = make_leaf(4)
+    assert_agree(tube(x), 3.0 * x, [x])
 
 
 def test_an_output_that_no_kernel_writes_is_a_slip(lang64):

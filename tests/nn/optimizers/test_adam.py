@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from support.optimizers import adam_by_hand, gradients, parameters, train
+from support.optimizers import compute_adam, draw_gradients, make_parameters, train
 from tinsmith import ConfigError
 from tinsmith.nn.config import resolve_section
 from tinsmith.nn.optimizers import make_optimizer
@@ -40,7 +40,7 @@ def _by_hand(before: torch.Tensor, grads: list[torch.Tensor], matrix: bool, opti
         return before
     flat = [one.flatten().tolist() for one in grads]
     weights = [
-        adam_by_hand(w, [one[i] for one in flat], matrix, **options) for i, w in enumerate(before.flatten().tolist())
+        compute_adam(w, [one[i] for one in flat], matrix, **options) for i, w in enumerate(before.flatten().tolist())
     ]
     return torch.tensor(weights, dtype=before.dtype).reshape(before.shape)
 
@@ -48,10 +48,10 @@ def _by_hand(before: torch.Tensor, grads: list[torch.Tensor], matrix: bool, opti
 @pytest.mark.parametrize("zeros", [0.0, 0.5])
 @pytest.mark.parametrize("case", CASES)
 def test_adam_is_the_formula(case, zeros):
-    matrix, table = given = parameters((3, 4), (7,))
+    matrix, table = given = make_parameters((3, 4), (7,))
     config = {**FAST, **case}
     options = resolve_section("optimizer", config).options
-    drawn = gradients(given, 6, zeros=zeros)
+    drawn = draw_gradients(given, 6, zeros=zeros)
     before = [p.detach().clone() for p in given]
     train(make_optimizer(given, config), given, drawn)
     for i, (p, is_matrix) in enumerate([(matrix, True), (table, False)]):
@@ -61,7 +61,7 @@ def test_adam_is_the_formula(case, zeros):
 
 def test_an_entry_without_gradient_keeps_its_weight_and_state():
     """What a hash table needs: most of its entries are met by no batch."""
-    (table,) = parameters((5,))
+    (table,) = make_parameters((5,))
     before = table.detach().clone()
     optimizer = make_optimizer([table], {"learning_rate": 0.1})
     grad = torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0], dtype=torch.float64)
@@ -72,10 +72,10 @@ def test_an_entry_without_gradient_keeps_its_weight_and_state():
 
 
 def test_a_table_may_lie_in_memory_as_it_likes():
-    (wide,) = parameters((4, 3))
+    (wide,) = make_parameters((4, 3))
     (turned,) = (torch.nn.Parameter(wide.detach().t().contiguous().t()),)
     assert not turned.is_contiguous()
-    drawn = gradients([wide], 4, zeros=0.5)
+    drawn = draw_gradients([wide], 4, zeros=0.5)
     for p in (wide, turned):
         train(make_optimizer([{"params": p, "matrix": False}], {"learning_rate": 0.1}), [p], drawn)
     assert torch.equal(wide, turned)
@@ -85,8 +85,8 @@ def test_what_is_no_matrix_can_be_told():
     def _entrywise(params: object) -> bool:
         return type(make_optimizer(params)).__name__ == "EntrywiseAdam"
 
-    (wide,) = parameters((4, 2))
-    (flat,) = parameters((8,))
+    (wide,) = make_parameters((4, 2))
+    (flat,) = make_parameters((8,))
     assert not _entrywise([wide])
     assert _entrywise([flat])
     assert _entrywise([{"params": [wide], "matrix": False}])
@@ -104,16 +104,16 @@ def test_what_is_no_matrix_can_be_told():
 
 
 def test_matrices_are_updated_by_torchs_own_adam_fused():
-    (wide,) = parameters((4, 2))
+    (wide,) = make_parameters((4, 2))
     optimizer = make_optimizer([wide])
     assert isinstance(optimizer, torch.optim.Adam)
     assert optimizer.param_groups[0]["fused"] is True
 
 
 def test_half_precision_counts_steps_exactly_over_a_checkpoint():
-    (table,) = parameters((3,), dtype=torch.float16)
+    (table,) = make_parameters((3,), dtype=torch.float16)
     optimizer = make_optimizer([table])
-    train(optimizer, [table], gradients([table], 1))
+    train(optimizer, [table], draw_gradients([table], 1))
     saved = optimizer.state_dict()
     saved["state"][0]["steps"] += 4096  # 4097 is no float16
     optimizer.load_state_dict(saved)
@@ -121,7 +121,7 @@ def test_half_precision_counts_steps_exactly_over_a_checkpoint():
 
 
 def test_nothing_left_to_optimize_is_refused():
-    (wide,) = parameters((4, 2))
+    (wide,) = make_parameters((4, 2))
     with pytest.raises(ConfigError, match="leaves Adam no parameter to optimize") as caught:
         make_optimizer([wide], {"optimize_matrix_params": False})
     assert "optimize_matrix_params      false" in str(caught.value)
@@ -130,7 +130,7 @@ def test_nothing_left_to_optimize_is_refused():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(2, 2), (4,)])
 def test_without_epsilon_what_no_gradient_met_stays(shape, dtype):
-    (w,) = parameters(shape, dtype=dtype)
+    (w,) = make_parameters(shape, dtype=dtype)
     before = w.detach().clone()
     config = {"epsilon": 0, "l2_reg": 0, "skip_zero_grad_non_matrix_params": False}
     grad = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=dtype).reshape(shape)
@@ -145,7 +145,7 @@ def test_moments_of_half_precision_do_not_vanish(config, dtype):
     """A gradient of 1e-3 has a second moment of 1e-9 after a step, which is 0 in float16, as is epsilon."""
     config = {"learning_rate": 0.01, **config}
     grads = [torch.tensor([0.0, 1e-3, -1e-3, 1.0])] * 3
-    (half,), (full,) = parameters((4,), dtype=dtype), parameters((4,), dtype=torch.float32)
+    (half,), (full,) = make_parameters((4,), dtype=dtype), make_parameters((4,), dtype=torch.float32)
     with torch.no_grad():
         full.copy_(half)
     optimizer = make_optimizer([half], config)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from support.optimizers import gradients, parameters, train
+from support.optimizers import draw_gradients, make_parameters, train
 from tinsmith import ArgumentError, ConfigError
 from tinsmith.nn.optimizers import make_optimizer
 
 
 def test_sgd():
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     expected = w.detach().clone()
-    drawn = gradients([w], 5)
+    drawn = draw_gradients([w], 5)
     train(make_optimizer([w], {"otype": "SGD", "learning_rate": 0.1, "l2_reg": 0.3}), [w], drawn)
     for (grad,) in drawn:
         expected = expected - 0.1 * (grad + 0.3 * expected)
@@ -23,9 +23,9 @@ def test_sgd():
 @pytest.mark.parametrize("relative", [0.0, 0.2])
 @pytest.mark.parametrize("absolute", [0.0, 0.3])
 def test_novograd(relative, absolute):
-    given = parameters((3, 2), (4,))
+    given = make_parameters((3, 2), (4,))
     expected = [p.detach().clone() for p in given]
-    drawn = gradients(given, 5)
+    drawn = draw_gradients(given, 5)
     config = {"otype": "Novograd", "learning_rate": 0.1, "beta1": 0.8, "beta2": 0.7, "epsilon": 0.01}
     train(make_optimizer(given, {**config, "relative_decay": relative, "absolute_decay": absolute}), given, drawn)
     for i in range(len(given)):
@@ -43,7 +43,7 @@ def test_novograd(relative, absolute):
 def test_shampoo_is_the_librarys(normalized):
     from pytorch_optimizer import ScalableShampoo
 
-    given = parameters((6, 4), (5,))
+    given = make_parameters((6, 4), (5,))
     twins = [torch.nn.Parameter(p.detach().clone()) for p in given]
     library = ScalableShampoo(
         twins,
@@ -68,7 +68,7 @@ def test_shampoo_is_the_librarys(normalized):
         "frobenius_normalization": normalized,
     }
     optimizer = make_optimizer(given, config)
-    for row in gradients(given, 25):
+    for row in draw_gradients(given, 25):
         train(library, twins, [[grad + 0.1 * twin.detach() for grad, twin in zip(row, twins, strict=True)]])
         train(optimizer, given, [row])
     for p, twin in zip(given, twins, strict=True):
@@ -77,15 +77,15 @@ def test_shampoo_is_the_librarys(normalized):
 
 @pytest.mark.parametrize("otype", ["Shampoo", "Novograd"])
 def test_the_library_gets_copies_of_the_gradients(otype):
-    given = parameters((6, 4))
-    ((grad,),) = drawn = gradients(given, 1)
+    given = make_parameters((6, 4))
+    ((grad,),) = drawn = draw_gradients(given, 1)
     train(make_optimizer(given, {"otype": otype}), given, drawn)
     assert torch.equal(given[0].grad, grad)
 
 
 def test_a_parameter_without_gradient_is_left_alone():
     for otype in ("Adam", "SGD", "Novograd", "Shampoo", "Lookahead", "EMA", "Batched"):
-        given = parameters((6, 4), (3, 3))
+        given = make_parameters((6, 4), (3, 3))
         before = given[1].detach().clone()
         optimizer = make_optimizer(given, {"otype": otype})
         given[0].grad = torch.ones_like(given[0])
@@ -94,7 +94,7 @@ def test_a_parameter_without_gradient_is_left_alone():
 
 
 def test_a_closure_is_called_with_gradients_on():
-    (w,) = parameters((3, 3))
+    (w,) = make_parameters((3, 3))
     for otype in ("Adam", "Novograd", "EMA"):
         optimizer = make_optimizer([w], {"otype": otype})
 
@@ -112,7 +112,7 @@ def test_a_closure_is_called_with_gradients_on():
 )
 def test_what_the_librarys_shampoo_lacks_is_refused(key, value):
     with pytest.raises(ConfigError) as caught:
-        make_optimizer(parameters((2, 2)), {"otype": "EMA", "nested": {"otype": "Shampoo", key: value}})
+        make_optimizer(make_parameters((2, 2)), {"otype": "EMA", "nested": {"otype": "Shampoo", key: value}})
     assert f"`optimizer.nested.{key}` of Shampoo does not fit" in str(caught.value)
     assert "the default: " in str(caught.value)
 

@@ -8,7 +8,7 @@ import pickle
 import pytest
 import torch
 
-from support.optimizers import gradients, parameters, train
+from support.optimizers import draw_gradients, make_parameters, train
 from tinsmith import ArgumentError, CheckpointError
 from tinsmith.nn.optimizers import make_optimizer, use_averages
 
@@ -56,8 +56,8 @@ def _written_and_read(state: dict) -> dict:
 @pytest.mark.parametrize("at", [0, 4, 11])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_resumed_run_goes_on_bit_for_bit(name, at):
-    given = parameters((6, 4), (5,), dtype=torch.float32)
-    drawn = gradients(given, 16, zeros=0.3)
+    given = make_parameters((6, 4), (5,), dtype=torch.float32)
+    drawn = draw_gradients(given, 16, zeros=0.3)
     straight = make_optimizer(given, CONFIGS[name])
     train(straight, given, drawn[:at])
     saved = _written_and_read(straight.state_dict())
@@ -85,8 +85,8 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, at):
 )
 def test_a_state_that_was_loaded_can_be_loaded_again(config):
     """Training does not reach into it. (torch's own optimizers do share what they load.)"""
-    given = parameters((6, 4), (5,))
-    drawn = gradients(given, 8)
+    given = make_parameters((6, 4), (5,))
+    drawn = draw_gradients(given, 8)
     optimizer = make_optimizer(given, config)
     train(optimizer, given, drawn[:4])
     saved = _written_and_read(optimizer.state_dict())
@@ -107,14 +107,14 @@ OF_LIBRARY = ("novograd", "shampoo", "shampoo ungrafted", "lookahead", "composit
 @pytest.mark.parametrize("name", OF_LIBRARY)
 def test_what_would_be_pickled_broken_is_refused(name):
     with pytest.raises(ArgumentError, match="of pytorch_optimizer cannot be pickled or deep-copied") as caught:
-        pickle.dumps(make_optimizer(parameters((6, 4), (5,)), CONFIGS[name]))
+        pickle.dumps(make_optimizer(make_parameters((6, 4), (5,)), CONFIGS[name]))
     assert "Save its state_dict()" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", sorted(set(CONFIGS) - set(OF_LIBRARY)))
 def test_pickled_with_its_parameters_an_optimizer_goes_on(name):
-    given = parameters((6, 4), (5,))
-    drawn = gradients(given, 8)
+    given = make_parameters((6, 4), (5,))
+    drawn = draw_gradients(given, 8)
     optimizer = make_optimizer(given, CONFIGS[name])
     train(optimizer, given, drawn[:4])
     again, twin = pickle.loads(pickle.dumps((given, optimizer)))
@@ -127,7 +127,7 @@ def test_pickled_with_its_parameters_an_optimizer_goes_on(name):
 
 
 def test_the_state_of_another_optimizer_is_refused():
-    (w,) = parameters((6, 4))
+    (w,) = make_parameters((6, 4))
     saved = make_optimizer([w], {"otype": "EMA"}).state_dict()
     with pytest.raises(CheckpointError) as caught:
         make_optimizer([w], {"otype": "Lookahead"}).load_state_dict(saved)

@@ -8,7 +8,7 @@ import pickle
 import pytest
 import torch
 
-from support.optimizers import gradients, parameters, train
+from support.optimizers import draw_gradients, make_parameters, train
 from tinsmith import ArgumentError, CheckpointError, ConfigError, ShapeError
 from tinsmith.nn.optimizers import RowOptimizer, make_optimizer, use_averages
 
@@ -74,8 +74,8 @@ def _step(optimizer: RowOptimizer, given: list, rows: list | None, grads: list[t
 @pytest.mark.parametrize("name", [*OPTIMIZERS, "table"])
 def test_each_row_is_trained_as_if_alone(name, compact):
     config = TABLE if name == "table" else OPTIMIZERS[name]
-    given = parameters(*SHAPES)
-    drawn = gradients(given, len(ROWS), zeros=0.3)
+    given = make_parameters(*SHAPES)
+    drawn = draw_gradients(given, len(ROWS), zeros=0.3)
     matrix = name != "table"
     expected = [_alone(given, config, drawn, row, matrix) for row in range(5)]
     optimizer = RowOptimizer([{"params": given, "matrix": matrix}], config)
@@ -99,9 +99,9 @@ def _tensors(state: dict) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_other_rows_and_their_state_stay_bit_for_bit(name):
-    given = parameters(*SHAPES, dtype=torch.float32)
+    given = make_parameters(*SHAPES, dtype=torch.float32)
     optimizer = RowOptimizer(given, OPTIMIZERS[name])
-    drawn = gradients(given, 3)
+    drawn = draw_gradients(given, 3)
     _step(optimizer, given, None, drawn[0], compact=False)
     _step(optimizer, given, [0, 1], drawn[1], compact=False)
     before = [p.detach().clone() for p in given] + [v.clone() for v in _tensors(optimizer.state_dict())]
@@ -115,11 +115,11 @@ def test_the_other_rows_and_their_state_stay_bit_for_bit(name):
 
 def test_a_row_trained_ten_times_has_the_bias_correction_of_ten():
     """Its update is that of a fresh Adam's eleventh step, whatever the thousand steps of the others."""
-    (given,) = parameters((2, 3, 3))
-    (fresh,) = parameters((2, 3, 3))
+    (given,) = make_parameters((2, 3, 3))
+    (fresh,) = make_parameters((2, 3, 3))
     optimizer = RowOptimizer([given], {"learning_rate": 0.1})
-    drawn = gradients([given], 11)
-    for grads in gradients([given], 50, seed=5):
+    drawn = draw_gradients([given], 11)
+    for grads in draw_gradients([given], 50, seed=5):
         _step(optimizer, [given], [0], grads, compact=False)
     for grads in drawn:
         _step(optimizer, [given], [1], grads, compact=False)
@@ -129,8 +129,8 @@ def test_a_row_trained_ten_times_has_the_bias_correction_of_ten():
 
 
 def test_all_rows_of_one_count_are_the_plain_optimizer(monkeypatch):
-    given, twin = parameters(*SHAPES, dtype=torch.float32), parameters(*SHAPES, dtype=torch.float32)
-    drawn = gradients(given, 4)
+    given, twin = make_parameters(*SHAPES, dtype=torch.float32), make_parameters(*SHAPES, dtype=torch.float32)
+    drawn = draw_gradients(given, 4)
     optimizer = RowOptimizer(given)
     monkeypatch.setattr(optimizer, "_step_some", None)  # would gather
     for grads in drawn[:3]:
@@ -144,8 +144,8 @@ def test_all_rows_of_one_count_are_the_plain_optimizer(monkeypatch):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_rows_that_catch_up_go_on_together(name):
-    given, twin = parameters(*SHAPES), parameters(*SHAPES)
-    first, second, third = gradients(given, 3)
+    given, twin = make_parameters(*SHAPES), make_parameters(*SHAPES)
+    first, second, third = draw_gradients(given, 3)
     optimizer = RowOptimizer(given, OPTIMIZERS[name])
     _step(optimizer, given, None, first, compact=False)
     for rows in ([3, 1], [0], [2, 4]):
@@ -161,7 +161,7 @@ def test_rows_that_catch_up_go_on_together(name):
 
 
 def test_learning_rates_hold_for_all_steps():
-    (given,) = parameters((4, 2, 2))
+    (given,) = make_parameters((4, 2, 2))
     before = given.detach().clone()
     optimizer = RowOptimizer([given], {"otype": "SGD", "l2_reg": 0})
     optimizer.param_groups[0]["lr"] = 2.0
@@ -173,7 +173,7 @@ def test_learning_rates_hold_for_all_steps():
 
 
 def test_a_parameter_without_gradient_is_left_alone():
-    given = parameters(*SHAPES)
+    given = make_parameters(*SHAPES)
     before = given[1].detach().clone()
     optimizer = RowOptimizer(given)
     given[0].grad = torch.ones_like(given[0])
@@ -185,8 +185,8 @@ def test_a_parameter_without_gradient_is_left_alone():
 @pytest.mark.parametrize("at", [0, 1, 4, 7])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_resumed_run_goes_on_bit_for_bit(name, at):
-    given = parameters(*SHAPES, dtype=torch.float32)
-    drawn = gradients(given, len(ROWS))
+    given = make_parameters(*SHAPES, dtype=torch.float32)
+    drawn = draw_gradients(given, len(ROWS))
     straight = RowOptimizer(given, OPTIMIZERS[name])
     for rows, grads in zip(ROWS[:at], drawn[:at], strict=True):
         _step(straight, given, rows, grads, compact=False)
@@ -221,19 +221,19 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, at):
         (lambda o: o.step(None, [torch.ones(3, 3, 2), None]), ShapeError, ["does not fit 5 rows"]),
         (lambda o: o.load_state_dict({}), CheckpointError, ["not of this RowOptimizer", "another optimizer's"]),
         (
-            lambda o: o.load_state_dict(RowOptimizer(parameters((4, 2))).state_dict()),
+            lambda o: o.load_state_dict(RowOptimizer(make_parameters((4, 2))).state_dict()),
             CheckpointError,
             ["expected  5 rows", "got       4 rows"],
         ),
         (
-            lambda o: o.load_state_dict(RowOptimizer(parameters(*SHAPES), {"otype": "EMA"}).state_dict()),
+            lambda o: o.load_state_dict(RowOptimizer(make_parameters(*SHAPES), {"otype": "EMA"}).state_dict()),
             CheckpointError,
             ["expected  no EMA", "got       an EMA"],
         ),
     ],
 )
 def test_what_is_refused(call, error, words):
-    given = parameters(*SHAPES)
+    given = make_parameters(*SHAPES)
     optimizer = RowOptimizer(given)
     before = [p.detach().clone() for p in given]
     with pytest.raises(error) as caught:
@@ -273,12 +273,12 @@ def test_what_is_refused(call, error, words):
 )
 def test_what_cannot_be_made(shapes, config, error, words):
     with pytest.raises(error) as caught:
-        RowOptimizer(parameters(*shapes), config)
+        RowOptimizer(make_parameters(*shapes), config)
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)
 
 
 def test_an_optimizer_with_one_number_for_all_rows_is_found_out():
-    given = parameters(*SHAPES)
+    given = make_parameters(*SHAPES)
     optimizer = RowOptimizer(given, lambda params: torch.optim.NAdam(params, lr=0.1))
     given[0].grad = torch.ones_like(given[0])
     with pytest.raises(ConfigError, match="NAdam cannot update single rows") as caught:
@@ -295,7 +295,7 @@ def test_rows_that_are_no_whole_numbers():
 
 def test_rows_without_steps_are_averaged_to_what_they_are_now():
     """Not to what they were when the optimizer was made: weights are loaded after that."""
-    (given,) = parameters((5, 3, 2))
+    (given,) = make_parameters((5, 3, 2))
     optimizer = RowOptimizer([given], {"otype": "EMA", "decay": 0.5})
     for steps in (0, 1):
         with torch.no_grad():
@@ -309,7 +309,7 @@ def test_rows_without_steps_are_averaged_to_what_they_are_now():
 
 
 def test_a_state_without_averages_is_refused_where_there_are_some():
-    given = parameters(*SHAPES)
+    given = make_parameters(*SHAPES)
     optimizer = RowOptimizer(given, {"otype": "EMA"})
     with pytest.raises(CheckpointError, match="expected  an EMA\n  got       no EMA"):
         optimizer.load_state_dict(RowOptimizer(given).state_dict())
@@ -318,7 +318,7 @@ def test_a_state_without_averages_is_refused_where_there_are_some():
 @pytest.mark.parametrize("steps", [0, 1])
 def test_averages_go_where_the_parameters_go(steps):
     model = torch.nn.Module()
-    model.weights, _ = parameters(*SHAPES, dtype=torch.float32)
+    model.weights, _ = make_parameters(*SHAPES, dtype=torch.float32)
     optimizer = RowOptimizer(model, {"otype": "EMA", "nested": {"otype": "SGD"}})
     for _ in range(steps):
         optimizer.step([2], [torch.ones(1, 3, 2)])
@@ -331,9 +331,9 @@ def test_averages_go_where_the_parameters_go(steps):
 
 @pytest.mark.parametrize("name", ["Adam", "Composite", "wrapped"])
 def test_pickled_with_its_parameters_an_optimizer_goes_on(name):
-    given = parameters(*SHAPES)
+    given = make_parameters(*SHAPES)
     optimizer = RowOptimizer(given, OPTIMIZERS[name])
-    drawn = gradients(given, 4)
+    drawn = draw_gradients(given, 4)
     for rows, grads in zip(([0, 2], None), drawn[:2], strict=True):
         _step(optimizer, given, rows, grads, compact=False)
     again, twin = pickle.loads(pickle.dumps((optimizer, given)))[::-1]

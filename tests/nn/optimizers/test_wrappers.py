@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from support.optimizers import gradients, parameters, train
+from support.optimizers import draw_gradients, make_parameters, train
 from tinsmith import ArgumentError, ConfigError, nn
 from tinsmith._extras import install_command
 from tinsmith.nn.optimizers import make_optimizer, use_averages
@@ -31,8 +31,8 @@ def _path(w: torch.Tensor, drawn: list[list[torch.Tensor]]) -> list[torch.Tensor
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_ema(steps):
-    (w,) = parameters((3, 2))
-    drawn = gradients([w], steps)
+    (w,) = make_parameters((3, 2))
+    drawn = draw_gradients([w], steps)
     path = _path(w, drawn)
     optimizer = make_optimizer([w], {"otype": "EMA", "decay": 0.8, "nested": SGD})
     train(optimizer, [w], drawn)
@@ -44,8 +44,8 @@ def test_ema(steps):
 
 @pytest.mark.parametrize("steps", [1, 3, 7])
 def test_average(steps):
-    (w,) = parameters((3, 2))
-    drawn = gradients([w], steps)
+    (w,) = make_parameters((3, 2))
+    drawn = draw_gradients([w], steps)
     path = _path(w, drawn)
     optimizer = make_optimizer([w], {"otype": "Average", "n_samples": 3, "nested": SGD})
     train(optimizer, [w], drawn)
@@ -56,16 +56,16 @@ def test_average(steps):
 
 @pytest.mark.parametrize("otype", ["EMA", "Average", "Lookahead"])
 def test_before_the_first_step_the_weights_are_the_parameters(otype):
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     before = w.detach().clone()
     with use_averages(make_optimizer([w], {"otype": otype})):
         assert torch.equal(w, before)
 
 
 def test_own_weights_are_back_after_an_error():
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     optimizer = make_optimizer([w], {"otype": "EMA", "nested": SGD})
-    train(optimizer, [w], gradients([w], 3))
+    train(optimizer, [w], draw_gradients([w], 3))
     own = w.detach().clone()
 
     def inference() -> None:
@@ -80,17 +80,17 @@ def test_own_weights_are_back_after_an_error():
 
 @pytest.mark.parametrize(("full", "dtype"), [(True, torch.float32), (False, torch.bfloat16)])
 def test_full_precision_averages_of_halves(full, dtype):
-    (w,) = parameters((3, 2), dtype=torch.bfloat16)
+    (w,) = make_parameters((3, 2), dtype=torch.bfloat16)
     optimizer = make_optimizer([w], {"otype": "EMA", "full_precision": full, "nested": SGD})
-    train(optimizer, [w], gradients([w], 3))
+    train(optimizer, [w], draw_gradients([w], 3))
     assert optimizer.weights()[0].dtype == dtype
     with use_averages(optimizer):
         assert w.dtype == torch.bfloat16
 
 
 def test_batched():
-    (w,) = parameters((3, 2))
-    drawn = gradients([w], 7)
+    (w,) = make_parameters((3, 2))
+    drawn = draw_gradients([w], 7)
     expected = w.detach().clone()
     optimizer = make_optimizer([w], {"otype": "Batched", "batch_size_multiplier": 3, "nested": SGD})
     for i in (0, 3):
@@ -101,9 +101,9 @@ def test_batched():
 
 
 def test_lookahead():
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     slow = fast = w.detach().clone()
-    drawn = gradients([w], 7)
+    drawn = draw_gradients([w], 7)
     optimizer = make_optimizer([w], {"otype": "Lookahead", "alpha": 0.3, "n_steps": 2, "nested": SGD})
     for step, (grad,) in enumerate(drawn, 1):
         fast = fast - 0.1 * grad
@@ -117,9 +117,9 @@ def test_lookahead():
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_lookahead_may_go_none_or_all_of_the_way(alpha):
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     start = w.detach().clone()
-    drawn = gradients([w], 4)
+    drawn = draw_gradients([w], 4)
     optimizer = make_optimizer([w], {"otype": "Lookahead", "alpha": alpha, "n_steps": 2, "nested": SGD})
     train(optimizer, [w], drawn)
     _close(w, start - alpha * 0.1 * sum(grad for (grad,) in drawn))
@@ -129,9 +129,9 @@ def test_lookahead_may_go_none_or_all_of_the_way(alpha):
 
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_lookahead_within_a_lookahead_counts_for_itself(resumed):
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     outer = inner = fast = w.detach().clone()
-    drawn = gradients([w], 7)
+    drawn = draw_gradients([w], 7)
     config = {"otype": "Lookahead", "alpha": 0.3, "n_steps": 2, "nested": SGD}
     config = {"otype": "Lookahead", "alpha": 0.6, "n_steps": 3, "nested": config}
     optimizer = make_optimizer([w], config)
@@ -152,30 +152,30 @@ def test_a_lookahead_within_a_lookahead_counts_for_itself(resumed):
 
 
 def test_exponential_decay():
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     config = {"otype": "ExponentialDecay", "decay_base": 0.5, "decay_start": 2, "decay_interval": 3, "decay_end": 6}
     optimizer = make_optimizer([w], {**config, "nested": SGD})
     rates = []
-    for row in gradients([w], 10):
+    for row in draw_gradients([w], 10):
         train(optimizer, [w], [row])
         rates.append(optimizer.param_groups[0]["lr"])
     assert rates == pytest.approx([0.1] * 2 + [0.05] * 3 + [0.025] * 5)
 
 
 def test_a_learning_rate_set_outside_arrives_inside_and_stays():
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     before = w.detach().clone()
     config = {"otype": "ExponentialDecay", "decay_start": 1, "nested": {"otype": "EMA", "nested": SGD}}
     optimizer = make_optimizer([w], config)
     optimizer.param_groups[0]["lr"] = 2.0
-    drawn = gradients([w], 2)
+    drawn = draw_gradients([w], 2)
     train(optimizer, [w], drawn)
     _close(w, before - 2.0 * drawn[0][0] - 0.2 * drawn[1][0])
 
 
 @pytest.mark.parametrize("last", [3, None])
 def test_composite(last):
-    given = parameters((2, 2), (3,), (3,))
+    given = make_parameters((2, 2), (3,), (3,))
     twins = [torch.nn.Parameter(p.detach().clone()) for p in given]
     nested = [
         {"otype": "Adam", "learning_rate": 0.01, "n_params_to_optimize": 4},
@@ -183,7 +183,7 @@ def test_composite(last):
         {"otype": "Novograd"} if last is None else {"otype": "Novograd", "n_params_to_optimize": last},
     ]
     optimizer = make_optimizer(given, {"otype": "Composite", "nested": nested})
-    drawn = gradients(given, 4)
+    drawn = draw_gradients(given, 4)
     train(optimizer, given, drawn)
     for i, part in enumerate(nested):
         alone = {key: value for key, value in part.items() if key != "n_params_to_optimize"}
@@ -199,14 +199,14 @@ def test_composite(last):
 def test_a_composite_takes_whole_parameters(counts):
     nested = [{"otype": "SGD"} if n is None else {"otype": "SGD", "n_params_to_optimize": n} for n in counts]
     with pytest.raises(ConfigError) as caught:
-        make_optimizer(parameters((2, 2), (3,), (3,)), {"otype": "Composite", "nested": nested})
+        make_optimizer(make_parameters((2, 2), (3,), (3,)), {"otype": "Composite", "nested": nested})
     assert "n_params_to_optimize` does not divide the parameters" in str(caught.value)
     assert "parameters  4 + 3 + 3 = 10" in str(caught.value)
 
 
 def test_wrappers_compose():
     """ExponentialDecay(EMA(Lookahead(SGD))): averages are those of the slow weights."""
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     lookahead = {"otype": "Lookahead", "n_steps": 2, "alpha": 0.5, "nested": SGD}
     config = {
         "otype": "ExponentialDecay",
@@ -214,7 +214,7 @@ def test_wrappers_compose():
         "nested": {"otype": "EMA", "decay": 0.5, "nested": lookahead},
     }
     optimizer = make_optimizer([w], config)
-    drawn = gradients([w], 4)
+    drawn = draw_gradients([w], 4)
     slow = fast = w.detach().clone()
     mean, weight = 0.0, 0.0
     for step, (grad,) in enumerate(drawn, 1):
@@ -229,7 +229,7 @@ def test_wrappers_compose():
 
 
 def test_torch_takes_them_for_optimizers():
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     optimizer = make_optimizer([w], {"otype": "EMA", "nested": SGD})
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
     w.grad = torch.ones_like(w)
@@ -239,14 +239,14 @@ def test_torch_takes_them_for_optimizers():
     optimizer.zero_grad()
     assert w.grad is None
     with pytest.raises(ArgumentError, match="EMA cannot take further parameters"):
-        optimizer.add_param_group({"params": parameters((2,))})
+        optimizer.add_param_group({"params": make_parameters((2,))})
 
 
 @pytest.mark.parametrize("otype", ["Novograd", "Shampoo", "Lookahead"])
 def test_without_the_library_the_way_to_it_is_named(otype, monkeypatch):
     monkeypatch.setitem(sys.modules, "pytorch_optimizer", None)
     with pytest.raises(ConfigError) as caught:
-        make_optimizer(parameters((2, 2)), {"otype": otype})
+        make_optimizer(make_parameters((2, 2)), {"otype": otype})
     assert f"`optimizer`: {otype} needs pytorch-optimizer, which is not installed" in str(caught.value)
     assert f"Run {install_command('nn')}." in str(caught.value)
 
@@ -266,7 +266,7 @@ def test_the_library_is_loaded_only_when_it_is_named():
 
 
 def test_the_old_names_of_use_averages_warn():
-    (w,) = parameters((3, 2))
+    (w,) = make_parameters((3, 2))
     optimizer = make_optimizer([w], {"otype": "EMA", "decay": 0.5, "nested": {"otype": "SGD"}})
     with pytest.warns(DeprecationWarning, match="use_averages"), nn.averaged(optimizer):
         pass

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.backwards import adjoint
+from support.backwards import build_backward
 from support.by_hand import array, assign, branch, kernel, local, loop, store
 from tinsmith.ir import nodes, walk
 from tinsmith.passes.adjoint import Run
@@ -28,6 +28,6 @@ def test_a_copy_of_the_loop_s_variable(name):
     """Plain additions to the adjoint where no other iteration can come to the element, else atomic ones."""
     first, is_own = COPIES[name]
     made = kernel([X, Y, K], [loop("i", Y.size(), [*first, store(Y, "i", X[M] * 2.0)], is_parallel=True)], m="i32")
-    (run,) = [action for action in adjoint([made], ["x"], ["y"], ["y"]).actions if isinstance(action, Run)]
+    (run,) = [action for action in build_backward([made], ["x"], ["y"], ["y"]).actions if isinstance(action, Run)]
     changes = [type(one) for one in walk.stores(run.kernel.body) if one.array == "grad_x"]
     assert changes == [nodes.Store if is_own else nodes.Atomic]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 HEAD = "def kernel(x: lang.types.ndarray(dtype=lang.f64, ndim=1), y: lang.types.ndarray(dtype=lang.f64, ndim=1)):\n"
 START = ["for i in range(1):", "    a, b, c = x[0], x[1], x[2]"]
@@ -31,7 +31,7 @@ LOOPS = {  # the body of a loop of three iterations, and the same in Python
 def test_gradients(lang64, name):
     lines = [*START, "    for j in range(3):", *(f"        {line}" for line in LOOPS[name])]
     lines += ["    y[0] += a * a + 2.0 * b + c * b"]
-    op = ts.op("x[n] -> y[2]")(written(lang64, HEAD + "".join(f"    {line}\n" for line in lines)))
+    op = ts.op("x[n] -> y[2]")(compile_text(lang64, HEAD + "".join(f"    {line}\n" for line in lines)))
     x = torch.tensor([0.7, 0.9, 1.3], dtype=torch.float64, requires_grad=True)
     (expected,) = torch.autograd.grad(run_in_python(lines, x), x)
     (gradient,) = torch.autograd.grad(op(x).sum(), x)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.operation.reports import adjoint_source
 
 HEAD = "def kernel(x: lang.types.ndarray(), j: lang.types.ndarray(), y: lang.types.ndarray()):\n"
@@ -24,7 +24,7 @@ FORMS = {  # a kernel, and how many additions to the gradient of `x` stand in it
 @pytest.mark.parametrize("form", FORMS)
 def test_an_element_gets_what_is_added_to_it_at_once(lang64, form):
     body, count = FORMS[form]
-    kernel = written(lang64, HEAD + "".join(f"    {line}\n" for line in body.splitlines()))
+    kernel = compile_text(lang64, HEAD + "".join(f"    {line}\n" for line in body.splitlines()))
     op = ts.op("x[n], j[n]: i32 -> y[n]", adjoint="source")(kernel)
     torch.manual_seed(0)
     x, j = torch.rand(9, dtype=torch.float64), torch.tensor([3, 3, 1, 0, 8, 8, 8, 2, 4], dtype=torch.int32)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from support.backwards import adjoint, gradients
+from support.backwards import build_backward, run_backward
 from support.by_hand import array, atomic, kernel, loop, store, unary
-from support.interpreted import run
-from support.tangents import given, given_to, nest, nest_arguments
+from support.interpreted import run_with_gradients
+from support.tangents import build_nest, draw_nest_arguments, list_tangent_arguments, lower_with_arguments
 from tinsmith.passes import generate_tangent
 
 X, K, Y, W = array("x", "f64"), array("k", "i32"), array("y", "f64"), array("w", "f64", 2)
@@ -30,11 +30,11 @@ def assert_second_derivatives_are_torch_s(made, arrays, inputs, outputs):
     along = {name: drawn(name) for name in inputs}
     once = generate_tangent(made, frozenset(along))
     cotangents = {once.companions[name]: drawn(name) for name in outputs if name in once.companions}
-    given_arrays, _ = given_to(once, arrays, {}, along)
-    wanted = run(once.kernel, given_arrays, {}, cotangents)
+    given_arrays, _ = list_tangent_arguments(once, arrays, {}, along)
+    wanted = run_with_gradients(once.kernel, given_arrays, {}, cotangents)
     active = {*inputs, *(once.companions[name] for name in inputs)}
-    program = adjoint([once.kernel], active, {*cotangents}, {*outputs, *cotangents, *once.scratch})
-    mine = gradients(program, wanted.arrays, {}, cotangents)
+    program = build_backward([once.kernel], active, {*cotangents}, {*outputs, *cotangents, *once.scratch})
+    mine = run_backward(program, wanted.arrays, {}, cotangents)
     for name in active:
         gradient = mine.get(name, torch.zeros_like(wanted.gradients[name]))
         torch.testing.assert_close(gradient, wanted.gradients[name], rtol=1e-9, atol=1e-10)
@@ -44,7 +44,7 @@ def assert_second_derivatives_are_torch_s(made, arrays, inputs, outputs):
 @pytest.mark.thinned(20)
 @pytest.mark.parametrize("seed", range(100))
 def test_a_random_nest(lang64, seed):
-    made, arrays, _ = given(nest(lang64, seed), nest_arguments(seed))
+    made, arrays, _ = lower_with_arguments(build_nest(lang64, seed), draw_nest_arguments(seed))
     assert_second_derivatives_are_torch_s(made, arrays, ["x", "w"], ["s", "y", "z"])
 
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from support.backwards import adjoint, gradients
+from support.backwards import build_backward, run_backward
 from support.by_hand import array, assign, branch, cast, const, kernel, local, loop, store
-from support.interpreted import run
+from support.interpreted import run_with_gradients
 from tinsmith.ir import NotCovered
 
 X, Y, K = array("x", "f64"), array("y", "f64"), array("k", "i64")
@@ -49,7 +49,7 @@ def of(tasks):
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
     with pytest.raises(NotCovered, match="a derivative through the bits of a float, at by_hand.py:4"):
-        adjoint([of(REFUSED[name])], ["x"], ["y"], ["y", "k"])
+        build_backward([of(REFUSED[name])], ["x"], ["y"], ["y", "k"])
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -57,7 +57,9 @@ def test_harmless(name):
     arrays = {"x": torch.randn(5, dtype=torch.float64), "y": torch.zeros(5, dtype=torch.float64)}
     arrays["k"] = torch.zeros(5, dtype=torch.int64)
     cotangents = {"y": torch.randn(5, dtype=torch.float64)}
-    wanted = run(of(HARMLESS[name]), arrays, {}, cotangents)
-    actual = gradients(adjoint([of(HARMLESS[name])], ["x"], ["y"], ["y"]), {**arrays, **wanted.arrays}, {}, cotangents)
+    wanted = run_with_gradients(of(HARMLESS[name]), arrays, {}, cotangents)
+    actual = run_backward(
+        build_backward([of(HARMLESS[name])], ["x"], ["y"], ["y"]), {**arrays, **wanted.arrays}, {}, cotangents
+    )
     assert wanted.gradients["x"].any()
     torch.testing.assert_close(actual["x"], wanted.gradients["x"])

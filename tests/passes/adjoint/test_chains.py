@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.operation.reports import adjoint_source
 
 CHAINS = {  # an iteration over x[i, j], and whether what it hands on goes on a tape
@@ -120,7 +120,7 @@ CHAINS = {  # an iteration over x[i, j], and whether what it hands on goes on a 
 
 def chain(lang, form, start="1.0"):
     step, stop, is_taped = CHAINS[form]
-    kernel = written(
+    kernel = compile_text(
         lang,
         f"""
 def kernel(x: lang.types.ndarray(ndim=2), y: lang.types.ndarray(ndim=1), z: lang.types.ndarray(ndim=1)):
@@ -273,7 +273,7 @@ GUARDED = {  # an iteration over j, and the number of additions to memory outsid
 @pytest.mark.parametrize("form", GUARDED)
 def test_a_guard_is_a_guard_in_reverse(lang64, form):
     step, count = GUARDED[form]
-    kernel = written(
+    kernel = compile_text(
         lang64,
         f"""
 def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):

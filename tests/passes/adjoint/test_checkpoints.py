@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from support.backwards import adjoint, gradients
-from support.interpreted import run
-from support.tangents import given, nest, nest_arguments
+from support.backwards import build_backward, run_backward
+from support.interpreted import run_with_gradients
+from support.tangents import build_nest, draw_nest_arguments, lower_with_arguments
 from tinsmith.ir import nodes
 from tinsmith.passes import evaluate
 from tinsmith.passes.adjoint import _checkpoints
@@ -24,13 +24,13 @@ def short_blocks(monkeypatch):
 @pytest.mark.thinned(10)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_nest(lang64, short_blocks, seed):
-    kernel, arrays, _ = given(nest(lang64, seed), nest_arguments(seed))
+    kernel, arrays, _ = lower_with_arguments(build_nest(lang64, seed), draw_nest_arguments(seed))
     generator = torch.Generator().manual_seed(seed)
     cotangents = {name: torch.randn(5, generator=generator, dtype=torch.float64) for name in OUTPUTS}
-    program = adjoint([kernel], ["x", "w"], OUTPUTS, OUTPUTS, has_checkpoints=True)
+    program = build_backward([kernel], ["x", "w"], OUTPUTS, OUTPUTS, has_checkpoints=True)
     assert not program.has_long_tapes
-    wanted = run(kernel, arrays, {}, cotangents)
-    actual = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
+    wanted = run_with_gradients(kernel, arrays, {}, cotangents)
+    actual = run_backward(program, {**arrays, **wanted.arrays}, {}, cotangents)
     for name in ("x", "w"):
         mine = actual.get(name, torch.zeros_like(wanted.gradients[name]))
         torch.testing.assert_close(mine, wanted.gradients[name], rtol=1e-9, atol=1e-10, equal_nan=True)
@@ -38,8 +38,8 @@ def test_a_nest(lang64, short_blocks, seed):
 
 @pytest.mark.costly
 def test_many_nests_have_tapes_that_checkpoints_shorten(lang64):
-    kernels = [given(nest(lang64, seed), nest_arguments(seed))[0] for seed in SEEDS[:60]]
-    long = [adjoint([kernel], ["x", "w"], OUTPUTS, OUTPUTS).has_long_tapes for kernel in kernels]
+    kernels = [lower_with_arguments(build_nest(lang64, seed), draw_nest_arguments(seed))[0] for seed in SEEDS[:60]]
+    long = [build_backward([kernel], ["x", "w"], OUTPUTS, OUTPUTS).has_long_tapes for kernel in kernels]
     assert sum(long) > 10
 
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from support.backwards import adjoint, gradients
+from support.backwards import build_backward, run_backward
 from support.by_hand import array, assign, atomic, branch, cast, kernel, local, loop, repeat, store, unary
-from support.interpreted import run
+from support.interpreted import run_with_gradients
 from tinsmith.ir import NotCovered, nodes
 from tinsmith.passes import run_on_one_thread
 from tinsmith.passes.adjoint import Reserve, Run
@@ -38,10 +38,10 @@ def assert_torch_s(made, arrays, inputs=("x", "w"), *, is_serial=False):
     outputs = [name for name in ("y", "z") if name in made.arrays]
     arrays |= {name: torch.zeros(4, dtype=torch.float64) for name in outputs}
     cotangents = {name: torch.randn(4, dtype=torch.float64, generator=GENERATOR) for name in outputs}
-    program = adjoint([made], inputs, outputs, outputs)
+    program = build_backward([made], inputs, outputs, outputs)
     program = program.with_kernels(run_on_one_thread) if is_serial else program
-    wanted = run(made, arrays, {}, cotangents)
-    actual = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
+    wanted = run_with_gradients(made, arrays, {}, cotangents)
+    actual = run_backward(program, {**arrays, **wanted.arrays}, {}, cotangents)
     for name in inputs:
         torch.testing.assert_close(
             actual.get(name, torch.zeros_like(arrays[name])), wanted.gradients[name], rtol=1e-10, atol=1e-12
@@ -199,7 +199,7 @@ def test_what_won_is_no_matter_where_nothing_comes_of_it():
     made = kernel([X, K, Y, Z], [SCATTERED, LEFT])
     kernels = [
         action.kernel.name
-        for action in adjoint([made], ["x"], ["z"], ["y", "z"], detached=["y"]).actions
+        for action in build_backward([made], ["x"], ["z"], ["y", "z"], detached=["y"]).actions
         if isinstance(action, Run)
     ]
     assert kernels == ["by_hand_adjoint_1"]
@@ -214,8 +214,8 @@ def test_vectors():
     made = kernel([x, K, y], [loop("i", x.size(), body, is_parallel=True)])
     arrays = {"x": rand(12, 2), "k": places(12, 4), "y": torch.zeros(4, 2, dtype=torch.float64)}
     cotangents = {"y": rand(4, 2)}
-    wanted = run(made, arrays, {}, cotangents)
-    actual = gradients(adjoint([made], ["x"], ["y"], ["y"]), {**arrays, **wanted.arrays}, {}, cotangents)
+    wanted = run_with_gradients(made, arrays, {}, cotangents)
+    actual = run_backward(build_backward([made], ["x"], ["y"], ["y"]), {**arrays, **wanted.arrays}, {}, cotangents)
     torch.testing.assert_close(actual["x"], wanted.gradients["x"], rtol=1e-10, atol=1e-12)
 
 
@@ -223,7 +223,7 @@ def test_numbers_of_half_the_width_are_compared_as_they_were_stored():
     """The tape has no `f16`: what it keeps is cast there and back."""
     y = array("y", "f16")
     made = kernel([X, K, y], [loop("i", X.size(), [atomic("max", y, K["i"], cast(X["i"] * 0.5, "f16"))])])
-    (size,) = tapes(adjoint([made], ["x"], ["y"], ["y"]))
+    (size,) = tapes(build_backward([made], ["x"], ["y"], ["y"]))
     assert size.arrays[0][1] == "f32"
 
 
@@ -243,7 +243,7 @@ REFUSED = {
 def test_refused(words):
     """What depends on the order of parallel iterations, or would take more than who won."""
     with pytest.raises(NotCovered, match=words):
-        adjoint(
+        build_backward(
             [kernel([X, K, Y, Z], [loop("i", X.size(), REFUSED[words], is_parallel=True)], old="f64")],
             ["x"],
             ["y"],

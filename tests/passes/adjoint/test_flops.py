@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from support.roundtrip import lowered
-from support.written import written
+from support.roundtrip import lower_kernel
+from support.written import compile_text
 from tinsmith.engines import COMPILING
 from tinsmith.ir import nodes, walk
 from tinsmith.passes import evaluate, formula_text
@@ -35,7 +35,7 @@ COUNTED = {  # the body, what it costs with six numbers in `x` and `n` of 5, and
 def test_operations(lang, name):
     lines, wanted, loops = COUNTED[name]
     source = HEAD + "".join(f"    {line}\n" for line in lines)
-    kernel = lowered(written(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
+    kernel = lower_kernel(compile_text(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
     formula = count_operations(kernel, lambda _: True)
     assert evaluate(formula, {"x": (6,), "y": (4,)}, {"n": 5}) == wanted
     assert count_parallel_loops(kernel) == loops
@@ -43,7 +43,7 @@ def test_operations(lang, name):
 
 def test_a_size_that_is_not_known_counts_once(lang):
     source = HEAD + "    for i in x:\n        for j in y:\n            y[j] = x[i]\n"
-    kernel = lowered(written(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
+    kernel = lower_kernel(compile_text(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
 
     def is_known(formula):
         return all(one.array == "x" for one in walk.parts(formula) if isinstance(one, nodes.Size))
@@ -67,7 +67,7 @@ def test_a_formula_of_many_parts_is_one_that_python_reads(lang, name):
     lines = [line.format(number) for number in range(300) for line in lines]
     source = HEAD + "".join(f"    {line}\n" for line in ["for i in x:", *lines])
     with COMPILING:
-        kernel = lowered(written(lang, source), torch.zeros(6), torch.zeros(400), 5).kernel
+        kernel = lower_kernel(compile_text(lang, source), torch.zeros(6), torch.zeros(400), 5).kernel
         formula = count_operations(kernel, lambda _: True)
         text = formula_text(formula, lambda array, axis: f"{array}_{axis}", str)
     assert eval(text, {"x_0": 6, "n": 5}) == wanted
@@ -103,7 +103,7 @@ ATOMICS = {  # the body, and of how many threads at most six numbers in `x` are 
 def test_atomics_that_cost_more_than_threads_save(lang, name):
     lines, most = ATOMICS[name]
     source = HEAD + "".join(f"    {line}\n" for line in lines)
-    kernel = lowered(written(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
+    kernel = lower_kernel(compile_text(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
 
     def loss(threads):
         return evaluate(count_loss_by_atomics(kernel, lambda _: True, threads), {"x": (6,), "y": (4,)}, {"n": 5})
@@ -125,7 +125,7 @@ def _deep_recursion():
 def test_the_formula_of_a_long_chain_of_branches_is_no_deeper(lang):
     branches = "".join(f"        elif x[i] > {-place}:\n            y[i] = x[i]\n" for place in range(1, 210))
     source = f"{HEAD}    for i in x:\n        if x[i] > 0:\n            y[i] = x[i]\n{branches}"
-    kernel = lowered(written(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
+    kernel = lower_kernel(compile_text(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
     text = formula_text(count_operations(kernel, lambda _: True), lambda array, axis: "6", lambda name: "5")
     # Python's parser takes 200 nested parentheses.
     assert eval(text) == 6 * 210 * (2 + 2)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.operation.reports import adjoint_source
 
 FORMS = {  # the body of a loop over time, and what a log holds: places too, values alone, or nothing
@@ -132,7 +132,7 @@ def test_a_loop_in_place(lang64, form, is_nested):
     body = textwrap.dedent(body).strip()
     outer = "for _ in range(2):\n" if is_nested else ""
     inside = textwrap.indent(outer + textwrap.indent(body, "    " if is_nested else ""), " " * 8).strip()
-    kernel = written(
+    kernel = compile_text(
         lang64,
         f"""
 def kernel(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.ir import nodes
 from tinsmith.passes.adjoint._dependences import never_overwritten_after_read, never_written_where_read
 from tinsmith.passes.adjoint._ssa import number_steps
@@ -38,7 +38,7 @@ def kernel(a: lang.types.ndarray(), x: lang.types.ndarray()):
         for i in range(n):
             {line}
 """
-    kernel = written(lang64, source)
+    kernel = compile_text(lang64, source)
     op = ts.op("a[n] -> x[t, n]", adjoint="source")(kernel)
     a = torch.rand(4, dtype=torch.float64).requires_grad_()
     x = op(a, t=7)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.operation.reports import adjoint_source
 
 FORMS = {  # what a ray does; whether the gradient of `w` is added atomically where `offsets start` is promised
@@ -255,7 +255,7 @@ WORDS = {"": "", "promised": "offsets "}
 @pytest.mark.parametrize("form", FORMS)
 def test_segments(lang64, form, word):
     body, is_atomic = FORMS[form]
-    kernel = written(
+    kernel = compile_text(
         lang64,
         f"""
 def kernel(
@@ -285,7 +285,7 @@ def kernel(
 
 def test_two_rays_may_have_the_same_samples(lang64):
     """Both store the same values to them, which is no race: their parts of the gradient add up."""
-    kernel = written(
+    kernel = compile_text(
         lang64,
         """
 def kernel(
@@ -310,7 +310,7 @@ def kernel(
 
 def test_rays_with_equal_numbers_may_have_the_same_samples(lang64):
     """What a ray stores is made of a number of its own, which another ray may have too: no race either."""
-    kernel = written(
+    kernel = compile_text(
         lang64,
         """
 def kernel(
@@ -383,9 +383,9 @@ OTHERS = {  # what the second kernel does; whether `grad_y` is added atomically 
 def chained(lang, body, *, first="start[r]", rays="start.shape[0] - 1", argument="", changes=None):
     body = textwrap.indent(body, " " * 8).strip()
     texts = [one.format(first=first, body=body, rays=rays, argument=argument) for one in HEADS]
-    kernels = [written(lang, one) for one in texts]
+    kernels = [compile_text(lang, one) for one in texts]
     if changes is not None:
-        kernels.insert(1, written(lang, changes))
+        kernels.insert(1, compile_text(lang, changes))
     return kernels
 
 

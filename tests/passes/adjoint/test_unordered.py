@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.operation.reports import adjoint_source
 
 SERIAL = {  # what a serial loop over i does, and whether its reverse may run in parallel
@@ -22,7 +22,7 @@ SERIAL = {  # what a serial loop over i does, and whether its reverse may run in
 @pytest.mark.parametrize("form", SERIAL)
 def test_a_serial_loop(lang64, form):
     line, is_parallel = SERIAL[form]
-    kernel = written(
+    kernel = compile_text(
         lang64,
         f"""
 def kernel(x: lang.types.ndarray(ndim=1), k: lang.types.ndarray(lang.i32, ndim=1), y: lang.types.ndarray(ndim=1)):
@@ -59,7 +59,7 @@ def test_a_value_from_before_the_loop_is_summed_by_one_thread(lang64):
 
 @pytest.mark.parametrize("is_carried", [True, False])
 def test_rows_run_downwards_where_their_elements_do(lang64, is_carried):
-    kernel = written(
+    kernel = compile_text(
         lang64,
         f"""
 def kernel(x: lang.types.ndarray(ndim=2), y: lang.types.ndarray(ndim=1)):

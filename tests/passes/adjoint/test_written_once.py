@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 from tinsmith.operation.reports import adjoint_source
 
 HEAD = "def kernel(x: lang.types.ndarray(), j: lang.types.ndarray(), y: lang.types.ndarray()):\n"
@@ -45,7 +45,7 @@ CLEARED = {  # in one thread, in order
 def made(lang, body):
     text = HEAD + "".join(f"    {line}\n" for line in body.splitlines())
     text = text.replace("    for i in range", "    lang.loop_config(serialize=True)\n    for i in range")
-    return ts.op("x[n], j[n]: i32 -> y[p, q]", adjoint="source")(written(lang, text))
+    return ts.op("x[n], j[n]: i32 -> y[p, q]", adjoint="source")(compile_text(lang, text))
 
 
 def clears(op):

@@ -27,9 +27,9 @@ from support.tangents import (
     DOUBLE,
     assert_compiled_agrees,
     assert_tangents_agree,
-    directions,
-    second_by_pass,
-    second_by_torch,
+    draw_directions,
+    run_second_tangent,
+    run_second_tangent_in_torch,
 )
 from tinsmith.codegen import print_kernel
 from tinsmith.ir import NotCovered, nodes
@@ -234,9 +234,11 @@ def test_second_derivatives_in_two_directions():
     ]
     made = over(body, s="f64")
     arrays = {"x": rand(6), "y": rand(6)}
-    along, then = ({"x": directions(made, arrays, {}, seed)["x"]} for seed in (1, 2))
-    mine = second_by_pass(made, arrays, {}, along, then)
-    torch.testing.assert_close(mine["y"], second_by_torch(made, arrays, {}, along, then)["y"], rtol=1e-11, atol=1e-12)
+    along, then = ({"x": draw_directions(made, arrays, {}, seed)["x"]} for seed in (1, 2))
+    mine = run_second_tangent(made, arrays, {}, along, then)
+    torch.testing.assert_close(
+        mine["y"], run_second_tangent_in_torch(made, arrays, {}, along, then)["y"], rtol=1e-11, atol=1e-12
+    )
     assert mine["y"].abs().min() > 1e-3
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from support.gaussians import HEIGHT, WIDTH, scene
+from support.gaussians import HEIGHT, WIDTH, make_scene
 from tinsmith.render.gaussians import quat_scale_to_covar_preci, rasterization, rasterization_2dgs
 
 NAMES = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
@@ -100,7 +100,7 @@ def assert_changes_nothing(function, given, rows, options):
 
 def some_scene(**options):
     """Return a scene whose first Gaussian is in view of all cameras."""
-    given = scene(**options)
+    given = make_scene(**options)
     given["means"][0], given["scales"][0], given["opacities"][0] = torch.tensor(AHEAD), 0.1, 0.9
     return given
 
@@ -126,7 +126,7 @@ def test_invisible_surfels_have_no_gradient(engine, mode, degree):
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 def test_padded_scenes_of_a_batch_have_finite_gradients(engine, packed):
     """Two scenes, of which the second has fewer Gaussians, in float32: each like by itself."""
-    full = {name: tensor.float() for name, tensor in scene().items()}
+    full = {name: tensor.float() for name, tensor in make_scene().items()}
     short = {name: tensor[:9] if name in NAMES[:5] else tensor for name, tensor in full.items()}
     padding = {f"padding {i}": ROWS["padding"] for i in range(len(full["means"]) - 9)}
     padded = with_invisible(short, padding)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.gaussians import HEIGHT, WIDTH, scene
+from support.gaussians import HEIGHT, WIDTH, make_scene
 from tinsmith import reference
 from tinsmith.engines import get
 from tinsmith.render.gaussians import (
@@ -103,7 +103,7 @@ def test_masked_harmonics(engine):
 @pytest.mark.parametrize("camera_model", ["pinhole", "ortho", "fisheye"])
 def test_projection(engine, camera_model):
     """Dense results are 0 where packed ones have no row, and both are the twin's."""
-    given = scene(cameras=2)
+    given = make_scene(cameras=2)
     covars = reference.gaussian_covariance(given["quats"], given["scales"])
     cameras = (given["viewmats"], given["Ks"], WIDTH, HEIGHT)
     options = {"camera_model": camera_model, "calc_compensations": True, "engine": engine}
@@ -209,7 +209,7 @@ def blended(given, meta, engine, **options):
 
 
 def test_masked_tiles_show_the_background(engine):
-    given = scene(cameras=1)
+    given = make_scene(cameras=1)
     backgrounds = given.pop("backgrounds")
     image, alpha, meta = rasterization(*given.values(), WIDTH, HEIGHT, packed=False, engine=engine)
     masks = torch.tensor([[[True, False, True], [False, True, True]]])
@@ -234,7 +234,7 @@ def test_new_sizes_compile_nothing(engine, monkeypatch, configure):
     monkeypatch.setattr(get(engine), "compile", compile_noted)
 
     def step(n, cameras):
-        given = scene(n, cameras, channels=5, sh_degree=2)  # as no other test has
+        given = make_scene(n, cameras, channels=5, sh_degree=2)  # as no other test has
         given.pop("backgrounds")
         leaves = [tensor.float().requires_grad_() for tensor in given.values()]
         image, alpha, _ = rasterization(*leaves, WIDTH, HEIGHT, sh_degree=2, engine=engine)
@@ -273,7 +273,7 @@ REFUSED = [
 @pytest.mark.thinned(1)
 @pytest.mark.parametrize(("change", "error", "words"), REFUSED, ids=[words for *_, words in REFUSED])
 def test_refusals(change, error, words):
-    given = scene() | {"width": WIDTH, "height": HEIGHT} | change
+    given = make_scene() | {"width": WIDTH, "height": HEIGHT} | change
     with pytest.raises(error) as caught:
         rasterization(**given)
     assert words in str(caught.value)
@@ -288,7 +288,7 @@ def test_packed_tile_lists_need_images():
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 def test_absolute_gradients(engine, packed, channels):
     """The sum of what the gradients of single pixels are, each taken absolute: by as many backward passes."""
-    given = scene(12, channels=channels)
+    given = make_scene(12, channels=channels)
     given["opacities"][1::4] = 1.0  # some alphas are cut off
     names = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
     inputs = [given[name].requires_grad_() for name in names]
@@ -309,7 +309,7 @@ def test_absolute_gradients(engine, packed, channels):
 
 @pytest.mark.parametrize("sh_degree", [None, 2])
 def test_sparse_gradients(engine, sh_degree):
-    given = scene(sh_degree=sh_degree)
+    given = make_scene(sh_degree=sh_degree)
     del given["backgrounds"]
     inputs = {name: x.requires_grad_() for name, x in given.items()}
     options = {"width": WIDTH, "height": HEIGHT, "sh_degree": sh_degree, "engine": engine}
@@ -323,7 +323,7 @@ def test_sparse_gradients(engine, sh_degree):
 
 
 def test_sparse_gradients_of_covariances(engine):
-    given = scene()
+    given = make_scene()
     covars = reference.gaussian_covariance(given["quats"], given["scales"])[:, UPPER[0], UPPER[1]].requires_grad_()
     means, cameras = given["means"].requires_grad_(), (given["viewmats"], given["Ks"])
     slopes, seen = [], torch.empty(0)
@@ -347,7 +347,7 @@ def assert_sparse(plain_ones, sparse_ones, seen):
 
 def test_pairs_that_are_given(engine):
     """All pairs of a pixel and a Gaussian, by depth: what rasterization leaves out is little, with faint Gaussians."""
-    given = scene(9)
+    given = make_scene(9)
     given["opacities"] = given["opacities"] * 0.2
     del given["backgrounds"]
     options = {"packed": False, "engine": engine}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.gaussians import HEIGHT, WIDTH, scene
+from support.gaussians import HEIGHT, WIDTH, make_scene
 from tinsmith import passes, reference
 from tinsmith.render.gaussians import rasterization, rasterization_2dgs
 
@@ -57,20 +57,20 @@ def assert_agrees(engine, given, packed=True, tile_size=None, **options):
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 @pytest.mark.parametrize("cameras", [1, 3])
 def test_colors_agree_with_the_twin(engine, packed, cameras):
-    ours, slopes = assert_agrees(engine, scene(cameras=cameras), packed)
+    ours, slopes = assert_agrees(engine, make_scene(cameras=cameras), packed)
     assert 0.1 < ours[1].max() <= 1 and ours[1].min() < 0.1
     assert all(slope.abs().max() > 0 for slope in slopes.values())
 
 
 @pytest.mark.parametrize("render_mode", ["D", "ED", "RGB+D", "RGB+ED"])
 def test_depths_agree_with_the_twin(engine, render_mode):
-    assert_agrees(engine, scene(), render_mode=render_mode)
+    assert_agrees(engine, make_scene(), render_mode=render_mode)
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 @pytest.mark.parametrize("camera_model", ["pinhole", "ortho", "fisheye"])
 def test_camera_models_agree_with_the_twin(engine, camera_model, packed):
-    given = scene()
+    given = make_scene()
     if camera_model == "ortho":
         given["Ks"][:, :2, :2] *= 0.4
     assert_agrees(engine, given, packed, camera_model=camera_model)
@@ -79,7 +79,7 @@ def test_camera_models_agree_with_the_twin(engine, camera_model, packed):
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 @pytest.mark.parametrize("camera_model", ["pinhole", "fisheye"])
 def test_antialiased_agrees_with_the_twin(engine, packed, camera_model):
-    given = scene()
+    given = make_scene()
     given["scales"] = given["scales"] * 0.2  # small in the image, where it makes a difference
     (classic, _), _ = assert_agrees(engine, given, packed, camera_model=camera_model)
     (image, _), _ = assert_agrees(engine, given, packed, camera_model=camera_model, rasterize_mode="antialiased")
@@ -88,23 +88,23 @@ def test_antialiased_agrees_with_the_twin(engine, packed, camera_model):
 
 @pytest.mark.parametrize("channels", [1, 2, 8, 9, 19])
 def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
-    assert_agrees(engine, scene(channels=channels))
+    assert_agrees(engine, make_scene(channels=channels))
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 def test_colors_of_each_camera_agree_with_the_twin(engine, packed):
-    assert_agrees(engine, scene(per_camera=True), packed)
-    assert_agrees(engine, scene(per_camera=True, sh_degree=1), packed, sh_degree=1)
+    assert_agrees(engine, make_scene(per_camera=True), packed)
+    assert_agrees(engine, make_scene(per_camera=True, sh_degree=1), packed, sh_degree=1)
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 @pytest.mark.parametrize("degree", [0, 1, 2, 3, 4])
 def test_harmonics_agree_with_the_twin(engine, degree, packed):
-    assert_agrees(engine, scene(sh_degree=degree), packed, sh_degree=degree)
+    assert_agrees(engine, make_scene(sh_degree=degree), packed, sh_degree=degree)
 
 
 def test_a_lower_degree_leaves_later_coefficients_alone(engine):
-    given = scene(sh_degree=3)
+    given = make_scene(sh_degree=3)
     _, slopes = assert_agrees(engine, given, sh_degree=1, render_mode="RGB+ED")
     assert slopes["colors"][:, 4:].abs().max() == 0 < slopes["colors"][:, :4].abs().max()
 
@@ -115,7 +115,7 @@ def test_a_lower_degree_leaves_later_coefficients_alone(engine):
     ids=str,
 )
 def test_what_is_left_out_agrees_with_the_twin(engine, options):
-    given = scene()
+    given = make_scene()
     (plain, _), _ = assert_agrees(engine, given)
     (image, _), _ = assert_agrees(engine, given, **options)
     assert (image - plain).abs().max() > 1e-3
@@ -123,11 +123,11 @@ def test_what_is_left_out_agrees_with_the_twin(engine, options):
 
 @pytest.mark.parametrize("tile_size", [4, 7, 64])
 def test_tile_sizes_agree_with_the_twin(engine, tile_size):
-    assert_agrees(engine, scene(), tile_size=tile_size)
+    assert_agrees(engine, make_scene(), tile_size=tile_size)
 
 
 def test_covariances_agree_with_the_twin(engine):
-    given = scene()
+    given = make_scene()
     given["covars"] = reference.gaussian_covariance(given.pop("quats"), given.pop("scales"))
     inputs = given | {"covars": (given["covars"] + given["covars"].mT) / 2}
     ours, slopes, cotangents = found_by(rasterization, inputs, {"engine": engine})
@@ -139,7 +139,7 @@ def test_covariances_agree_with_the_twin(engine):
 
 
 def test_opaque_gaussians_end_a_pixel(engine):
-    given = scene(40)
+    given = make_scene(40)
     given["opacities"] = torch.full_like(given["opacities"], 0.9999)
     given["scales"] = given["scales"] * 4
     ours, _ = assert_agrees(engine, given)
@@ -148,7 +148,7 @@ def test_opaque_gaussians_end_a_pixel(engine):
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 def test_nothing_is_seen(engine, packed):
-    given = scene()
+    given = make_scene()
     given["means"][:, 2] = -20.0
     ours, slopes = assert_agrees(engine, given, packed)
     assert ours[1].abs().max() == 0
@@ -157,8 +157,8 @@ def test_nothing_is_seen(engine, packed):
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 def test_no_gaussian_at_all(engine, packed):
-    given = {name: tensor[:0] for name, tensor in scene().items()} | {
-        name: tensor for name, tensor in scene().items() if name in ("viewmats", "Ks", "backgrounds")
+    given = {name: tensor[:0] for name, tensor in make_scene().items()} | {
+        name: tensor for name, tensor in make_scene().items() if name in ("viewmats", "Ks", "backgrounds")
     }
     inputs = leaves(given)
     backgrounds = inputs.pop("backgrounds")
@@ -174,7 +174,7 @@ def test_no_gaussian_at_all(engine, packed):
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 def test_batches_of_scenes(engine, packed):
     """One call of two scenes is two calls."""
-    scenes = [scene(cameras=2) for _ in range(2)]
+    scenes = [make_scene(cameras=2) for _ in range(2)]
     stacked = {name: torch.stack([one[name] for one in scenes]) for name in scenes[0]}
     options = {"engine": engine, "packed": packed, "render_mode": "RGB+ED"}
     ours, slopes, cotangents = found_by(rasterization, stacked, options)
@@ -204,7 +204,7 @@ def in_lanes(configure, monkeypatch):
 @pytest.mark.parametrize("channels", [6, 7])  # as no other test has: nothing of it is compiled yet
 def test_float32(engine, channels, in_lanes):
     """Blending and its gradient run in lanes; both are the twin's in float64 but for digits."""
-    given = scene(60, channels=channels)
+    given = make_scene(60, channels=channels)
     twins, expected, cotangents = found_by(reference.rasterize_gaussians, given, {})
     single = {name: tensor.float() for name, tensor in given.items()}
     ours, slopes, _ = found_by(rasterization, single, {"engine": engine}, [c.float() for c in cotangents])
@@ -216,7 +216,7 @@ def test_float32(engine, channels, in_lanes):
 
 
 def test_on_each_device(engine, device):
-    given = scene()
+    given = make_scene()
     twins, expected, cotangents = found_by(reference.rasterize_gaussians, given, {})
     there = {name: tensor.to(device) for name, tensor in given.items()}
     ours, slopes, _ = found_by(rasterization, there, {"engine": engine}, [c.to(device) for c in cotangents])
@@ -237,7 +237,7 @@ def test_compiled_it_stays_one_graph_for_any_number_of_gaussians(engine, packed)
 
     compiled = torch.compile(light, fullgraph=True, backend="aot_eager")
     for count in (24, 15):
-        inputs = list(leaves(scene(count)).values())[:-1]
+        inputs = list(leaves(make_scene(count)).values())[:-1]
         gradients = torch.autograd.grad(compiled(*inputs), inputs)
         for slope, plain in zip(gradients, torch.autograd.grad(light(*inputs), inputs), strict=True):
             torch.testing.assert_close(slope, plain, **CLOSE)
@@ -266,7 +266,7 @@ def test_options_are_in_the_order_of_gsplat(function, names):
 
 
 def test_defaults_of_gsplat_are_taken_by_position_and_by_name(engine):
-    given = list(scene().values())[:7]
+    given = list(make_scene().values())[:7]
     plain = rasterization(*given, WIDTH, HEIGHT, engine=engine)[0]
     torch.testing.assert_close(rasterization(*given, WIDTH, HEIGHT, *DEFAULTS, engine=engine)[0], plain, rtol=0, atol=0)
     named = dict(zip(GSPLAT, DEFAULTS, strict=True)) | {"channel_chunk": 2, "segmented": True}
@@ -292,6 +292,6 @@ def test_defaults_of_gsplat_are_taken_by_position_and_by_name(engine):
 )
 def test_other_values_of_options_of_gsplat_are_refused_by_name(name, value, words):
     with pytest.raises(ts.ArgumentError, match=f"`{name}` of `rasterization` is not supported") as caught:
-        rasterization(*list(scene().values())[:7], WIDTH, HEIGHT, **{name: value})
+        rasterization(*list(make_scene().values())[:7], WIDTH, HEIGHT, **{name: value})
     for word in words:
         assert re.search(word, str(caught.value))

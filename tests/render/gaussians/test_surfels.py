@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.gaussians import HEIGHT, WIDTH, scene
+from support.gaussians import HEIGHT, WIDTH, make_scene
 from tinsmith import reference
 from tinsmith.render.gaussians import fully_fused_projection_2dgs, rasterization_2dgs, rasterize_to_pixels_2dgs
 
@@ -84,7 +84,7 @@ def assert_agrees(engine, given, packed=False, **options):
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 @pytest.mark.parametrize("distloss", [True, False])
 def test_surfels_agree_with_the_twin(engine, packed, distloss):
-    outputs, slopes = assert_agrees(engine, scene(cameras=2), packed, render_mode="RGB+D", distloss=distloss)
+    outputs, slopes = assert_agrees(engine, make_scene(cameras=2), packed, render_mode="RGB+D", distloss=distloss)
     assert outputs[1].max() > 0.5 and outputs[4].max() > 1
     assert (outputs[3].abs().max() > 0) == distloss
     assert all(slope.abs().max() > 0 for slope in slopes)
@@ -92,33 +92,33 @@ def test_surfels_agree_with_the_twin(engine, packed, distloss):
 
 @pytest.mark.parametrize("render_mode", ["RGB", "D", "ED", "RGB+ED"])
 def test_modes_agree_with_the_twin(engine, render_mode):
-    assert_agrees(engine, scene(cameras=1), render_mode=render_mode)
+    assert_agrees(engine, make_scene(cameras=1), render_mode=render_mode)
 
 
 @pytest.mark.costly
 @pytest.mark.parametrize("channels", [1, 11])
 def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
-    assert_agrees(engine, scene(cameras=1, channels=channels), distloss=True)
+    assert_agrees(engine, make_scene(cameras=1, channels=channels), distloss=True)
 
 
 @pytest.mark.parametrize(
     "options", [{"near_plane": 3.2}, {"far_plane": 2.9}, {"radius_clip": 9.0}, {"tile_size": 7}], ids=str
 )
 def test_what_is_left_out_agrees_with_the_twin(engine, options):
-    given = scene(cameras=1)
+    given = make_scene(cameras=1)
     assert_agrees(engine, given, **options)
 
 
 def test_small_surfels_do_not_vanish(engine):
     """Seen from far, or edge on, they are a bump of half a pixel's width."""
-    given = scene(40)
+    given = make_scene(40)
     given["scales"] = given["scales"] * 0.03
     (_, alphas, *_), _ = assert_agrees(engine, given)
     assert alphas.max() > 0.1
 
 
 def test_opaque_surfels_end_a_pixel(engine):
-    given = scene(40)
+    given = make_scene(40)
     given["opacities"] = torch.full_like(given["opacities"], 0.9999)
     given["scales"] = given["scales"] * 4
     (_, alphas, *_), _ = assert_agrees(engine, given, distloss=True)
@@ -127,7 +127,7 @@ def test_opaque_surfels_end_a_pixel(engine):
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 def test_nothing_is_seen(engine, packed):
-    given = scene()
+    given = make_scene()
     given["means"][:, 2] = -20.0
     (_, alphas, *_), _ = assert_agrees(engine, given, packed)
     assert alphas.abs().max() == 0
@@ -161,7 +161,7 @@ def test_normals_of_a_wall(engine):
 
 def test_what_densification_takes(engine):
     """The gradient of the third column of a transform, times the depth."""
-    given = scene(cameras=1)
+    given = make_scene(cameras=1)
     inputs = [given[name].requires_grad_() for name in NAMES]
     seen = rasterization_2dgs(*inputs, WIDTH, HEIGHT, engine=engine)
     densify, transforms = seen.meta["gradient_2dgs"], seen.meta["ray_transforms"]
@@ -173,7 +173,7 @@ def test_what_densification_takes(engine):
 
 
 def test_by_its_parts(engine):
-    given = scene()
+    given = make_scene()
     tensors = [given[name] for name in NAMES]
     options = {"packed": True, "engine": engine}
     seen = rasterization_2dgs(*tensors, WIDTH, HEIGHT, distloss=True, render_mode="RGB+D", **options)
@@ -192,7 +192,7 @@ def test_by_its_parts(engine):
 
 
 def test_sparse_gradients(engine):
-    given = scene()
+    given = make_scene()
     inputs = [given[name].requires_grad_() for name in NAMES]
     slopes = []
     for sparse_grad in (False, True):
@@ -204,7 +204,7 @@ def test_sparse_gradients(engine):
 
 
 def test_float32(engine):
-    given = scene(60)
+    given = make_scene(60)
     outputs = ours({name: tensor.float() for name, tensor in given.items()}, engine=engine, distloss=True)
     for one, other in zip(outputs[:4], twin(given, distloss=True)[:4], strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
@@ -222,5 +222,5 @@ def test_float32(engine):
 )
 def test_refusals(change, error, words):
     with pytest.raises(error) as caught:
-        rasterization_2dgs(**(scene() | {"width": WIDTH, "height": HEIGHT} | change))
+        rasterization_2dgs(**(make_scene() | {"width": WIDTH, "height": HEIGHT} | change))
     assert words in str(caught.value)
