@@ -33,7 +33,7 @@ def a_machine(monkeypatch):
 
 @pytest.mark.usefixtures("a_machine")
 @pytest.mark.parametrize("case", ABSURD)
-def test_absurd_sizes_are_refused_before_anything_is_made(case, tmp_path):
+def test_absurd_sizes_are_refused_before_anything_is_allocated(case, tmp_path):
     options, words = ABSURD[case]
     out = tmp_path / "out"
     result = CliRunner().invoke(app, [case.split()[0], *options, "--out", str(out), "--quiet"])
@@ -43,11 +43,11 @@ def test_absurd_sizes_are_refused_before_anything_is_made(case, tmp_path):
 
 
 @pytest.mark.usefixtures("a_machine")
-def test_what_fits_is_not_refused():
+def test_affordable_runs_are_not_refused():
     require_affordable(Cost(15 * GB, 86400.0), "cpu", gaussians=5)
 
 
-def test_the_time_on_a_gpu_is_another(monkeypatch):
+def test_the_time_limit_holds_for_the_cpu_only(monkeypatch):
     monkeypatch.setattr(_cost, "_find_free_memory", lambda device: 16 * GB)
     cost = Cost(1.0, 40 * 86400.0)
     require_affordable(cost, "cuda", steps=5)
@@ -55,5 +55,5 @@ def test_the_time_on_a_gpu_is_another(monkeypatch):
         require_affordable(cost, "cpu", steps=5)
 
 
-def test_free_memory_is_that_of_a_machine():
+def test_free_memory_is_a_plausible_number():
     assert 1e7 < _cost._find_free_memory("cpu") < 1e15

@@ -17,7 +17,7 @@ from tinsmith.apps._training import Learner, Training
 from tinsmith.nn import write_checkpoint
 
 
-def test_a_file_appears_when_it_is_whole(tmp_path):
+def test_a_file_appears_only_when_it_is_complete(tmp_path):
     path = tmp_path / "a.txt"
     with _files.replace_when_whole(path) as beside:
         beside.write_text("whole")
@@ -26,7 +26,7 @@ def test_a_file_appears_when_it_is_whole(tmp_path):
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_file_that_failed_leaves_the_old_one(tmp_path, error):
+def test_a_failed_write_keeps_the_old_file(tmp_path, error):
     path = tmp_path / "a.txt"
     path.write_text("old")
     with pytest.raises(error):
@@ -47,14 +47,14 @@ FULL = [
 
 
 @pytest.mark.parametrize("error", FULL, ids=lambda error: type(error).__name__)
-def test_a_full_disk_is_told_in_words(tmp_path, error):
+def test_a_full_disk_is_reported(tmp_path, error):
     with pytest.raises(InputError) as refused, _files.replace_when_whole(tmp_path / "a.txt"):
         raise error
     assert "a.txt cannot be written" in str(refused.value) and "No space left on device" in str(refused.value)
     assert not list(tmp_path.iterdir())
 
 
-def test_others_may_read_what_was_written(tmp_path):
+def test_written_files_are_readable_by_others(tmp_path):
     plain, path = tmp_path / "plain", tmp_path / "a.txt"
     plain.touch()
     with _files.replace_when_whole(path) as beside:
@@ -69,7 +69,7 @@ def test_a_writable_folder_is_made_and_left_empty(tmp_path):
 
 
 @pytest.mark.parametrize("error", FULL, ids=lambda error: type(error).__name__)
-def test_a_checkpoint_on_a_full_disk_is_told_in_words(tmp_path, monkeypatch, error):
+def test_a_full_disk_is_reported_when_a_checkpoint_is_written(tmp_path, monkeypatch, error):
     def fail(*_):
         raise error
 
@@ -90,7 +90,7 @@ class Counter(Learner):
     evaluate = writers = summarize = None
 
 
-def test_a_training_goes_on_when_a_checkpoint_cannot_be_written():
+def test_training_continues_if_a_checkpoint_cannot_be_written():
     training, saved = Training(Counter()), []
 
     def save():

@@ -32,7 +32,7 @@ FILES = {
 }
 
 
-def test_the_fit_gets_better_and_writes_what_it_says(engine, options):
+def test_a_fit_improves_and_writes_the_files_it_lists(engine, options):
     seen = []
     reached = fit_image(options(engine=engine), watch=lambda *state: seen.append(state))
     steps, totals, psnrs = zip(*seen, strict=True)
@@ -60,7 +60,7 @@ def test_the_files_hold_the_fit(engine, options, photo):
         assert film.n_frames > 10 and film.size == (48, 36)
 
 
-def test_a_resumed_fit_is_the_uninterrupted_one_to_the_bit(engine, options, tmp_path):
+def test_a_resumed_fit_equals_an_uninterrupted_one_bit_for_bit(engine, options, tmp_path):
     whole = options(engine=engine, out=tmp_path / "whole")
     fit_image(whole)
     halves = dataclasses.replace(whole, out=tmp_path / "halves")
@@ -72,7 +72,7 @@ def test_a_resumed_fit_is_the_uninterrupted_one_to_the_bit(engine, options, tmp_
     assert read_without_times(halves.out) == read_without_times(whole.out)
 
 
-def test_the_summary_tells_what_was_done(options):
+def test_the_summary_has_the_options_and_results(options):
     reached = fit_image(options())
     summary = json.loads((options().out / "summary.json").read_text())
     assert summary["psnr_db"] == reached.psnr and summary["seconds"] == reached.seconds > 0
@@ -80,7 +80,7 @@ def test_the_summary_tells_what_was_done(options):
     assert summary["step"] == summary["steps"] == 40 and summary["gaussians"] == 80 and summary["parameters"] == 80 * 9
 
 
-def test_sixteen_bits_of_gray_are_read_as_eight(options, tmp_path):
+def test_sixteen_bit_gray_images_are_read_as_eight_bit(options, tmp_path):
     values = np.linspace(0, 65535, 48 * 36).reshape(36, 48).astype(np.uint16)
     Image.fromarray(values).save(tmp_path / "deep.png")
     photo = load_photo(tmp_path / "deep.png", 48)
@@ -88,13 +88,13 @@ def test_sixteen_bits_of_gray_are_read_as_eight(options, tmp_path):
     assert np.abs(photo.pixels[..., 0].numpy() - values / 257).max() <= 0.5
 
 
-def test_stopped_before_the_first_step(options):
+def test_a_fit_can_be_stopped_before_the_first_step(options):
     stopped = fit_image(options(), watch=StopAt(0))
     assert stopped.step == 0 and list_names(options().out) == FILES
     assert fit_image(options(resume=True)).step == 40
 
 
-def test_a_finished_fit_can_go_on(options):
+def test_a_finished_fit_can_be_continued(options):
     fit_image(options(steps=20))
     before = {path: path.stat().st_mtime_ns for path in options().out.iterdir()}
     for steps in (20, 10):
@@ -137,12 +137,12 @@ def test_torchs_threads_are_as_before_afterwards(options):
 
 
 @pytest.mark.parametrize("size", [1, 7])
-def test_more_gaussians_than_pixels(options, size):
+def test_there_may_be_more_gaussians_than_pixels(options, size):
     reached = fit_image(options(size=size, gaussians=200, steps=5))
     assert reached.step == 5 and list_names(options().out) == FILES
 
 
-def test_the_seed_decides(options, tmp_path):
+def test_the_same_seed_gives_the_same_fit(options, tmp_path):
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):
         fit_image(options(out=tmp_path / name, seed=seed, steps=3))
     assert read_without_times(tmp_path / "one") == read_without_times(tmp_path / "same")
@@ -156,7 +156,7 @@ def run(*arguments):
 SMALL = ("--gaussians", 50, "--steps", 5, "--size", 32)
 
 
-def test_the_command_says_what_it_wrote(photo, tmp_path):
+def test_the_command_lists_the_files_it_wrote(photo, tmp_path):
     done = run(photo, "--out", tmp_path / "out", *SMALL)
     assert done.exit_code == 0, done.output
     assert "dB after 5 steps" in done.output
@@ -175,7 +175,7 @@ def test_the_command_resumes(photo, tmp_path):
     assert done.exit_code == 0 and "raise --steps" in done.output and "Nothing was written" in done.output
 
 
-def test_the_command_replaces_an_earlier_run_only_if_told(photo, tmp_path):
+def test_the_command_overwrites_an_earlier_run_only_on_request(photo, tmp_path):
     arguments = (photo, "--out", tmp_path / "out", *SMALL)
     run(*arguments)
     before = read_contents(tmp_path / "out")
@@ -186,7 +186,7 @@ def test_the_command_replaces_an_earlier_run_only_if_told(photo, tmp_path):
     assert done.exit_code == 0 and read_contents(tmp_path / "out")["fitted.png"] != before["fitted.png"]
 
 
-def test_the_command_refuses_in_words(tmp_path):
+def test_the_command_reports_invalid_input(tmp_path):
     done = run(tmp_path / "none.jpg", "--out", tmp_path / "out")
     assert done.exit_code == 2
     assert "the image does not exist" in done.output and "Traceback" not in done.output

@@ -161,7 +161,7 @@ def resuming(finished, tmp_path):
     return dataclasses.replace(finished, out=tmp_path, steps=5, resume=True), copy
 
 
-def test_the_copied_checkpoint_resumes(resuming):
+def test_a_copied_checkpoint_can_be_resumed(resuming):
     assert fit_image(resuming[0]).step == 5
 
 
@@ -248,7 +248,7 @@ def test_no_checkpoint(options):
     assert not options().out.exists()
 
 
-def test_the_checkpoint_says_which_fit_it_is_of(finished):
+def test_a_checkpoint_records_the_fit_it_belongs_to(finished):
     with safe_open(finished.out / "checkpoint.safetensors", "pt") as file:
         fit = json.loads(file.metadata()["fit"])
     assert fit["photograph"] == "disc.png" and fit["gaussians"] == 40

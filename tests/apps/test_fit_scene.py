@@ -34,7 +34,7 @@ FILES = {
 
 
 @pytest.mark.thinned(2)
-def test_it_gets_better_and_writes_what_it_says(engine, fitting):
+def test_a_run_improves_and_writes_the_files_it_lists(engine, fitting):
     seen = []
     reached = fit_scene(
         fitting(engine=engine, tensorboard=True, steps=60, rays=512), watch=lambda *state: seen.append(state)
@@ -68,7 +68,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, fitting):
 
 
 @pytest.mark.costly
-def test_the_numbers_are_those_of_the_pictures(fitting):
+def test_reported_psnr_is_that_of_the_pictures(fitting):
     options = fitting(steps=1)
     learner = FieldLearner(read_dataset(options.dataset, options.size), options)
     Training(learner).run_training_step()
@@ -82,7 +82,7 @@ def test_the_numbers_are_those_of_the_pictures(fitting):
     assert psnrs["views/7.png"] == pytest.approx(psnr_of_pixels(ours, truth), abs=1e-9)
 
 
-def test_without_a_dataset_it_renders_one(fitting, monkeypatch, scene_folder):
+def test_a_dataset_is_rendered_if_none_is_given(fitting, monkeypatch, scene_folder):
     monkeypatch.setattr(_run, "render_own_scene", lambda size: read_dataset(scene_folder, size))
     reached = fit_scene(fitting(dataset=None, steps=2))
     written = read_dataset(fitting().out / "scene", 64)
@@ -96,7 +96,7 @@ def test_without_a_dataset_it_renders_one(fitting, monkeypatch, scene_folder):
     [{}, pytest.param({"background": "black", "distortion": 0.01, "engine": "quadrants"}, marks=pytest.mark.costly)],
     ids=["plain", "other options"],
 )
-def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(fitting, changes, tmp_path):
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(fitting, changes, tmp_path):
     whole = fitting(out=tmp_path / "whole", steps=16, **changes)
     fit_scene(whole)
     halves = dataclasses.replace(whole, out=tmp_path / "halves")
@@ -109,14 +109,14 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(fitting, changes, tmp
     assert read_without_times(halves.out) == read_without_times(whole.out)
 
 
-def test_a_finished_run_can_go_on(fitting):
+def test_a_finished_run_can_be_continued(fitting):
     fit_scene(fitting(steps=4))
     again = fit_scene(fitting(steps=4, resume=True))
     assert again.step == 4 and again.seconds == 0
     assert fit_scene(fitting(steps=6, resume=True)).step == 6
 
 
-def test_what_lies_on_a_ray_is_on_the_ground_that_it_is_asked_for(fitting):
+def test_rays_are_composited_on_the_requested_background(fitting):
     """An empty field shows the ground, a full one none of it."""
     options = fitting(background="black")
     learner = FieldLearner(read_dataset(options.dataset, 64), options)
@@ -130,7 +130,7 @@ def test_what_lies_on_a_ray_is_on_the_ground_that_it_is_asked_for(fitting):
     assert columns[:, 3].abs().max() < 1e-6
 
 
-def test_the_grounds_of_drawn_colors_are_the_rays_own(fitting):
+def test_targets_are_blended_with_the_background_of_their_ray(fitting):
     options = fitting()
     dataset = read_dataset(options.dataset, 64)
     x, target = FieldLearner(dataset, options)._draw_rays()
@@ -147,7 +147,7 @@ def test_the_grounds_of_drawn_colors_are_the_rays_own(fitting):
     assert 20 < clear < 120
 
 
-def test_the_orbit_goes_around_what_the_cameras_look_at(scene_folder):
+def test_the_orbit_goes_around_the_cameras_common_target(scene_folder):
     train = read_dataset(scene_folder, 64).train
     orbit = Orbit.from_views(train)
     torch.testing.assert_close(orbit.middle, torch.tensor([0.0, 0, -0.15]).double(), atol=0.02, rtol=0)
@@ -189,13 +189,13 @@ def test_unknown_backgrounds_devices_and_engines(fitting, scene_folder):
         fit_scene(fitting(out=scene_folder / "transforms_train.json" / "out"))
 
 
-def test_tensorboard_that_is_not_there(fitting, monkeypatch):
+def test_missing_tensorboard_is_reported(fitting, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     with pytest.raises(ConfigError, match="needs tensorboard, which is not installed"):
         fit_scene(fitting(tensorboard=True))
 
 
-def test_checkpoints_of_other_runs(fitting, tmp_path):
+def test_checkpoints_of_other_runs_are_refused(fitting, tmp_path):
     with pytest.raises(CheckpointError, match="there is no checkpoint to resume from"):
         fit_scene(fitting(resume=True))
     fit_scene(fitting(steps=1))
@@ -220,7 +220,7 @@ def test_it_runs_on_cuda(engine, fitting):
 
 
 @pytest.mark.costly
-def test_the_own_scene_is_fitted(tmp_path):
+def test_the_built_in_scene_is_fitted(tmp_path):
     reached = fit_scene(SceneOptions(tmp_path, steps=400))
     # The bar is 25 dB in five minutes on two cores; docs/how-to/fit-scene.md has what was measured.
     assert reached.psnr > 28 and reached.ssim > 0.95

@@ -37,7 +37,7 @@ def change(folder, how, name="transforms_train.json"):
 # What is read ----------------------------------------------------------------------------------
 
 
-def test_what_was_written_is_read(scene_folder):
+def test_a_written_dataset_is_read_back(scene_folder):
     train, test = small_views()
     read = read_dataset(scene_folder, 64)
     for ours, theirs in ((read.train, train), (read.test, test)):
@@ -47,7 +47,7 @@ def test_what_was_written_is_read(scene_folder):
     assert read.name == "solids" and read.is_transparent
 
 
-def test_transparent_pictures_are_laid_on_a_ground(scene_folder):
+def test_transparent_pictures_are_blended_with_a_background(scene_folder):
     views = read_dataset(scene_folder, 64).test
     picture = views.pictures[0].double() / 255
     for ground in ([1.0, 1.0, 1.0], [0.2, 0.5, 0.1]):
@@ -104,7 +104,7 @@ def test_one_file_for_all_views(folder):
     assert len(read_dataset(folder, 64).test) == 12
 
 
-def test_pictures_of_other_kinds(folder):
+def test_pictures_of_other_modes_and_formats_are_read(folder):
     for number, kind in ((0, "RGB"), (1, "L"), (3, "P")):
         with Image.open(folder / f"views/{number}.png") as image:
             image.convert(kind).save(folder / f"views/{number}.png")
@@ -202,7 +202,7 @@ def refused(options):
 
 @pytest.mark.usefixtures("nothing_runs")
 @pytest.mark.parametrize("what", TOLD)
-def test_what_is_told_wrong(folder, fitting, what):
+def test_invalid_entries_are_refused_by_file_and_name(folder, fitting, what):
     how, words = TOLD[what]
     change(folder, how)
     said = refused(fitting(dataset=folder))
@@ -211,7 +211,7 @@ def test_what_is_told_wrong(folder, fitting, what):
 
 
 @pytest.mark.usefixtures("nothing_runs")
-def test_files_that_are_no_datasets(folder, fitting, tmp_path):
+def test_other_files_are_refused(folder, fitting, tmp_path):
     path = folder / "transforms_train.json"
     assert "does not exist" in refused(fitting(dataset=tmp_path / "none"))
     assert "is not a folder" in refused(fitting(dataset=path))
@@ -228,7 +228,7 @@ def test_files_that_are_no_datasets(folder, fitting, tmp_path):
 
 
 @pytest.mark.usefixtures("nothing_runs")
-def test_pictures_that_are_none_or_differ(folder, fitting):
+def test_broken_pictures_and_unequal_sizes_are_refused(folder, fitting):
     path = folder / "views/7.png"  # of the views held out
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
@@ -244,7 +244,7 @@ def test_pictures_that_are_none_or_differ(folder, fitting):
 
 
 @pytest.mark.usefixtures("nothing_runs")
-def test_pictures_too_small_and_too_few(folder, fitting):
+def test_too_small_and_too_few_pictures_are_refused(folder, fitting):
     for number in range(15):
         with Image.open(folder / f"views/{number}.png") as image:
             image.resize((24, 8)).save(folder / f"views/{number}.png")
@@ -255,7 +255,7 @@ def test_pictures_too_small_and_too_few(folder, fitting):
 
 
 @pytest.mark.usefixtures("nothing_runs")
-def test_a_picture_that_would_be_overwritten(folder, fitting):
+def test_overwriting_an_input_picture_is_refused(folder, fitting):
     (folder / "views/7.png").rename(folder / "depth.png")
     change(folder, lambda whole: whole["frames"][1].update(file_path="./depth"), "transforms_test.json")
     with pytest.raises(InputError, match="the dataset's picture would be overwritten") as refused:
@@ -264,7 +264,7 @@ def test_a_picture_that_would_be_overwritten(folder, fitting):
 
 
 @pytest.mark.usefixtures("nothing_runs")
-def test_a_box_that_no_camera_sees(folder, fitting):
+def test_a_box_that_no_camera_sees_is_refused(folder, fitting):
     for name in ("transforms_train.json", "transforms_test.json"):
         change(
             folder,

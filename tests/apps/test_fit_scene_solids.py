@@ -46,7 +46,7 @@ def rays(n):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_crossings_are_the_first_on_the_surface(name):
+def test_rays_hit_the_first_point_on_the_surface(name):
     solid, inside = CASES[name]
     origins, directions = rays(2000)
     t = solid.intersect(origins, directions)
@@ -120,7 +120,7 @@ def test_rays_see_the_nearest_solid_shaded_and_shadowed():
     assert dark[:3].max() < 0.35
 
 
-def test_the_edges_are_smooth_and_colors_straight():
+def test_edges_are_antialiased_and_colors_not_premultiplied():
     picture = render_picture(make_pose(0.4, 0.5), 26.0, (24, 20)).float() / 255
     alpha = picture[..., 3]
     assert picture.shape == (20, 24, 4)
@@ -129,7 +129,7 @@ def test_the_edges_are_smooth_and_colors_straight():
     assert picture[edge][:, :3].amax(-1).min() > 0.1  # not darkened by what is see-through
 
 
-def test_the_own_scene():
+def test_the_built_in_scene_is_complete_and_repeatable():
     dataset = render_own_scene(32)
     assert (len(dataset.train), len(dataset.test), dataset.width, dataset.height) == (60, 10, 32, 32)
     assert dataset.is_transparent and render_own_scene(32).digest == dataset.digest

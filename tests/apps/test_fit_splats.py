@@ -36,7 +36,7 @@ FILES = {
 
 
 @pytest.mark.thinned(2)
-def test_it_gets_better_and_writes_what_it_says(engine, splatting):
+def test_a_run_improves_and_writes_the_files_it_lists(engine, splatting):
     seen = []
     reached = fit_splats(splatting(engine=engine, steps=60, gaussians=300), watch=lambda *state: seen.append(state))
     steps, totals, psnrs = zip(*seen, strict=True)
@@ -62,7 +62,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, splatting):
 
 @pytest.mark.costly
 @pytest.mark.parametrize("changes", [{}, {"strategy": "mcmc", "background": "black"}], ids=["default", "mcmc"])
-def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(splatting, changes, tmp_path, monkeypatch):
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(splatting, changes, tmp_path, monkeypatch):
     monkeypatch.setattr(_gaussians, "_REFINE_EVERY", 5)
     whole = splatting(out=tmp_path / "whole", steps=20, gaussians=150, **changes)
     fit_splats(whole)
@@ -78,13 +78,13 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(splatting, changes, t
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_a_finished_run_can_go_on(splatting):
+def test_a_finished_run_can_be_continued(splatting):
     fit_splats(splatting(steps=4))
     again = fit_splats(splatting(steps=4, resume=True))
     assert again.step == 4 and again.seconds == 0 and not again.files
 
 
-def test_without_a_dataset_it_renders_one(splatting, monkeypatch, scene_folder):
+def test_a_dataset_is_rendered_if_none_is_given(splatting, monkeypatch, scene_folder):
     monkeypatch.setattr(_run, "render_own_scene", lambda size: read_dataset(scene_folder, size))
     reached = fit_splats(splatting(dataset=None, steps=2))
     written = read_dataset(splatting().out / "scene", 64)
@@ -93,7 +93,7 @@ def test_without_a_dataset_it_renders_one(splatting, monkeypatch, scene_folder):
 
 
 @pytest.mark.costly
-def test_there_are_no_more_gaussians_than_wanted(splatting, monkeypatch):
+def test_the_number_of_gaussians_is_limited(splatting, monkeypatch):
     monkeypatch.setattr(_gaussians, "_REFINE_EVERY", 5)
     for strategy in ("default", "mcmc"):
         learner = SplatLearner(read_dataset(splatting().dataset, 64), splatting(most=70, steps=30, strategy=strategy))
@@ -122,7 +122,7 @@ def test_gaussians_start_in_the_visual_hull_or_at_points(scene_folder, tmp_path)
     torch.testing.assert_close(start["sh0"] * 0.28209479 + 0.5, torch.full((5, 1, 3), 0.2))
 
 
-def test_the_numbers_are_those_of_the_rendering(splatting):
+def test_reported_psnr_is_that_of_the_rendering(splatting):
     learner = SplatLearner(read_dataset(splatting().dataset, 64), splatting(background="black"))
     seen = learner.view(learner.dataset.test, 1)
     assert seen.color.shape == (20, 24, 3) and seen.opacity.shape == seen.depth.shape == (20, 24)
@@ -166,7 +166,7 @@ def test_a_reconstruction_of_colmap_is_learned(splatting, tmp_path):
         ({"strategy": "defalt"}, "Did you mean `default`"),
     ],
 )
-def test_options_that_do_not_fit(splatting, changes, words):
+def test_invalid_options_are_refused(splatting, changes, words):
     with pytest.raises(InputError, match=words):
         splatting(**changes)
 
@@ -193,7 +193,7 @@ def test_other_refusals(splatting, tmp_path):
 
 
 @pytest.mark.costly
-def test_the_own_scene_is_fitted(tmp_path):
+def test_the_built_in_scene_is_fitted(tmp_path):
     reached = fit_splats(SplatOptions(tmp_path, steps=600))
     # The bar is 30 dB in three minutes on two cores, in 1000 steps; docs/how-to/fit-splats.md has what was measured.
     assert reached.psnr > 29 and reached.ssim > 0.96

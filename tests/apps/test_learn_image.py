@@ -46,7 +46,7 @@ KINDS = {
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_gets_better_and_writes_what_it_says(engine, learning, kind, photo):
+def test_a_run_improves_and_writes_the_files_it_lists(engine, learning, kind, photo):
     seen = []
     reached = learn_image(learning(KINDS[kind], engine=engine), watch=lambda *state: seen.append(state))
     steps, totals, psnrs = zip(*seen, strict=True)
@@ -67,7 +67,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, learning, kind, photo):
 
 
 @pytest.mark.costly
-def test_the_summary_tells_what_was_done(learning):
+def test_the_summary_has_the_options_and_results(learning):
     reached = learn_image(learning(ARRAY))
     summary = json.loads((learning().out / "summary.json").read_text())
     assert summary["psnr_db"] == reached.psnr and summary["seconds"] == reached.seconds > 0
@@ -80,7 +80,7 @@ def test_the_summary_tells_what_was_done(learning):
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(engine, learning, kind, tmp_path):
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(engine, learning, kind, tmp_path):
     whole = learning(KINDS[kind], engine=engine, out=tmp_path / "whole")
     learn_image(whole)
     halves = dataclasses.replace(whole, out=tmp_path / "halves")
@@ -93,13 +93,13 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(engine, learning, kin
     assert read_without_times(halves.out) == read_without_times(whole.out)
 
 
-def test_stopped_before_the_first_step(learning):
+def test_a_run_can_be_stopped_before_the_first_step(learning):
     stopped = learn_image(learning(), watch=StopAt(0))
     assert stopped.step == 0 and list_names(learning().out) == FILES
     assert learn_image(learning(resume=True)).step == 40
 
 
-def test_a_finished_run_can_go_on(learning):
+def test_a_finished_run_can_be_continued(learning):
     learn_image(learning(steps=20))
     for steps in (20, 10):
         again = learn_image(learning(steps=steps, resume=True))
@@ -108,7 +108,7 @@ def test_a_finished_run_can_go_on(learning):
     assert learn_image(learning(steps=30, resume=True)).step == 30
 
 
-def test_the_seed_decides(learning, tmp_path):
+def test_the_same_seed_gives_the_same_run(learning, tmp_path):
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):
         learn_image(learning(ARRAY, out=tmp_path / name, seed=seed, steps=3))
     assert read_without_times(tmp_path / "one") == read_without_times(tmp_path / "same")
@@ -149,7 +149,7 @@ def seen(photo):
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (3, 5), (36, 48), (7, 11)])
-def test_blocks_make_the_whole(seen, grid):
+def test_blocks_tile_the_whole_image(seen, grid):
     blocks = Blocks(seen, grid, "cpu")
     assert blocks.rows[0] == blocks.columns[0] == 0 and (blocks.rows[-1], blocks.columns[-1]) == (36, 48)
     assert (len(blocks.rows), len(blocks.columns)) == (grid[0] + 1, grid[1] + 1)
@@ -165,7 +165,7 @@ def test_blocks_make_the_whole(seen, grid):
 
 @pytest.mark.parametrize("grid", [(1, 1), (3, 5), (36, 48)])
 @pytest.mark.parametrize("every", [2, 5])
-def test_thinned_blocks_are_some_of_the_pixels_where_they_were(seen, grid, every):
+def test_thinned_blocks_keep_the_positions_of_their_pixels(seen, grid, every):
     whole, some = Blocks(seen, grid, "cpu"), Blocks(seen, grid, "cpu", every)
     assert some.pixels.shape[:2] == (some.rows[-1], some.columns[-1])
     assert len(some.rows) == grid[0] + 1 and all(a < b for a, b in itertools.pairwise(some.rows))
@@ -176,7 +176,7 @@ def test_thinned_blocks_are_some_of_the_pixels_where_they_were(seen, grid, every
         assert torch.equal(seen.pixels[down, across].float() / 255, some._targets[block])
 
 
-def test_a_large_photograph_is_glanced_at_along_the_way(learning, monkeypatch):
+def test_frames_of_a_large_photograph_are_small(learning, monkeypatch):
     monkeypatch.setattr(_learner, "_LOOK_SIDE", 20)
     frames = []
     options = learning(ARRAY)
@@ -191,14 +191,14 @@ def test_a_large_photograph_is_glanced_at_along_the_way(learning, monkeypatch):
     assert read_pixels(options.out / "learned.png").shape == (36, 48, 3) and reached.psnr > 15
 
 
-def test_a_summary_is_a_configuration(learning, tmp_path):
+def test_a_summary_can_be_used_as_a_configuration(learning, tmp_path):
     learn_image(learning(ARRAY, steps=3))
     (learning().out / "summary.json").rename(tmp_path / "again.json")
     again = resolve_recipe(dataclasses.replace(learning(), config=tmp_path / "again.json"))
     assert again.identity() == resolve_recipe(learning(ARRAY)).identity() and again.steps == 3
 
 
-def test_a_rate_that_is_too_high_is_told(learning):
+def test_a_run_that_learned_nothing_says_so(learning):
     wild = GRID | {"optimizer": {"otype": "Adam", "learning_rate": 1000.0}}
     reached = learn_image(learning(wild))
     assert reached.learned_nothing and not learn_image(learning(GRID, overwrite=True)).learned_nothing
@@ -214,7 +214,7 @@ def _pixels_at(blocks, block, positions):
     return blocks.rows[row] + down.round().long(), blocks.columns[column] + across.round().long()
 
 
-def test_drawn_pixels_are_of_their_block_and_have_its_colors(seen):
+def test_sampled_pixels_belong_to_their_block(seen):
     blocks = Blocks(seen, (7, 11), "cpu")
     positions, colors = blocks.draw_pixels(500, torch.Generator().manual_seed(0))
     assert positions.shape == (77, 500, 2) and colors.shape == (77, 500, 3)
@@ -230,7 +230,7 @@ def test_drawn_pixels_are_of_their_block_and_have_its_colors(seen):
         assert torch.equal(color, seen.pixels[down, across].float() / 255)
 
 
-def test_means_of_blocks(seen):
+def test_the_mean_of_each_block_is_that_of_its_pixels(seen):
     blocks = Blocks(seen, (7, 11), "cpu")
     image = torch.rand(36, 48, generator=torch.Generator().manual_seed(0))
     rows, columns = blocks.rows, blocks.columns
@@ -240,7 +240,7 @@ def test_means_of_blocks(seen):
         assert mean == pytest.approx(inside.mean().item())
 
 
-def test_one_block_alone(engine, learning, seen):
+def test_a_single_block_is_learned(engine, learning, seen):
     learner = NetworkLearner(seen, resolve_recipe(learning(ARRAY)), 0, engine, "cpu")
     training = Training(learner)
     for _ in range(5):

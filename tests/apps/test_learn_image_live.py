@@ -35,7 +35,7 @@ def visited(options, visit, say=lambda words: None):
 # The server ----------------------------------------------------------------------------------
 
 
-def test_the_run_tells_of_itself(learning):
+def test_the_server_reports_the_state_of_the_run(learning):
     def visit(live):
         state = wait_for(live.url, lambda state: state.get("step", 0) > 3)
         assert state["photograph"] == "disc.png" and state["grid_shape"] == [3, 5] and state["steps"] == STEPS
@@ -55,7 +55,7 @@ def test_the_run_tells_of_itself(learning):
     assert (learning().out / "learned.png").is_file()
 
 
-def test_pause_and_resume(learning):
+def test_a_run_can_be_paused_and_resumed(learning):
     def visit(live):
         wait_for(live.url, lambda state: state.get("step", 0) > 0)
         assert send_wish(live.url, "pause") == (200, "")
@@ -68,7 +68,7 @@ def test_pause_and_resume(learning):
     assert visited(learning(GRID, steps=STEPS), visit).interrupted
 
 
-def test_one_block_learns_and_the_others_stay(learning):
+def test_retraining_a_block_leaves_the_others_unchanged(learning):
     def visit(live):
         wait_for(live.url, lambda state: state.get("step", 0) > 2)
         send_wish(live.url, "pause")
@@ -87,7 +87,7 @@ def test_one_block_learns_and_the_others_stay(learning):
 
 
 @pytest.mark.costly
-def test_the_files_are_there_after_the_last_step_and_the_page_stays(learning):
+def test_files_are_written_after_the_last_step_while_the_page_stays(learning):
     before = {}
 
     def visit(live):
@@ -111,7 +111,7 @@ def test_the_files_are_there_after_the_last_step_and_the_page_stays(learning):
     assert learn_image(learning(ARRAY, steps=5, resume=True)).step == 5  # of unequal counts of steps by now
 
 
-def test_what_is_watched_and_retrained_does_not_change_how_the_rest_learns(learning, tmp_path):
+def test_a_visitor_does_not_change_the_result(learning, tmp_path):
     """Looking at it costs time, and nothing else."""
 
     def visit(live):
@@ -123,7 +123,7 @@ def test_what_is_watched_and_retrained_does_not_change_how_the_rest_learns(learn
     assert pictures[0] == pictures[1]
 
 
-def test_files_that_are_there_are_not_written_again(learning):
+def test_written_files_are_not_written_again(learning):
     learn_image(learning(ARRAY, steps=3))
     before = {path: path.stat().st_mtime_ns for path in learning().out.iterdir()}
 
@@ -134,7 +134,7 @@ def test_files_that_are_there_are_not_written_again(learning):
     assert {path: path.stat().st_mtime_ns for path in learning().out.iterdir()} == before
 
 
-def test_the_end_is_told_before_the_server_goes(learning):
+def test_the_page_hears_of_the_end_before_the_server_stops(learning):
     states = []
 
     def visit(live):
@@ -155,7 +155,7 @@ def test_one_network_has_no_blocks(learning):
     visited(learning(GRID, steps=STEPS), visit)
 
 
-def test_what_the_server_refuses():
+def test_the_server_refuses_invalid_requests():
     with live_page() as live:
         assert read_state(live.url)["status"] == "starting"
         assert ask(live.url, "photo.png")[0] == ask(live.url, "../secret")[0] == 404
@@ -207,7 +207,7 @@ def _shown(page, name):
     ).reshape(36, 48, 4)[..., :3]
 
 
-def test_the_page_shows_and_steers_the_run(learning, browse):
+def test_the_page_shows_and_controls_the_run(learning, browse):
     from playwright.sync_api import expect
 
     def visit(live):
@@ -273,7 +273,7 @@ def test_the_page_fits_its_window(learning, browse, width):
     visited(learning(GRID, steps=STEPS), visit)
 
 
-def test_the_page_says_that_the_run_is_over(learning, browse):
+def test_the_page_says_that_the_run_has_ended(learning, browse):
     from playwright.sync_api import expect
 
     over = threading.Event()

@@ -28,7 +28,7 @@ def nothing_runs(monkeypatch):
 
 
 @pytest.mark.usefixtures("nothing_runs")
-def test_files_that_are_not_there_or_no_json(learning, tmp_path):
+def test_missing_files_and_invalid_json_are_refused(learning, tmp_path):
     def refused(kind, **changes):
         with pytest.raises(kind) as caught:
             learn_image(dataclasses.replace(learning(), **changes))
@@ -57,7 +57,7 @@ def test_a_number_too_small(learning, name, value):
 
 
 @pytest.mark.usefixtures("nothing_runs")
-def test_what_it_would_overwrite(learning, photo, configuration, tmp_path):
+def test_overwriting_the_input_is_refused(learning, photo, configuration, tmp_path):
     image = tmp_path / "learned.png"
     image.write_bytes(photo.read_bytes())
     with pytest.raises(InputError, match="the image would be overwritten"):
@@ -78,7 +78,7 @@ def stopped(learning):
     return dataclasses.replace(options, steps=8, resume=True), options.out / "checkpoint.safetensors"
 
 
-def test_it_resumes(stopped):
+def test_a_copied_checkpoint_can_be_resumed(stopped):
     assert learn_image(stopped[0]).step == 8
 
 
@@ -158,7 +158,7 @@ def test_a_checkpoint_of_another_run(stopped, learning, what, monkeypatch):
         ("optimizer", "Adam", "skip_zero_grad_non_matrix_params", (True, False)),
     ],
 )
-def test_of_another_configuration_the_key_is_shown(part, otype, key, values, learning):
+def test_the_differing_key_of_another_configuration_is_shown(part, otype, key, values, learning):
     first, second = ({**FREQUENCY, part: {"otype": otype, key: value}} for value in values)
     learn_image(learning(first, steps=1))
     with pytest.raises(CheckpointError) as refused:

@@ -156,7 +156,7 @@ def test_broken_requests_are_answered(capfd, monkeypatch):
     assert capfd.readouterr() == ("", "")
 
 
-def test_slow_clients_are_sent_away(serve, monkeypatch):
+def test_slow_clients_are_disconnected(serve, monkeypatch):
     for module in (_page_server, _viser_server):
         monkeypatch.setattr(module, "READ_SECONDS", 0.5)
     with serve() as page, socket.create_connection(("127.0.0.1", port_of(page)), timeout=20) as client:
@@ -175,7 +175,7 @@ def test_slow_clients_are_sent_away(serve, monkeypatch):
             assert send(port_of(page), "") == (None, "")
 
 
-def test_idle_connections_take_no_files_from_the_training(serve, monkeypatch):
+def test_idle_connections_do_not_exhaust_file_descriptors(serve, monkeypatch):
     for module in (_page_server, _viser_server):
         monkeypatch.setattr(module, "READ_SECONDS", 1.0)
     with ExitStack() as stack:

@@ -31,7 +31,7 @@ def _apart(shown, frame):
     return psnr(np.square(ours - theirs).mean())
 
 
-def test_a_film_has_the_colors_of_its_first_frames_and_of_its_last(tmp_path):
+def test_the_palette_of_a_film_fits_its_first_and_last_frames(tmp_path):
     frames = _frames(21)
     write_film(tmp_path / "film.gif", frames[:-1], frames[-1])
     with Image.open(tmp_path / "film.gif") as film:
@@ -53,7 +53,7 @@ def test_a_film_of_few_frames(tmp_path, count):
 
 
 @pytest.mark.parametrize("size", [(3, 200), (50, 40), (600, 500)])
-def test_captions_end_where_their_columns_do(size):
+def test_captions_are_not_wider_than_their_columns(size):
     long = "what is to be seen in this picture, told at length"
     sheet = np.asarray(
         arrange_side_by_side({long: Image.new("RGB", size, "red"), "b": Image.new("RGB", size, "red")}).convert("L")
@@ -64,7 +64,7 @@ def test_captions_end_where_their_columns_do(size):
     assert (sheet[:, second - 6 : second] == 255).all()  # a gap between the columns, in the captions too
 
 
-def test_a_psnr_in_words():
+def test_a_psnr_is_formatted():
     assert (format_decibels(35.64), format_decibels(35.64, 2), format_decibels(math.inf)) == (
         "35.6 dB",
         "35.64 dB",
@@ -77,7 +77,7 @@ def test_a_summary_is_json(tmp_path):
     assert "Infinity" not in (tmp_path / "a.json").read_text() and '"b": 3.0' in (tmp_path / "a.json").read_text()
 
 
-def test_what_one_color_reaches():
+def test_the_psnr_of_a_single_color():
     pixels = torch.zeros(2, 2, 3, dtype=torch.uint8)
     assert flat_psnr(pixels) == math.inf
     pixels[0] = 255

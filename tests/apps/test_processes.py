@@ -52,7 +52,7 @@ def test_two_processes_reach_what_one_does(command, tmp_path):
 
 
 @pytest.mark.costly
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
+def test_a_run_resumes_with_another_number_of_processes(tmp_path):
     started([*IMAGE[:-4], "--steps", "6", *IMAGE[-2:]], 1, tmp_path / "straight")
     started([*IMAGE[:-4], "--steps", "3", *IMAGE[-2:]], 2, tmp_path / "resumed")
     started([*IMAGE[:-4], "--steps", "6", *IMAGE[-2:], "--resume"], 1, tmp_path / "resumed")
@@ -61,7 +61,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
         torch.testing.assert_close(resumed[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
 
 
-def test_shares_are_the_whole_batch():
+def test_shares_of_all_processes_add_up_to_the_batch():
     batch = torch.arange(12.0).reshape(2, 6)
     parts = [Processes(rank, 3).share(batch, dim=1) for rank in range(3)]
     assert [tuple(part.shape) for part in parts] == [(2, 2)] * 3
@@ -76,7 +76,7 @@ def test_a_batch_that_does_not_divide_is_refused():
 
 
 @pytest.mark.parametrize(("command", "page"), [("fit-scene", "--view"), ("learn-image", "--live")])
-def test_a_page_is_for_one_process_alone(command, page, monkeypatch, tmp_path):
+def test_a_live_page_needs_a_single_process(command, page, monkeypatch, tmp_path):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     assert read_launched_processes() == Processes(1, 2)
@@ -85,7 +85,7 @@ def test_a_page_is_for_one_process_alone(command, page, monkeypatch, tmp_path):
     assert f"{page} works with one process only" in result.output
 
 
-def test_a_process_alone_joins_nothing():
+def test_a_single_process_starts_no_process_group():
     with join_processes("cpu") as processes:
         assert processes == Processes() and processes.is_first
         processes.wait()

@@ -38,7 +38,7 @@ def _make_learner(steps, slow_from):
 
 
 @pytest.mark.parametrize("a_step", [1, 2048])
-def test_the_progress_bar_and_the_summary_have_one_speed(a_step):
+def test_the_progress_bar_and_the_summary_show_the_same_speed(a_step):
     shown = io.StringIO()
     training = Training(_make_learner(1500, 700))
     with progress_bar(Console(file=shown, force_terminal=True, width=140), "fitting", "rays", a_step) as watch:
@@ -49,7 +49,7 @@ def test_the_progress_bar_and_the_summary_have_one_speed(a_step):
     assert summary["steps_per_second"] == pytest.approx(1500 / summary["seconds"])
 
 
-def test_speeds_in_words():
+def test_speeds_are_formatted():
     speeds = [(0.512, "steps"), (9.996, "steps"), (38.6, "steps"), (86016.2, "rays")]
     assert [format_speed(*speed) for speed in speeds] == [
         "0.51 steps/s",

@@ -27,7 +27,7 @@ def _build(**changes):
     return build_page(**given, logarithmic="loss")
 
 
-def test_the_page_escapes_and_holds_all_that_it_shows():
+def test_the_page_is_escaped_and_self_contained():
     page = _build()
     assert "<title>fit-scene: a &amp; b: 31.25 dB</title>" in page
     assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;" in page and "<b>large" not in page

@@ -119,7 +119,7 @@ def wait_for(page, met):
 
 @pytest.mark.thinned(2)
 @pytest.mark.usefixtures("needs_viser")
-def test_one_walks_around_while_it_learns(fitted, tmp_path):
+def test_the_camera_moves_while_training_runs(fitted, tmp_path):
     from playwright.sync_api import expect
 
     def visit(viewer):
@@ -236,7 +236,7 @@ class Clock:
 
 @pytest.mark.thinned(2)
 @pytest.mark.usefixtures("needs_viser")
-def test_pictures_are_drawn_for_every_visitor_where_it_is(fitted, monkeypatch):
+def test_each_visitor_gets_pictures_of_its_own_camera(fitted, monkeypatch):
     first, second = Client(1), Client(2)
 
     def visit(viewer):
@@ -350,14 +350,14 @@ def test_cameras_of_pages():
     ],
     ids=str,
 )
-def test_a_page_sends_no_camera(change):
+def test_a_page_without_a_valid_camera_is_ignored(change):
     client = Client(1)
     assert _read_camera(client) == (0, 1, 0, 0, 0, 0, 4, 0.8, 600, 400)
     vars(client).update(change)
     assert _read_camera(client) is None
 
 
-def test_viser_that_is_not_there(monkeypatch):
+def test_missing_viser_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "viser", None)
     with pytest.raises(ConfigError, match="the viewer needs viser, which is") as refused, viewer_page("tinsmith"):
         pass
@@ -365,7 +365,7 @@ def test_viser_that_is_not_there(monkeypatch):
 
 
 @pytest.mark.usefixtures("needs_viser")
-def test_a_port_that_is_taken(capsys):
+def test_a_port_in_use_is_reported(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match="the viewer cannot be served") as refused, viewer_page("tinsmith", port):

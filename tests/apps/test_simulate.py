@@ -67,7 +67,7 @@ def options(tmp_path):
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", SIMULATIONS)
-def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(engine, options, tmp_path, name):
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(engine, options, tmp_path, name):
     whole = options(name=name, engine=engine, out=tmp_path / "whole", iterations=4)
     simulate(whole)
     halves = dataclasses.replace(whole, out=tmp_path / "halves")
@@ -79,7 +79,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(engine, options, tmp_
     assert read_without_times(halves.out) == read_without_times(whole.out)
 
 
-def test_a_run_gets_better_and_writes_what_it_says(engine, options):
+def test_a_run_improves_and_writes_the_files_it_lists(engine, options):
     reached = simulate(options(engine=engine, iterations=20))
     assert reached.figures[1] < 0.95 * reached.figures[0]
     assert {path.name for path in reached.files} == list_names(options().out) == FILES
@@ -107,7 +107,7 @@ def test_films_are_wide_and_their_captions_fit(engine, name):
 
 
 @pytest.mark.costly
-def test_the_seed_decides(options, tmp_path):
+def test_the_same_seed_gives_the_same_run(options, tmp_path):
     given = {"name": "elastic-walker", "iterations": 1}
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):
         simulate(options(out=tmp_path / name, seed=seed, **given))
@@ -115,7 +115,7 @@ def test_the_seed_decides(options, tmp_path):
     assert one == same and one["checkpoint.safetensors"] != two["checkpoint.safetensors"]
 
 
-def test_what_is_refused(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(InputError, match="`iterations` is too small"):
         options(iterations=0)
     with pytest.raises(CheckpointError, match="there is no checkpoint to resume from"):

@@ -50,7 +50,7 @@ def test_the_page_gets_films_and_losses_and_stops_the_run(options):
 
 
 @pytest.mark.costly
-def test_it_can_be_paused_and_knows_no_blocks(options):
+def test_a_run_can_be_paused_and_has_no_blocks(options):
     def visit(live):
         wait_for(live.url, lambda state: state.get("step", 0) > 0)
         assert send_wish(live.url, "retrain", row=0, column=0) == (409, "this page has no request 'retrain'")
@@ -65,7 +65,7 @@ def test_it_can_be_paused_and_knows_no_blocks(options):
 
 
 @pytest.mark.costly
-def test_being_watched_changes_nothing(options, tmp_path):
+def test_a_visitor_does_not_change_the_result(options, tmp_path):
     def files(run):
         return {name: (run.out / name).read_bytes() for name in ("simulation.gif", "checkpoint.safetensors")}
 

@@ -201,7 +201,7 @@ def test_gradients_and_tangents(name, lang64):
     assert torch.allclose(moved, theirs.grad @ direction)
 
 
-def test_what_an_atomic_returns_nobody_can_tell_how_often(lang):
+def test_atomics_in_loops_of_unknown_length_have_a_gradient_but_no_tangent(lang):
     """A gradient reads slots that were stored; a tangent is refused with the line: a second run gives out others."""
     array = lang.types.ndarray()
 
@@ -225,7 +225,7 @@ def test_what_an_atomic_returns_nobody_can_tell_how_often(lang):
     assert f"test_atomics.py:{line}" in str(caught.value)
 
 
-def test_a_count_that_no_tangent_depends_on_is_no_reason(lang64):
+def test_a_counter_that_no_tangent_needs_does_not_prevent_tangents(lang64):
     @ts.op("x[n] -> y[n], log[n]: i32", scratch="count[]: i32")
     @lang64.kernel
     def traced(
@@ -260,7 +260,7 @@ def test_maximum_in_an_array_of_one_vector(lang64):
 
 
 @pytest.mark.compiled_engine
-def test_many_threads_share_no_local(lang64):
+def test_threads_of_a_maximum_share_no_local(lang64):
     """The loop of a maximum runs twice in the tangent; its locals were declared once, before both."""
 
     @ts.op("x[n], k[n]: i32 -> y[m]")
@@ -430,7 +430,7 @@ def test_ties_share_evenly_where_the_loop_uses_what_won(lang64):
     assert torch.allclose(torch.func.jacfwd(lambda w: rows(w).z)(w), wanted)
 
 
-def test_what_stood_there_before_a_loop_counts_once(lang64):
+def test_the_value_before_a_loop_counts_once_among_the_candidates(lang64):
     """As for torch in two steps, in every mode: forward mode and `ts.oracle` counted the candidates of both loops."""
 
     @ts.op("a[n], b[n] -> y[1]", adjoint="source")

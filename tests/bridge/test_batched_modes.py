@@ -135,7 +135,7 @@ def test_compiled_gradients_of_a_batch(lang64, row, batch):
     assert_same(gradients(summed(compiled), batch), wanted, "compile")
 
 
-def test_the_kernel_of_a_batch_reads_more_than_that_of_a_sample(lang64):
+def test_the_gradient_of_a_batch_may_read_more_than_that_of_a_sample(lang64):
     """The statement at the end puts a sample's loops into one loop over the batch, whose reverse reads `x` as well."""
 
     @lang64.kernel
@@ -164,7 +164,7 @@ def test_the_kernel_of_a_batch_reads_more_than_that_of_a_sample(lang64):
     )
 
 
-def test_a_search_that_the_result_does_not_use_needs_no_values(lang64):
+def test_an_unused_search_loop_saves_nothing(lang64):
     @lang64.kernel
     def kernel(x: lang64.types.ndarray(), w: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in x:

@@ -728,7 +728,7 @@ REFUSED = (
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row.__name__)
-def test_refused_by_its_line(lang, engine, row):
+def test_barriers_in_divergent_code_are_refused_with_their_line(lang, engine, row):
     kernel, words = row(lang, lang.types.ndarray(dtype=lang.f32, ndim=1))
     op = ts.op("x[n] -> y[n]")(kernel)
     lines, first = inspect.getsourcelines(row)
@@ -743,7 +743,7 @@ def test_refused_by_its_line(lang, engine, row):
 
 
 @pytest.mark.compiled_engine
-def test_what_engines_would_run_themselves_is_refused(lang, engine):
+def test_gradients_that_the_engine_would_run_are_refused(lang, engine):
     """An engine's own reverse mode, and a gradient written by hand in blocks: Taichi ends the process on some."""
     array = lang.types.ndarray(dtype=lang.f32, ndim=1)
     op = ts.op("x[n] -> y[n]", adjoint="engine")(_prefix(lang, lang.f32))

@@ -42,7 +42,7 @@ def given():
 @pytest.mark.parametrize(
     ("make", "after"), [(in_place, lambda x, y: y * x + x), (added, lambda x, y: y + x * x)], ids=["in place", "added"]
 )
-def test_a_kernel_listed_again_goes_on_from_what_it_left(lang64, make, after, times):
+def test_a_kernel_listed_twice_continues_from_its_own_result(lang64, make, after, times):
     x, c = given()
     expected = torch.zeros_like(x)
     for _ in range(times):
@@ -52,7 +52,7 @@ def test_a_kernel_listed_again_goes_on_from_what_it_left(lang64, make, after, ti
     cases.assert_close(torch.autograd.grad(result, x, c), torch.autograd.grad(expected, x, c))
 
 
-def test_a_kernel_that_only_computes_the_same_again_is_refused(lang):
+def test_a_kernel_that_would_repeat_its_computation_is_refused(lang):
     step = squared(lang)
     with pytest.raises(ts.KernelError, match="launches kernel `step` twice") as refusal:
         ts.chain("x[n] -> y[n]", [step, step])

@@ -71,7 +71,7 @@ TWINS = {
 
 
 @pytest.mark.parametrize("make", TWINS)
-def test_the_change_counts(lang64, make):
+def test_assignments_to_loop_variables_take_effect(lang64, make):
     op = ts.op("x[n] -> y[n]")(make(lang64, lang64.types.ndarray()))
     x = torch.rand(5, dtype=torch.float64, requires_grad=True)
     ours, theirs = op(x), TWINS[make](x)
@@ -114,7 +114,7 @@ def test_the_engine_s_own_gradient_is_refused(lang64):
 
 
 @pytest.mark.compiled_engine
-def test_a_function_that_changes_it_is_refused(lang64):
+def test_functions_that_change_a_loop_variable_are_refused(lang64):
     @lang64.func
     def up(n: lang64.template()):
         n += 1

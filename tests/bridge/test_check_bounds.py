@@ -32,7 +32,7 @@ def gather(lang, **options):
     return gather
 
 
-def test_what_stays_inside_is_as_without(lang):
+def test_results_without_violations_equal_those_without_the_check(lang):
     plain, checked = gather(lang), gather(lang, check_bounds=True)
     many = torch.stack([X, 2.0 * X])
 
@@ -133,7 +133,7 @@ def test_the_setting_is_for_every_op(lang, configure):
         gather(lang)(X, OUTSIDE)
 
 
-def test_a_call_that_the_interpreter_cannot_follow_to_its_end_is_looked_at_too(lang, monkeypatch):
+def test_calls_longer_than_the_interpreter_budget_are_checked_too(lang, monkeypatch):
     monkeypatch.setattr(_sanitize, "OPERATIONS", 10)
     monkeypatch.setattr(_dry_run, "OPERATIONS", 10)
     outside = torch.tensor([3, 0, 2, 9], dtype=torch.int32)  # beyond where the interpreter is stopped

@@ -124,7 +124,7 @@ def test_a_long_tape_is_left_for_checkpoints(lang64, configure, tapes):
     assert "of one block of the loop in line" in op.explain("all")
 
 
-def test_a_known_call_of_another_size_turns_to_checkpoints(lang64, configure):
+def test_a_cached_call_of_another_size_switches_to_checkpoints(lang64, configure):
     """What was saved is unpacked once all the same: torch's own checkpoints refuse to do it again."""
     x, starts = arguments()
     right = gradient(made(lang64, "a range that sizes tell"), x, starts)
@@ -164,7 +164,7 @@ def test_second_derivatives(lang64, configure):
     torch.testing.assert_close(hessian(made(lang64, "a range in memory")), right)
 
 
-def test_memory_that_the_first_try_made_is_gone(lang64, configure):
+def test_switching_to_checkpoints_adds_nothing_twice(lang64, configure):
     """A backward pass that turns to checkpoints adds nothing twice, though kernels ran before its tape was counted."""
     array = lang64.types.ndarray()
 

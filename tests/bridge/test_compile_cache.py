@@ -66,7 +66,7 @@ def run(engine, tmp_path):
     return run
 
 
-def test_the_same_kernel_hits(run):
+def test_the_same_kernel_hits_the_cache(run):
     assert run() == DOUBLED | MISS
     assert run() == DOUBLED | HIT
 
@@ -76,19 +76,19 @@ def test_the_same_kernel_hits(run):
     [({"dtype": ": f64"}, DOUBLED), ({"formula": "x[i] * x[i]"}, SQUARED), ({"formula": "3 * x[i]"}, TRIPLED)],
     ids=["another dtype", "another formula that keeps another array", "another number"],
 )
-def test_an_edited_kernel_misses(run, edit, expected):
+def test_an_edited_kernel_misses_the_cache(run, edit, expected):
     assert run() == DOUBLED | MISS
     assert run(**edit) == expected | MISS
 
 
-def test_artifacts_from_elsewhere(run):
+def test_artifacts_of_another_machine_are_used(run):
     """As a remote cache hands them on: to a machine with an empty cache of its own."""
     assert run() == DOUBLED | MISS
     assert run(cache="elsewhere", hands_on=True) == DOUBLED | HIT
     assert run("x[i] * x[i]", cache="third", hands_on=True) == SQUARED | MISS
 
 
-def test_a_global_that_changed(run):
+def test_a_changed_global_misses_the_cache(run):
     """It is no part of the operator's name, but of the graph: what a backward pass keeps may depend on it."""
     assert run("2 * FACTOR * x[i]") == DOUBLED | MISS
     assert run("2 * FACTOR * x[i]", factor=1.5) == TRIPLED | MISS

@@ -64,14 +64,14 @@ def test_gradients(lang, case, compiled):
         torch.testing.assert_close(actual, expected[:count], rtol=1e-3, atol=1e-3)
 
 
-def test_a_forward_graph_that_runs_as_it_is(lang):
+def test_a_forward_graph_without_a_backend_is_differentiated(lang):
     """Without a compiler below, a compiled forward pass calls the operator, whose own gradient is traced then."""
     cube, _ = make_ops(lang)
     actual = run_backward(cube, torch.tensor([1.0, 2.0]), compiled=True, backend="eager")
     torch.testing.assert_close(actual, torch.tensor([3.0, 12.0]))
 
 
-def test_the_option(lang):
+def test_the_dynamo_option_turns_it_on(lang):
     cube, _ = make_ops(lang)
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     with torch._dynamo.config.patch(compiled_autograd=True):

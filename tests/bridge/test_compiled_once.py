@@ -116,7 +116,7 @@ def make_total(lang, factor, held):
 
 
 @pytest.mark.parametrize("make", [make_power, make_total])
-def test_a_loop_that_makes_the_same_op_keeps_nothing(lang, engine, compiled, make):
+def test_making_the_same_op_in_a_loop_leaks_nothing(lang, engine, compiled, make):
     """Neither compiled kernels, nor operators of torch, nor lines of generated text, nor objects in closures."""
     x = torch.rand(5)
 
@@ -273,7 +273,7 @@ def test_ops_that_differ_in_numbers_share_their_kernels(lang, compiled, make, dt
     assert counts[5] == counts[-1]
 
 
-def test_numbers_of_every_kind_may_be_taken_out(lang):
+def test_special_numbers_may_become_arguments_of_a_shared_kernel(lang):
     """Zeros of both signs, infinities, and numbers that no float has, after four others."""
     x = torch.tensor([-1.5, 0.0, 2.0])
     for number in (

@@ -77,7 +77,7 @@ def test_inner_values_between_two_ops_get_their_gradient(square):
     cases.assert_close(x.grad, 4 * sine**3 * torch.cos(x.detach()))
 
 
-def test_a_gradient_shared_with_a_sibling_is_not_eaten(square):
+def test_a_gradient_shared_with_a_sibling_is_not_modified(square):
     x, sibling = (torch.rand(4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     incoming = torch.rand(4, dtype=torch.float64)
     before = incoming.clone()
@@ -199,7 +199,7 @@ def test_an_incoming_gradient_of_none_is_a_zero(lang64):
     cases.assert_close(x.grad, 2 * x.detach())
 
 
-def test_integer_outputs_and_inputs_take_no_part(lang64):
+def test_integer_inputs_and_outputs_have_no_gradient(lang64):
     counted = cases.select_cases("counted")[0].op(lang64, torch.float64)
     gather, index = (
         cases.select_cases("gather")[0].op(lang64, torch.float64),

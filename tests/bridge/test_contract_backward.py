@@ -25,7 +25,7 @@ def gradients_of(op, wanted=(True, True)):
     return [t.grad for t in inputs]
 
 
-def test_the_given_kernel_is_what_runs(lang64):
+def test_the_given_backward_kernel_runs(lang64):
     """A backward that is wrong on purpose shows that the engine's own is not used."""
 
     @lang64.kernel
@@ -64,7 +64,7 @@ def test_an_input_without_a_grad_parameter_gets_no_gradient_or_is_refused(lang64
         gradients_of(op)
 
 
-def test_it_may_ask_for_the_outputs_and_scratch_of_the_forward(lang64):
+def test_a_backward_kernel_may_read_outputs_and_scratch_of_the_forward(lang64):
     @lang64.kernel
     def root(x: lang64.types.ndarray(), h: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in x:
@@ -84,7 +84,7 @@ def test_it_may_ask_for_the_outputs_and_scratch_of_the_forward(lang64):
     cases.assert_same_values_and_gradients(op, lambda x: torch.sqrt(x * x + 1), INPUTS[:1])
 
 
-def test_its_outgoing_gradients_start_at_zero_and_its_incoming_ones_are_its_own(lang64):
+def test_gradients_start_at_zero_and_cotangents_may_be_overwritten(lang64):
     """It accumulates into grad_x and scribbles over grad_y; nobody else notices."""
 
     @lang64.kernel
@@ -105,7 +105,7 @@ def test_its_outgoing_gradients_start_at_zero_and_its_incoming_ones_are_its_own(
     assert incoming.tolist() == [1.0] * 5
 
 
-def test_it_saves_what_it_reads_and_watches_it(lang64):
+def test_inputs_it_reads_are_saved_and_version_checked(lang64):
     case = cases.select_cases("backward_argument")[0]
     inputs = cases.make_leaves(case.inputs(torch.float64))
     y = case.op(lang64, torch.float64)(*inputs)
@@ -115,7 +115,7 @@ def test_it_saves_what_it_reads_and_watches_it(lang64):
         y.sum().backward()
 
 
-def test_it_serves_vector_elements_and_batches(lang64):
+def test_a_backward_kernel_works_for_vectors_and_batches(lang64):
     vec2 = lang64.types.vector(2, lang64.f64)
     array, number = lang64.types.ndarray(dtype=vec2, ndim=1), lang64.types.ndarray(dtype=lang64.f64, ndim=1)
 
@@ -230,7 +230,7 @@ def test_a_backward_kernel_may_use_the_forward_arrays_as_its_workspace(lang64):
         assert torch.equal(x.detach(), before) and torch.equal(y.detach(), before**2)
 
 
-def test_an_array_that_is_called_as_the_gradient_of_another_is_refused(lang):
+def test_an_array_named_like_the_gradient_of_another_is_refused(lang):
     @lang.kernel
     def scale(x: lang.types.ndarray(), grad_x: lang.types.ndarray()):
         for i in x:

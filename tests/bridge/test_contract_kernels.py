@@ -57,7 +57,7 @@ def test_ndrange_of_a_starred_shape(lang64):
     same_mapped_too(squared, lambda x: x * x, rand(3, 4))
 
 
-def test_configured_asserting_commented(lang64):
+def test_kernels_may_have_settings_assertions_and_comments(lang64):
     @ts.op("x[n] -> y[n]")
     @lang64.kernel
     def squared(

@@ -26,7 +26,7 @@ def move_all(monkeypatch, **others):
 
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
-def test_rows_of_the_table(ti, monkeypatch, case):
+def test_all_cases_run_on_the_other_engine(ti, monkeypatch, case):
     move_all(monkeypatch)
     rehomed = case.build(ti, ti.f64)
     assert "quadrants" in str(rehomed.engine).lower()

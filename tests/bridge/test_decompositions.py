@@ -111,7 +111,7 @@ def test_reflections(lang):
 
 
 @SIDES
-def test_one_value_is_zero(side, lang):
+def test_derivatives_at_a_singular_value_of_zero(side, lang):
     """Derivatives of what is smooth there; the engines' values of a singular value of 0 are so to 1e-10."""
     u, s, vh = torch.linalg.svd(separate_singular_values(draw_matrices(side)))
     s[:, -1] = 0.0
@@ -162,7 +162,7 @@ def test_polar_where_all_values_are_equal(side, kind, lang):
 
 @SIDES
 @KINDS
-def test_u_v_where_all_values_are_equal(side, kind, lang):
+def test_derivatives_where_all_singular_values_are_equal(side, kind, lang):
     """`U V^T` and functions of singular values alone have their derivative; torch gives NaN."""
     x = torch.eye(side, dtype=torch.float64).expand(3, side, side) * torch.tensor([1.0, 0.5, 3.0])[:, None, None]
     weights = [torch.randn(3, side, side, dtype=x.dtype), x * 0.0, x * 0.0, torch.eye(side, dtype=x.dtype).expand_as(x)]
@@ -177,7 +177,7 @@ def test_u_v_where_all_values_are_equal(side, kind, lang):
 
 
 @SIDES
-def test_no_derivative_is_finite_where_there_is_none(side, lang):
+def test_undefined_derivatives_are_finite(side, lang):
     """Of 0 and of rank 1 no rotation is the only one: what is not determined has no derivative, and is not NaN."""
     x = torch.zeros(2, side, side, dtype=torch.float64)
     x[1, 0, 0] = 1.0

@@ -77,7 +77,7 @@ def test_batches_and_gradients_divide_as_the_kernel_does(lang64, number, divisor
 
 
 @pytest.mark.parametrize("is_serial", [True, False])
-def test_a_step_that_is_known_in_a_loop(lang64, is_serial):
+def test_constants_that_engines_derive_from_loops_are_divided_right(lang64, is_serial):
     """Of a loop with one iteration engines know the index, and of a serial one the locals around it."""
 
     @ts.op("x[n] -> y[n]")
@@ -145,7 +145,7 @@ def test_an_engine_s_own_gradient_of_such_a_kernel_is_refused(lang64):
     assert "Let Python divide" in str(caught.value)
 
 
-def test_divisions_of_what_the_run_brings_are_left_to_the_engine(lang64, monkeypatch):
+def test_divisions_of_runtime_values_are_not_rewritten(lang64, monkeypatch):
     """`i // 2` gets no locals and branches, nor does a division where nothing is negative."""
     monkeypatch.delattr("tinsmith.compiling._compilation.compile_misread")
 

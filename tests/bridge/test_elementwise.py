@@ -86,7 +86,7 @@ def test_values_and_gradients(lang, make, length):
 
 
 @pytest.mark.parametrize("rows", ROWS)
-def test_rows(lang, rows):
+def test_elementwise_kernels_over_rows(lang, rows):
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -101,7 +101,7 @@ def test_rows(lang, rows):
 
 
 @pytest.mark.parametrize("name", ["sin", "cos"])
-def test_turns_beyond_what_arithmetic_takes_are_the_librarys(lang, name):
+def test_large_angles_use_the_library_function(lang, name):
     function = getattr(lang, name)
     array = lang.types.ndarray()
 
@@ -129,7 +129,7 @@ def test_turns_beyond_what_arithmetic_takes_are_the_librarys(lang, name):
     torch.testing.assert_close(y.double(), wanted(rows.double()).sum(1), rtol=0, atol=2e-5)
 
 
-def test_a_row_that_iterations_of_other_rows_store_to_ends_as_in_order(lang):
+def test_the_last_row_wins_if_rows_store_to_the_same_elements(lang):
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -142,7 +142,7 @@ def test_a_row_that_iterations_of_other_rows_store_to_ends_as_in_order(lang):
     assert torch.equal(ts.op("x[n, m] -> y[m]")(last_row)(x), x[-1])
 
 
-def test_a_scan_in_order_is_none(lang):
+def test_serial_prefix_sums_are_not_elementwise(lang):
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -155,7 +155,7 @@ def test_a_scan_in_order_is_none(lang):
     torch.testing.assert_close(ts.op("x[n] -> y[n + 1]")(sums)(x)[1:], x.cumsum(0))
 
 
-def test_a_local_that_iterations_hand_on(lang):
+def test_loop_carried_locals_are_not_elementwise(lang):
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -170,7 +170,7 @@ def test_a_local_that_iterations_hand_on(lang):
     torch.testing.assert_close(ts.op("x[n] -> y[n]")(sums)(x), x.cumsum(0))
 
 
-def test_whole_numbers_and_truths(lang):
+def test_integers_and_booleans(lang):
     array = lang.types.ndarray()
 
     @lang.kernel

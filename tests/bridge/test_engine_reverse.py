@@ -85,7 +85,7 @@ TWINS = {
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", TWINS, ids=lambda make: make.__name__)
-def test_an_outermost_serial_loop_that_hands_something_on(lang64, make):
+def test_an_outermost_serial_loop_that_carries_values_is_refused(lang64, make):
     """No engine runs its iterations backwards: refused there, right by the generated adjoint."""
     kernel, x = make(lang64), torch.randn(5, dtype=torch.float64)
     cases.assert_same_values_and_gradients(ts.op("x[n] -> y[n + 1]")(kernel), TWINS[make], (x,))
@@ -117,7 +117,7 @@ def added_up(lang):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", [kept_apart, added_up], ids=lambda make: make.__name__)
-def test_a_serial_loop_that_hands_nothing_on(lang64, make):
+def test_an_outermost_serial_loop_without_carried_values_is_right(lang64, make):
     kernel, x = make(lang64), torch.randn(3, 4, dtype=torch.float64)
     ops = [ts.op("x[n, m] -> y[n, m + 1]", adjoint=adjoint)(kernel) for adjoint in ("engine", "source")]
     cases.assert_same_values_and_gradients(*ops, (x,))

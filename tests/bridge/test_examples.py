@@ -54,7 +54,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_forms(form):
+def test_all_forms_of_example_inputs_are_accepted(form):
     given, (arguments, named) = FORMS[form]
     inputs, inputs_named = example_inputs(given)
     assert [id(one) for one in inputs] == [id(one) for one in arguments] if form != "a list is one input" else True

@@ -106,7 +106,7 @@ def test_long_sections_are_cut_after_a_whole_entry():
     assert sum(line.endswith(" ...") for line in lines) == 8
 
 
-def test_short_sections_leave_their_rows_to_others():
+def test_unused_rows_of_short_sections_go_to_others():
     sections = [Section([], 10), Section([f"entry {number}" for number in range(24)], 2)]
     assert len(summarize_sections(sections, "last").splitlines()) == 25
     assert "more" not in summarize_sections(sections, "last")

@@ -56,7 +56,7 @@ def test_a_change_is_refused(lang64, adjoint, place):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
-def test_the_same_values_again_are_not(lang64, adjoint):
+def test_restored_values_are_accepted(lang64, adjoint):
     op, goal, table, hidden = tracking(lang64, adjoint)
     goal[None] = float("nan")
     given = rand(N).requires_grad_()
@@ -87,7 +87,7 @@ def squares(lang, first):
     return one, ts.op("x[n] -> y[n]")(one.run)
 
 
-def test_of_fields_that_take_turns_the_one_that_was_read_is_looked_at(lang64):
+def test_the_field_read_in_the_forward_pass_is_compared(lang64):
     first, second = (lang64.field(lang64.f64, shape=N) for _ in range(2))
     one, op = squares(lang64, first)
     given = rand(N).requires_grad_()
@@ -109,7 +109,7 @@ def test_of_fields_that_take_turns_the_one_that_was_read_is_looked_at(lang64):
         loss.backward()
 
 
-def test_fields_of_two_places_under_one_name_are_looped_over_as_they_lie(lang64):
+def test_loops_respect_the_offset_of_each_field_with_one_name(lang64):
     near = lang64.field(lang64.f64, shape=N)
     far = lang64.field(lang64.f64, shape=N, offset=3)
 

@@ -167,7 +167,7 @@ def leaves():
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", FORMS)
-def test_only_what_a_kernel_fills_is_not_cleared(lang64, form, zeros_made):
+def test_only_arrays_that_a_kernel_fills_are_not_zeroed(lang64, form, zeros_made):
     op, given = make(lang64, form), leaves()
     values = op(*given)
     assert (zeros_made == []) == FORMS[form][2]
@@ -185,7 +185,7 @@ def test_batches_and_derivatives(lang64, form):
     torch.testing.assert_close(values, op(x, w))
 
 
-def test_a_number_that_is_a_size(lang64, zeros_made):
+def test_loops_up_to_an_argument_that_is_a_dim_fill_the_array(lang64, zeros_made):
     text = "def kernel(n: lang.i32, x: lang.types.ndarray(), y: lang.types.ndarray()):\n    for i in range(n):\n"
     kernel = compile_text(lang64, text + "        y[i] = 2.0 * x[i]\n")
     x = torch.rand(5, dtype=torch.float64)

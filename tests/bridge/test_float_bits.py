@@ -9,7 +9,7 @@ from support.written import compile_text
 X = [0.3, 1.7, 5.0, 9.1, 30.0]
 
 
-def test_bits_that_only_steer(lang):
+def test_bits_that_only_select_do_not_prevent_gradients(lang):
     """Each column of y is a power of x times what is constant in x almost everywhere."""
     array = lang.types.ndarray()
 
@@ -100,7 +100,7 @@ REBUILT = {
 
 
 @pytest.mark.parametrize("name", REBUILT)
-def test_rebuilt_floats_that_vary_are_refused(lang, name):
+def test_floats_rebuilt_from_differentiable_bits_are_refused(lang, name):
     array = "lang.types.ndarray()"
     text = f"def kernel(x: {array}, y: {array}):\n    for i in x:\n        y[i] = {REBUILT[name]}\n"
     op = ts.op("x[n] -> y[n]", adjoint="source")(compile_text(lang, text))

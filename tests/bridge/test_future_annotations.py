@@ -57,7 +57,7 @@ def reference(x):
 
 
 @pytest.mark.parametrize("options", [{}, {"check_bounds": True}, {"engine": "python"}], ids=str)
-def test_texts_are_evaluated(lang64, options):
+def test_string_annotations_are_evaluated(lang64, options):
     x = (0.3 + 1.4 * torch.rand(6, dtype=F64)).requires_grad_()
     op = ts.op(SPEC, adjoint="source", **options)(kernel)
     torch.testing.assert_close(op(x), reference(x))

@@ -68,7 +68,7 @@ def test_values_and_gradients(lang, half, annotated, way):
         torch.testing.assert_close(mine, want, rtol=2 * torch.finfo(half).eps, atol=1e-2)
 
 
-def test_rounded_once(lang, half):
+def test_results_are_rounded_once(lang, half):
     """4,096 times 1 is 4096: a sum in half precision would stop at 2048 or 256."""
     op = weighed(lang)
     x = torch.ones(1, 4096, dtype=half)
@@ -123,7 +123,7 @@ def test_both_halves_give_float32(lang, half):
     assert weighed(lang)(x, w.to(other)).y.dtype == torch.float32
 
 
-def test_refused_where_asked(lang, half):
+def test_half_precision_is_refused_on_request(lang, half):
     x, w = (one.detach() for one in inputs(half))
     weighed(lang, half="refuse")(x, w)
     name = str(half).removeprefix("torch.")
@@ -135,7 +135,7 @@ def test_refused_where_asked(lang, half):
         weighed(lang, half="round")
 
 
-def test_an_output_that_cannot_hold_it(lang, half):
+def test_a_contradicting_output_dtype_is_refused(lang, half):
     name = {torch.float16: "f16", torch.bfloat16: "bf16"}[half]
 
     @lang.kernel

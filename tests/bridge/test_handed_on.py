@@ -56,7 +56,7 @@ def test_gradients(lang, form):
         assert (f"the gradient of `{name}` is that of `y`, not copied" in adjoint_source(op)) == (name in handed_on)
 
 
-def test_leaves_keep_gradients_of_their_own(lang64):
+def test_gradients_of_leaves_are_not_shared(lang64):
     """Autograd takes a gradient for a leaf's only where nobody else holds it, and adds in place only there."""
     op, (x, w), c = make(lang64, "both"), leaves(), torch.rand(4, 4, dtype=torch.float64)
     before = c.clone()
@@ -74,7 +74,7 @@ def test_an_expanded_gradient(lang64):
     assert all(one.is_contiguous() and torch.equal(one, torch.ones_like(one)) for one in gradients)
 
 
-def test_the_operator_copies(lang64):
+def test_the_operator_returns_copies(lang64):
     """Compilers take an operator's results for memory of their own, and what it was given for memory to use again."""
     op, (x, w), c = make(lang64, "both"), leaves(), torch.rand(4, 4, dtype=torch.float64)
     y, pull = torch.func.vjp(op, x.detach(), w.detach())

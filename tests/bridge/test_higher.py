@@ -190,7 +190,7 @@ def test_a_chain(lang64):
     assert gradgradcheck(op, (x,))
 
 
-def test_whole_numbers_have_no_tangent(lang64):
+def test_integers_have_no_tangent(lang64):
     @ts.op("x[n] -> y[n], k[n]: i32")
     @lang64.kernel
     def parts(x: lang64.types.ndarray(), y: lang64.types.ndarray(), k: lang64.types.ndarray(dtype=lang64.i32)):
@@ -261,7 +261,7 @@ def test_a_hand_written_backward_has_no_other_derivative(lang64):
 
 
 @pytest.mark.compiled_engine
-def test_what_has_no_tangent_is_refused_with_its_line(lang64):
+def test_constructs_without_a_tangent_are_refused_with_their_line(lang64):
     @ts.op("x[n], k[n]: i32 -> y[m], p[n]", adjoint="engine")
     @lang64.kernel
     def ordered(
@@ -327,7 +327,7 @@ def test_maxima_in_order_have_tangents_of_tangents(lang64):
     torch.testing.assert_close(ours(x), theirs(x))
 
 
-def test_a_second_derivative_asks_for_nothing_that_the_first_has_not_read(lang64):
+def test_second_derivatives_need_nothing_that_the_first_did_not_save(lang64):
     """`w` decides about nothing, and `z` is stored when all that depends on it has been read."""
 
     @ts.op("x[n], w[n] -> y[n], z[n]")
@@ -361,7 +361,7 @@ def test_a_second_derivative_asks_for_nothing_that_the_first_has_not_read(lang64
     torch.testing.assert_close(second, *torch.autograd.grad(slope.sum(), leaves[:1]))
 
 
-def test_what_only_a_store_reads_need_not_be_kept(lang64):
+def test_inputs_read_only_by_stores_are_not_saved(lang64):
     """The tangent reads `w` for a store; its gradient does not, and the first derivative has not kept it."""
 
     @ts.op("x[n], w[n, m], r[n], k[n]: i32 -> y[n], z[n], d[n]")
@@ -396,7 +396,7 @@ def test_what_only_a_store_reads_need_not_be_kept(lang64):
     torch.testing.assert_close(ours, theirs)
 
 
-def test_the_tangent_of_a_kernel_that_goes_nowhere(lang64):
+def test_the_tangent_of_a_kernel_that_stores_nothing(lang64):
     """Loops that stay, for they may break, but store nothing: there is nothing to launch."""
 
     @ts.op("x[n] -> y[n]", adjoint="source")
@@ -417,7 +417,7 @@ def test_the_tangent_of_a_kernel_that_goes_nowhere(lang64):
 
 
 @pytest.mark.parametrize("is_added_to", [False, True])
-def test_a_maximum_before_anything_is_active_need_not_be_kept(lang64, is_added_to):
+def test_candidates_of_an_inactive_maximum_are_not_saved(lang64, is_added_to):
     """Its tangent is 0, and what its candidates are made of was not kept for the first derivative."""
 
     @ts.op("x[n], k[n]: i32, e[n]: i32 -> t[], c[n]")
@@ -470,7 +470,7 @@ def test_the_rest_of_a_loop_whose_maxima_run_in_order_stays_parallel(lang64):
     torch.testing.assert_close(jvp(op, values, tangents), jvp(in_torch, values, tangents))
 
 
-def test_entries_are_counted_for_tapes_in_use_alone(lang64):
+def test_only_entries_of_used_tapes_are_counted(lang64):
     """The local `f` decides over `z`, which has no gradient: its tape is left out, and the other one is counted."""
 
     @ts.op("x[n], e[n]: i32 -> y[n], z[n]")
@@ -500,7 +500,7 @@ def test_entries_are_counted_for_tapes_in_use_alone(lang64):
     torch.testing.assert_close(jacrev(lambda x: op(x, e)[0])(x), jacrev(in_torch)(x))
 
 
-def test_a_scratch_array_that_only_itself_reads_in_the_end(lang64):
+def test_self_updating_scratch_needs_no_saved_input(lang64):
     """In the last loop `s` is made of `s`, and `y` of nothing: neither asks for `w`, which was not saved."""
 
     @ts.op("x[n], w[n] -> y[n], z[n]", scratch="s[n]")

@@ -70,7 +70,7 @@ def test_scratch_that_is_stored_whole_needs_no_zeros(lang64, how, adjoint):
     cases.assert_same_values_and_gradients(op, lambda x: torch.sqrt(x * x + 1), [X])
 
 
-def test_scratch_that_is_not_zeroed_shows(lang64):
+def test_unzeroed_scratch_is_noticed(lang64):
     @lang64.kernel
     def passed(x: lang64.types.ndarray(), h: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in x:
@@ -82,13 +82,13 @@ def test_scratch_that_is_not_zeroed_shows(lang64):
 
 
 @pytest.mark.parametrize("how", ["zeros", "empty"])
-def test_a_kernel_by_hand_finds_in_scratch_what_the_forward_left(lang64, how):
+def test_a_backward_kernel_reads_scratch_of_the_forward_pass(lang64, how):
     op = ts.op("x[n] -> y[n]", scratch="h[n]", init={"h": how}, backward=rooted_back(lang64))(rooted(lang64))
     cases.assert_close(gradient(op)[1:], RIGHT[1:])
     assert gradient(op)[0] == 0.0
 
 
-def test_a_workspace_is_each_launchs_own(lang64):
+def test_a_workspace_is_not_shared_between_launches(lang64):
     handed = ts.op("x[n] -> y[n]", scratch="h[n]", init={"h": "workspace"}, backward=rooted_back(lang64))
     with pytest.raises(
         ts.SpecError, match=r"reads `h`, and never stores to it\n.*at .*\n.*'workspace'\nSay 'empty' for `h`"
@@ -115,7 +115,7 @@ def test_a_gradient_that_is_filled_by_hand_needs_no_zeros(lang64):
     assert gradient(left(rooted(lang64))).isnan().tolist() == [True] + [False] * 4
 
 
-def test_a_gradient_that_the_kernel_by_hand_has_not_is_refused(lang64):
+def test_an_init_of_an_unknown_gradient_is_refused(lang64):
     make = ts.op("x[n] -> y[n]", scratch="h[n]", init={"grad_h": "empty"}, backward=worked_back(lang64))
     with pytest.raises(ts.SpecError, match=r"`grad_h`.*\n.*expected +y, h, grad_x"):
         make(rooted(lang64))
@@ -136,7 +136,7 @@ def test_a_gradient_that_the_kernel_by_hand_has_not_is_refused(lang64):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
-def test_another_gradient_than_the_one_by_hand_finds_zeros(lang64, adjoint):
+def test_other_gradients_start_at_zero_despite_init(lang64, adjoint):
     init = {"grad_x": "empty", "h": "empty"}
     make = ts.op("x[n] -> y[n]", scratch="h[n]", init=init, backward=worked_back(lang64), adjoint=adjoint)
     cases.assert_close(gradient(make(rooted(lang64))), RIGHT)

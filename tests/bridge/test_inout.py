@@ -310,7 +310,7 @@ def test_second_derivatives_read_what_was_saved(lang64, make):
         cases.assert_close(second, tuple(sum(b.sum(0) for b in column) for column in zip(*theirs, strict=True)))
 
 
-def test_vmap_refuses_an_update_that_would_be_a_batch(lang64):
+def test_vmap_refuses_to_update_an_unbatched_argument(lang64):
     op, state, states = stepping(lang64), numbers(4), numbers(2, 4)
     words = rf"`state` of op `{op.name}` is updated in place under vmap, but is not batched as.*(\n.*)*`\.functional`"
     with pytest.raises(ts.ArgumentError, match=words):
@@ -481,7 +481,7 @@ def test_refusals(lang, spec, error, words):
         ts.op(spec)(hold(lang))
 
 
-def test_a_written_input_is_told_of_inout(lang):
+def test_the_error_of_a_written_input_suggests_inout(lang):
     with pytest.raises(ts.KernelError, match=r"write `inout y\[n\]`"):
         ts.op("x[n], y[n] -> state[n]")(hold(lang))
 

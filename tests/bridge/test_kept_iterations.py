@@ -73,7 +73,7 @@ def test_compositing(lang, fp, below, shape, configure):
     assert kept(op, "density", "step", "color") == ["was_e", "was_through"]
 
 
-def test_what_is_kept_is_said(lang):
+def test_explain_lists_the_saved_loop_values(lang):
     op = ts.op(SPEC)(compositing(lang, "f32"))
     op(*(one.requires_grad_() for one in rays(torch.float32)))
     text = op.explain("all")
@@ -163,7 +163,7 @@ def test_loops_of_all_kinds(lang64):
     assert {"was_state", "was_product"} <= {*names}, names
 
 
-def test_no_more_than_the_arrays_hold(lang64):
+def test_no_more_is_saved_than_the_arrays_have_room_for(lang64):
     """One array of that length has room for one number of each iteration, of two that the reverse needs."""
     array, f64 = lang64.types.ndarray(), lang64.f64
 
@@ -202,7 +202,7 @@ def test_no_more_than_the_arrays_hold(lang64):
     assert {"was_a", "was_b"} <= {*kept(op, "x", "weights")}
 
 
-def test_a_length_that_no_array_has(lang64):
+def test_loops_longer_than_any_array_save_nothing(lang64):
     """Steps by an argument, or by numbers in memory, are not kept: they may be many more than the op's numbers."""
     array, f64 = lang64.types.ndarray(), lang64.f64
 

@@ -26,7 +26,7 @@ def make_known(lang):
     return square
 
 
-def test_a_known_call_is_not_checked_again(lang, monkeypatch):
+def test_a_repeated_call_is_not_checked_again(lang, monkeypatch):
     def refuse(*_arguments, **_named):
         raise AssertionError("a call of a known kind was checked again")
 
@@ -52,7 +52,7 @@ def test_memory_dtype_and_rank_are_another_call(lang):
 
 
 @pytest.mark.parametrize("order", ["strided", "expanded", "negative"])
-def test_memory_of_cotangents_counts(lang, order):
+def test_the_memory_layout_of_cotangents_is_respected(lang, order):
     square = make_known(lang)
     x = torch.rand(3, requires_grad=True)
     cotangents = {
@@ -115,7 +115,7 @@ def test_a_started_engine_is_another_call(lang):
     torch.testing.assert_close(slope, 2 * x.detach())
 
 
-def test_which_gradients_are_wanted_counts(lang):
+def test_the_set_of_requested_gradients_is_part_of_the_key(lang):
     @ts.op("x[n], z[n] -> y[n]")
     @lang.kernel
     def product(x: lang.types.ndarray(), z: lang.types.ndarray(), y: lang.types.ndarray()):

@@ -387,7 +387,7 @@ def test_float64_runs_as_written(lang64, ran):
     assert not ran
 
 
-def test_an_empty_array_that_only_some_lanes_would_read(lang, ran):
+def test_an_empty_array_is_not_read_by_inactive_lanes(lang, ran):
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -405,7 +405,7 @@ def test_an_empty_array_that_only_some_lanes_would_read(lang, ran):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_lanes_that_have_ended_keep_their_values(lang, ran, dtype):
+def test_finished_lanes_keep_their_values(lang, ran, dtype):
     """What the others add, subtract or multiply by leaves values as they are, infinities too."""
     array = lang.types.ndarray()
 

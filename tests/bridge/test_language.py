@@ -45,14 +45,14 @@ def test_an_engine_that_was_stopped_is_started_again(lang, engine):
         (("taichi",), {"taichi": "cuda"}, "taichi"),  # and refused: it would have to be stopped
     ],
 )
-def test_which_one_is_chosen(monkeypatch, imported, runs, chosen):
+def test_the_chosen_engine(monkeypatch, imported, runs, chosen):
     monkeypatch.setattr(_language, "list_loaded", lambda: imported)
     monkeypatch.setattr(_language, "list_running", lambda: tuple(runs))
     monkeypatch.setattr(_language, "get", lambda name: SimpleNamespace(device_type=lambda: runs[name]))
     assert _language._choose_engine("cpu") == chosen
 
 
-def test_one_that_runs_elsewhere_is_not_started_again(engine):
+def test_an_engine_on_another_device_is_not_restarted(engine):
     with pytest.raises(ts.DeviceError) as caught:
         _language.language(engine, torch.device("cuda"))
     assert str(caught.value).splitlines() == [
@@ -69,7 +69,7 @@ def test_an_unknown_engine_is_refused():
         _language.language("taci", CPU)
 
 
-def test_it_starts_without_a_word(engine):
+def test_an_engine_starts_silently(engine):
     code = (
         "import torch; from tinsmith.calls._language import language; "
         f"assert language({engine!r}, torch.device('cpu')).__name__ == {engine!r}"

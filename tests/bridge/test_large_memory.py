@@ -39,7 +39,7 @@ linux = pytest.mark.skipif(
 
 
 @linux
-def test_only_large_memory_is_asked_for():
+def test_only_large_memory_uses_huge_pages():
     large = use_huge_pages(torch.empty(COUNT, dtype=F64))
     assert is_advised(large)
     large.fill_(2.0)
@@ -49,7 +49,7 @@ def test_only_large_memory_is_asked_for():
     assert is_advised(use_huge_pages(torch.empty(COUNT + 3, dtype=F64)[3:]))
 
 
-def test_a_system_without_the_advice_has_ordinary_pages(monkeypatch):
+def test_systems_without_huge_pages_use_ordinary_ones(monkeypatch):
     monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
     use_huge_pages.__globals__["_find_advice"].cache_clear()
     try:

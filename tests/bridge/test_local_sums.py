@@ -81,7 +81,7 @@ def test_an_element_that_iterations_share(lang64, is_serial):
     assert "atomic" not in loop and "y_sum" in after
 
 
-def test_elements_that_do_not_exist(lang64):
+def test_elements_that_are_never_added_to_may_be_out_of_range(lang64):
     """Nothing is added to an element that is named in a loop which adds nothing: it may lie outside of the array."""
     array = lang64.types.ndarray()
 
@@ -135,7 +135,7 @@ def test_what_a_loop_reads_stays_in_memory(lang64):
     compare(ts.op("x[n, m] -> y[n, 5]")(running), reference, (torch.randn(4, 5, dtype=torch.float64),))
 
 
-def test_nested_loops_and_ends(lang64):
+def test_nested_loops_with_early_ends(lang64):
     """Loops in loops add to one local each, which may end early or go on; sums of rows of vectors too."""
     array = lang64.types.ndarray()
     vectors = lang64.types.ndarray(dtype=lang64.types.vector(2, lang64.f64), ndim=2)

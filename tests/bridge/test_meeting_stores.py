@@ -50,7 +50,7 @@ def test_on_one_thread_the_last_store_has_the_gradient(lang64, value):
     assert torch.autograd.gradcheck(lambda w, v: op(w, v, s), (w, v), check_forward_ad=True)
 
 
-def test_a_store_in_each_row_and_one_that_memory_places(lang64):
+def test_a_regular_store_and_one_at_an_index_from_memory(lang64):
     """Neither engine compiles an atomic product that it finds no use for."""
     op = make_op(lang64, "w[s[i]] * v[i]", before="y[i] = v[i] * v[i]")
     s = torch.tensor([3, 2, 2, 3], dtype=torch.int32)
@@ -85,7 +85,7 @@ def test_the_adjoint_is_taken_in_one_step(lang64):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("place", ["before the inner loop", "inside it"])
-def test_what_one_iteration_restores_does_not_disturb_the_others(lang64, place):
+def test_restoring_values_does_not_disturb_other_iterations(lang64, place):
     """Each iteration marks an element that others mark too, and inner loops read the mark."""
     mark = "mark[k[i]] = 3.0"
     before, inside = (mark, "pass") if place == "before the inner loop" else ("pass", mark)

@@ -197,7 +197,7 @@ def test_statements_of_quadrants_that_no_op_runs(lang64, make, spec, words):
 
 # Members that Quadrants would make arguments ------------------------------------------------------------------------
 @on_quadrants
-def test_members_that_are_arguments_at_run_time(lang64):
+def test_struct_members_may_be_run_time_arguments(lang64):
     class Options:
         pass
 
@@ -312,7 +312,7 @@ def test_axes_of_a_parallel_loop(lang64):
     check(op, lambda x: x**2 * (i + 10 * j + 100 * k), rand(2, 3, 4))
 
 
-def test_one_thread_by_its_other_name(lang64):
+def test_parallelize_1_runs_in_order(lang64):
     """`parallelize=1` is `serialize=True`: each iteration reads what the last one wrote."""
 
     @lang64.kernel
@@ -344,7 +344,7 @@ def flag():
     put(True)
 
 
-def test_a_loop_over_a_choice(lang64, flag):
+def test_loops_over_a_conditional_range_chosen_statically(lang64, flag):
     """Unrolled or not, inside and outermost; the choice may be another one at the next call."""
 
     @lang64.kernel
@@ -363,7 +363,7 @@ def test_a_loop_over_a_choice(lang64, flag):
 
 
 @pytest.mark.compiled_engine
-def test_a_loop_over_a_choice_of_the_run(lang64):
+def test_loops_over_a_conditional_range_chosen_at_run_time_are_refused(lang64):
     """Neither engine compiles it."""
 
     @lang64.kernel
@@ -530,7 +530,7 @@ def test_numbers_of_static_vectors_are_known(lang64):
     check(op, lambda x: kept * x**2 + extra * x, rand(3, 3))
 
 
-def test_messages_with_numbers_of_the_run(lang, engine):
+def test_assertion_messages_may_contain_run_time_values(lang, engine):
     """Where the engine checks assertions, the gradient's kernel has them too: with the source as their message."""
     ts.init("cpu", engine, debug=True)
     try:
@@ -550,7 +550,7 @@ def test_messages_with_numbers_of_the_run(lang, engine):
 
 # Numbers of NumPy, choices in choices, atomics on entries -----------------------------------------------------------
 @pytest.mark.compiled_engine
-def test_numbers_of_numpy_are_computed_by_numpy(lang64):
+def test_numpy_constants_keep_numpy_arithmetic(lang64):
     """The engines let Python compute what is known: float32 stays float32, `nextafter` is one step of float32."""
     c, n = np.float32(0.1), np.int64(7)
 
@@ -574,7 +574,7 @@ def test_numbers_of_numpy_are_computed_by_numpy(lang64):
 
 
 @on_quadrants
-def test_a_loop_over_a_choice_in_a_choice(lang64, flag):
+def test_loops_over_nested_conditional_ranges(lang64, flag):
     @lang64.kernel
     def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in range(2) if lang64.static(FLAG) else (lang64.ndrange(4) if lang64.static(not FLAG) else range(3)):
@@ -586,7 +586,7 @@ def test_a_loop_over_a_choice_in_a_choice(lang64, flag):
         check(ts.op("x[4] -> y[4]", adjoint="source")(kernel), lambda x, inside=inside: inside * x**2, rand(4))
 
 
-def test_atomics_on_entries_that_the_run_chooses(lang64):
+def test_atomics_on_entries_with_run_time_indices(lang64):
     @lang64.kernel
     def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in x:

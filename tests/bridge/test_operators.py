@@ -74,7 +74,7 @@ def test_one_whose_op_is_gone_says_so(lang64):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("other", ["factor", "name", "adjoint", "init", "check_bounds"])
-def test_another_content_is_another_operator(lang64, other):
+def test_different_content_is_a_different_operator(lang64, other):
     options = {
         "factor": {},
         "name": {"name": "other"},
@@ -107,7 +107,7 @@ def test_a_function_that_the_kernel_calls_is_part_of_the_content(lang64):
     assert name_of(made(2)) != name_of(made(3))
 
 
-def test_comments_and_places_are_not(lang64):
+def test_comments_and_positions_are_not_part_of_the_content(lang64):
     def one():
         @lang64.kernel
         def run(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
@@ -282,7 +282,7 @@ def test_an_op_of_very_many_arguments(lang64, count, numbers):
     torch.testing.assert_close(list(mapped), [torch.stack(both) for both in zip(wanted, doubled, strict=True)])
 
 
-def test_names_that_meet_those_of_the_backward_operator(lang64):
+def test_parameters_may_be_named_like_those_of_the_backward_operator(lang64):
     @ts.op("x[n], _state[n] -> y[n]")
     @lang64.kernel
     def clash(x: lang64.types.ndarray(), grad_y: float, _state: lang64.types.ndarray(), y: lang64.types.ndarray()):

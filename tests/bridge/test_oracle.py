@@ -128,7 +128,7 @@ def test_cotangents_by_name_or_in_order(lang64, shape):
     assert torch.equal(answer.outputs["c"], (x > 0).int())
 
 
-def test_an_output_that_is_left_out_has_no_part(lang64):
+def test_omitted_cotangents_count_as_zero(lang64):
     x, given = draw(5), draw(5)
     assert_close(ts.oracle(two(lang64), x, cotangents={"y": given}).gradients["x"], given * x.cos())
     assert not ts.oracle(two(lang64), x, cotangents={}).gradients["x"].any()
@@ -276,7 +276,7 @@ def test_data_of_an_object(lang64):
     agree(Scale(2.5).run, lambda x: x * 2.5, (draw(4),))
 
 
-def test_kinks_are_torch_s(lang64):
+def test_derivatives_at_kinks_are_torchs(lang64):
     @ts.op("x[n] -> y[n]")
     @lang64.kernel
     def kinks(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
@@ -301,7 +301,7 @@ def refused(error, op, *inputs, **named):
     return str(caught.value)
 
 
-def test_a_kernel_is_no_op(lang):
+def test_kernels_are_refused(lang):
     assert "ts.oracle takes an op" in refused(ts.ArgumentError, two(lang).kernel, draw(3))
 
 

@@ -104,7 +104,7 @@ def test_the_order_of_the_spec(lang64):
     )
 
 
-def test_another_word_is_refused(lang):
+def test_an_unknown_order_is_refused(lang):
     with pytest.raises(ts.ArgumentError, match="`order` cannot be 'names'") as refusal:
         ts.op(SPEC, order="names")(moved(lang))  # pyright: ignore[reportArgumentType]  # on purpose
     assert "'kernel', 'spec'" in str(refusal.value)

@@ -70,7 +70,7 @@ def test_a_mode_sees_one_call(lang64, mode, needs_gradient):
         torch.testing.assert_close(torch.autograd.grad(result.sum(), x), (3 * X**2 * W,))
 
 
-def test_a_mode_may_answer_for_it(lang64):
+def test_a_mode_may_replace_the_result(lang64):
     op = cubes(lang64)
 
     class Zero(TorchFunctionMode):

@@ -64,7 +64,7 @@ check(op)
 @pytest.mark.compiled_engine
 @pytest.mark.costly
 @pytest.mark.parametrize("engine", ["taichi", "quadrants"])
-def test_a_product_that_nobody_interferes_with(engine, tmp_path):
+def test_atomic_products_without_conflicts_do_not_end_the_process(engine, tmp_path):
     """In a process of its own, which used to end without a word of Python's: the last line printed names the form."""
     path = tmp_path / "program.py"
     bodies = {name: textwrap.indent(textwrap.dedent(text).strip(), "    ") for name, text in FORMS.items()}

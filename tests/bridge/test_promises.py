@@ -50,7 +50,7 @@ def has_atomics(source):
 
 
 @pytest.mark.parametrize("name", UNIQUE)
-def test_different_places_need_no_atomics(lang64, name):
+def test_unique_indices_need_no_atomics(lang64, name):
     text, is_atomic = UNIQUE[name]
     op, plain = gathered(lang64, text), gathered(lang64, text, "")
     assert has_atomics(adjoint_source(op)) == is_atomic
@@ -101,7 +101,7 @@ def test_a_list_of_pairs_and_two_loops(lang64):
     torch.testing.assert_close(x.grad, other.grad)
 
 
-def test_scattered_and_read_again(lang64):
+def test_scattered_elements_may_be_read_again(lang64):
     @ts.op("x[m], unique idx[m] -> y[n]")
     @lang64.kernel
     def op(x: lang64.types.ndarray(), idx: lang64.types.ndarray(), y: lang64.types.ndarray()):
@@ -338,7 +338,7 @@ def test_second_derivatives(lang64):
 # What is said where a promise is wrong ----------------------------------------------------------
 
 
-def test_a_number_that_comes_twice_is_found(lang):
+def test_a_repeated_index_is_found(lang):
     op = gathered(lang, UNIQUE["gathered"][0])
     x = torch.rand(6)
     assert sanitize_call(op, x, torch.tensor([1, 4, 2]).int()) == []
@@ -351,7 +351,7 @@ def test_a_number_that_comes_twice_is_found(lang):
     assert not ts.check(op, x, torch.tensor([1, 1]).int()).ok
 
 
-def test_numbers_that_are_one_place(lang):
+def test_indices_equal_after_truncation_are_found(lang):
     op = gathered(lang, "y[i] = x[int(idx[i])]", dtype=": i64")
     (finding,) = sanitize_call(op, torch.rand(6), torch.tensor([3, 2**32 + 3])).of("TS611")
     assert "`idx[0]` and `idx[1]` are both 3" in finding.message
@@ -366,7 +366,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_segments_that_share_a_place_are_found(lang, name):
+def test_overlapping_segments_are_found(lang, name):
     word, rows, words = BROKEN[name]
     loop, empty = ("start and count", 0) if word == "segments" else ("start and end", 9)
     loop, place, *_ = SEGMENTS[loop]
@@ -383,7 +383,7 @@ def test_segments_that_share_a_place_are_found(lang, name):
         ([-1, 3, 4, 9], "`start[0]` = -1 is below 0"),
     ],
 )
-def test_offsets_that_fall_are_found(lang, numbers, words):
+def test_decreasing_offsets_are_found(lang, numbers, words):
     op = composited_by_offsets(lang, *OFFSETS["to the next"][:2], "offsets ")
     (finding,) = sanitize_call(op, torch.rand(12), torch.tensor(numbers).int()).of("TS611")
     assert finding.message.endswith(words)

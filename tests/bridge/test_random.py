@@ -31,7 +31,7 @@ def seeded(function, *given, seed=3):
     return function(*given)
 
 
-def test_torchs_seed_is_the_seed(lang64):
+def test_numbers_follow_torchs_seed(lang64):
     op, x = dropouts(lang64), torch.rand(1000, dtype=torch.float64)
     one, two, other = seeded(op, x), seeded(op, x), seeded(op, x, seed=4)
     torch.testing.assert_close(one, two, rtol=0, atol=0)
@@ -43,7 +43,7 @@ def test_torchs_seed_is_the_seed(lang64):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("size", [7, 50_000])
-def test_the_backward_pass_draws_the_same(lang64, size):
+def test_the_backward_pass_draws_the_same_numbers(lang64, size):
     op, x = dropouts(lang64), torch.rand(size, dtype=torch.float64, requires_grad=True)
     y, factor = op(x)
     c = torch.rand(size, dtype=torch.float64)
@@ -127,7 +127,7 @@ def test_each_example_of_vmap_has_its_own_numbers(lang64, inside):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("randomness", ["different", "same"])
-def test_derivatives_of_an_unbatched_tensor_meet_each_example_s_numbers(lang64, randomness, compiled):
+def test_derivatives_by_an_unbatched_tensor_use_each_examples_numbers(lang64, randomness, compiled):
     op, x, z = dropouts(lang64), torch.rand(5, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
 
     def loss(x, z):
@@ -146,7 +146,7 @@ def test_derivatives_of_an_unbatched_tensor_meet_each_example_s_numbers(lang64, 
     torch.testing.assert_close(slope, factor.detach().sum(0) * torch.cos(x))
 
 
-def test_a_batch_of_cotangents_meets_the_same_numbers(lang64):
+def test_a_batch_of_cotangents_uses_the_same_numbers(lang64):
     op, x = dropouts(lang64), torch.rand(5, dtype=torch.float64, requires_grad=True)
     y, factor = op(x)
     (jacobian,) = torch.autograd.grad(y, x, torch.eye(5, dtype=torch.float64), is_grads_batched=True)

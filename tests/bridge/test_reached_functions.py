@@ -181,7 +181,7 @@ WAYS = [by_item, by_key, by_local, by_argument, by_argument_of_a_name, by_method
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("way", WAYS)
-def test_what_it_stores_is_an_output(lang64, way):
+def test_arrays_stored_by_reached_functions_are_outputs(lang64, way):
     op = ts.op("x[n] -> y[n]")(way(Tools(lang64), lang64.types.ndarray()))
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)
     y = op(x)
@@ -192,7 +192,7 @@ def test_what_it_stores_is_an_output(lang64, way):
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("way", WAYS)
-def test_it_stores_to_no_input(lang64, way):
+def test_reached_functions_must_not_store_to_inputs(lang64, way):
     """`x` and `y` change their roles: the op would change the caller's `y`."""
     kernel = way(Tools(lang64), lang64.types.ndarray())
     with pytest.raises(ts.KernelError, match="writes its input `y`"):
@@ -221,7 +221,7 @@ def by_loop(tools, array):
 
 
 @pytest.mark.parametrize("way", [by_choice, by_loop])
-def test_an_input_is_kept_where_only_compiling_tells_the_function(lang64, way):
+def test_a_function_known_only_at_compilation_must_not_change_an_input(lang64, way):
     op = ts.op("y[n] -> x[n]")(way(Tools(lang64), lang64.types.ndarray()))
     y = torch.ones(3, dtype=torch.float64)
     with pytest.raises(ts.KernelError, match="changes the input `y` in a way that its source does not show"):
@@ -250,7 +250,7 @@ def by_array_of_a_list(tools, array):
 
 
 @pytest.mark.parametrize("way", [by_chosen_array, by_array_of_a_list])
-def test_an_input_is_kept_where_only_compiling_tells_the_array(lang64, way):
+def test_an_array_known_only_at_compilation_must_not_be_changed(lang64, way):
     op = ts.op("y[n] -> x[n]")(way(Tools(lang64), lang64.types.ndarray()))
     y = torch.ones(3, dtype=torch.float64)
     with pytest.raises(ts.KernelError, match="changes the input `y` in a way that its source does not show"):
@@ -258,7 +258,7 @@ def test_an_input_is_kept_where_only_compiling_tells_the_array(lang64, way):
     assert y.eq(1).all()
 
 
-def test_an_input_that_nothing_follows_is_refused(lang64):
+def test_an_input_used_in_unanalyzable_code_is_refused(lang64):
     @lang64.kernel
     def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in y:

@@ -32,7 +32,7 @@ def not_followed(lang):
     return importlib.import_module(f"{lang.__name__}._funcs")._svd3d
 
 
-def test_the_true_cause_comes_before_the_engines_rule(lang, engine):
+def test_the_reason_without_a_generated_gradient_comes_first(lang, engine):
     @ts.op("x[n] -> y[n]", scratch="count[]: i32")
     @lang.kernel
     def packed(x: lang.types.ndarray(), y: lang.types.ndarray(), count: lang.types.ndarray()):
@@ -74,7 +74,7 @@ def test_a_rule_of_lint_comes_second(lang, engine):
     assert "TS4" in tail and "TS4" not in head
 
 
-def test_what_an_engine_does_inside(lang, engine):
+def test_engine_internal_functions_are_refused_with_the_users_line(lang, engine):
     """It is refused by the user's own line, and not by what the engine does there."""
     matrices = lang.types.ndarray(dtype=lang.types.matrix(3, 3, lang.f32), ndim=1)
     decompose, real = not_followed(lang), lang.f32
@@ -91,7 +91,7 @@ def test_what_an_engine_does_inside(lang, engine):
     assert "ast_builder" not in words and "init()" not in words
 
 
-def test_a_cure_fits_who_asks():
+def test_remedies_fit_the_caller():
     """Quadrants takes loops of unknown length where it was started so; a layer has no `backward=`."""
     lang = pytest.importorskip("quadrants")
     lang.init(lang.cpu, ad_stack_experimental_enabled=False)
@@ -128,7 +128,7 @@ def test_a_cure_fits_who_asks():
     assert cure in str(caught.value) and "`backward=`" in str(caught.value)
 
 
-def test_what_nobody_asks_for_wants_no_values(lang64):
+def test_dead_loops_save_nothing(lang64):
     """A loop that only knows when to end is dead as other loops are, in gradients and tangents alike."""
 
     @ts.op("x[n], w[n] -> y[n]")

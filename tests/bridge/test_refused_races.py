@@ -131,7 +131,7 @@ def test_an_allowed_race_needs_no_gradient_to_run(lang64):
 
 
 @pytest.mark.parametrize("form", RACES)
-def test_in_order_it_has_a_gradient(lang64, form):
+def test_a_serialized_loop_has_a_gradient(lang64, form):
     op = ts.op("x[n] -> y[n]", adjoint="source")(
         make_kernel(lang64, f"lang.loop_config(serialize=True)\n    {RACES[form][0]}")
     )
@@ -176,14 +176,14 @@ def test_an_update_that_is_not_shared_has_a_gradient(lang64, form):
 
 
 @pytest.mark.parametrize("form", APART)
-def test_what_may_be_apart_is_not_refused(lang64, form):
+def test_accesses_that_may_be_disjoint_are_not_refused(lang64, form):
     op = ts.op("x[n] -> y[n]")(make_kernel(lang64, APART[form]))
     x = torch.rand(8, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: op(x, 4), x)
 
 
 @pytest.mark.parametrize("adjoint", ["auto", "source"])
-def test_what_is_said_of_the_gradient_names_the_race(lang64, adjoint):
+def test_explain_names_the_race_as_the_reason_without_a_gradient(lang64, adjoint):
     """Not the engine's, which no call takes."""
     op = ts.op("x[n] -> y[n]", adjoint=adjoint, races="allow")(make_kernel(lang64, RACES["guarded sum"][0]))
     with pytest.raises(ts.GradientError):

@@ -190,7 +190,7 @@ def test_integers_have_no_gradient(lang64, name):
     cases.assert_close(torch.autograd.grad(total, x), (2 * x.detach(),))
 
 
-def test_what_is_updated_besides(lang64):
+def test_inout_arguments_beside_return_values(lang64):
     @lang64.kernel
     def decayed(force: lang64.types.ndarray(), place: lang64.types.ndarray()) -> lang64.f64:
         energy = 0.0
@@ -240,7 +240,7 @@ def test_a_type_of_its_results(lang64):
 
 
 @pytest.mark.parametrize("on_tensors", [False, True])
-def test_a_layer_has_no_use_for_it(lang64, on_tensors):
+def test_layers_ignore_return_values(lang64, on_tensors):
     x, y = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(2))
 
     @lang64.kernel

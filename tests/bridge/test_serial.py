@@ -37,7 +37,7 @@ def squares(lang):
 
 
 @pytest.mark.compiled_engine
-def test_size_decides(lang, serial_below):
+def test_the_problem_size_decides_the_number_of_threads(lang, serial_below):
     serial_below(1000)
     op = ts.op("x[n] -> y[n]")(squares(lang))
     op(torch.rand(249))  # two loads, a product, a store
@@ -47,7 +47,7 @@ def test_size_decides(lang, serial_below):
 
 
 @pytest.mark.parametrize("name", ["convolution", "gather", "scratch_recurrence", "chained", "any_rank", "two_indices"])
-def test_both_give_the_same(lang64, serial_below, name):
+def test_one_and_many_threads_give_the_same_result(lang64, serial_below, name):
     case = cases.select_cases(name)[0]
     inputs = case.inputs(torch.float64)
     results = []
@@ -72,7 +72,7 @@ def test_slow_serial_launches_go_parallel_for_every_size(lang, monkeypatch):
     assert op.explain("all").count("serialize=True") == 1
 
 
-def test_one_fast_launch_forgives_a_slow_one():
+def test_one_fast_launch_cancels_a_slow_one():
     pace = _pace.Pace(1000)
     for seconds in (1.0, 1.0, 1.0, 1e-6, 1.0, 1.0, 1.0):
         pace.note(seconds, 10)
@@ -203,7 +203,7 @@ def test_each_kernel_of_a_chain_is_chosen_for_by_itself(rows_then_sum, serial_be
         torch.testing.assert_close(gradient, torch.autograd.grad(right.sum(), x, retain_graph=True)[0])
 
 
-def test_an_argument_tells_how_long_a_loop_is(lang, serial_below):
+def test_loop_lengths_given_by_arguments_are_counted(lang, serial_below):
     serial_below(1000)
     array = lang.types.ndarray()
 

@@ -23,7 +23,7 @@ def built(lang, held):
 
 
 @pytest.mark.parametrize("steady", [False, True])
-def test_only_an_op_that_is_not_steady_sees_that_a_value_changed(lang, steady):
+def test_steady_ops_do_not_notice_changed_values(lang, steady):
     held = {"factor": 3.0}
     kernel, backward = built(lang, held)
     op = Op([kernel], "x[n] -> y[n]", OpOptions(backward=backward, steady=steady))

@@ -222,7 +222,7 @@ def test_values_and_gradients(lang, name):
 @pytest.mark.compiled_engine
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", STENCILS)
-def test_gradients_gather(lang, name):
+def test_gradients_of_stencils_gather_instead_of_scatter(lang, name):
     op = make(lang, name)
     given = [torch.rand(shape).requires_grad_() for shape in shapes(name, 7)]
     op(*given).sum().backward()
@@ -275,7 +275,7 @@ def test_work_that_costs_more_than_the_atomics_is_not_done_twice(lang):
     assert "atomic_add" in adjoint_source(op)
 
 
-def test_an_adjoint_that_iterations_take_away_is_not_fetched_by_others(lang64):
+def test_adjoints_that_iterations_clear_are_not_gathered(lang64):
     """The reverse of `y[i] = y[i] * x[i + 1]` changes the adjoint of `y[i]`, which no other iteration may read then."""
     op = op_of(lang64, f"for i in range({N} - 1):\n y[i] = k[i]\n y[i] = y[i] * x[i + 1] + x[i]")
     leaves = [torch.rand(9, dtype=torch.float64, requires_grad=True) for _ in range(2)]

@@ -28,7 +28,7 @@ def ran(monkeypatch):
 
 
 @pytest.mark.parametrize("first", [0, 1, 3])
-def test_any_place_in_memory(lang, first, ran):
+def test_unaligned_memory_gives_the_same_result(lang, first, ran):
     """No vector begins where machines like it: a tensor may begin at any element."""
     array = lang.types.ndarray()
 

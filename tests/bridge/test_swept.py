@@ -41,7 +41,7 @@ def assert_right(op):
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", PAIRS)
-def test_two_elements_that_may_be_one(lang64, name):
+def test_stores_to_elements_that_may_be_equal(lang64, name):
     """In one thread: Taichi keeps `y[i]` in a register through the loop, and what `y[j]` added to it is lost."""
     assert_right(op_of(lang64, PAIRS[name], is_serial=True))
 
@@ -55,7 +55,7 @@ def test_a_small_call_of_a_parallel_kernel_is_run_by_one_thread(lang64, name):
 @pytest.mark.parametrize(
     "line", ["y[i] += lang.sin(x[j]) * x[i]", "y[j] += x[i] / (1.0 + x[j])", "y[i] += x[k[j]] * x[i]"]
 )
-def test_two_elements_that_are_read(lang64, line):
+def test_loads_of_two_elements(lang64, line):
     """Their adjoints are added to: the engine's own reverse mode meets the same."""
     assert_right(op_of(lang64, [line], is_serial=False, adjoint="engine"))
     assert_right(op_of(lang64, [line], is_serial=False))

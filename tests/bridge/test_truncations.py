@@ -57,7 +57,7 @@ def in_a_function(lang):
 
 @pytest.mark.parametrize("gradient", [False, True], ids=["value", "gradient"])
 @pytest.mark.parametrize("make", [added, stored, counted, in_a_function], ids=lambda make: make.__name__)
-def test_a_float_that_is_cut_is_warned_of_once(lang, make, gradient):
+def test_a_truncated_float_warns_once(lang, make, gradient):
     kernel, spec, target = make(lang)
     op = ts.op(spec)(kernel)
     x = torch.full((3,), 0.7, requires_grad=gradient)
@@ -115,7 +115,7 @@ def of_integers(lang):
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("make", [cast, floored, meant, of_integers], ids=lambda make: make.__name__)
-def test_what_is_meant_is_not_warned_of(lang, make):
+def test_explicit_truncations_do_not_warn(lang, make):
     kernel, spec = make(lang)
     ts.op(spec)(kernel)(torch.full((3,), 0.7))
 

@@ -168,12 +168,12 @@ def test_a_kernel_that_is_right_by_the_engine_is_not_refused(lang64):
     assert torch.autograd.gradcheck(kernel, (torch.rand(5, dtype=torch.float64).requires_grad_(),))
 
 
-def test_trust_goes_with_a_copy(lang64):
+def test_copies_keep_trust_engine(lang64):
     op = ts.op(SPEC, adjoint="engine", trust_engine=True)(greatest(lang64))
     assert copy.deepcopy(op)._core.signature.trusts_engine
 
 
-def test_a_local_from_outside_that_an_inner_loop_uses(lang64):
+def test_outer_locals_used_in_an_inner_loop(lang64):
     """Both engines count the gradient of one iteration alone: 2 where four times 2 is right."""
 
     @lang64.kernel

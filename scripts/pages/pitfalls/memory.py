@@ -185,7 +185,7 @@ ROWS = (
         "dies: the process ends",
         "dies: the process ends",
         RIGHT,
-        ("bridge/test_products.py::test_a_product_that_nobody_interferes_with",),
+        ("bridge/test_products.py::test_atomic_products_without_conflicts_do_not_end_the_process",),
         remedy="Write `y[i] *= x[i]`.",
         code="""
         @ti.kernel
