@@ -71,7 +71,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_refusal(case):
+def test_the_layout_of_a_message(case):
     given, wanted = REFUSALS[case]
     assert _errors.refusal(*given) == wanted
 
@@ -85,7 +85,7 @@ def test_refusal(case):
         ("a", [], ""),
     ],
 )
-def test_nearest(word, known, wanted):
+def test_the_nearest_name_is_suggested(word, known, wanted):
     assert _errors.nearest(word, known) == wanted
 
 
@@ -100,7 +100,7 @@ POINTED = [
 
 
 @pytest.mark.parametrize(("text", "column", "shown"), POINTED)
-def test_pointed(text, column, shown):
+def test_a_caret_points_at_the_column(text, column, shown):
     assert [line for line, _ in _errors.point_at(text, column)] == shown
 
 

@@ -64,7 +64,7 @@ def _own_docstring(face: ModuleType, name: str) -> str | None:
     return vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
 
 
-def test_the_checks_find_what_is_wrong():
+def test_the_checks_notice_violations():
     bad = ModuleType("bad")
     bad.__all__ = ["Silent"]
     bad.Silent = type("Silent", (ValueError,), {})

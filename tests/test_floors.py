@@ -20,7 +20,7 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py*")
 
 
 @pytest.mark.parametrize("path", FILES)
-def test_the_file_keeps_the_rules(path):
+def test_every_file_keeps_the_import_rules(path):
     broken = find_breaches(path, (ROOT / path).read_text(encoding="utf-8"), FILES)
     assert not broken, "\n" + "\n".join(map(str, broken))
 
@@ -136,16 +136,16 @@ GOOD = [
 
 
 @pytest.mark.parametrize(("path", "source", "words"), BAD)
-def test_the_checker_finds(path, source, words):
+def test_violations_are_reported(path, source, words):
     assert words in "\n".join(map(str, find_breaches(path, source, HOUSE)))
 
 
 @pytest.mark.parametrize(("path", "source"), GOOD)
-def test_the_checker_leaves_in_peace(path, source):
+def test_allowed_imports_are_not_reported(path, source):
     assert not find_breaches(path, source, HOUSE)
 
 
-def test_every_made_up_room_but_the_attic_is_a_real_one():
+def test_folders_of_made_up_files_exist():
     assert {Path(path).parts[0].removesuffix(".py") for path in HOUSE} <= set(FLOORS)
 
 

@@ -48,7 +48,7 @@ def test_import_does_not_load_the_compiler():
     assert done.stdout.split()[-1] == "False"
 
 
-def test_import_loads_no_guest(after_import):
+def test_import_loads_no_optional_package(after_import):
     assert after_import[1] == []
 
 
@@ -59,7 +59,7 @@ def test_import_beyond_torch_is_quick(after_import, record_property):
 
 
 @pytest.mark.parametrize("guest", ["rich", "typer"])
-def test_the_check_sees_a_guest(guest):
+def test_the_check_notices_an_optional_package(guest):
     assert guest in _loaded_after(f"import tinsmith, {guest}")[1]
 
 

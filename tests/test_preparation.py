@@ -90,7 +90,7 @@ def test_an_error_erases_the_line(watched, monkeypatch):
     assert not any(one.name == "tinsmith progress" for one in threading.enumerate())
 
 
-def test_who_looks_on(watched, monkeypatch):
+def test_progress_is_shown_only_on_a_terminal_of_the_main_thread(watched, monkeypatch):
     assert is_watched(watched)
     assert not is_watched(io.StringIO())  # a file or a pipe
     assert not is_watched(None)  # Python without a console

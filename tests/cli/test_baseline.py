@@ -58,7 +58,7 @@ def test_a_baseline_leaves_only_new_findings(folder):
     assert findings_of(".", "--baseline", "known.json") == [("new.py", "TS301"), ("new.py", "TS202")]
 
 
-def test_lines_may_move(folder):
+def test_a_baseline_survives_moved_lines(folder):
     write("old.py", "first")
     check(".", "--write-baseline", "known.json")
     write("old.py", "first", above="# a line\n" * 7)
@@ -66,7 +66,7 @@ def test_lines_may_move(folder):
     assert findings_of(".", "--baseline", "known.json") == []
 
 
-def test_equal_lines_are_counted(folder):
+def test_equal_findings_are_counted_in_a_baseline(folder):
     write("old.py", "first")
     check(".", "--write-baseline", "known.json")
     write("old.py", "first", "second")
@@ -102,7 +102,7 @@ def test_a_baseline_is_read_from_any_folder(folder, monkeypatch):
     assert findings_of(".", "--baseline", "../known.json") == []
 
 
-def test_what_cannot_be_checked_is_in_no_baseline(folder):
+def test_failed_checks_are_never_in_a_baseline(folder):
     write("old.py", "first")
     Path("broken.py").write_text("def f(:\n", "utf-8")
     result = check(".", "--write-baseline", "known.json")
@@ -132,7 +132,7 @@ def test_a_wrong_baseline_is_refused(folder, case):
     assert check("old.py", "--baseline", "known.json").exit_code == 2
 
 
-def test_a_baseline_is_read_or_written(folder):
+def test_a_baseline_is_either_read_or_written(folder):
     write("old.py", "first")
     result = check("old.py", "--baseline", "a.json", "--write-baseline", "b.json")
     assert result.exit_code == 2 and not Path("b.json").exists()
@@ -140,7 +140,7 @@ def test_a_baseline_is_read_or_written(folder):
     assert result.exit_code == 2 and "the baseline cannot be written" in result.stderr
 
 
-def test_a_summary_says_each_cause_once(folder):
+def test_a_summary_lists_each_cause_once(folder):
     write("many.py", *(f"kernel_{number}" for number in range(60)))
     text = " ".join(check("many.py").stdout.split())
     assert text.count("warning TS202 while-loop, of the engine's own gradient: 60 in 1 file") == 1

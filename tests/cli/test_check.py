@@ -244,7 +244,7 @@ def test_a_notebook_is_refused(folder, write):
     assert by_path["cells.ipynb"]["message"].startswith("the file cannot be read: notebooks are not read; write its")
 
 
-def test_a_pipe_is_not_waited_for(folder):
+def test_pipes_are_refused_at_once(folder):
     os.mkfifo(folder / "pipe.py")
     result = check(".")
     assert result.exit_code == 2 and "the file cannot be read: it is not a regular file" in result.stdout
@@ -263,7 +263,7 @@ def test_a_link_to_itself_is_a_file_that_cannot_be_read(folder):
     assert [one["rule"] for one in json.loads(result.output)["findings"]] == ["TS001"]
 
 
-def test_python_s_own_warnings_of_a_file_are_not_told(write):
+def test_pythons_warnings_about_a_file_are_not_shown(write):
     write("odd.py", TRUNCATES, r"pattern = '\d'" + "\n")
     for form in ("text", "html"):
         result = check("odd.py", "--output-format", form)
@@ -318,7 +318,7 @@ def warned(x: lang.types.ndarray(), unused: lang.types.ndarray(), y: lang.types.
 
 
 @pytest.mark.parametrize(("options", "code", "severities"), LEVELS)
-def test_what_counts(write, options, code, severities):
+def test_severities_decide_the_exit_code(write, options, code, severities):
     write("warned.py", WARNED)
     result = check("warned.py", "--output-format", "json", *options)
     assert result.exit_code == code, result.output
@@ -357,7 +357,7 @@ def test_examples_are_run(write):
     assert "(lint, sanitizer, gradient check)" in result.stdout.replace("\n", " ")
 
 
-def test_what_the_file_and_the_run_say_is_told_once(write):
+def test_findings_of_lint_and_run_are_merged(write):
     example = RIGHT[RIGHT.index("@square.example") :].replace("square", "counted")
     path = write("counts.py", TRUNCATES, example)
     result = check("counts.py", "--run", "--output-format", "json")
@@ -366,7 +366,7 @@ def test_what_the_file_and_the_run_say_is_told_once(write):
     assert list(json.loads(result.stdout)["gradients"]) == ["counted(small)"]
 
 
-def test_what_an_example_shows_fails(write):
+def test_findings_of_an_example_fail_the_check(write):
     path = write("shifts.py", OUTSIDE)
     result = check("shifts.py", "--run", "--output-format", "json")
     by_rule = {one["rule"]: one for one in json.loads(result.stdout)["findings"]}
@@ -399,7 +399,7 @@ FAILING = {
 
 
 @pytest.mark.parametrize("case", FAILING)
-def test_what_fails_is_named_with_its_line(write, case):
+def test_failures_are_reported_with_their_line(write, case):
     text, where, words = FAILING[case]
     path = write("fails.py", text)
     result = check("fails.py", "--run", "--output-format", "json")

@@ -88,7 +88,7 @@ def test_a_tangent_in_a_kernel_of_taichi(write, engine):
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_what_is_not_certain_is_left_alone(write, case):
+def test_uncertain_fixes_are_not_applied(write, case):
     before = write(*KEPT[case])
     assert {one.rule for one in lint_file("kernels.py")} & {"TS105", "TS106", "TS301"}
     result = check("kernels.py", "--fix")

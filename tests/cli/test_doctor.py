@@ -36,7 +36,7 @@ def doctor(monkeypatch):
     return run
 
 
-def test_it_prints_one_line(doctor, monkeypatch):
+def test_a_healthy_installation_prints_one_line(doctor, monkeypatch):
     monkeypatch.setattr(_doctor, "_setuptools_loads", lambda: True)
     result = doctor(GOOD, GOOD, columns=80)
     assert result.exit_code == 0
@@ -95,7 +95,7 @@ def test_a_setuptools_that_warns_is_no_failure(doctor, monkeypatch):
     assert "torch.compile fails" not in result.stdout
 
 
-def test_a_setuptools_that_does_not_load_is_told(doctor, monkeypatch):
+def test_a_broken_setuptools_is_reported(doctor, monkeypatch):
     """As after Quadrants on Python 3.11; torch.compile would fail of it."""
 
     class Finder:
@@ -138,7 +138,7 @@ def test_a_probe_of_torch_that_fails_is_named_and_is_the_exit_code(doctor, monke
     assert "1 of " in result.stdout and "cannot be trusted with these versions" in result.stdout
 
 
-def test_a_torch_that_lost_a_name_is_told(monkeypatch):
+def test_a_missing_name_of_torch_is_reported(monkeypatch):
     """No op can then be made at all."""
     monkeypatch.setattr(engines, "run_probes", lambda: iter([GOOD]))
     monkeypatch.delattr(tracing, "torch_probes", raising=False)
@@ -149,7 +149,7 @@ def test_a_torch_that_lost_a_name_is_told(monkeypatch):
     assert "no op can be made with this torch" in line and "tracing._probes" in line
 
 
-def test_what_is_installed_here_is_as_we_know_it():
+def test_the_installed_packages_pass_all_probes():
     for engine in engines.list_installed():
         load_quietly(engine)  # first imported by the command, an engine would keep the test's stdout for its own
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
@@ -171,7 +171,7 @@ def test_it_shows_the_cache_on_disk(doctor, monkeypatch, tmp_path):
     assert re.findall(r"[\d,]+", line)[-3:] == ["1", "24", "268,435,456"]
 
 
-def test_json_has_all_of_it(doctor, monkeypatch):
+def test_json_has_every_section(doctor, monkeypatch):
     cache = Cache("things of another test", 40)
     cache.keep(1, 1)
     for probe, code in ((GOOD, 0), (BAD, 1)):

@@ -38,7 +38,7 @@ def run(*arguments):
 
 
 @pytest.mark.costly
-def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
+def test_it_lists_written_files_and_has_quiet_and_resume(folder, tmp_path):
     out = ("--out", tmp_path / "out", *SMALL)
     done = run(folder, *out)
     assert done.exit_code == 0, done.output
@@ -53,7 +53,7 @@ def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
     assert (summary["background"], summary["distortion"]) == ("black", 0.01)
 
 
-def test_it_refuses_in_words(folder, tmp_path):
+def test_it_reports_invalid_input(folder, tmp_path):
     out = ("--out", tmp_path / "out")
     (folder / "r_1.png").write_bytes(b"no picture")
     for arguments, words in (

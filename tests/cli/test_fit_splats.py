@@ -35,7 +35,7 @@ def run(*arguments):
 
 
 @pytest.mark.costly
-def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
+def test_it_lists_written_files_and_has_quiet_and_resume(folder, tmp_path):
     out = ("--out", tmp_path / "out", *SMALL)
     done = run(folder, *out)
     assert done.exit_code == 0, done.output
@@ -50,7 +50,7 @@ def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
     assert (summary["background"], summary["strategy"], summary["most"]) == ("black", "mcmc", 30)
 
 
-def test_the_viewer_s_address_is_told_even_where_it_is_quiet(folder, tmp_path, monkeypatch):
+def test_the_viewers_address_is_printed_even_with_quiet(folder, tmp_path, monkeypatch):
     @contextmanager
     def page(title, port, say):
         assert (title, port) == ("tinsmith fit-splats", 8123)
@@ -70,7 +70,7 @@ def test_the_viewer_s_address_is_told_even_where_it_is_quiet(folder, tmp_path, m
     assert calls == ["begin", "make_watch", "finish", "closed"]
 
 
-def test_it_refuses_in_words(folder, tmp_path):
+def test_it_reports_invalid_input(folder, tmp_path):
     out = ("--out", tmp_path / "out")
     (folder / "r_1.png").write_bytes(b"no picture")
     for arguments, words in (

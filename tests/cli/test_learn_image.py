@@ -42,7 +42,7 @@ def run(*arguments):
     return CliRunner().invoke(app, ["learn-image", *map(str, arguments)])
 
 
-def test_it_says_what_it_wrote(photo, config, tmp_path):
+def test_it_lists_the_files_it_wrote(photo, config, tmp_path):
     done = run(photo, config, "--out", tmp_path / "out", *SMALL)
     assert done.exit_code == 0, done.output
     assert "dB after 5 steps" in done.output
@@ -77,13 +77,13 @@ def test_help_names_the_configurations():
     assert _NAMES.split(", ") == list(find_shipped_configs())
 
 
-def test_a_configuration_in_the_image_s_place(config, tmp_path):
+def test_a_configuration_passed_as_the_image_is_refused(config, tmp_path):
     for given in ("networks", config):
         done = run(given, "--out", tmp_path / "out")
         assert done.exit_code == 2 and f"Write `learn-image default {given}`" in done.output
 
 
-def test_one_that_learns_nothing_says_so(photo, config, tmp_path):
+def test_a_run_that_learned_nothing_says_so(photo, config, tmp_path):
     text = config.read_text().replace("{", '{"optimizer": {"otype": "Adam", "learning_rate": 1000.0}, ', 1)
     config.write_text(text)
     done = run(photo, config, "--out", tmp_path / "out", "--size", 32, "--steps", 30, "--batch-size", 64)
@@ -91,13 +91,13 @@ def test_one_that_learns_nothing_says_so(photo, config, tmp_path):
 
 
 @pytest.mark.parametrize("blocks", ["2", "2x", "2x0", "axb", "2x3x4", "-1x2"])
-def test_blocks_that_are_none(photo, tmp_path, blocks):
+def test_invalid_blocks_are_refused(photo, tmp_path, blocks):
     done = run(photo, "--out", tmp_path / "out", f"--blocks={blocks}")
     assert done.exit_code == 2 and "16x14" in done.output
     assert not (tmp_path / "out").exists()
 
 
-def test_it_refuses_in_words(photo, config, tmp_path):
+def test_it_reports_invalid_input(photo, config, tmp_path):
     out = ("--out", tmp_path / "out")
     for arguments, words in (
         ((tmp_path / "none.jpg",), "the image does not exist"),

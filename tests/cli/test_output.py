@@ -48,7 +48,7 @@ OUTPUTS = {
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
 @pytest.mark.parametrize("own_code", [0, 1])
 @pytest.mark.parametrize("case", OUTPUTS)
-def test_work_goes_on_when_nobody_reads_the_output(run, tmp_path, case, own_code):
+def test_a_closed_output_does_not_stop_the_work(run, tmp_path, case, own_code):
     def work():
         for _ in range(3):
             typer.echo("words")

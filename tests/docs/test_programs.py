@@ -36,7 +36,7 @@ def find_trouble(request):
     return lambda page: run_some(pages.index(page) // TOGETHER).get(page)
 
 
-def test_long_pages_are_pages():
+def test_the_list_of_long_pages_names_existing_pages():
     assert {one.id for one in WITH_PROGRAMS} >= LONG
 
 
@@ -177,7 +177,7 @@ def test_an_output_that_is_another_one_is_written_again():
         ("", "any", "what", False),
     ],
 )
-def test_what_may_differ(shown, varies, printed, is_same):
+def test_numbers_marked_as_varying_may_differ(shown, varies, printed, is_same):
     assert Output(shown, varies).is_of(printed) == is_same
 
 
@@ -187,7 +187,7 @@ def test_a_command_that_is_meant_to_fail_shows_what_it_printed(small_pages):
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_a_block_that_does_not_do_as_it_says_is_told(small_pages, text):
+def test_a_block_with_another_outcome_is_reported(small_pages, text):
     assert WRONG[text] in small_pages[1][text]
 
 

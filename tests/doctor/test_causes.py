@@ -9,7 +9,7 @@ import tinsmith as ts
 from tinsmith.doctor import as_json, check
 
 
-def test_one_wrong_bound_is_told_once(lang):
+def test_one_wrong_bound_is_reported_once(lang):
     @ts.op("x[n], v[n] -> y[n], w[n]")
     @lang.kernel
     def step(x: lang.types.ndarray(), v: lang.types.ndarray(), y: lang.types.ndarray(), w: lang.types.ndarray()):

@@ -56,7 +56,7 @@ def conv(lang, **options):
     return conv
 
 
-def test_what_is_told(lang):
+def test_the_text_of_a_result(lang):
     result = gradcheck(conv(lang), torch.rand(6), torch.rand(3))
     assert result.ok
     assert result.name == "conv"
@@ -262,7 +262,7 @@ def test_half_precision(lang):
     assert gradcheck(conv(lang), torch.rand(6).half(), torch.rand(3).half()).ok
 
 
-def test_the_splat(lang):
+def test_a_splatting_kernel_is_right(lang):
     op = ts.op("pos[n, 2], scale[n, 2], angle[n], color[n, 3], opacity[n] -> image[h, w, 3]")(splat(lang, serial=True))
     inputs = torch.rand(3, 2) * 8, torch.rand(3, 2) + 0.7, torch.rand(3) * 3, torch.randn(3, 3), torch.rand(3) * 0.9
     result = gradcheck(op, *inputs, h=9, w=8)
@@ -271,7 +271,7 @@ def test_the_splat(lang):
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_little_inputs(lang, size):
+def test_small_inputs(lang, size):
     @ts.op("x[n] -> y[n]")
     @lang.kernel
     def square(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -294,7 +294,7 @@ def bent(lang):
     return bent
 
 
-def test_a_kink_is_told_and_is_no_failure(lang):
+def test_a_kink_is_reported_but_is_no_failure(lang):
     result = gradcheck(bent(lang), torch.tensor([0.0, 1.0, -2.0]), cotangents=torch.ones(3).double())
     assert result.ok
     (kink,) = result.findings
@@ -311,7 +311,7 @@ def test_beside_a_kink_a_shorter_step_is_taken(lang):
     assert result.errors["x"].max() == 0
 
 
-def test_another_choice_at_a_kink_is_a_warning(lang):
+def test_a_differing_choice_at_a_kink_is_a_warning(lang):
     @ts.op("x[n] -> y[n]", adjoint="engine")
     @lang.kernel
     def greater(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -353,7 +353,7 @@ def test_no_value_on_one_side(lang):
 # Refusals ---------------------------------------------------------------------------------------
 
 
-def test_what_a_call_refuses(lang):
+def test_invalid_calls_are_refused(lang):
     with pytest.raises(ts.ArgumentError, match="ts.gradcheck takes an op"):
         gradcheck(conv(lang).kernel, torch.rand(3))
     with pytest.raises(ts.ArgumentError, match="is missing `k`"):

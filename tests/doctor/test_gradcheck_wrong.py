@@ -99,14 +99,14 @@ def test_the_store_of_a_wrong_gradient_is_named_where_there_is_one(lang):
     assert said(of["k"]) == said(of["b"]) == "def backward("  # a function stores it; nothing does
 
 
-def test_a_gradient_by_hand_that_nobody_can_tell_from_zero_is_named_where_the_input_is_read(lang):
+def test_hints_about_a_zero_gradient_point_at_a_load_of_the_input(lang):
     """Hints are about the function and its inputs, not about who wrote the gradient."""
     (hint,) = gradcheck(by_hand(lang, at=-1), torch.zeros(3)).findings
     assert hint.rule == "TS705"
     assert read_pointed_text(hint).startswith("x[i] * x[i]")
 
 
-def test_the_worst_of_several_is_told(lang):
+def test_the_worst_error_is_reported(lang):
     result = gradcheck(by_hand(lang, at=-1), torch.rand(3))
     assert result.ok
 
@@ -206,7 +206,7 @@ def test_a_select_that_hides_a_root(lang64):
     assert 'leave out adjoint="engine"' in result.findings[0].remedy
 
 
-def test_a_refusal_is_told_and_is_no_crash(lang64):
+def test_a_refused_gradient_is_reported(lang64):
     @ts.op("x[n] -> y[n]")
     @lang64.kernel
     def noisy(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
@@ -348,7 +348,7 @@ JUMP = Slope(1e6, 0.0, 1e6, 1e-9, "jump")
         (math.nan, 0.0, JUMP, Kind.WRONG),
     ],
 )
-def test_who_is_right(op, oracle, slope, kind):
+def test_judging_which_of_three_derivatives_is_right(op, oracle, slope, kind):
     assert judge_point(Point(op, oracle, slope), Tolerance(1e-6, 1e-8), Tolerance(1e-4, 1e-6), 1.0) is kind
 
 

@@ -101,7 +101,7 @@ NAMES += ["division", "modulo", "uninitialized", "never written"]
 
 @pytest.mark.usefixtures("nothing_is_launched")
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_dangerous_or_meaningless_is_not_launched(lang, name):
+def test_dangerous_kernels_are_not_launched(lang, name):
     op, inputs, rule, reason = (wrong_indices(lang) | wrong_values(lang))[name]
     result = ts.gradcheck(op, *inputs)
     assert (result.verdict, result.ok) == ("not compared", False)
@@ -116,7 +116,7 @@ def test_what_is_dangerous_or_meaningless_is_not_launched(lang, name):
 
 
 @pytest.mark.usefixtures("nothing_is_launched")
-def test_a_comment_makes_no_launch_safer(lang):
+def test_ignore_comments_do_not_allow_dangerous_launches(lang):
     @ts.op("x[n] -> y[n]")
     @lang.kernel
     def behind(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -150,7 +150,7 @@ def test_a_loop_that_may_never_end_is_not_launched(lang, monkeypatch):
     assert check(grow, X).verdict == "not checked"
 
 
-def test_a_loop_that_ends_is_compared_though_the_interpreter_was_stopped(lang, monkeypatch):
+def test_long_loops_that_end_are_compared_without_the_interpreter(lang, monkeypatch):
     @ts.op("x[n] -> y[n]")
     @lang.kernel
     def shrink(x: lang.types.ndarray(), y: lang.types.ndarray()):

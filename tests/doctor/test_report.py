@@ -106,13 +106,13 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize("rules", VERDICTS)
-def test_what_was_not_looked_at_or_refused_is_not_called_wrong(rules):
+def test_unchecked_and_refused_gradients_are_not_called_wrong(rules):
     findings = [Finding(rule, "error", "f.py", 1, 1, "words") for rule in rules]
     report = Report("op `f`", findings, {"f": Gradient("TS701" not in rules)})
     assert report.verdict == VERDICTS[rules] and not report.ok
 
 
-def test_what_an_op_does_not_meet_is_told_in_one_line(swarm, findings):
+def test_findings_of_an_unused_gradient_are_summarized_in_one_line(swarm, findings):
     aside = (findings[1], Finding("TS204", "warning", swarm, 7, 9, "the process dies of more"))
     report = Report("op `swarm`", findings[2:], {"swarm": Gradient()}, (), (), aside)
     words = '2 warnings hold only with adjoint="engine", which this op does not use: TS303 in line 9, TS204 in line 7'
@@ -127,7 +127,7 @@ def test_what_an_op_does_not_meet_is_told_in_one_line(swarm, findings):
     ]  # files may use the kernel in other ways
 
 
-def test_the_error_tells_errors_and_wrong_gradients_and_nothing_else(swarm, findings):
+def test_the_exception_lists_only_errors_and_wrong_gradients(swarm, findings):
     gradients = {"swarm": Gradient(False, "x  WRONG at [3]"), "other": Gradient(True, "x  right")}
     with pytest.raises(AssertionError) as raised:
         Report("op `swarm`", findings, gradients).raise_if_failed()
@@ -148,7 +148,7 @@ def test_a_finding_of_which_only_the_line_is_known_names_no_column(swarm):
     assert "^" not in shown
 
 
-def test_at_least():
+def test_findings_are_filtered_by_severity():
     severities = ["info", "warning", "error"]
     report = Report("f", [Finding("TS101", one, "f.py", 1, 1, "words") for one in severities])
     kept = {least: [one.severity for one in report.at_least(least).findings] for least in severities}
@@ -159,7 +159,7 @@ LOOKED_AT = [("TS001", "error", False), ("TS002", "error", False), ("TS002", "in
 
 
 @pytest.mark.parametrize(("rule", "severity", "complete"), LOOKED_AT)
-def test_what_could_not_be_looked_at_is_known(rule, severity, complete):
+def test_incomplete_checks_are_marked(rule, severity, complete):
     assert Report("f", [Finding(rule, severity, "f.py", 1, 1, "words")]).was_complete is complete
 
 
@@ -173,7 +173,7 @@ def test_joined_reports_keep_everything_once(findings):
     assert whole.gradient is gradient
 
 
-def test_what_two_reports_say_of_one_place_is_told_once():
+def test_findings_of_joined_reports_are_merged():
     plain, moved = (Finding("TS501", "info", "f.py", line, 1, "`x` is not used") for line in (1, 2))
     other_words = Finding("TS501", "info", "f.py", 1, 1, "`x`, of 4 elements, is not used")
     twins = [Finding("TS102", "error", "f.py", 1, 1, word) for word in ("`a`", "`b`")]
@@ -251,7 +251,7 @@ WINDOWS = [
 
 
 @pytest.mark.parametrize(("line", "column", "width", "shown"), WINDOWS)
-def test_windowed(line, column, width, shown):
+def test_long_lines_are_clipped_around_the_column(line, column, width, shown):
     assert clip_line(line, column, width) == shown
     text, caret = shown
     if caret:

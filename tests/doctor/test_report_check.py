@@ -95,7 +95,7 @@ def test_a_wrong_gradient_fails(lang64):
 
 
 @pytest.mark.parametrize("part", ["lint", "sanitizer", "gradient check"])
-def test_a_part_that_fails_is_a_finding_and_the_others_have_their_say(truncates, monkeypatch, part):
+def test_a_failing_part_is_a_finding_and_the_others_run(truncates, monkeypatch, part):
     def fail(*_, **__):
         raise RuntimeError("the engine\nis out of order")
 
@@ -109,7 +109,7 @@ def test_a_part_that_fails_is_a_finding_and_the_others_have_their_say(truncates,
     assert part == "lint" or any(one.rule == "TS301" for one in report.findings)
 
 
-def test_a_refusal_is_told_in_full(right, monkeypatch):
+def test_a_refusal_is_shown_in_full(right, monkeypatch):
     def refuse(*_, **__):
         raise ts.KernelError("`right` is odd\n  got    this\nWrite it so.")
 
@@ -149,7 +149,7 @@ def test_a_check_without_inputs_names_them(right):
         check(right)
 
 
-def test_no_op_is_refused(right):
+def test_other_objects_are_refused(right):
     with pytest.raises(ts.ArgumentError, match=r"ts\.check takes an op"):
         check(right.kernel, X)
 
@@ -197,7 +197,7 @@ def test_an_op_checks_itself(lang64):
     assert halved.check(torch.rand(5, dtype=torch.float64)).ok
 
 
-def test_a_fraction_that_is_cut_off_is_told_once(lang):
+def test_a_truncation_is_reported_once(lang):
     @ts.op("x[n] -> y[n]")
     @lang.kernel
     def count(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -282,7 +282,7 @@ def test_a_refusal_that_a_comment_leaves_out_is_not_called_right(lang):
     assert ": refused" in report.gradient.summary.splitlines()[0]
 
 
-def test_garbage_is_not_differentiated(lang, monkeypatch):
+def test_uninitialized_memory_is_not_differentiated(lang, monkeypatch):
     @ts.op("x[n] -> y[n]", init={"y": "empty"})
     @lang.kernel
     def inner(x: lang.types.ndarray(), y: lang.types.ndarray()):

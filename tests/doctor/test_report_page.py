@@ -172,7 +172,7 @@ def test_a_remedy_has_a_label(report):
     assert "Write instead:count = 0.0  # & <so> on" in Pages(report.html()).words
 
 
-def test_what_was_read_is_told(report):
+def test_the_page_lists_what_was_checked(report):
     read = dataclasses.replace(report, kernels=3, without_examples=("swarm", "<odd>"))
     words = "3 kernels read. 2 ops have no example, so --run leaves them out: swarm, <odd>."
     assert words in Pages(read.html()).words and words in " ".join(str(read).split())
@@ -180,7 +180,7 @@ def test_what_was_read_is_told(report):
     assert "kernels read" not in str(report)
 
 
-def test_a_file_that_is_gone_and_an_odd_mark(report):
+def test_missing_files_and_odd_characters(report):
     words = Pages(report.html()).words
     assert "/gone/away.py" in words and "an odd ` mark" in words
 
@@ -240,7 +240,7 @@ def test_pictures_of_all_shapes(shape):
     assert 50 < seen.shape[0] < 700 and 300 < seen.shape[1] < 700
 
 
-def test_the_wrong_element_is_the_dark_one():
+def test_the_wrong_element_is_dark():
     errors = np.zeros((4, 6))
     errors[1, 4] = 0.7
     seen = pixels(errors)[:, :380]  # without the color bar
@@ -261,7 +261,7 @@ def test_what_is_not_finite_is_gray():
     assert (np.abs(seen - 153).max(axis=-1) < 3).sum() > 1000
 
 
-def test_the_worst_of_cells_that_share_one_stays():
+def test_downsampling_keeps_the_worst_error():
     errors = np.zeros((1, 5000))
     errors[0, 4321] = 9.0
     sheet = _sheet(errors)
@@ -281,7 +281,7 @@ EXCERPTS = [
 
 
 @pytest.mark.parametrize(("marked", "shown"), EXCERPTS)
-def test_excerpts(marked, shown):
+def test_the_lines_shown_around_findings(marked, shown):
     assert choose_excerpts(SOURCE.splitlines(), marked) == shown
 
 

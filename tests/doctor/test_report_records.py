@@ -116,7 +116,7 @@ def test_a_finding_is_known_again_when_lines_are_added_above(report, root):
 
 
 @pytest.mark.parametrize("rule", ["TS001", "TS002"])
-def test_what_could_not_be_looked_at_is_no_success(root, rule):
+def test_incomplete_checks_are_no_success(root, rule):
     report = Report("f", [Finding(rule, "error", str(root / "f.py"), 0, 0, "could not")])
     (run,) = json.loads(as_sarif(report, root))["runs"]
     assert run["invocations"] == [{"executionSuccessful": False}]

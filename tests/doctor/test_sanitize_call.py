@@ -111,7 +111,7 @@ def test_a_run_that_takes_too_long_is_refused(lang):
     assert time.process_time() - begin < 60
 
 
-def test_an_op_is_wanted(lang):
+def test_other_objects_are_refused(lang):
     with pytest.raises(ts.ArgumentError, match="ts.sanitize takes an op"):
         sanitize(square(lang).kernel, torch.rand(3))
     with pytest.raises(
@@ -123,5 +123,5 @@ def test_an_op_is_wanted(lang):
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_little_inputs(lang, size):
+def test_small_inputs(lang, size):
     assert sanitize(square(lang), torch.rand(size)) == []

@@ -227,7 +227,7 @@ def test_an_element_is_read_that_nothing_wrote(lang):
     assert read_pointed_text(finding).startswith("y[i - 1]")
 
 
-def test_memory_that_starts_as_anything(lang):
+def test_uninitialized_outputs(lang):
     finding = sanitize_call(recurrence(lang, init={"y": "empty"}), X).one("TS602", "here")
     assert finding.severity == "error"
     assert '`y` starts uninitialized, since its `init` is "empty"' in finding.message
@@ -368,7 +368,7 @@ def test_an_index_outside_one_dim_that_is_inside_the_memory(lang):
     assert "x.shape[1]" in finding.remedy
 
 
-def test_a_field_is_told_by_its_label(lang):
+def test_a_field_is_named_by_its_label(lang):
     @lang.data_oriented
     class Table:
         def __init__(self):
@@ -433,7 +433,7 @@ def test_a_comment_turns_a_finding_off(lang):
 # Elements that nothing writes (TS610) -----------------------------------------------------------
 
 
-def test_an_output_that_starts_as_anything_is_written_in_part(lang):
+def test_an_uninitialized_output_is_written_in_part(lang):
     @lang.kernel
     def inner(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in range(1, x.shape[0] - 1):

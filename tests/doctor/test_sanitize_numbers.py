@@ -126,7 +126,7 @@ def test_an_integer_is_divided_by_zero(lang, sign):
 # NaN and infinity (TS606) -----------------------------------------------------------------------
 
 
-def test_nan_is_told_where_it_was_born(lang):
+def test_nan_is_reported_where_it_first_appears(lang):
     @ts.op("x[n] -> y[n]")
     @lang.kernel
     def roots(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -339,7 +339,7 @@ def test_vectors_that_round_what_they_are_given(lang):
     assert sanitize_call(squares, X.reshape(-1, 2)) == []
 
 
-def test_literals_of_an_engine_that_says_float64(lang64):
+def test_literals_with_default_fp_f64(lang64):
     @ts.op("x[n] -> y[1]")
     @lang64.kernel
     def total(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
@@ -352,7 +352,7 @@ def test_literals_of_an_engine_that_says_float64(lang64):
     assert sanitize_call(total, X.double()) == []
 
 
-def test_fractions_that_are_cut_off(lang):
+def test_truncated_fractions(lang):
     """The commonest mistake of all: the gradient is 0, and nobody says so."""
 
     @ts.op("x[n] -> y[], z[n]: i32")

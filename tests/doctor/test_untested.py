@@ -23,7 +23,7 @@ def splat(lang):
     return splat
 
 
-def test_a_splat_that_meets_no_pixel_is_not_right_and_inputs_are_proposed(lang):
+def test_a_gradient_without_effect_is_untested_and_inputs_are_proposed(lang):
     op, mean, size = splat(lang), torch.tensor([[-50.0, -40.0]]), torch.tensor([0.3])
     report = check(op, mean, size, h=4, w=5)
     assert (report.verdict, report.gradient.verdict, report.ok) == ("not tested", "not tested", True)

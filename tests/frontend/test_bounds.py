@@ -49,7 +49,7 @@ class Language:
 
 
 @pytest.mark.parametrize("name", INNER)
-def test_no_iteration_is_forgotten(lang, name):
+def test_bounds_are_never_below_the_trip_count(lang, name):
     bounded = 0
     for size, s, f in itertools.product((1, 5), (2, 3), (0.25, 0.75, 2.5)):
         trips = trips_of(lang, INNER[name], size, s, f)

@@ -41,7 +41,7 @@ def test_a_function_is_read_once(monkeypatch):
     assert functions == [read_often]
 
 
-def test_a_wrapper_is_not_what_it_wraps():
+def test_a_wrapped_function_is_not_confused_with_its_wrapper():
     import functools
 
     @functools.wraps(read_often)

@@ -252,13 +252,13 @@ HIDDEN = [
 @pytest.mark.filterwarnings("ignore:op `op` uses the engine's own gradient")
 @pytest.mark.parametrize("adjoint", ["auto", "engine"])
 @pytest.mark.parametrize("make", HIDDEN, ids=lambda make: make.__name__)
-def test_what_is_read_is_saved(lang64, poisoned, make, adjoint):
+def test_inputs_that_the_gradient_reads_are_saved(lang64, poisoned, make, adjoint):
     op, twin, inputs = make(lang64)
     cases.assert_same_values_and_gradients(with_adjoint(adjoint, op), twin, inputs)
 
 
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
-def test_what_is_not_read_is_not_saved(lang64, adjoint):
+def test_inputs_that_the_gradient_does_not_read_are_not_saved(lang64, adjoint):
     @ts.op("x[h, w], b[w] -> y[h, w]")
     @lang64.kernel
     def op(x: lang64.types.ndarray(ndim=2), b: lang64.types.ndarray(ndim=1), y: lang64.types.ndarray(ndim=2)):

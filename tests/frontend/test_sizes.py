@@ -56,7 +56,7 @@ def ranks(lang):
 
 
 @pytest.mark.parametrize("make", [decided, counted, in_a_function])
-def test_where_a_size_is_needed(lang, make):
+def test_kernels_that_need_a_size_at_compile_time_are_refused(lang, make):
     kernel = make(lang)
     engine = of_kernel(kernel)
     roles = roles_of(read(engine.function_of(kernel)), ("x", "y"), engine)
@@ -66,13 +66,13 @@ def test_where_a_size_is_needed(lang, make):
         ts.op("x[n] -> y[n]")(kernel)
 
 
-def test_a_rank_is_known(lang64):
+def test_ranks_are_known_at_compile_time(lang64):
     op = ts.op("x[n] -> y[n]")(ranks(lang64))
     cases.assert_same_values_and_gradients(op, lambda x: x * 3, (torch.randn(3, dtype=torch.float64),))
 
 
 @pytest.mark.parametrize("make", [decided, counted, in_a_function])
-def test_a_tube_takes_fields_then(lang64, make):
+def test_a_tube_whose_kernel_needs_sizes_runs_on_fields(lang64, make):
     tube = (
         ts.Tube()
         .register_input_tensor((ts.MatchDim("n"),), torch.float64, "x")
@@ -87,7 +87,7 @@ def test_a_tube_takes_fields_then(lang64, make):
         cases.assert_same_values_and_gradients(tube, wanted, (x,))
 
 
-def test_an_annotation_may_say_bool(lang64):
+def test_parameters_may_be_annotated_as_bool(lang64):
     @ts.op("x[n] -> y[n]")
     @lang64.kernel
     def chosen(x: lang64.types.ndarray(), y: lang64.types.ndarray(), doubled: bool):

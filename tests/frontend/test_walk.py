@@ -30,7 +30,7 @@ EVERY_KIND = ast.parse(
 )
 
 
-def test_every_kind_of_statement_is_gone_into() -> None:
+def test_every_kind_of_statement_is_visited() -> None:
     assert walk(EVERY_KIND) == [node for node in ast.walk(EVERY_KIND) if not isinstance(node, LEFT_OUT)]
 
 

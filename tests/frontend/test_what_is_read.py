@@ -272,7 +272,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
-def test_only_what_is_read_is_looked_at_and_a_change_is_seen(lang64, make):
+def test_only_values_that_a_kernel_reads_are_compared(lang64, make):
     solver, kernel, change = make(lang64)
     op, x = ts.op("x[n] -> y[n]")(kernel), X.clone().requires_grad_()
     torch.testing.assert_close(op(x), 2.0 * x)
@@ -285,7 +285,7 @@ def test_only_what_is_read_is_looked_at_and_a_change_is_seen(lang64, make):
 
 
 @pytest.mark.parametrize("make", [missing_attribute, self_given_to_a_function], ids=lambda make: make.__name__)
-def test_a_first_call_looks_at_what_is_read_too(lang64, make):
+def test_a_first_call_compares_the_values_that_are_read(lang64, make):
     """Nothing of ours does; an engine may look at its owner when it compiles."""
     solver, kernel, _ = make(lang64)
     op, before = ts.op("x[n] -> y[n]")(kernel), Mesh.looks

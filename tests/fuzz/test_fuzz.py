@@ -112,7 +112,7 @@ WITH_A_COSINE = """
 """
 
 
-def test_a_disagreement_is_seen_and_made_small(lang64, monkeypatch):
+def test_a_disagreement_is_found_and_shrunk(lang64, monkeypatch):
     """With an interpreter's sine in place of its cosine, only kernels with a cosine fail."""
     wrong = program(0, WITH_A_COSINE, ["y"], is_single=False)
     assert judge(wrong, lang64).outcome == AGREE
@@ -152,7 +152,7 @@ def test_a_kernel_at_a_jump_is_told_from_a_wrong_one(lang64, monkeypatch, line):
     assert judge(kernel, lang64).outcome == (UNSTEADY if "x[i]" in line else DISAGREE)
 
 
-def test_what_is_refused_is_no_agreement(lang64):
+def test_a_refusal_does_not_count_as_agreement(lang64):
     kernel = program(0, "    for i in x:\n        y[i] = x[i + 1]", ["y"], is_single=False)
     verdict = judge(kernel, lang64)
     assert verdict.outcome == REFUSED

@@ -54,7 +54,7 @@ def test_a_seed_gives_one_program_in_every_process():
 
 @pytest.mark.costly
 @pytest.mark.parametrize("seed", [1276, 1378])
-def test_winners_of_parallel_maxima_are_not_lost(lang64, seed):
+def test_winners_of_parallel_maxima_get_their_gradient(lang64, seed):
     """A calculated candidate has other last bits in another loop: tangents were NaN, second derivatives wrong."""
     verdict = judge_modes(write_wide(seed), lang64, ["jvp", "hessian"])
     assert verdict.modes == {"jvp": AGREE, "hessian": AGREE}, verdict.words
@@ -215,7 +215,7 @@ WITH_A_COSINE = """
 """
 
 
-def test_a_disagreement_is_seen_in_every_mode_and_made_small(lang64, monkeypatch):
+def test_a_disagreement_in_any_mode_is_found_and_shrunk(lang64, monkeypatch):
     """With a sine in place of the mirror's cosine, only kernels with a cosine fail."""
     program = wide_program(0, WITH_A_COSINE)
     monkeypatch.setattr(_mirror.LANG, "cos", _mirror.LANG.sin)

@@ -15,7 +15,7 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize("text", [PLAIN, SSA], ids=["plain", "ssa"])
-def test_a_text_comes_back(text):
+def test_texts_are_parsed_and_printed_unchanged(text):
     assert print_ir(parse_ir(text)) == text
 
 
@@ -30,7 +30,7 @@ def _all_nodes(kernel):
         yield from walk.parts(*walk.expressions(one))
 
 
-def test_declarations_come_back():
+def test_declarations_are_parsed_and_printed_unchanged():
     arrays = {
         "p": nodes.Array(
             "p", "f32", 2, (3, 2), "self.p", (1, -2), is_differentiable=False, dims=(None, "n"), is_clamped=True
@@ -41,7 +41,7 @@ def test_declarations_come_back():
     assert_same(parse_ir(print_ir(kernel)), kernel)
 
 
-def test_options_behind_a_name_come_back():
+def test_options_after_a_name_are_parsed_and_printed_unchanged():
     text = """\
 kernel one
   argument n: i32
@@ -217,7 +217,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_text_that_is_none(name):
+def test_invalid_texts_are_refused(name):
     old, new, words = REFUSED[name]
     assert PLAIN.count(old) >= 1
     with pytest.raises(TextError, match=words):

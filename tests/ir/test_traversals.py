@@ -57,13 +57,13 @@ def test_what_loops_in_ssa_form_read():
     assert set(walk.find_assigned(loop)) == {"j", "head", "last", "cell"}
 
 
-def test_a_vote_reads_what_is_voted():
+def test_a_vote_reads_its_operand():
     vote = next(one for one in STATEMENTS if isinstance(one, nodes.Vote))
     assert walk.locals_read(vote) == {"at"}
     assert walk.find_assigned(vote) == ("votes",)
 
 
-def test_what_is_loaded_and_changed():
+def test_loads_and_changes_of_arrays():
     store = nodes.Store("y", (nodes.Load("k", (MARK,), (), "i32"),), (), nodes.Load("x", (MARK,), (), "f32"))
     inside = nodes.If(nodes.Const(True, "u1"), (store,))
     assert walk.loaded_in(inside) == {"k", "x"}

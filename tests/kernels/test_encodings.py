@@ -82,7 +82,7 @@ def test_the_angles_of_high_frequencies_are_exact(lang):
 
 
 @pytest.mark.parametrize("fp", ["f32", "f64"])
-def test_a_position_that_is_no_number_shows(lang, fp):
+def test_nan_positions_give_nan(lang, fp):
     dtype = torch.float32 if fp == "f32" else torch.float64
     x = torch.tensor([[float("inf"), 0.5, 0.2], [float("nan"), -float("inf"), 0.2]], dtype=dtype)
     y = built(lang, fp, *ROWS[1])(x)

@@ -115,7 +115,7 @@ def test_rounds_of_a_few_samples_are_the_samples_of_one_pass(lang):
         assert torch.equal(torch.cat([part[2] for part in parts])[order], steps)
 
 
-def test_a_pass_that_finds_other_samples_stays_in_its_place(lang):
+def test_a_second_pass_with_other_counts_stays_in_its_range(lang):
     """Compilers may round differently in the two passes: fewer samples than were counted, or more."""
     given, numbers, most = a_scene(1, "f32")
     count, fill = built(lang, "f32", True)
@@ -130,7 +130,7 @@ def test_a_pass_that_finds_other_samples_stays_in_its_place(lang):
         assert (t[start : start + size].diff() >= 0).all()
 
 
-def test_no_thread_writes_where_another_does(lang):
+def test_threads_write_disjoint_samples(lang):
     grid = OccupancyGrid((0, 0, 0, 1, 1, 1), (5, 4, 6), levels=2)
     grid.occupied = torch.rand(2, 5, 4, 6) < 0.5
     origins, directions = torch.rand(9, 3) - torch.tensor([1.0, 0, 0]), torch.tensor([1.0, 0.2, -0.1]).repeat(9, 1)

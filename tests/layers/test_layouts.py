@@ -40,7 +40,7 @@ def ground(lang64):
 
 @pytest.mark.thinned(12)
 @pytest.mark.parametrize(("row", "column"), CELLS)
-def test_a_layout_with_a_way_to_ask_for_gradients(ground, engine, row, column):
+def test_each_layout_with_each_way_to_place_gradients(ground, engine, row, column):
     assert outcome(ground, row, DECLARATIONS[column]) == EXPECTED[Cell(row.code, column, engine)]
 
 
@@ -53,7 +53,7 @@ def test_the_page_has_every_cell_and_its_tables_as_they_are_written():
     assert written(page, EXPECTED) == page
 
 
-def test_nothing_is_silently_wrong():
+def test_no_layout_has_a_wrong_gradient():
     assert [cell for cell, text in EXPECTED.items() if text.startswith("WRONG")] == []
     assert {text for text in EXPECTED.values() if ": " not in text} == {"right", "no gradient", NONE}
 
@@ -67,7 +67,7 @@ def test_the_program_on_the_page_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_builder_is_out_of_reach_of_the_roots_lazy_grad(lang64):
+def test_lazy_grad_of_root_does_not_reach_a_builder(lang64):
     x, builder = lang64.field(lang64.f64), lang64.FieldsBuilder()
     builder.dense(lang64.i, 3).place(x)
     lang64.root.lazy_grad()

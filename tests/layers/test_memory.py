@@ -36,7 +36,7 @@ def grown(step, steps):
     return resident() - before
 
 
-def test_the_measure_sees_what_is_kept():
+def test_the_measurement_notices_leaks():
     freed = [torch.rand(4096) for _ in range(3000)]  # as earlier tests leave behind
     del freed
     kept = []

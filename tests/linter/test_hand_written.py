@@ -145,7 +145,7 @@ def test_the_failures_that_apply_are_listed(module, name):
     ]
 
 
-def test_engines_do_what_is_said_of_them(engine, lang):
+def test_engines_fail_as_the_findings_say(engine, lang):
     """Leaves, siblings and the caller's gradients of each row, in one process."""
     names = [name for name, (_, body) in BACKWARDS.items() if "contiguous temporary" not in name and body]
     text = HEAD.format(module=engine) + "".join(text_of(engine, name, k) for k, name in enumerate(names))
@@ -200,7 +200,7 @@ def test_spellings_of_the_base(name):
     assert ZEROED in one.message
 
 
-def test_what_is_no_hand_written_function():
+def test_other_classes_are_not_reported():
     text = HEAD.format(module="taichi") + (
         "class F(Function):\n    @staticmethod\n    def forward(ctx, x):\n        triple(x, x)\n        return x\n\n"
         "    @staticmethod\n    def backward(ctx, dy):\n        (g,) = torch.autograd.grad(dy, dy)\n"
@@ -533,7 +533,7 @@ def test_the_op_that_replaces_the_class(name):
     assert (DOUBLED in one.message) == is_doubled
 
 
-def test_more_failures():
+def test_failures_of_hand_written_functions():
     head = HEAD.format(module="taichi")
     (one,) = hand_written(head + textwrap.dedent(SPECS["fields"][0]))
     assert "gradients add up from call to call: nothing clears the field `fx.grad`" in one.message

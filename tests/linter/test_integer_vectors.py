@@ -183,7 +183,7 @@ SCOPES = {
 
 
 @pytest.mark.parametrize("name", SCOPES)
-def test_a_name_in_two_blocks_is_two_locals(name):
+def test_locals_of_one_name_in_two_blocks_are_distinct(name):
     assert errors_of(SCOPES[name]) == []
 
 

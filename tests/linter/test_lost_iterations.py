@@ -57,7 +57,7 @@ def test_a_local_is_reported_where_the_engine_loses_it(case, lang64, tmp_path):
 
 
 @pytest.mark.parametrize("end", ["break", "continue"])
-def test_of_a_nest_that_engines_refuse_only_that_is_said(end, tmp_path):
+def test_refused_nests_have_no_further_findings(end, tmp_path):
     file = tmp_path / "ends.py"
     for jump, expected in ((f"if z[j] > 2.0:\n                {end}", []), ("pass", [10])):
         use = f"{jump}\n            y[i] += r * z[j]"

@@ -291,7 +291,7 @@ class Answers:
 """
 
 
-def test_kernels_that_live(engine, lang, tmp_path, monkeypatch):
+def test_odd_kernels_in_memory_are_linted(engine, lang, tmp_path, monkeypatch):
     (tmp_path / f"odd_{engine}.py").write_text(LIVE.format(module=engine))
     monkeypatch.syspath_prepend(tmp_path)
     answers = importlib.import_module(f"odd_{engine}").Answers

@@ -113,7 +113,7 @@ def bounds_findings(text):
 
 
 @pytest.mark.parametrize("body", [WITHOUT_A_SPEC, WITH_A_SPEC, MAY_STAY_INSIDE], ids=["plain", "spec", "inside"])
-def test_what_is_certain_is_named_and_nothing_else(body):
+def test_only_certain_violations_are_reported(body):
     text = HEAD + body
     marked = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith("#!")]
     assert [one.line for one in bounds_findings(text)] == marked
@@ -130,7 +130,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("line", WORDS)
-def test_the_words(line):
+def test_the_messages_and_remedies(line):
     head = '@ts.op("x[n] -> y[n]")\n@ti.kernel\ndef k(x: ti.types.ndarray(), y: ti.types.ndarray()):\n'
     (one,) = bounds_findings(f"{HEAD}{head}    for i in x:\n        {line}\n")
     words, remedy = WORDS[line]

@@ -1288,7 +1288,7 @@ def marked(text):
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("engine", HEAD)
-def test_in_a_file_that_nobody_runs(name, engine):
+def test_rules_in_a_file(name, engine):
     rule, severity, alone, wrong, right = CASES[name]
     findings = lint_file("kernels.py", text_of(wrong, engine))
     if alone and alone != engine:
@@ -1303,7 +1303,7 @@ def test_in_a_file_that_nobody_runs(name, engine):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_in_a_kernel_that_lives(name, engine, lang):
+def test_rules_in_a_kernel_in_memory(name, engine, lang):
     rule, _, alone, wrong, right = CASES[name]
     for body, is_wrong in ((wrong, True), (right, False)):
         text = text_of(body, engine)

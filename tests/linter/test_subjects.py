@@ -178,7 +178,7 @@ def test_what_an_earlier_kernel_of_a_chain_wrote_is_there(lang):
 
 
 @pytest.mark.parametrize("name", ["atomic_max", "atomic_min"])
-def test_who_takes_an_extreme_is_told_to_leave_its_gradient_to_tinsmith(name):
+def test_the_remedy_for_an_atomic_max_is_the_generated_gradient(name):
     """A running maximum in a local would not do: Taichi's reverse mode gets that wrong too (TS405)."""
     text = f"""
     import taichi as ti
@@ -409,7 +409,7 @@ def test_a_file_that_is_no_python():
         lint_file("k.py", "def k(:\n")
 
 
-def test_functions_and_specs_of_what_lives(lang):
+def test_functions_and_specs_of_ops_in_memory(lang):
     @lang.func
     def rooted(v):
         n = 0

@@ -88,7 +88,7 @@ ROWS = {
 
 @pytest.mark.parametrize("engine", ["taichi", "quadrants"])
 @pytest.mark.parametrize("row", ROWS)
-def test_only_the_mistake_is_reported(row, engine, tmp_path):
+def test_only_the_wrong_kernel_of_a_pair_is_reported(row, engine, tmp_path):
     rule, text, cases = ROWS[row]
     file = tmp_path / "kernels.py"
     for value, severity in cases.items():

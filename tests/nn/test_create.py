@@ -98,7 +98,7 @@ def test_files_of_this_shape_are_read_and_learn(tmp_path, text, widths):
 
 
 @pytest.mark.parametrize("text", [ONE_BLOB, HASH, WRAPPED])
-def test_what_is_settled_creates_the_same_again(text):
+def test_a_resolved_configuration_recreates_the_model(text):
     created = create_from_config(2, 3, text, seed=3)
     again = create_from_config(2, 3, json.dumps(created.config), seed=3)
     assert again.config == created.config
@@ -146,7 +146,7 @@ def test_no_file(tmp_path):
 
 
 @pytest.mark.costly
-def test_the_room_is_light():
+def test_importing_nn_loads_no_optional_package():
     """Neither an engine nor what only some configurations or the trainer need."""
     guests = {"taichi", "quadrants", "pytorch_optimizer", "tensorboard", "matplotlib", "safetensors", "rich"}
     said = "import sys, tinsmith.nn; print(*{name.partition('.')[0] for name in sys.modules})"

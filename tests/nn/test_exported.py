@@ -100,7 +100,7 @@ def test_in_another_process(engine, name, tmp_path):
         ),
     ],
 )
-def test_what_is_no_recipe(recipe, words):
+def test_invalid_recipes_are_refused(recipe, words):
     with pytest.raises(ts.GraphError, match=f"(?s){words}"):
         torch.ops.tinsmith.library_2(recipe, [torch.ones(2)])
 

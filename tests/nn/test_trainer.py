@@ -170,7 +170,7 @@ def test_an_array_gets_an_optimizer_by_rows_where_there_is_one(engine):
     assert not isinstance(Trainer(mlp(), ADAM).optimizer, RowOptimizer)
 
 
-def test_a_few_are_refused_where_that_cannot_be(engine):
+def test_training_selected_networks_needs_a_suitable_optimizer(engine):
     with pytest.raises(ArgumentError, match="`at` chooses among the networks of a NetworkArray\n  model  Sequential"):
         Trainer(mlp(), ADAM).training_step(*batch(0), at=[0])
     with pytest.raises(ArgumentError, match="`at` chooses among the networks"):

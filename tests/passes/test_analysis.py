@@ -54,7 +54,7 @@ def iterations(size):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_indices_that_never_meet_never_meet(seed):
+def test_indices_found_disjoint_are_disjoint(seed):
     dice = random.Random(seed)
     for _ in range(10):
         one, two = drawn(dice), drawn(dice)
@@ -69,7 +69,7 @@ def test_indices_that_never_meet_never_meet(seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_owned_is_touched_by_one_iteration(seed):
+def test_owned_elements_are_accessed_by_one_iteration(seed):
     """Also by a local that holds an index."""
     dice, count = random.Random(seed), 0
     for _ in range(100):
@@ -90,7 +90,7 @@ def test_what_is_owned_is_touched_by_one_iteration(seed):
     assert count > 3
 
 
-def test_each_variable_moves_an_axis():
+def test_owned_arrays_are_indexed_by_every_loop_variable():
     def over(*indices):
         body = [store(Y, index, 1.0) for index in indices]
         return "y" in find_owned(loop(("i", "j"), (X.size(), X.size()), body, is_parallel=True))
@@ -115,7 +115,7 @@ def test_definitions():
     assert walk.find_mentioned(body) == {"a", "b", "c", "d", "s", "old", "i", "j"}
 
 
-def test_an_index_from_memory_is_another_one_each_time():
+def test_indices_from_memory_may_differ_each_time():
     """Of `k[i] + 1` before and after a store to `k`, and `k[i] + 2` then, nothing is known."""
     i = local("i", "i32")
     body = [assign("n", K[i] + 1), store(Y, local("n", "i32"), 1.0), store(K, i, 0), store(Y, K[i] + 2, 2.0)]

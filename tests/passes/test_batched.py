@@ -259,7 +259,7 @@ def test_a_kernel_that_cannot_be_followed_is_launched_once_a_sample(lang64, monk
     assert "one launch a sample (tinsmith cannot analyze `a word`, at file.py:7)" in square.explain("all")
 
 
-def test_what_a_batch_does_not_have_is_no_axis_of_its_own(lang64):
+def test_unbatched_arrays_get_no_batch_axis(lang64):
     """Sizes, and numbers that are there once, are those of one sample; sizes change from call to call."""
 
     @ts.op("x[n], k[m] -> y[n]")

@@ -76,7 +76,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_left(name):
+def test_dead_statements_are_removed(name):
     given, wanted = (parse_ir(HEADER + body) for body in CASES[name])
     verify(given, is_ssa=True)
     left = eliminate_dead_code(given.body)

@@ -122,7 +122,7 @@ GOES = {
 
 
 @pytest.mark.parametrize("name", GOES)
-def test_what_goes(name):
+def test_eligible_loops_run_in_strips(name):
     assert "strip_of" in text(strip_functions(GOES[name]))
 
 
@@ -160,7 +160,7 @@ STAYS = {
 
 
 @pytest.mark.parametrize("name", STAYS)
-def test_what_stays(name):
+def test_ineligible_loops_stay(name):
     assert strip_functions(STAYS[name]) is STAYS[name]
 
 
@@ -198,13 +198,13 @@ STAYS_INSIDE = {
 
 
 @pytest.mark.parametrize("name", GOES_INSIDE)
-def test_what_goes_inside_another_loop(name):
+def test_eligible_inner_loops_run_in_strips(name):
     printed = text(strip_functions(GOES_INSIDE[name]))
     assert "strip_of" in printed and "atomic" not in printed, printed
 
 
 @pytest.mark.parametrize("name", STAYS_INSIDE)
-def test_what_stays_inside_another_loop(name):
+def test_ineligible_inner_loops_stay(name):
     assert strip_functions(STAYS_INSIDE[name]) is STAYS_INSIDE[name]
 
 

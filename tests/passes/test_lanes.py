@@ -132,7 +132,7 @@ def test_lanes_in_vectors():
     assert "y[r] = stored" in printed
 
 
-def test_one_vector_where_there_is_much_to_do():
+def test_large_loops_use_a_single_vector():
     body = [assign("t", T * 0.5 + unary("exp", T)) for _ in range(6)]
     assert "if block_size == 16:" in text(strip_functions(of(leave_at(T), *body), has_vectors=True))
 
@@ -150,7 +150,7 @@ def test_functions_that_vectors_do_not_have():
     assert text(strip_functions(one, has_vectors=True)) == text(strip_functions(one))
 
 
-def test_so_much_that_vectors_compile_slowly():
+def test_loops_too_large_for_vectors_stay():
     one = of(leave_at(T), *[assign("t", T * T + unary("exp", T))] * 20)
     assert text(strip_functions(one, has_vectors=True)) == text(strip_functions(one))
 
@@ -186,7 +186,7 @@ STAYS = {
 
 
 @pytest.mark.parametrize("name", STAYS)
-def test_what_stays(name):
+def test_ineligible_loops_stay(name):
     assert strip_functions(STAYS[name]) is STAYS[name]
 
 

@@ -122,14 +122,14 @@ def test_the_top_level_keeps_its_indices():
 
 
 @pytest.mark.parametrize("change", [{"label": "self.y"}, {"is_of_blocks": True}])
-def test_memory_that_no_launch_gives_keeps_its_indices(change):
+def test_arrays_without_a_launch_argument_keep_their_indices(change):
     one = of(store(Y, ("r", "s"), 1.0), arrays=(X, Y))
     one = replace(one, arrays={**one.arrays, "y": replace(one.arrays["y"], **change)})
     assert "y[r, s]" in text(index_by_rows(one))
     assert not has_rows_in_loops(one)
 
 
-def test_it_pays_where_a_loop_in_a_loop_uses_rows():
+def test_row_indexing_is_used_for_rows_in_nested_loops():
     assert has_rows_in_loops(of(store(Y, ("r", "s"), 1.0)))
     assert has_rows_in_loops(of(assign("a", Y["r", "s"])))
     assert not has_rows_in_loops(of(assign("a", X["s"])))

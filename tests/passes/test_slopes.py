@@ -192,7 +192,7 @@ def test_one_operand_twice_has_two():
     assert {slope.of(nodes.Local("s", "f32")) for slope in square} == {(local("s") * x).expr}
 
 
-def test_results_are_used_again():
+def test_derivatives_reuse_the_result():
     seed, y = nodes.Local("s", "f32"), local("y")
     (slope,) = slopes(unary("exp", local("x")).expr, y.expr)
     assert slope.of(seed) == (E(seed) * y).expr
@@ -200,7 +200,7 @@ def test_results_are_used_again():
     assert slope.of(seed) == (E(seed) / (2.0 * y)).expr
 
 
-def test_what_is_known_is_left_out():
+def test_constant_operands_have_no_derivative():
     seed = nodes.Const(1.0, "f32")
     left, right = slopes((local("a") * local("b")).expr, nodes.Local("y", "f32"))
     assert left.of(seed) == local("b").expr
@@ -215,7 +215,7 @@ def test_what_is_known_is_left_out():
         (binary("raw_mod", local("x"), local("z")), "the derivative of `raw_mod`"),
     ],
 )
-def test_what_the_table_has_not_is_refused(operation, words):
+def test_operations_without_a_derivative_rule_are_refused(operation, words):
     with pytest.raises(Misfit, match=words):
         slopes(operation.expr, nodes.Local("value", operation.expr.type))
 

@@ -112,5 +112,5 @@ STAYS = {
 
 
 @pytest.mark.parametrize("name", STAYS)
-def test_what_stays(name):
+def test_ineligible_loops_stay(name):
     assert strip_functions(STAYS[name]) is STAYS[name]

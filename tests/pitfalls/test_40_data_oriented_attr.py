@@ -66,7 +66,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_change_between_forward_and_backward_does_not_mix_two_kernels(lang64, way):
+def test_a_change_between_forward_and_backward_is_right_or_refused(lang64, way):
     """The gradient is that of the forward pass, or refused."""
 
     @lang64.data_oriented

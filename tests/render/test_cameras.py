@@ -100,7 +100,7 @@ def test_no_pixels_give_no_rays(engine):
     assert not pose.grad.any()
 
 
-def test_a_camera_that_there_is_not_gives_nan_where_nobody_looked(lang):
+def test_unchecked_camera_indices_out_of_range_give_nan(lang):
     """As on CUDA, where looking would take a round trip."""
     spec = "poses[k, _, 4], intrinsics[k, 3, 3], pixels[n, 2], cameras[n]: i32 -> origins[n, 3], directions[n, 3]"
     op = ts.op(spec)(kernels.pinhole_rays(lang, fp="f32", forward=1, normalize=True))

@@ -153,7 +153,7 @@ WRONG = {
 
 @pytest.mark.parametrize("form", WRITERS)
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_told_wrong(folder, what, form):
+def test_invalid_entries_are_refused(folder, what, form):
     change, words = WRONG[what]
     cameras, images, points = list(CAMERAS), list(IMAGES), list(POINTS)
     change(cameras, images, points)
@@ -226,7 +226,7 @@ def test_files_that_are_not_there(folder):
         load_colmap(folder)
 
 
-def test_a_picture_that_is_none(folder):
+def test_an_invalid_picture_is_refused(folder):
     write_text(folder, CAMERAS, IMAGES, POINTS)
     (folder / "images/c.png").write_text("no picture")
     with pytest.raises(ts.InputError, match="a picture of the dataset cannot be read(.|\n)*image 6, c.png"):

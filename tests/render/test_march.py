@@ -162,7 +162,7 @@ class NothingIsRead(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_with_a_capacity_the_host_reads_nothing(engine):
+def test_with_a_capacity_nothing_is_copied_to_the_host(engine):
     grid = a_grid(8, 2, 0.4)
     origins, directions = rays(60, dtype=torch.float32)
     whole = march(origins, directions, grid, step=0.02, engine=engine)

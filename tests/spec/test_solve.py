@@ -192,7 +192,7 @@ def sized(spec, shapes, values, batch):
 @pytest.mark.costly
 @settings(max_examples=500, deadline=None)
 @given(calls())
-def test_straight_code_finds_the_same_and_gives_up_where_something_does_not_fit(call):
+def test_generated_code_agrees_with_the_solver_or_gives_up(call):
     spec, shapes, values = call
     wanted = expected(*call)
     if wanted is None:
@@ -205,12 +205,12 @@ def test_straight_code_finds_the_same_and_gives_up_where_something_does_not_fit(
 
 
 @pytest.mark.parametrize(("spec", "scratch", "shapes", "values", "dims", "batch", "rest", "made"), SOLVED)
-def test_straight_code_is_made_for_every_kind_of_spec(spec, scratch, shapes, values, dims, batch, rest, made):
+def test_code_is_generated_for_every_kind_of_spec(spec, scratch, shapes, values, dims, batch, rest, made):
     parsed = parse(spec, scratch)
     flat = {name: (prod(batch), *shape[len(batch) :]) if parsed.batch_name else shape for name, shape in made.items()}
     assert sized(parsed, shapes, values, batch) == flat
 
 
 @pytest.mark.parametrize("value", [np.int64(3), 3.0, True, torch.tensor(3)])
-def test_straight_code_leaves_other_numbers_than_integers_to_the_long_way(value):
+def test_generated_code_gives_up_for_non_integers(value):
     assert sized(parse("-> y[n]"), {}, {"n": value}, ()) is None

@@ -198,7 +198,7 @@ NO_STRINGS = [
 
 
 @pytest.mark.parametrize(("arguments", "headline", "remedy"), NO_STRINGS)
-def test_what_is_no_string_is_refused(arguments, headline, remedy):
+def test_other_objects_are_refused(arguments, headline, remedy):
     with pytest.raises(ArgumentError) as caught:
         parse(*arguments)
     assert str(caught.value).split("\n") == [headline, remedy]

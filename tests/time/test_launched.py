@@ -208,7 +208,7 @@ def test_arguments_of_all_kinds(lang64, runners):
     assert set(runners) == {Launched}
 
 
-def test_what_is_not_contiguous_goes_the_ordinary_way(springs, numbers, runners):
+def test_noncontiguous_states_use_the_general_path(springs, numbers, runners):
     x, v, force, stiffness = numbers
     wanted = ts.scan(springs.op, (x, v), force, parameters=stiffness)
     wide = torch.stack([x, v], 1)

@@ -174,7 +174,7 @@ def test_atomics(name, values):
     agrees(outcome(made, x=x, y=y), lambda x: ATOMICS[name](x).reshape(1), x, y)
 
 
-def test_a_store_ends_a_tie():
+def test_a_store_resets_the_candidates_of_a_maximum():
     one = const(1.0, "f32")
     body = [atomic("max", Y, 0, X[0]), atomic("max", Y, 0, X[1]), store(Y, 0, X[2] * one), atomic("max", Y, 0, X[3])]
     result = run_with_gradients(
@@ -192,7 +192,7 @@ def test_what_an_atomic_returns():
     agrees(outcome(made, x=x, y=y, total=torch.zeros(1)), lambda x: (x.cumsum(0) - x) ** 2, x, y)
 
 
-def test_whole_atomics():
+def test_atomics_on_integers():
     n = array("n", "i32")
     made = kernel(
         [n],
@@ -236,7 +236,7 @@ def test_random_numbers_come_from_the_seed():
     assert (first["k"] > 2**32).any()
 
 
-def test_a_record_tells_which_iteration_touched_what():
+def test_a_record_lists_the_accesses_of_each_iteration():
     body = [store(Y, "i", X["i"] + select(to_expression("i") > 0, X[to_expression("i") - 1], 0.0), line=3)]
     made = kernel(
         [X, Y],
@@ -268,7 +268,7 @@ def test_an_index_outside_is_refused(index):
         run_with_gradients(made, {"x": torch.ones(3), "y": torch.zeros(1)}, {})
 
 
-def test_nothing_given_is_changed_and_nothing_is_there_to_do():
+def test_arguments_are_not_changed_and_arrays_may_be_empty():
     x, y = torch.zeros(0), torch.zeros(0, dtype=torch.float64)
     made = kernel([X, Y], [loop("i", X.size(), [store(Y, "i", X["i"] * 2.0)])])
     result = outcome(made, x=x, y=y)

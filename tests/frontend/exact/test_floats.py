@@ -61,7 +61,7 @@ UNARY = {
 
 
 @pytest.mark.parametrize("name", UNARY)
-def test_one_number(name):
+def test_unary_operations(name):
     x = torch.tensor(POINTS, dtype=torch.float64)
     agree(interpreted(unary(name, X["i"]), x, x), with_torch(lambda x, _: UNARY[name](x), x, x))
 
@@ -79,14 +79,14 @@ BINARY = {
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_two_numbers(name):
+def test_binary_operations(name):
     """Every point with every other: both zero, equal, of either sign."""
     x, z = torch.cartesian_prod(*[torch.tensor(POINTS[:14], dtype=torch.float64)] * 2).unbind(1)
     agree(interpreted(binary(name, X["i"], Z["i"]), x, z), with_torch(BINARY[name], x, z))
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, -2])
-def test_whole_powers(exponent):
+def test_integer_powers(exponent):
     x = torch.tensor(POINTS, dtype=torch.float64)
     agree(interpreted(binary("pow", X["i"], exponent), x, x), with_torch(lambda x, _: x**exponent, x, x))
 

@@ -41,7 +41,7 @@ def stepping(lang):
     return stepping
 
 
-def test_it_is_the_same_kernel(lang):
+def test_comments_do_not_change_the_kernel(lang):
     vector, matrix, image = torch.rand(3), torch.rand(3, 2), torch.rand(4, 4, 3)
     for kernel, arguments in (
         (stepping(lang), (vector, vector)),
@@ -53,7 +53,7 @@ def test_it_is_the_same_kernel(lang):
         assert ast.dump(ast.parse("\n".join(lines))) == ast.dump(ast.parse(ast.unparse(tree)))
 
 
-def test_a_line_stands_above_what_comes_of_it(lang):
+def test_a_source_line_stands_above_its_statements(lang):
     tree, path = printed_tree(stepping(lang), torch.rand(3), torch.rand(3))
     lines = [line.strip() for line in add_comments(tree, source_line(path))]
     for comment, statement in (
@@ -70,7 +70,7 @@ def _local(lines):
     return next(line for line in lines if line.endswith("= x[i]") and not line.startswith("#")).split()[0]
 
 
-def test_a_line_is_said_once_a_group():
+def test_consecutive_statements_of_a_line_share_its_comment():
     tree = ast.parse("def k(x):\n    a = x[0]\n    b = a * a\n    x[0] = b\n    c = b").body[0]
     for statement, line in zip(tree.body, (7, 7, 8, 7), strict=True):
         statement.lineno = line
@@ -79,6 +79,6 @@ def test_a_line_is_said_once_a_group():
 
 
 @pytest.mark.parametrize("known", [{}, {2: ""}])
-def test_what_has_no_line_has_no_comment(known):
+def test_statements_without_a_line_have_no_comment(known):
     tree = ast.parse("def k(x):\n    a = x[0]").body[0]
     assert add_comments(tree, known.get) == ["def k(", "    x,", "):", "    a = x[0]"]

@@ -103,7 +103,7 @@ SHAPES = [to_the_left, to_the_right, of_functions, of_choices, of_estimators]
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("levels", [10, 100, 170])
-def test_it_computes_the_same(shape, levels):
+def test_split_expressions_compute_the_same(shape, levels):
     expr = shape(levels)
     results, text = values([nodes.Assign("y", expr)], 0.7)
     assert results["y"] == pytest.approx(value_of(expr, 0.7), rel=1e-12)

@@ -12,7 +12,7 @@ BRANCH = nodes.If(A, (INNER, nodes.Store("y", (B,), (), A)), (nodes.Atomic("add"
 LOOP = nodes.For(("i",), ((A, B),), (BRANCH, nodes.While((nodes.Break(),))))
 
 
-def test_a_changed_copy_is_asked_again():
+def test_changed_copies_do_not_inherit_cached_results():
     one = nodes.Assign("c", nodes.Binary("+", A, B, "f32"))
     assert walk.locals_read(one) == {"a", "b"}
     assert walk.locals_read(replace(one, value=A)) == {"a"}
@@ -30,12 +30,12 @@ def test_a_changed_copy_is_asked_again():
         (walk.changed_in, {"y", "z"}, set()),
     ],
 )
-def test_blocks_inside_a_statement_belong_to_it(find, found, of_inner):
+def test_results_for_a_statement_include_its_blocks(find, found, of_inner):
     assert find(LOOP) == found
     assert find(replace(LOOP, body=(INNER,))) - {"i", "a"} == of_inner
     assert find(LOOP) == found
 
 
-def test_what_changes_nothing_gives_the_very_statement():
+def test_rewriting_without_a_change_returns_the_same_object():
     assert walk.rewrite((LOOP,), lambda one: [one])[0] is LOOP
     assert walk.change_parts((LOOP,), lambda one: one)[0] is LOOP

@@ -48,7 +48,7 @@ def test_values_and_derivatives(lang64):
     assert mine.gradients["p"].isfinite().all()
 
 
-def test_it_is_printed_as_a_root(lang64):
+def test_norms_are_printed_as_square_roots(lang64):
     shown = print_lowered(_norms(lang64), torch.zeros(4, 2).double(), torch.zeros(4, 5).double())
     assert shown.count("= _lang.sqrt(") == 5
     assert "norm" not in shown

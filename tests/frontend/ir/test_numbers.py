@@ -17,7 +17,7 @@ def numbers(body):
     return [one.number for one in walk.statements(body)]
 
 
-def test_lowering_gives_every_statement_one(lang64):
+def test_lowering_numbers_every_statement(lang64):
     row = next(one for one in rows.ALL if one.name == "serial_state")
     lowered, _, _ = lower_with_arguments(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)))
     all_numbers = numbers(lowered.body)
@@ -26,14 +26,14 @@ def test_lowering_gives_every_statement_one(lang64):
         assert {*all_numbers} <= {*numbers(change(lowered).body)}
 
 
-def test_one_object_in_two_places():
+def test_a_statement_used_twice_gets_two_numbers():
     twice = store(Y, "i", T)
     body = [assign("t", X["i"]), branch(T > 0.0, [twice], [twice])]
     numbered = walk.number_statements([loop("i", X.size(), body)])
     assert sorted(numbers(numbered)) == [1, 2, 3, 4, 5]
 
 
-def test_a_number_stays():
+def test_rewriting_keeps_numbers():
     """Also where other statements come in between; and it is no part of what a statement says."""
     (first,) = walk.number_statements([loop("i", X.size(), [assign("t", X["i"]), store(Y, "i", T)])])
     (changed,) = walk.rewrite([first], lambda one: (assign("u", 0.0), one) if one == first.body[1] else (one,))

@@ -19,7 +19,7 @@ def test_the_only_array_of_its_name_has_no_number(lang64):
     assert ir.source_name("shared") == "shared"
 
 
-def test_a_number_of_the_front_end_is_told_from_one_of_the_source(lang64):
+def test_numbered_names_of_the_source_are_recognized(lang64):
     @lang64.kernel
     def kernel(x: lang64.types.ndarray(dtype=lang64.f64, ndim=1)):
         for i in x:

@@ -212,7 +212,7 @@ RIGHT = [
 
 
 @pytest.mark.parametrize("body", RIGHT, ids=lambda body: getattr(body, "__name__", None))
-def test_what_comes_between_kernels_comes_in_order(lang64, body):
+def test_operations_between_kernels_run_in_order(lang64, body):
     scene = Scene(lang64)
 
     def forward():
@@ -300,7 +300,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("body", REFUSED, ids=lambda body: body.__name__)
-def test_what_is_refused_names_its_line_and_changes_nothing(lang64, body):
+def test_refused_operations_name_their_line_and_change_nothing(lang64, body):
     scene = Scene(lang64)
     scene.y.fill(3.0)
 

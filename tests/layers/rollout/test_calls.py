@@ -52,14 +52,14 @@ def check(run, python, x):
     torch.testing.assert_close(torch.autograd.grad(ours, x), torch.autograd.grad(theirs, x))
 
 
-def test_python_values_are_those_of_each_call(lang64):
+def test_each_call_uses_its_own_python_values(lang64):
     run, python, _, _ = doubling(lang64)
     for steps, dt in ((3, 0.5), (3, 0.7), (5, 0.7), (1, 0.1), (3, 0.5)):
         python |= {"steps": steps, "dt": dt}
         check(run, python, drawn(N))
 
 
-def test_more_sequences_than_are_kept(lang64):
+def test_more_kernel_sequences_than_the_cache_holds(lang64):
     run, python, _, _ = doubling(lang64)
     for steps in range(1, _rollout.MOST_PROGRAMS + 3):
         python["steps"] = steps

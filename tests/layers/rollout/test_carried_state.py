@@ -134,7 +134,7 @@ def test_a_field_that_carries_values_is_named_once(lang64, way):
 
 
 @pytest.mark.parametrize("way", ["frames", "cleared", "changed_and_not_shown", "table"])
-def test_nothing_is_said_where_a_second_call_returns_the_same(lang64, way):
+def test_no_warning_if_a_second_call_returns_the_same(lang64, way):
     solver = solver_of(lang64)
     solver.particles.pos.fill(0.5)
     words, is_same = run_twice(solver, steady(solver)[way])
@@ -154,7 +154,7 @@ def test_a_state_that_is_an_input_and_an_output_is_not_named(lang64):
         run(rand(), rand())
 
 
-def test_the_look_changes_no_field_and_no_result(lang64):
+def test_looking_for_carried_state_changes_no_field_or_result(lang64):
     """The run that finds out leaves no traces: values and gradients are those of the first call."""
     solver = solver_of(lang64)
     solver.memory.fill(2.0)

@@ -177,7 +177,7 @@ PROGRAMS = {
 @pytest.mark.filterwarnings("ignore:cannot create weak reference")  # Quadrants, of what its tape clears gradients with
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_as_under_a_tape(lang64, name):
+def test_custom_gradients_work_as_under_the_engines_tape(lang64, name):
     program = Program(lang64)
     forward = PROGRAMS[name](program)
     x = torch.randn(N, dtype=D, requires_grad=True)
@@ -198,7 +198,7 @@ def test_as_under_a_tape(lang64, name):
     torch.testing.assert_close(torch.func.vmap(torch.func.grad(rollout))(batch), torch.stack([expected[1]] * 2))
 
 
-def test_what_a_custom_gradient_has_not(lang64):
+def test_other_derivatives_of_custom_gradients_are_refused(lang64):
     program = Program(lang64)
     x = torch.randn(N, dtype=D)
 

@@ -92,7 +92,7 @@ def test_an_error_after_calls_that_worked_puts_back_what_fields_held(lang64, has
 
 
 @pytest.mark.parametrize("has_gradient", [True, False])
-def test_kernels_before_a_question_run_with_the_arguments_that_they_were_given(lang64, has_gradient):
+def test_kernels_before_a_read_use_their_original_arguments(lang64, has_gradient):
     """Arrays may be filled again before Python asks, and structs changed."""
     x, y = lang64.field(lang64.f64, N), lang64.field(lang64.f64, N)
 

@@ -111,7 +111,7 @@ def by_written_number(growth):
 
 
 @pytest.mark.parametrize("make", [by_kernel, by_number, by_written_number], ids=lambda one: one.__name__)
-def test_what_a_kernel_returns_steers_the_function(lang64, make):
+def test_returned_values_may_decide_what_the_function_does(lang64, make):
     growth = Growth(lang64)
     run = growth.rollout(make(growth))
     for scale in (0.2, 1.0, 0.7, 3.0):
@@ -198,7 +198,7 @@ def test_a_returned_number_that_counts_as_a_constant(lang64):
     torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], 2 * x / constant)
 
 
-def test_a_sum_that_steers_is_not_cleared_and_warns(lang64):
+def test_a_sum_that_decides_is_not_cleared_and_warns(lang64):
     x, loss = lang64.field(lang64.f64, N), lang64.field(lang64.f64, ())
 
     @lang64.kernel

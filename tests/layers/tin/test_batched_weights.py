@@ -8,7 +8,7 @@ import tinsmith as ts
 pytestmark = pytest.mark.each_engine
 
 
-def test_changed_weight(lang64):
+def test_each_sample_changes_its_own_copy_of_a_weight(lang64):
     lang = lang64
     x, w, y = (lang.field(lang.f64, 3, needs_grad=True) for _ in range(3))
 

@@ -117,7 +117,7 @@ def test_a_field_that_a_kernel_reads(lang64, way, is_registered):
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_whatever_changes_it(lang64, change):
+def test_every_way_to_change_a_field_is_noticed(lang64, change):
     check(lang64, by_its_name, change, is_registered=False)
 
 
@@ -140,7 +140,7 @@ def check(lang, way, change, *, is_registered):
 
 
 @pytest.mark.parametrize("dtype", ["i32", "f64"])
-def test_what_steers_a_kernel(lang64, dtype):
+def test_changed_fields_that_decide_branches_are_noticed(lang64, dtype):
     """Which branch was taken, and how often a loop ran, is part of the call too."""
     x, y = graded(lang64), graded(lang64)
     mode = lang64.field(getattr(lang64, dtype), shape=())

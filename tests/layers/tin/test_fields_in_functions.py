@@ -211,7 +211,7 @@ def test_its_generated_gradient_is_right(lang64, way, tmp_path, on_tensors):
 
 
 @pytest.mark.compiled_engine
-def test_a_tin_is_refused_likewise(lang64):
+def test_a_tin_refuses_the_engines_gradient_too(lang64):
     @lang64.data_oriented
     class Sim:
         def __init__(self):
@@ -405,7 +405,7 @@ def test_a_batch_runs_through_functions(lang64):
     cases.assert_close(torch.autograd.grad(result, given, c), torch.autograd.grad(twin, given, c))
 
 
-def test_a_name_of_the_kernel_s_own_is_no_field_of_its_function(lang64):
+def test_a_kernel_local_does_not_hide_the_field_of_a_function(lang64):
     """The function's field is called as a variable of the kernel is."""
     x, y = graded(lang64), graded(lang64)
 
@@ -466,7 +466,7 @@ def in_a_real_function(lang: Any, s, y):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("reach", [in_a_list, in_a_real_function])
-def test_what_cannot_be_seen_through_is_said(lang64, reach):
+def test_code_that_cannot_be_analyzed_is_reported(lang64, reach):
     s, y = graded(lang64), graded(lang64)
     run, words = reach(lang64, s, y)
     layer = ts.EmptyTin(adjoint="engine").register_input_field(s).register_output_field(y).register_kernel(run).finish()

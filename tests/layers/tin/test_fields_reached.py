@@ -346,7 +346,7 @@ def looked_up_whole_in_a_function(lang, table, x, y):
 
 @pytest.mark.parametrize("on_tensors", [False, True])
 @pytest.mark.parametrize("look", [looked_up_by_an_alias, looked_up_in_a_function, looked_up_whole_in_a_function])
-def test_a_table_is_a_table_however_it_is_read(lang64, look, on_tensors):
+def test_fields_that_are_only_read_keep_their_values(lang64, look, on_tensors):
     """On tensors, what kernels write between them starts at zero. What they read alone does not."""
     table, x, y = graded(lang64), graded(lang64), graded(lang64)
     values = torch.rand(N, dtype=torch.float64) + 0.5

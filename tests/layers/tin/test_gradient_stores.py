@@ -254,7 +254,7 @@ def scaling(lang, rest):
 
 
 @pytest.mark.parametrize("make", [descending, clearing_in_a_function, scaling])
-def test_a_gradient_that_is_used_otherwise_is_refused(lang64, make):
+def test_other_uses_of_gradients_are_refused(lang64, make):
     rest, start, end, _, launches = simulation(lang64)
     launches = [make(lang64, rest), *launches]
     words = (

@@ -58,7 +58,7 @@ def averaged(x, a, s):
 
 
 @pytest.mark.parametrize("make", [in_rows, in_one_field])
-def test_it_trains_as_in_torch(lang64, make):
+def test_a_moving_average_trains_as_in_torch(lang64, make):
     average, goes_on = make(lang64)
     layer = ts.Tin(average).register_kernel("run").register_input_field(average.x).register_output_field(average.y)
     layer.register_weight_field(average.a, name="a", value=torch.tensor(0.3, dtype=torch.float64)).finish()
@@ -82,7 +82,7 @@ def test_it_trains_as_in_torch(lang64, make):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", [in_rows, in_one_field])
-def test_the_engines_own_is_refused(lang64, make):
+def test_the_engines_gradient_is_refused(lang64, make):
     average, _ = make(lang64)
     layer = ts.Tin(average, adjoint="engine").register_kernel("run").register_input_field(average.x)
     layer.register_output_field(average.y).register_weight_field(average.a, name="a").finish()

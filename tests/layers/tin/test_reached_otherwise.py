@@ -115,7 +115,7 @@ def by_an_early_return_of_a_real_function(lang: Any):
         by_an_early_return_of_a_real_function,
     ],
 )
-def test_a_field_reached_otherwise_takes_the_generated_gradient(lang64, reach):
+def test_fields_reached_indirectly_have_the_generated_gradient(lang64, reach):
     x, y, step, twin = reach(lang64)
     layer = (
         ts.EmptyTin(adjoint="source").register_kernel(step).register_input_field(x).register_output_field(y).finish()

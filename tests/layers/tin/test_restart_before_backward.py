@@ -9,7 +9,7 @@ pytestmark = pytest.mark.each_engine
 
 
 @pytest.mark.parametrize("is_rollout", [False, True])
-def test_fields_that_are_gone(lang64, is_rollout):
+def test_backward_after_a_restart_is_refused(lang64, is_rollout):
     lang = lang64
     x, y = (lang.field(lang.f64, 3, needs_grad=True) for _ in range(2))
 
@@ -30,7 +30,7 @@ def test_fields_that_are_gone(lang64, is_rollout):
 
 @pytest.mark.parametrize("is_seen_before", [False, True])
 @pytest.mark.parametrize("makes_others", [False, True])
-def test_a_field_that_is_gone_is_not_registered(lang64, is_seen_before, makes_others):
+def test_a_destroyed_field_cannot_be_registered(lang64, is_seen_before, makes_others):
     lang = lang64
     plain, vectors = lang.field(lang.f64, 3), lang.Vector.field(2, lang.f64, (3, 2), needs_grad=True)
     member = lang.Struct.field({"mass": lang.f64}, shape=(4,)).mass

@@ -112,7 +112,7 @@ def test_elements_that_no_kernel_writes_are_those_of_the_field(lang64, mode):
 
 
 @pytest.mark.parametrize("loop", ["array", "grouped", "range", "ndrange"])
-def test_what_is_replaced_at_once_is_not_read(lang64, loop):
+def test_outputs_overwritten_by_one_statement_are_not_copied(lang64, loop):
     """One kernel runs, not two: nothing of the field is copied."""
     x, y = graded(lang64), graded(lang64)
 
@@ -144,7 +144,7 @@ def test_what_is_replaced_at_once_is_not_read(lang64, loop):
 
 
 @pytest.mark.parametrize("how", ["in branches", "by a function"])
-def test_what_is_replaced_by_more_than_one_statement_is_not_read(lang64, how):
+def test_outputs_overwritten_by_several_statements_are_not_copied(lang64, how):
     x, y = graded(lang64), graded(lang64)
 
     @lang64.kernel
@@ -220,7 +220,7 @@ def test_clear_says_where_an_internal_field_starts(lang64, mode):
         agree(layer, lambda x: x * x.square().sum(-1, keepdim=True), inputs_for(mode, N))
 
 
-def test_a_sum_that_goes_on_is_warned_of(lang64):
+def test_a_growing_sum_warns(lang64):
     x, total, y = graded(lang64), graded(lang64, ()), graded(lang64)
 
     @lang64.kernel
@@ -321,7 +321,7 @@ def test_a_class_says_where_its_output_starts(lang64, on_tensors):
 
 
 @pytest.mark.parametrize("is_on_fields", [True, False])
-def test_what_a_tube_makes_starts_at_zero(lang64, is_on_fields):
+def test_outputs_of_a_tube_start_at_zero(lang64, is_on_fields):
     @lang64.kernel
     def add(x: lang64.template(), t: lang64.template(), y: lang64.template()):
         for i in x:

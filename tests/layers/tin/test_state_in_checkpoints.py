@@ -59,7 +59,7 @@ def squares(lang, **options):
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
 @pytest.mark.parametrize("way", NAMES)
-def test_it_warns(lang64, way, use_reentrant):
+def test_a_layer_with_state_warns_in_a_checkpoint(lang64, way, use_reentrant):
     layer = average(lang64, **WAYS[way])
     x = torch.rand(N, dtype=torch.float64, requires_grad=True)
     y = checkpoint(layer, x, use_reentrant=use_reentrant)
@@ -69,7 +69,7 @@ def test_it_warns(lang64, way, use_reentrant):
 
 @pytest.mark.parametrize("has_state", [False, True])
 @pytest.mark.parametrize("way", NAMES)
-def test_it_is_quiet_elsewhere(lang64, way, has_state):
+def test_no_warning_outside_of_checkpoints_or_without_state(lang64, way, has_state):
     """In calls outside of checkpoints, and in a checkpoint where each call begins anew."""
     layer = average(lang64, has_state=has_state, **WAYS[way])
     x = torch.rand(N, dtype=torch.float64, requires_grad=True)
@@ -81,7 +81,7 @@ def test_it_is_quiet_elsewhere(lang64, way, has_state):
 
 
 @pytest.mark.parametrize("way", NAMES)
-def test_it_is_quiet_about_a_field_that_each_call_replaces(lang64, way):
+def test_no_warning_about_a_field_that_each_call_overwrites(lang64, way):
     layer = squares(lang64, **WAYS[way])
     x = torch.rand(N, dtype=torch.float64, requires_grad=True)
     with warnings.catch_warnings():

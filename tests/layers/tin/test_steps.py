@@ -134,7 +134,7 @@ def test_steps_that_overwrite_what_the_engine_reads_are_refused(lang64, make):
 
 
 @pytest.mark.compiled_engine
-def test_the_words_of_such_a_refusal(lang64):
+def test_the_message_of_a_refused_step(lang64):
     with pytest.raises(ts.GradientError) as refused:
         stepping(lang64, into_the_row_before, adjoint="engine")(rand(N).requires_grad_())
     lines = str(refused.value).splitlines()
@@ -156,7 +156,7 @@ def test_steps_may_overwrite(lang64, make, last, on_tensors):
 
 
 @pytest.mark.compiled_engine
-def test_other_arguments_are_looked_at_anew(lang64):
+def test_new_kernel_arguments_are_checked_again(lang64):
     """A step that is told to write another row may spoil what was right."""
     layer = stepping(lang64, from_row_to_row, adjoint="engine")
     layer(rand(N).requires_grad_())

@@ -104,7 +104,7 @@ def test_a_graph_kept_gives_the_same_again(lang64):
 
 
 @pytest.mark.compiled_engine
-def test_a_layer_told_not_to_save_says_what_went_wrong(lang64):
+def test_a_layer_with_save_false_explains_stale_values(lang64):
     layer = layer_of(lang64, save=False, adjoint="engine")
     x, c = rand(5).requires_grad_(), rand(5)
     ours = torch.autograd.grad(layer(x), (x, layer.w), c)
@@ -274,7 +274,7 @@ def test_a_kernel_that_overwrites_what_its_gradient_needs(lang64):
 
 
 @pytest.mark.compiled_engine
-def test_a_deep_loop_does_not_kill_the_process(lang64, engine):
+def test_deep_loops_do_not_end_the_process(lang64, engine):
     """Taichi's gradient stack holds 32 values unless it is told; see also tests/pitfalls/test_17_adstack.py."""
     x, y = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(2))
 

@@ -220,7 +220,7 @@ def test_an_internal_field_belongs_into_checkpoints_unless_told_otherwise(lang64
     assert list(internal_layer(lang64, persistent=False).state_dict()) == []
 
 
-def test_what_copies_would_share_is_no_copy(lang64):
+def test_layers_whose_copies_would_share_fields_cannot_be_copied(lang64):
     with pytest.raises(ts.CheckpointError, match=r"(?s)EmptyTin cannot be copied.*fields  t.*persistent=False"):
         copy.deepcopy(internal_layer(lang64, persistent=True))
     layer = copy.deepcopy(internal_layer(lang64, persistent=False))

@@ -96,7 +96,7 @@ def test_loaded_after_the_meta_device(lang, assign):
 
 
 @pytest.mark.parametrize("shard", OUT_OF_REACH)
-def test_hooks_leave_alone_what_is_out_of_reach(lang, shard):
+def test_hooks_ignore_weights_without_memory(lang, shard):
     """A hook may run on one process alone, so it neither fails nor asks the others; the next call has the weight."""
     layer, field = scaled(lang)
     optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)

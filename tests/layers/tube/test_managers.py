@@ -167,7 +167,7 @@ def test_an_output(lang64, make):
 
 
 @pytest.mark.parametrize("make", [flipped, shifted])
-def test_both_by_one_manager(lang64, make):
+def test_one_manager_for_input_and_output(lang64, make):
     manager, enter, leave = make(lang64)
     tube = tube_of(lang64, manager, is_out=True, adjoint="source")
     length = 8 if make is shifted else 6
@@ -332,7 +332,7 @@ def test_a_sparse_field_keeps_the_engine_s_and_says_so_first(lang64):
 
 
 @pytest.mark.compiled_engine
-def test_a_gradient_of_another_field_stays_where_its_manager_finds_it(lang64):
+def test_managers_find_the_gradients_of_other_fields(lang64):
     """A manager that fills two fields from one tensor, and adds their gradients."""
     second = lang64.field(lang64.f64, shape=4, needs_grad=True)
 

@@ -151,7 +151,7 @@ def test_a_number_may_be_a_tensor_and_then_has_a_gradient(lang64):
     assert_agree(tube(given, by), given * by, [given, by])
 
 
-def test_an_input_may_be_there_for_its_shape_alone(lang64):
+def test_an_input_may_be_used_only_for_its_shape(lang64):
     @lang64.kernel
     def spread(a: lang64.template(), out: lang64.template()):
         for i, j in out:

@@ -94,7 +94,7 @@ def test_a_calculator_is_printed_by_name(lang64):
     assert "output y calculated by doubled float64, no gradient\n" in repr(tube)
 
 
-def test_a_finished_tube_does_not_say_so(engine):
+def test_the_repr_of_a_finished_tube(engine):
     assert "not finished" not in repr(squaring(engine))
 
 

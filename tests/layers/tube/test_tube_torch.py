@@ -120,7 +120,7 @@ examples = pytest.mark.parametrize("example", EXAMPLES, ids=repr)
 
 # Eager --------------------------------------------------------------------------------------------
 @examples
-def test_any_size_gradients_and_all(lang64, example):
+def test_values_and_gradients_for_any_size(lang64, example):
     tube = example.make(lang64)
     for size in (3, 1, 6, 3):
         inputs = example.inputs(size)
@@ -147,7 +147,7 @@ def test_gradcheck(lang64, example):
 
 
 @examples
-def test_twice_before_one_backward(lang64, example):
+def test_two_calls_before_one_backward_pass(lang64, example):
     tube, one, two = example.make(lang64), example.inputs(3), example.inputs(3)
     actual, expected = ([each(*one), each(*two)] for each in (tube, example.expected))
     assert_agree(

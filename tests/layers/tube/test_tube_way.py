@@ -217,7 +217,7 @@ def test_what_tensors_can_do_takes_no_field(lang64, make):
     assert_agree(tube(x), 3.0 * x, [x])
 
 
-def test_an_output_that_no_kernel_writes_is_a_slip(lang64):
+def test_an_output_that_no_kernel_writes_is_refused(lang64):
     tube = ts.Tube().register_input_tensor(N, F64, "x").register_output_tensor(N, F64, "y", True)
     tube.register_output_tensor(N, F64, "z", True).register_kernel(grouped(lang64), ["x", "y"])
     with pytest.raises(ts.RegistrationError, match="no kernel of Tube.kernel. writes its output `z`"):

@@ -463,7 +463,7 @@ def integers(lang):
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in (REGISTRATION | CALLS).items()])
-def test_a_refusal_says_it_all(lang64, case):
+def test_messages_of_refusals(lang64, case):
     act, error, words = case
     with pytest.raises(error) as refused:
         act(lang64)

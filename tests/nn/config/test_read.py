@@ -58,7 +58,7 @@ def test_a_mapping_is_copied():
         (3, ConfigError, ["This is not a configuration", "got       int", "a path to a JSON file"]),
     ],
 )
-def test_what_is_refused(source, error, words):
+def test_invalid_configurations_are_refused(source, error, words):
     with pytest.raises(error) as caught:
         read(source)
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)

@@ -119,7 +119,7 @@ def test_defaults(kind, name, otype, options, spelt):
     [("encoding", "OneBlob"), ("network", "CutlassMLP"), ("loss", "RelativeL2"), ("optimizer", "Adam")],
 )
 @pytest.mark.parametrize("config", [None, {}, "{}"])
-def test_what_is_meant_where_nothing_is_named(kind, otype, config):
+def test_default_types_of_sections(kind, otype, config):
     assert resolve_section(kind, config) == resolve_section(kind, {"otype": otype})
 
 
@@ -176,7 +176,7 @@ def test_optimizers_nest():
         ({"hash": "coherentprime", "stochastic_interpolation": False}, {"hash": "CoherentPrime"}),
     ],
 )
-def test_options_of_a_grid_that_hang_together(config, expected):
+def test_dependent_options_of_a_grid(config, expected):
     options = resolve_section("encoding", {"otype": "Grid", **config}).options
     assert set(options) == set(GRID)
     for name, value in expected.items():
@@ -297,7 +297,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "config", "words"), REFUSED)
-def test_what_is_refused(kind, config, words):
+def test_invalid_options_are_refused(kind, config, words):
     with pytest.raises(ConfigError) as caught:
         resolve_section(kind, config)
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)

@@ -115,7 +115,7 @@ def test_float32_agrees_with_the_twin_in_float64(engine, row):
 
 
 @pytest.mark.parametrize("row", ["HashGrid", "Frequency", "TriangleWave", "OneBlob"])
-def test_what_is_no_number_stays_none(engine, row):
+def test_nan_inputs_give_nan_outputs(engine, row):
     config, n_dims, _ = ROWS[row]
     x = torch.rand(3, n_dims)
     x[1] = torch.nan

@@ -48,13 +48,13 @@ def test_values_and_gradients_agree_with_the_twin(otype, weighted, channels):
 
 
 @pytest.mark.parametrize("otype", ["L1", "L2", "MAPE", "CrossEntropy", "Variance"])
-def test_where_nothing_is_held_the_gradient_is_the_slope(otype):
+def test_losses_without_a_constant_denominator_have_the_true_gradient(otype):
     prediction, target, pdf = _drawn(otype, 3)
     assert torch.autograd.gradcheck(lambda p: Loss(otype)(p, target, pdf), prediction.requires_grad_())
 
 
 @pytest.mark.parametrize("otype", ["RelativeL1", "RelativeL2", "RelativeL2Luminance", "SMAPE"])
-def test_what_a_relative_loss_divides_by_is_held(otype):
+def test_relative_losses_treat_their_denominator_as_constant(otype):
     """The true slope is another: a test that the twin's convention matters at all."""
     prediction, target, pdf = _drawn(otype, 3)
     with pytest.raises(RuntimeError, match="Jacobian mismatch"):
@@ -67,7 +67,7 @@ def test_one_density_a_row_broadcasts():
     assert Loss("L2")(prediction, target, pdf[:, :1]) == whole
 
 
-def test_the_networks_of_an_array_do_not_dilute_each_other():
+def test_losses_of_stacked_networks_add_up():
     prediction, target, _ = _drawn("RelativeL2", 3)
     loss = Loss("RelativeL2")
     both = loss(torch.stack([prediction, prediction]), torch.stack([target, target]), n_elements=prediction.numel())

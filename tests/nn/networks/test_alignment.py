@@ -82,7 +82,7 @@ def test_sizes_are_tiny_cuda_nns(make, shapes, n_params):
 
 @pytest.mark.parametrize("hidden", [0, 1, 3])
 @pytest.mark.parametrize(("dims", "encoding"), [row[:2] for row in COLUMNS if "Empty" not in row[1].values()])
-def test_the_network_is_the_one_that_is_fed_what_is_filled_up(dims, encoding, hidden):
+def test_padded_columns_are_inputs_of_ones(dims, encoding, hidden):
     mlp = MLP | {"otype": "CutlassMLP", "n_hidden_layers": hidden}
     model = NetworkWithInputEncoding(dims, 5, encoding, mlp, dtype=torch.float64)
     x = torch.rand(6, dims, dtype=torch.float64)
@@ -128,7 +128,7 @@ def test_parts_filled_up_in_different_places_are_refused():
 
 
 @pytest.mark.parametrize("otype", ["FullyFusedMLP", "CutlassMLP"])
-def test_the_padding_is_a_bias(otype):
+def test_padded_inputs_act_as_a_bias(otype):
     """Without one, a network with ReLU is 0 at 0, and fitting 1 - x stops at a loss of 0.25."""
     network = Network(1, 1, {"otype": otype, "n_neurons": 16, "n_hidden_layers": 1})
     optimizer = torch.optim.Adam(network.parameters(), 1e-2)

@@ -88,7 +88,7 @@ def test_narrow_shapes(engine, width, hidden, n_out, biases):
     assert_same(net)
 
 
-def test_wide_networks_are_gone_through_by_neuron(engine):
+def test_wide_networks_are_parallel_over_neurons(engine):
     assert not any(array(engine, width, 2).layout.whole.by_sample for width in (8, 16))
 
 
@@ -133,7 +133,7 @@ def test_hidden_layers_keep_their_activations_apart(engine):
 
 @pytest.mark.costly
 @pytest.mark.parametrize("width", [4, 16])
-def test_what_is_no_number_shows(engine, width):
+def test_nan_inputs_give_nan_outputs(engine, width):
     """As in torch: a maximum of NaN and zero would be zero, and a training that went wrong look as if it had not."""
     net = array(engine, width, out="ReLU", dtype=torch.float32)
     x = normal(2, 3, 7, 3, dtype=torch.float32)
@@ -202,7 +202,7 @@ def test_a_loss_can_be_gone_back_twice(engine):
     assert torch.equal(first, second)
 
 
-def test_networks_know_nothing_of_each_other(engine):
+def test_networks_are_independent_of_each_other(engine):
     net = array(engine)
     x = normal(2, 3, 6, 3)
     other = x.clone()
@@ -221,7 +221,7 @@ AT = {
 
 @pytest.mark.costly
 @pytest.mark.parametrize("at", AT.values(), ids=AT.keys())
-def test_a_few(engine, at):
+def test_selected_networks_are_evaluated(engine, at):
     net = array(engine)
     x = normal(2, 3, 6, 3)
     few = x.reshape(6, 6, 3)[[1, 5]]
@@ -233,7 +233,7 @@ def test_a_few(engine, at):
     torch.testing.assert_close(part(few), net(few, at))
 
 
-def test_training_a_few_leaves_the_others_as_they_were(engine):
+def test_training_selected_networks_leaves_the_others_unchanged(engine):
     net = array(engine)
     optimizer = ts.nn.RowOptimizer(net.parameters(), {"otype": "Adam"})
     x, target = normal(2, 3, 6, 3), normal(2, 3, 6, 3, seed=7)
@@ -300,7 +300,7 @@ def test_cells_outside_are_refused(engine):
 
 # By matrices -----------------------------------------------------------------------------------
 @pytest.mark.costly
-def test_by_matrices_everything_is_the_same_and_can_be_differentiated_twice(engine):
+def test_matrix_products_give_the_same_and_second_derivatives(engine):
     net, twin = array(engine, act="Tanh"), array(engine, act="Tanh", way="matrices")
     x, target = normal(2, 3, 6, 3), normal(2, 3, 6, 3, seed=7)
     torch.testing.assert_close(net(x), twin(x), **CLOSE)

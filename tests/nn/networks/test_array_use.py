@@ -197,7 +197,7 @@ def test_what_names_no_cells(at):
         array()(normal(2, 5, 3), at=at)
 
 
-def test_what_is_no_tensor():
+def test_other_objects_are_refused():
     with pytest.raises(ts.ArgumentError, match=r"torch\.as_tensor\(x\)"):
         array()(np.zeros((2, 3, 5, 3)))
     with pytest.raises(ts.ArgumentError, match=r"torch\.as_tensor\(cells\)"):
@@ -208,7 +208,7 @@ def test_what_is_no_tensor():
 @pytest.mark.parametrize(
     ("n_in", "n_out", "name"), [(0, 2, "n_input_dims"), (3, -1, "n_output_dims"), (2.0, 1, "n_in")]
 )
-def test_numbers_of_dims_that_are_none(n_in, n_out, name):
+def test_invalid_numbers_of_dims_are_refused(n_in, n_out, name):
     with pytest.raises(ts.ArgumentError, match=f"`{name}"):
         NetworkArray(3, n_in, n_out, SMALL)
 

@@ -26,7 +26,7 @@ def mlp(*sizes, act=nn.ReLU, out=None, bias=True):
         ((3, 2), {}),
     ],
 )
-def test_there_and_back(engine, sizes, options):
+def test_stacking_and_unstacking_gives_the_same_networks(engine, sizes, options):
     networks = [mlp(*sizes, **options) for _ in range(6)]
     array = stack(networks, (3, 2))
     array.engine = engine

@@ -71,7 +71,7 @@ def test_an_entry_without_gradient_keeps_its_weight_and_state():
     assert optimizer.state[table]["steps"].tolist() == [0, 3, 0, 3, 0]
 
 
-def test_a_table_may_lie_in_memory_as_it_likes():
+def test_a_table_may_have_any_memory_layout():
     (wide,) = make_parameters((4, 3))
     (turned,) = (torch.nn.Parameter(wide.detach().t().contiguous().t()),)
     assert not turned.is_contiguous()
@@ -81,7 +81,7 @@ def test_a_table_may_lie_in_memory_as_it_likes():
     assert torch.equal(wide, turned)
 
 
-def test_what_is_no_matrix_can_be_told():
+def test_parameters_that_are_no_matrices_use_the_entrywise_optimizer():
     def _entrywise(params: object) -> bool:
         return type(make_optimizer(params)).__name__ == "EntrywiseAdam"
 

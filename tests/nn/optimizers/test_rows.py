@@ -232,7 +232,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, at):
         ),
     ],
 )
-def test_what_is_refused(call, error, words):
+def test_invalid_rows_are_refused(call, error, words):
     given = make_parameters(*SHAPES)
     optimizer = RowOptimizer(given)
     before = [p.detach().clone() for p in given]
@@ -271,7 +271,7 @@ def test_what_is_refused(call, error, words):
         (SHAPES, torch.optim.LBFGS, ConfigError, ["LBFGS cannot update single rows"]),
     ],
 )
-def test_what_cannot_be_made(shapes, config, error, words):
+def test_unsupported_optimizers_are_refused(shapes, config, error, words):
     with pytest.raises(error) as caught:
         RowOptimizer(make_parameters(*shapes), config)
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)

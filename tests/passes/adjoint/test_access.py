@@ -24,7 +24,7 @@ COPIES = {
 
 
 @pytest.mark.parametrize("name", COPIES)
-def test_a_copy_of_the_loop_s_variable(name):
+def test_copies_of_loop_variables_are_recognized(name):
     """Plain additions to the adjoint where no other iteration can come to the element, else atomic ones."""
     first, is_own = COPIES[name]
     made = kernel([X, Y, K], [loop("i", Y.size(), [*first, store(Y, "i", X[M] * 2.0)], is_parallel=True)], m="i32")

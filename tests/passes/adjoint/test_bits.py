@@ -47,13 +47,13 @@ def of(tasks):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
+def test_differentiable_bit_casts_are_refused(name):
     with pytest.raises(NotCovered, match="a derivative through the bits of a float, at by_hand.py:4"):
         build_backward([of(REFUSED[name])], ["x"], ["y"], ["y", "k"])
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_harmless(name):
+def test_bit_casts_without_a_derivative_are_accepted(name):
     arrays = {"x": torch.randn(5, dtype=torch.float64), "y": torch.zeros(5, dtype=torch.float64)}
     arrays["k"] = torch.zeros(5, dtype=torch.int64)
     cotangents = {"y": torch.randn(5, dtype=torch.float64)}

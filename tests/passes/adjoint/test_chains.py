@@ -158,7 +158,7 @@ def test_a_chain_from_memory_may_begin_anywhere(lang64):
     assert "tape_f" in adjoint_source(op)
 
 
-def test_a_while_that_asks_what_it_hands_on(lang64):
+def test_a_while_whose_condition_reads_a_carried_local(lang64):
     @ts.op("x[n, m] -> y[n]", adjoint="source")
     @lang64.kernel
     def kernel(x: lang64.types.ndarray(ndim=2), y: lang64.types.ndarray(ndim=1)):

@@ -111,7 +111,7 @@ ALL = {"loaded": LOADED, "two": TWO, **FORMULAS, **COUNTED}
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("draw", [rand, halves])
 @pytest.mark.parametrize("name", ALL)
-def test_who_won(name, draw):
+def test_the_gradient_goes_to_the_winner(name, draw):
     for _ in range(4):
         assert_torch_s(ALL[name], drawn(draw))
         assert_torch_s(ALL[name], drawn(draw), is_serial=True)
@@ -189,12 +189,12 @@ IN_TURN = {
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("draw", [rand, halves])
 @pytest.mark.parametrize("name", [*PROGRAMS, *IN_TURN])
-def test_among_other_tasks(name, draw):
+def test_maxima_beside_other_tasks(name, draw):
     for _ in range(4):
         assert_torch_s(kernel([X, K, W, Y, Z], (PROGRAMS | IN_TURN)[name], t="f64"), drawn(draw))
 
 
-def test_what_won_is_no_matter_where_nothing_comes_of_it():
+def test_a_maximum_that_is_not_differentiated_runs_once():
     """A depth buffer that nobody wants the gradient of: nothing runs twice."""
     made = kernel([X, K, Y, Z], [SCATTERED, LEFT])
     kernels = [

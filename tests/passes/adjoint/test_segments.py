@@ -405,7 +405,7 @@ def assert_chain_is_right(op, *, is_atomic, **named):
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("form", OTHERS)
-def test_segments_of_what_another_kernel_stores(lang64, form, word):
+def test_segments_of_values_that_another_kernel_stores(lang64, form, word):
     body, is_atomic = OTHERS[form]
     spec = f"w[n], {WORDS[word]}start[r]: i32, v[r] -> z[r - 1]"
     op = ts.chain(spec, chained(lang64, body), scratch="y[n]", adjoint="source")

@@ -58,7 +58,7 @@ def test_a_value_from_before_the_loop_is_summed_by_one_thread(lang64):
 
 
 @pytest.mark.parametrize("is_carried", [True, False])
-def test_rows_run_downwards_where_their_elements_do(lang64, is_carried):
+def test_reversed_rows_follow_the_order_of_memory(lang64, is_carried):
     kernel = compile_text(
         lang64,
         f"""

@@ -66,7 +66,7 @@ def assert_right(op):
 
 
 @pytest.mark.parametrize("form", FREE)
-def test_nothing_is_cleared(lang64, form):
+def test_arrays_stored_once_are_not_zeroed(lang64, form):
     op = made(lang64, FREE[form])
     assert_right(op)
     assert not clears(op)
@@ -74,7 +74,7 @@ def test_nothing_is_cleared(lang64, form):
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", CLEARED)
-def test_it_is_cleared_where_something_may_have_been_there(lang64, form):
+def test_arrays_that_may_hold_values_are_zeroed(lang64, form):
     op = made(lang64, CLEARED[form])
     assert_right(op)
     assert clears(op)

@@ -15,17 +15,17 @@ def counting(*more):
     return nodes.For(("i",), ((ZERO, nodes.Size("g", 0)),), body)
 
 
-def test_a_count_that_only_its_own_loop_asks_for_goes():
+def test_a_counter_that_only_its_loop_uses_is_removed():
     assert eliminate_dead_code([counting()], private={"g"}) == ()
 
 
-def test_a_count_that_somebody_reads_stays():
+def test_a_counter_that_is_read_stays():
     assert eliminate_dead_code([counting()]) == (counting(),)
     read = nodes.Store("y", (), (), nodes.Load("g", (ZERO,), (), "f32"))
     assert eliminate_dead_code([counting(), read], private={"g"}) == (counting(), read)
 
 
-def test_a_count_that_decides_over_a_store_stays():
+def test_a_counter_that_decides_a_store_stays():
     loop = counting(nodes.Store("y", (I,), (), OLD))
     assert eliminate_dead_code([loop], private={"g"}) == (loop,)
 

@@ -33,12 +33,12 @@ def stores(body):
 
 
 @pytest.mark.parametrize("name", GONE)
-def test_gone(name):
+def test_dead_stores_are_removed(name):
     assert stores([task(GONE[name])]) == []
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_kept(name):
+def test_stores_that_may_be_read_are_kept(name):
     assert stores([task(KEPT[name])]) == [CLEAR]
 
 
@@ -52,7 +52,7 @@ def test_other_arrays_keep_theirs():
     assert [*walk.stores([left])] == [READ]
 
 
-def test_what_a_loop_reads_only_for_itself():
+def test_stores_read_only_by_their_own_loop_are_removed():
     """Each iteration adds to what the one before left, and nobody asks for the sum."""
     counts = loop("j", 3, [store(Y, "i", nodes.Binary("+", Y["i"], nodes.Const(1.0, "f32"), "f32"))])
     assert stores([task([READ, counts])]) == []

@@ -41,18 +41,18 @@ def loads(body):
 
 
 @pytest.mark.parametrize("name", ONCE)
-def test_loaded_once(name):
+def test_repeated_loads_are_merged(name):
     body = [loop("i", X.size(), ONCE[name], is_parallel=True)]
     assert len(loads(body)) == 2 and len(loads(eliminate_common_loads(body, KINDS))) == 1
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_loaded_twice(name):
+def test_loads_that_may_differ_are_kept(name):
     body = (loop("i", X.size(), TWICE[name], is_parallel=True),)
     assert eliminate_common_loads(body, KINDS) == body
 
 
-def test_roots():
+def test_the_root_of_a_numbered_name():
     names = Names({"s", "x"})
     assert names.fresh("s") == "s_1" and names.root("s_1") == "s"
     assert names.fresh("grad_s_1") == "grad_s_1" and names.root("grad_s_1") == "grad_s"
@@ -60,7 +60,7 @@ def test_roots():
     assert names.copy().root("grad_s_1") == "grad_s" and names.root("other_3") == "other_3"
 
 
-def test_called():
+def test_locals_get_readable_names():
     names = Names({"s", "c_0", "c_1"})
     one, two, entry, grad = names.fresh("s"), names.fresh("s"), names.fresh("c_0"), names.fresh("grad_s_2")
     body = (
@@ -77,7 +77,7 @@ def test_called():
     )
 
 
-def test_a_name_that_people_know_is_nobody_else_s():
+def test_reserved_names_are_not_given_to_locals():
     """`c_1` is an entry of a vector: a second `c` is not called so. Nor is anything called as an array is."""
     names = Names(())
     first, second, other = names.fresh("c"), names.fresh("c"), names.fresh("x")

@@ -20,7 +20,7 @@ def polar(*results):
     return nodes.Decompose("polar_decompose", matrix, results, KIND)
 
 
-def test_a_result_that_nobody_asks_for_keeps_its_own_local():
+def test_an_unused_result_keeps_its_own_local():
     """`x` goes to `b` at the head of an iteration and comes from `a` at its end: neither is the other."""
     others = tuple(f"r_{number}" for number in range(6))
     body = (

@@ -47,7 +47,7 @@ SUNK = {
 
 
 @pytest.mark.parametrize("name", SUNK)
-def test_sunk(name):
+def test_constants_are_sunk(name):
     body, wanted = SUNK[name]
     sunk = sink_constants(body)
     if isinstance(wanted, list):
@@ -91,7 +91,7 @@ JOINED = {
 
 
 @pytest.mark.parametrize("name", JOINED)
-def test_joined(name):
+def test_branches_are_merged(name):
     body, count = JOINED[name]
     merged = merge_branches(body)
     assert _gives_the_same(body, merged)
@@ -117,7 +117,7 @@ def _gives_the_same(body, merged):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_joined_at_random(seed):
+def test_random_branches_are_merged(seed):
     """Numbers, copies, sums and branches in any order."""
     draw = random.Random(seed)
     locals_ = [A, B, S, C]
@@ -158,7 +158,7 @@ COPIES = {
 
 
 @pytest.mark.parametrize("name", COPIES)
-def test_uncopied(name):
+def test_copies_are_propagated(name):
     body, wanted = COPIES[name]
     propagated = propagate_copies(body, KINDS)
     if isinstance(wanted, list):
@@ -207,7 +207,7 @@ COALESCED = {
 
 
 @pytest.mark.parametrize("name", COALESCED)
-def test_coalesced(name):
+def test_locals_are_coalesced(name):
     body, wanted = COALESCED[name]
     coalesced = text(coalesce_locals([loop("i", X.size(), body, is_parallel=True)], KINDS))
     if isinstance(wanted, list):
@@ -241,7 +241,7 @@ def test_a_copy_of_another_type_is_a_cast():
     assert propagate_copies(body, KINDS) == body
 
 
-def test_all_of_it():
+def test_all_simplifications_together():
     """What the reverse of a branch is made of."""
     body = [
         assign("p", X["i"] > 0.0),

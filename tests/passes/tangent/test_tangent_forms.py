@@ -103,7 +103,7 @@ def test_a_local_whose_new_value_has_none():
     assert_tangents_agree(over(body, s="f64"), {"x": rand(7), "y": rand(7)}, {})
 
 
-def test_what_is_left_early():
+def test_loops_and_iterations_that_end_early():
     j = local("j", "i32")
     body = [
         assign("s", X["i"]),
@@ -188,14 +188,14 @@ def test_names_that_are_taken():
     assert_tangents_agree(made, {"x": rand(4), "x_dot": rand(4), "y": rand(4)}, {})
 
 
-def test_fields_get_plain_companions():
+def test_tangents_of_fields_are_plain_arrays():
     field = array("f", "f64", 1, (2,), label="self.f")
     made = generate_tangent(over([store(Y, "i", field.at("i", (1,)) * X["i"])], (X, Y, field)), frozenset({"f"}))
     assert made.kernel.arrays["f_dot"] == nodes.Array("f_dot", "f64", 1, (2,))
     assert made.kernel.arrays["f"] == field.array
 
 
-def test_what_nothing_moves_stays_as_it_is():
+def test_statements_without_a_tangent_are_unchanged():
     body = [assign("s", X["i"]), store(Y, "i", S * 2.0)]
     made = over(body, s="f64")
     forward = generate_tangent(made, frozenset()).kernel
@@ -249,7 +249,7 @@ def bits(value):
     return cast(value, "i64", keeps_bits=True)
 
 
-def test_a_question_about_bits_is_none_about_derivatives():
+def test_conditions_on_bits_do_not_prevent_tangents():
     """As `isnan` asks."""
     body = [assign("b", bits(X["i"])), branch(local("b", "i64") > 0, [store(Y, "i", X["i"] * X["i"])])]
     assert_tangents_agree(over(body, b="i64"), {"x": rand(7), "y": rand(7)}, {})
@@ -282,7 +282,7 @@ def test_an_operation_that_the_table_has_not_is_refused():
     assert generate_tangent(made, frozenset({"y"})).companions == {"y": "y_dot"}
 
 
-def test_nothing_of_the_kernel_is_worked_out_twice():
+def test_values_and_tangents_share_subexpressions():
     """A tangent shares with its value what both need."""
     deep = E(X["i"].expr)
     for _ in range(6):

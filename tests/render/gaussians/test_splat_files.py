@@ -20,7 +20,7 @@ def splats(count=7, rest=15, seed=0):
 
 @pytest.mark.parametrize("rest", [0, 3, 8, 15, 24])
 @pytest.mark.parametrize("count", [0, 1, 7])
-def test_ply_there_and_back_to_the_bit(tmp_path, count, rest):
+def test_ply_round_trips_bit_for_bit(tmp_path, count, rest):
     given = splats(count, rest)
     if count:
         given["means"][0] = torch.tensor([-0.0, 1e-45, 3.4e38])  # a denormal one, and nearly the largest
@@ -67,7 +67,7 @@ end_header
 """
 
 
-def test_the_file_is_what_one_writes_by_hand(tmp_path):
+def test_the_file_equals_a_hand_written_one(tmp_path):
     given = splats(2, 3)
     save_ply(tmp_path / "a.ply", given)
     body = b""
@@ -139,7 +139,7 @@ def test_other_dtypes_and_parameters_are_rounded_to_float32(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_safetensors_there_and_back_to_the_bit(tmp_path, dtype):
+def test_safetensors_round_trip_bit_for_bit(tmp_path, dtype):
     given = {name: value.to(dtype) for name, value in splats().items()}
     save_splats(tmp_path / "a.safetensors", given)
     read = load_splats(tmp_path / "a.safetensors")
@@ -180,7 +180,7 @@ WRONG = {
 
 @pytest.mark.parametrize("save", [save_ply, save_splats])
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_no_splats_is_not_written(tmp_path, save, what):
+def test_invalid_splats_are_not_written(tmp_path, save, what):
     change, kind, words = WRONG[what]
     given = splats()
     change(given)

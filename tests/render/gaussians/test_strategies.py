@@ -256,7 +256,7 @@ def test_steps_without_refinement(step):
     assert (state["grad2d"] is None) == (step == 15_000)
 
 
-def test_a_parameter_dict_and_parameters_without_gradient_are_followed():
+def test_parameter_dicts_and_frozen_parameters_are_supported():
     params = torch.nn.ParameterDict(scene())
     params["frozen"] = torch.nn.Parameter(torch.arange(float(N)), requires_grad=False)
     optimizers = stepped({name: value for name, value in params.items() if name != "frozen"})

@@ -159,7 +159,7 @@ def test_normals_of_a_wall(engine):
     assert seen.surface_normals[0, 0].abs().max() == 0
 
 
-def test_what_densification_takes(engine):
+def test_the_gradient_for_densification(engine):
     """The gradient of the third column of a transform, times the depth."""
     given = make_scene(cameras=1)
     inputs = [given[name].requires_grad_() for name in NAMES]
@@ -172,7 +172,7 @@ def test_what_densification_takes(engine):
     assert gradient.abs().max() > 0 and densify.shape == seen.meta["means2d"].shape
 
 
-def test_by_its_parts(engine):
+def test_the_parts_compose_to_the_whole(engine):
     given = make_scene()
     tensors = [given[name] for name in NAMES]
     options = {"packed": True, "engine": engine}
