@@ -21,7 +21,7 @@ from support.engine_keeper import ENGINES, load_quietly
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "layouts.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
-TITLES = {"All three fields are to have a gradient": ALL, "One of them has none, meant or not": SOME}
+TITLES = {"All three fields should have a gradient": ALL, "One field has no gradient": SOME}
 NONE = "cannot be written"
 
 
@@ -41,7 +41,7 @@ def render(outcomes: dict[Cell, str]) -> str:
         lines += ["", f"### {title}", "", _line(["placed", *columns]), _line(["---"] * (1 + len(columns)))]
         lines += [_line([row.code, *[_shown(outcomes, row.code, one, messages) for one in columns]]) for row in ROWS]
     notes = [f"{place}. {text}" for place, text in enumerate(messages, 1)]
-    return "\n".join([*lines, "", "### What is said then", "", *notes, ""])
+    return "\n".join([*lines, "", "### Messages", "", *notes, ""])
 
 
 def _line(cells: list[str]) -> str:
