@@ -67,7 +67,7 @@ def find_arrays(names: tuple[str, ...], arguments: tuple[Any, ...]) -> list[Arra
 
 
 def hold_arguments(arguments: tuple[Any, ...], annotations: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the arguments of a launch with ndarrays of the engine instead of arrays of torch and NumPy.
+    """Return the arguments of a launch, and what structs hold, with ndarrays of the engine instead of other arrays.
 
     A layer takes the first as its inputs and outputs, and the second as constants.
     """
@@ -77,6 +77,10 @@ def hold_arguments(arguments: tuple[Any, ...], annotations: Sequence[Any]) -> tu
 def _hold(value: Any, annotation: Any) -> Any:
     import quadrants as qd
 
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        held = {one.name: _hold(getattr(value, one.name), one.type) for one in dataclasses.fields(value)}
+        is_changed = any(held[name] is not getattr(value, name) for name in held)
+        return dataclasses.replace(value, **held) if is_changed else value
     if not isinstance(value, (np.ndarray, torch.Tensor)):
         return value
     content = np.asarray(value.detach() if isinstance(value, torch.Tensor) else value)

@@ -4,8 +4,43 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+
+UNLAUNCHED: list[tuple[str, str]] = [
+    ("_kernel_solve_graph$", "Genesis launches it on a GPU only"),
+    (r"RRT\._kernel_rrt_step2$", "`_kernel_rrt_step1`, which comes before it, fails in Genesis itself"),
+    ("_grad$|_grads?_|_bw$|backward|adjoint|_replay$|copy_acc$|no_check$", "part of Genesis' own backward pass"),
+]
+"""Patterns of kernels that no scene launched, and the reason. Others have the reason that the source tells."""
+PLANNED: list[tuple[str, str]] = [
+    ("sensors[.]", "sensors"),
+    ("path_planning|inverse_kinematics", "rigid_reaching"),
+    ("raycast_qd|update_all_verts", "rigid_rays"),
+    ("sap_coupler|bvh|qvel", "coupling_sap"),
+    (
+        "hibernation|wake_?up|links_pos$|links_quat$|dynamic_constraint|contacts$|collider_kernel_reset",
+        "rigid_sleeping",
+    ),
+    ("masked", "rigid_masked"),
+    ("kinematic_state|vverts", "rigid_kinematic"),
+    ("terrain|drone", "rigid_terrain"),
+    ("heterogeneous", "rigid_mixed_shapes"),
+    ("sf_solver", "smoke"),
+    ("SPHSolver", "sph_dfsph"),
+    ("HybridEntity", "hybrid"),
+    ("compute_F_tmp_only", "mpm_water"),
+    ("MPMSolver.*(actu|muscle|free)", "mpm_gradients"),
+    ("mpm_surface|_reset_mpm", "mpm_sand_cpic"),
+    ("PBD3DEntity|solve_volume", "pbd_elastic"),
+    ("PBDParticleEntity|PBDFreeParticleEntity", "pbd_liquid"),
+    ("_add_cloth", "fem_cloth"),
+    ("FEM.*(linked_vertex|hard_constraints)", "fem_held"),
+    ("FEM.*(pcg|linesearch|constraint|preconditioner|setup_pos_vel|_get_verts_pos)", "fem_implicit"),
+]
+"""Patterns of kernels, and the scene that is made to launch them: the reason where it was not run."""
 
 
 @dataclass(frozen=True)
@@ -75,3 +110,32 @@ def _kind(parameter: ast.arg) -> str:
     return (
         "number" if text.rpartition(".")[2] in ("i32", "int", "int32", "f32", "float", "float32", "bool") else "struct"
     )
+
+
+def count_uses() -> dict[str, Counter[str]]:
+    """Return how often the source of Genesis has each name, defines it, and calls it or its gradient."""
+    spec = importlib.util.find_spec("genesis")
+    assert spec is not None and spec.origin is not None
+    uses: dict[str, Counter[str]] = defaultdict(Counter)
+    for path in sorted(Path(spec.origin).parent.rglob("*.py")):
+        for before, name, after in re.findall(
+            r"(def )?\b([A-Za-z_]\w+)(\.grad\(|\()?", path.read_text(encoding="utf-8")
+        ):
+            uses[name]["defined" if before else "gradient" if "grad" in after else "called" if after else "named"] += 1
+    return uses
+
+
+def explain_absence(kernel: KernelSource, uses: dict[str, Counter[str]], run: set[str]) -> str:
+    """Return why no scene launched a kernel, as far as the source says."""
+    for pattern, words in UNLAUNCHED:
+        if re.search(pattern, kernel.key):
+            return words
+    counts = uses[kernel.name.rpartition(".")[2]]
+    if not counts["called"] and counts["gradient"]:
+        return "Genesis calls its gradient alone"
+    if not counts["called"] and not counts["named"]:
+        return "Genesis never calls it"
+    planned = next((scene for pattern, scene in PLANNED if re.search(pattern, kernel.key)), None)
+    if planned and planned not in run:
+        return f"the scene {planned} was not run"
+    return "not launched by the scenes that were run"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections import Counter, defaultdict
@@ -11,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ._catalog import KernelSource, find_kernels
+from ._catalog import count_uses, explain_absence, find_kernels
 from ._scenes import SCENES
 
 ROOT = Path(__file__).parents[2]
@@ -54,39 +53,6 @@ CAUSES: list[tuple[str, str]] = [
     ("random numbers", "two equal launches write different numbers: random, or in the order of threads"),
 ]
 """Patterns of what outcomes say, and what they mean in plain words."""
-UNLAUNCHED: list[tuple[str, str]] = [
-    ("_kernel_solve_graph$", "Genesis launches it on a GPU only"),
-    ("raycast_qd.kernel_cast_ray$", "Genesis' viewer alone launches it"),
-    ("kernel_(forward_dynamics|update_acc)$", "Genesis never calls it: the method that does has no caller"),
-    ("mpr.clear$", "Genesis never calls it"),
-    ("_grad$|_grads?_|_bw$|backward|adjoint|_replay$|copy_acc$|no_check$", "part of Genesis' own backward pass"),
-]
-"""Patterns of kernels that no scene launched, and the reason. Others have the reason that the source tells."""
-PLANNED: list[tuple[str, str]] = [
-    ("sensors[.]", "sensors"),
-    ("path_planning|inverse_kinematics", "rigid_reaching"),
-    ("raycast_qd|update_all_verts", "rigid_rays"),
-    ("sap_coupler|bvh|qvel", "coupling_sap"),
-    (
-        "hibernation|wake_?up|links_pos$|links_quat$|dynamic_constraint|contacts$|collider_kernel_reset",
-        "rigid_sleeping",
-    ),
-    ("masked", "rigid_masked"),
-    ("kinematic_state|vverts", "rigid_kinematic"),
-    ("terrain|drone", "rigid_terrain"),
-    ("heterogeneous", "rigid_mixed_shapes"),
-    ("sf_solver", "smoke"),
-    ("SPHSolver", "sph_dfsph"),
-    ("HybridEntity|compute_F_tmp_only", "hybrid"),
-    ("MPMSolver.*(actu|muscle|free)", "mpm_gradients"),
-    ("mpm_surface|_reset_mpm", "coupling_all"),
-    ("PBD3DEntity|solve_volume", "pbd_elastic"),
-    ("PBDParticleEntity|PBDFreeParticleEntity", "pbd_liquid"),
-    ("_add_cloth", "fem_cloth"),
-    ("FEM.*(linked_vertex|hard_constraints)", "fem_held"),
-    ("FEM.*(pcg|linesearch|constraint|preconditioner|setup_pos_vel|_get_verts_pos)", "fem_implicit"),
-]
-"""Patterns of kernels, and the scene that is made to launch them: the reason where it was not run."""
 
 
 def collect(log: Path) -> dict[str, Any]:
@@ -99,7 +65,7 @@ def collect(log: Path) -> dict[str, Any]:
     for path in sorted((log / "kernels").glob("*.json")):
         one = json.loads(path.read_text())
         trials[one["kernel"]].append(_shorten(one))
-    uses = _count_uses()
+    uses = count_uses()
     run = {scene for counts in launches.values() for scene in counts}
     rows = []
     for kernel in find_kernels():
@@ -108,9 +74,11 @@ def collect(log: Path) -> dict[str, Any]:
             "kernel": kernel.key,
             "line": kernel.line,
             "kinds": sorted(set(kernel.kinds)),
+            "returns": kernel.returns,
             "launches": launches[kernel.key],
         }
-        rows.append(row | {"trials": tried} | ({} if launches[kernel.key] else {"unlaunched": _why(kernel, uses, run)}))
+        why = {} if launches[kernel.key] else {"unlaunched": explain_absence(kernel, uses, run)}
+        rows.append(row | {"trials": tried} | why)
     return {"genesis": metadata.version("genesis-world"), "quadrants": metadata.version("quadrants"), "kernels": rows}
 
 
@@ -126,35 +94,6 @@ def _shorten(one: dict[str, Any]) -> dict[str, Any]:
     short = {name: numbers[name] for name in kept if name in numbers}
     counts = {name: len(numbers[name]) for name in ("inputs", "outputs") if name in numbers}
     return {"scene": one["scene"], "verdict": one["verdict"], "detail": one["detail"]} | counts | short
-
-
-def _count_uses() -> dict[str, Counter[str]]:
-    """Return how often the source of Genesis has each name, defines it, and calls it or its gradient."""
-    spec = importlib.util.find_spec("genesis")
-    assert spec is not None and spec.origin is not None
-    uses: dict[str, Counter[str]] = defaultdict(Counter)
-    for path in sorted(Path(spec.origin).parent.rglob("*.py")):
-        for before, name, after in re.findall(
-            r"(def )?\b([A-Za-z_]\w+)(\.grad\(|\()?", path.read_text(encoding="utf-8")
-        ):
-            uses[name]["defined" if before else "gradient" if "grad" in after else "called" if after else "named"] += 1
-    return uses
-
-
-def _why(kernel: KernelSource, uses: dict[str, Counter[str]], run: set[str]) -> str:
-    """Return why no scene launched a kernel, as far as the source says."""
-    for pattern, words in UNLAUNCHED:
-        if re.search(pattern, kernel.key):
-            return words
-    counts = uses[kernel.name.rpartition(".")[2]]
-    if not counts["called"] and counts["gradient"]:
-        return "Genesis calls its gradient alone"
-    if not counts["called"] and not counts["named"]:
-        return "Genesis never calls it"
-    planned = next((scene for pattern, scene in PLANNED if re.search(pattern, kernel.key)), None)
-    if planned and planned not in run:
-        return f"the scene {planned} was not run"
-    return "not launched by the scenes that were run"
 
 
 def write(data: dict[str, Any]) -> None:
@@ -175,6 +114,7 @@ def make_tables(data: dict[str, Any]) -> str:
         _summary(kernels),
         _causes(kernels, "refused", "## What is refused, and why", "cause"),
         _causes(kernels, "nothing", "## What has no derivative", "why"),
+        _causes(kernels, "not launched", "## What no scene launches, and why", "why"),
         _all(kernels),
         _scenes(kernels),
     ]
@@ -211,17 +151,21 @@ def _group(key: str) -> str:
 def _causes(kernels: list[dict[str, Any]], kind: str, title: str, column: str) -> str:
     by_cause: dict[str, list[str]] = defaultdict(list)
     for row in kernels:
-        if verdict(row) == kind and row["trials"]:
-            detail = next(one["detail"] for one in row["trials"] if one["verdict"] == kind)
-            by_cause[explain(detail)].append(row["kernel"].rpartition(".")[2])
+        if verdict(row) == kind:
+            trials = [one for one in row["trials"] if one["verdict"] == kind]
+            cause = explain(row, trials[0]) if trials else row["unlaunched"]
+            by_cause[cause].append(row["kernel"].rpartition(".")[2])
     lines = [_row([column, "kernels", "such as"]), "|---|---:|---|"]
     for cause, names in sorted(by_cause.items(), key=lambda one: -len(one[1])):
         lines.append(_row([cause, len(names), ", ".join(f"`{one}`" for one in names[:3])]))
     return f"{title}\n\n" + "\n".join(lines)
 
 
-def explain(detail: str) -> str:
-    """Return what a first line of an error means, without the names and numbers of one kernel."""
+def explain(row: dict[str, Any], trial: dict[str, Any]) -> str:
+    """Return what the detail of a trial means, without the names and numbers of one kernel."""
+    detail = trial["detail"]
+    if detail == "changed nothing" and row["returns"]:
+        return "it returns a value to Python, and writes no array"
     for pattern, words in CAUSES:
         if match := re.search(pattern, detail):
             return match.expand(words)
@@ -259,7 +203,7 @@ def _result(row: dict[str, Any]) -> str:
         off, kinks = one.get("gradient_off", 0.0), one.get("kinks", 0)
         part = f"; {kinks} of {one['moving']} elements at kinks" if kinks else ""
         return f"right: {'bitwise' if one['bitwise'] else format(one['forward_off'], '.0e')}, gradient {off:.0e}{part}"
-    return f"{WORDS[kind]}: {explain(one['detail'])}" if one["detail"] else WORDS[kind]
+    return f"{WORDS[kind]}: {explain(row, one)}" if one["detail"] else WORDS[kind]
 
 
 def _scenes(kernels: list[dict[str, Any]]) -> str:

@@ -19,6 +19,8 @@ from typing_extensions import Self
 
 from ._trial import Outcome, format_error, try_launch
 
+LOOKING = 5.0
+"""How much longer it may take to find the arrays of a launch, of which tinsmith has no part, than to try it."""
 SOME_TRIES = 3
 """How many launches are tried while a kernel has nothing to differentiate."""
 BUILDING = re.compile("init|_add_|store|reorder|surface|precompute|support|hessian|invweight|cartesian")
@@ -108,11 +110,13 @@ class Recorder:
         bound = getattr(arguments[0], kernel.func.__name__) if is_method else callable_
         try:
             # Genesis launches some kernels in a backward pass, where torch records no gradients.
-            with _time_limit(self._limit), torch.enable_grad():
+            with _time_limit(LOOKING * self._limit), torch.enable_grad():
                 annotations = [one.annotation for one in kernel.arg_metas]
-                outcome = try_launch(partial(self._launch, kernel), names, arguments, annotations, bound)
-        except TimeoutError:
-            outcome = Outcome("timeout", f"took more than {self._limit:.0f} s", {"limit": self._limit})
+                run = partial(self._launch, kernel)
+                outcome = try_launch(run, names, arguments, annotations, bound, partial(_limit_time, self._limit))
+        except TimeoutError as error:
+            numbers = {"limit": self._limit, "error": format_error(error)}
+            outcome = Outcome("timeout", f"took more than {self._limit:.0f} s", numbers)
         except Exception as error:  # noqa: BLE001  # of the trial itself, which must not end the scene
             outcome = Outcome("broken", f"{type(error).__name__}: {error}"[:300], {"error": format_error(error)})
         begun.unlink()
@@ -152,9 +156,14 @@ def _time_limit(seconds: float) -> Iterator[None]:
         raise TimeoutError
 
     earlier = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    _limit_time(seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        _limit_time(0)
         signal.signal(signal.SIGPROF, earlier)
+
+
+def _limit_time(seconds: float) -> None:
+    """Count the processor time of a limit from now on."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)

@@ -34,6 +34,10 @@ CHAIN = """<mujoco model="chain">
 </mujoco>"""
 
 
+ARM = CHAIN[: CHAIN.index('  <body name="d"')] + "</worldbody></mujoco>"
+"""The chain of three joints alone, without what closes it."""
+
+
 def add_chain(gs: Any, world: Any, text: str = CHAIN) -> Any:
     """Add a chain of joints with limits, friction, damping and an equality."""
     with tempfile.NamedTemporaryFile("w", suffix=".xml", delete=False) as file:
@@ -172,15 +176,15 @@ def rigid_gradients(gs: Any, ready: Ready) -> None:
     """Build a box that is pushed over a plane, with Genesis' own backward pass."""
     options = gs.options.RigidOptions(enable_joint_limit=True, use_gjk_collision=True)
     world = make_world(gs, requires_grad=True, rigid_options=options)
-    world.add_entity(gs.morphs.Plane())
-    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.11), size=(0.2, 0.2, 0.2)))
+    world.add_entity(gs.morphs.Plane(contype=2, conaffinity=4))
+    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2), contype=4, conaffinity=2))
     chain = add_chain(gs, world, CHAIN[: CHAIN.index("<equality>")] + "</mujoco>")
     world.build()
-    for number in range(6):
-        if number == 3:
+    for number in range(3):
+        if number == 1:
             ready()
         velocity = _leaf(0.1, 0.0, -0.3, 0.1, 0.2, 0.0)
-        if number in (0, 3):
+        if number < 2:
             box.set_dofs_velocity(velocity)
             chain.set_dofs_velocity(_leaf(*[0.1] * chain.n_dofs))
         world.step()
@@ -285,13 +289,15 @@ def rigid_contact_sleeping(gs: Any, ready: Ready) -> None:
 
 @scene()
 def rigid_sleeping(gs: Any, ready: Ready) -> None:
-    """Let a box and a ball fall asleep in two environments and wake them up, beside a body that is only moved."""
+    """Let two boxes fall asleep in two environments and wake them up, beside a body that is only moved."""
     options = gs.options.RigidOptions(use_hibernation=True, hibernation_thresh_vel=10.0)
     world = make_world(gs, rigid_options=options)
-    world.add_entity(gs.morphs.Plane())
-    table = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.05), size=(0.4, 0.4, 0.1), fixed=True))
-    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.1495), size=(0.1, 0.1, 0.1)))
-    ball = world.add_entity(gs.morphs.Sphere(pos=(0.5, 0, 0.0995), radius=0.1))
+    # Boxes that meet the ground only: Genesis compiles other contact for minutes.
+    world.add_entity(gs.morphs.Plane(contype=2, conaffinity=1))
+    size, bits = (0.2, 0.2, 0.2), {"contype": 1, "conaffinity": 2}
+    table = world.add_entity(gs.morphs.Box(pos=(0, 2, 0.05), size=size, fixed=True, **bits))
+    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=size, **bits))
+    other = world.add_entity(gs.morphs.Box(pos=(0.5, 0, 0.0995), size=size, **bits))
     world.add_entity(gs.morphs.Box(pos=(2, 0, 0.3), size=(0.2, 0.2, 0.2)), material=gs.materials.Kinematic())
     world.build(n_envs=2)
     run_steps(world, ready, 6)
@@ -300,19 +306,19 @@ def rigid_sleeping(gs: Any, ready: Ready) -> None:
         lambda: box.get_contacts(),
         lambda: box.get_links_net_contact_force(),
         lambda: solver.detect_collision(),
-        lambda: box.set_pos(_doubles(0.0, 0.0, 0.16).expand(2, 3)),
-        lambda: table.set_pos(_doubles(0.0, 0.0, 0.05).expand(2, 3)),
+        lambda: box.set_pos(_doubles(0.0, 0.0, 0.11).expand(2, 3)),
+        lambda: table.set_pos(_doubles(0.0, 2.0, 0.05).expand(2, 3)),
         lambda: box.set_quat(_doubles(1.0, 0.0, 0.0, 0.0).expand(2, 4)),
         lambda: table.set_quat(_doubles(1.0, 0.0, 0.0, 0.0).expand(2, 4)),
-        lambda: ball.set_qpos(ball.get_qpos()),
-        lambda: ball.set_dofs_velocity(0.1 * torch.ones(2, 6, dtype=torch.float64)),
-        lambda: ball.apply_links_external_wrench(force, force, [0]),
+        lambda: other.set_qpos(other.get_qpos()),
+        lambda: other.set_dofs_velocity(0.1 * torch.ones(2, 6, dtype=torch.float64)),
+        lambda: other.apply_links_external_wrench(force, force, [0]),
         lambda: box.get_AABB(),
         lambda: box.get_verts(),
-        lambda: solver.add_weld_constraint(box.base_link_idx, ball.base_link_idx),
+        lambda: solver.add_weld_constraint(box.base_link_idx, other.base_link_idx),
         lambda: world.step(),
         lambda: solver.get_weld_constraints(),
-        lambda: solver.delete_weld_constraint(box.base_link_idx, ball.base_link_idx),
+        lambda: solver.delete_weld_constraint(box.base_link_idx, other.base_link_idx),
         lambda: solver.set_state(0, solver.get_state()),
         lambda: world.reset(),
         lambda: world.step(),
@@ -328,7 +334,6 @@ def rigid_masked(gs: Any, ready: Ready) -> None:
     box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2)))
     body = world.add_entity(gs.morphs.Box(pos=(1, 0, 0.3), size=(0.2, 0.2, 0.2)), material=gs.materials.Kinematic())
     world.build(n_envs=3)
-    world.step()
     ready()
     mask = torch.tensor([True, False, True])
     calls = []
@@ -339,7 +344,7 @@ def rigid_masked(gs: Any, ready: Ready) -> None:
             lambda entity=entity: entity.set_quat(entity.get_quat(), envs_idx=mask),
             lambda entity=entity: entity.set_dofs_velocity(0.1 * torch.ones(3, 6, dtype=torch.float64), envs_idx=mask),
         ]
-    call_all([*calls, lambda: world.reset(envs_idx=mask), lambda: world.step()])
+    call_all([*calls, lambda: world.reset(envs_idx=mask)])
 
 
 @scene(uses_fields=True, is_variant=True)
@@ -374,21 +379,18 @@ def rigid_terrain(gs: Any, ready: Ready) -> None:
 def rigid_reaching(gs: Any, ready: Ready) -> None:
     """Build an arm, and run inverse kinematics and path planning."""
     world = make_world(gs)
-    arm = world.add_entity(gs.morphs.MJCF(file="xml/franka_emika_panda/panda.xml"))
+    arm = add_chain(gs, world, ARM)
     world.build()
-    world.step()
     ready()
-    hand = arm.get_link("hand")
-    pos, quat = _doubles(0.5, 0.1, 0.4), _doubles(0.0, 1.0, 0.0, 0.0)
-    solved: list[Any] = []
+    hand, pos = arm.get_link("c"), _doubles(0.1, 0.15, 0.5)
+    goal = _doubles(0.5, 0.4, 0.05)
     call_all(
         [
-            lambda: solved.append(arm.inverse_kinematics(link=hand, pos=pos, quat=quat)),
-            lambda: arm.forward_kinematics(solved[0]),
+            lambda: arm.inverse_kinematics(link=hand, pos=pos),
+            lambda: arm.forward_kinematics(goal),
             lambda: world.sim.rigid_solver.forward_kinematics_query(arm, arm.get_qpos()),
-            lambda: arm.plan_path(qpos_goal=solved[0], num_waypoints=10, timeout=5.0),
-            lambda: arm.plan_path(qpos_goal=solved[0], num_waypoints=10, timeout=5.0, planner="RRT"),
-            lambda: world.step(),
+            lambda: arm.plan_path(qpos_goal=goal, num_waypoints=10, timeout=5.0),
+            lambda: arm.plan_path(qpos_goal=goal, num_waypoints=10, timeout=5.0, planner="RRT"),
         ]
     )
 
@@ -398,16 +400,18 @@ def rigid_kinematic(gs: Any, ready: Ready) -> None:
     """Move a body that is not simulated, and see it and a fixed one by rays."""
     from genesis import sensors as kinds
 
-    world = make_world(gs)
+    world = make_world(gs, rigid_options=gs.options.RigidOptions(enable_collision=False))
     seen = gs.materials.Kinematic(use_visual_raycasting=True)
     body = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.3), size=(0.2, 0.2, 0.2)), material=seen)
-    wall = world.add_entity(gs.morphs.Box(pos=(1, 0, 0.3), size=(0.2, 0.2, 0.2), fixed=True))
+    wall = world.add_entity(
+        gs.morphs.Box(pos=(1, 0, 0.3), size=(0.2, 0.2, 0.2), fixed=True),
+        material=gs.materials.Rigid(use_visual_raycasting=True),
+    )
     pattern = kinds.SphericalPattern(n_points=(4, 3))
-    rays = world.add_sensor(kinds.Raycaster(entity_idx=wall.idx, pattern=pattern))
+    world.add_sensor(kinds.Raycaster(entity_idx=wall.idx, pattern=pattern))
     world.build()
-    world.step()
     ready()
-    call_all([lambda: rays.read()])
+    _sense(world)
     solver = world.sim.kinematic_solver
     call_all(
         [
@@ -421,17 +425,17 @@ def rigid_kinematic(gs: Any, ready: Ready) -> None:
             lambda: solver.get_state(),
             lambda: solver.set_state(0, solver.get_state()),
             lambda: solver.update_vgeoms(),
-            lambda: world.step(),
+            lambda: _sense(world),
         ]
     )
 
 
 @scene()
 def rigid_rays(gs: Any, ready: Ready) -> None:
-    """Let a box fall that sees by rays."""
+    """Boxes and a ball that see each other by rays."""
     from genesis import sensors as kinds
 
-    world = make_world(gs)
+    world = make_world(gs, rigid_options=gs.options.RigidOptions(enable_collision=False))
     box = world.add_entity(gs.morphs.Box(pos=(0, 0, 1.0), size=(0.2, 0.2, 0.2)))
     ball = world.add_entity(gs.morphs.Sphere(pos=(0.5, 0, 1.0), radius=0.1))
     fixed = world.add_entity(
@@ -439,10 +443,50 @@ def rigid_rays(gs: Any, ready: Ready) -> None:
         material=gs.materials.Rigid(use_visual_raycasting=True),
     )
     pattern = kinds.SphericalPattern(n_points=(4, 3))
-    rays = [world.add_sensor(kinds.Raycaster(entity_idx=one.idx, pattern=pattern)) for one in (box, ball, fixed)]
+    for one in (box, ball, fixed):
+        world.add_sensor(kinds.Raycaster(entity_idx=one.idx, pattern=pattern))
     world.build()
-    run_steps(world, ready, 1)
-    call_all([one.read for one in rays])
+    ready()
+    _sense(world)
+    call_all([lambda: _cast_as_viewer(world)])
+
+
+def _cast_as_viewer(world: Any) -> None:
+    """Cast a ray as the viewer does for the body under a mouse. Its first cast, when it is made, hits nothing."""
+    from genesis.vis.viewer_plugins.raycast import Raycaster
+
+    caster = Raycaster(world)
+    for _ in range(3):
+        caster.cast(np.array([0.0, 0.01, 2.0]), np.array([0.0, 0.0, -1.0]))
+
+
+@scene()
+def rigid_unused(gs: Any, ready: Ready) -> None:
+    """Call by hand what Genesis defines for rigid bodies and never launches, or launches backward only."""
+    from genesis.engine.solvers.rigid.abd import forward_dynamics as dynamics
+    from genesis.engine.solvers.rigid.abd import forward_kinematics as kinematics
+    from genesis.engine.solvers.rigid.collider import mpr
+
+    world = make_world(gs)
+    chain = add_chain(gs, world, ARM)
+    world.build()
+    _move(chain)
+    ready()
+    solver = world.sim.rigid_solver
+    state, info, rigid, config = solver.dyn_state, solver.dyn_info, solver.rigid_info, solver.rigid_config
+    constraints, all_worlds = solver.constraint_solver.constraint_state, torch.zeros(1, dtype=torch.int32)
+    call_all(
+        [
+            lambda: dynamics.kernel_compute_mass_matrix(all_worlds, state, info, rigid, config, decompose=True),
+            lambda: dynamics.kernel_forward_dynamics(state, constraints, info, rigid, config),
+            lambda: dynamics.kernel_update_acc(state, info, rigid, config),
+            lambda: dynamics.kernel_forward_dynamics_without_qacc(
+                state, constraints, info, rigid, config, is_backward=False
+            ),
+            lambda: kinematics.kernel_update_geoms(all_worlds, state, info, rigid, config, force_update_all_geoms=True),
+            lambda: mpr.clear(solver.collider.mpr.mpr_state),
+        ]
+    )
 
 
 @scene()
@@ -460,41 +504,60 @@ def rigid_mixed_shapes(gs: Any, ready: Ready) -> None:
 # Sensors ---------------------------------------------------------------------------------
 @scene()
 def sensors(gs: Any, ready: Ready) -> None:
-    """All sensors of rigid bodies: contact, inertia, rays, tactile, temperature."""
-    from genesis import sensors as kinds
+    """All sensors of rigid bodies: contact by distance fields, inertia, rays, tactile, temperature."""
     from genesis.options.sensors.options import TemperatureProperties
 
-    world = make_world(gs)
-    plane = world.add_entity(gs.morphs.Plane())
-    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2)))
-    ball = world.add_entity(gs.morphs.Sphere(pos=(0.0, 0.02, 0.2985), radius=0.1))
-    at: dict[str, Any] = {"entity_idx": box.idx, "link_idx_local": 0}
-    grid: dict[str, Any] = {"probe_local_pos": [(0.0, 0.0, 0.1), (0.02, 0.02, 0.1)], "probe_radius": 0.03}
     warm: dict[str, Any] = {"properties_dict": {-1: TemperatureProperties()}}
-    tracked: dict[str, Any] = {"track_link_idx": [ball.base_link_idx]}
-    wanted: list[tuple[str, dict[str, Any]]] = [
-        ("Contact", at),
-        ("ContactForce", at),
-        ("IMU", at),
-        ("JointTorque", {"entity_idx": box.idx}),
-        ("TemperatureGrid", {**at, **warm, "grid_size": (2, 2, 1), "simulate_all_link_temperatures": True}),
-        ("SurfaceDistanceProbe", {**at, **grid, **tracked, "probe_radius": 0.5}),
-        ("ContactProbe", {**at, **grid}),
-        ("ContactDepthProbe", {**at, **grid, "contact_depth_query": "sdf"}),
-        ("ContactDepthProbe", {**at, **grid, "contact_depth_query": "raycast"}),
-        ("KinematicTaxel", {**at, **grid, "contact_depth_query": "sdf"}),
-        ("KinematicTaxel", {**at, **grid, "contact_depth_query": "raycast"}),
-        ("ProximityTaxel", {**at, **grid, **tracked}),
-        ("ElastomerTaxel", {**at, **grid, **tracked}),
-        ("ElastomerTaxel", {**at, **grid, **tracked, "contact_depth_query": "raycast"}),
+    grid = {"grid_size": (2, 2, 1), "simulate_all_link_temperatures": True}
+    more: list[tuple[str, dict[str, Any]]] = [
+        ("Contact", {}),
+        ("ContactForce", {}),
+        ("IMU", {}),
+        ("JointTorque", {}),
+        ("TemperatureGrid", warm | grid),
     ]
-    added = []
+    _touch(gs, ready, more, "sdf")
+
+
+@scene()
+def sensors_by_rays(gs: Any, ready: Ready) -> None:
+    """Tactile sensors that find contact by rays."""
+    _touch(gs, ready, [], "raycast")
+
+
+def _sense(world: Any) -> None:
+    """Measure with all sensors, without a step: Genesis would compile the dynamics of rigid bodies for minutes."""
+    world.sim._sensor_manager.step()
+
+
+def _touch(gs: Any, ready: Ready, more: list[tuple[str, dict[str, Any]]], query: str) -> None:
+    """Put a ball on a box with `more` sensors and tactile ones that find contact by `query`, "sdf" or "raycast"."""
+    from genesis import sensors as kinds
+
+    world = make_world(gs)
+    # The box meets the ground only: Genesis compiles contact of spheres with boxes for minutes.
+    world.add_entity(gs.morphs.Plane(contype=2, conaffinity=1))
+    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2), contype=1, conaffinity=2))
+    ball = world.add_entity(gs.morphs.Sphere(pos=(0.0, 0.02, 0.2985), radius=0.1, contype=8, conaffinity=4))
+    at: dict[str, Any] = {"entity_idx": box.idx, "link_idx_local": 0}
+    grid: dict[str, Any] = at | {"probe_local_pos": [(0.0, 0.0, 0.1), (0.02, 0.02, -0.1)], "probe_radius": 0.03}
+    by: dict[str, Any] = {"contact_depth_query": query}
+    tracked: dict[str, Any] = {"track_link_idx": [ball.base_link_idx]}
+    wanted = [(name, ({"entity_idx": box.idx} if name == "JointTorque" else at) | options) for name, options in more]
+    wanted += [
+        ("SurfaceDistanceProbe", grid | tracked | {"probe_radius": 0.5}),
+        ("ContactProbe", grid | by),
+        ("ContactDepthProbe", grid | by),
+        ("KinematicTaxel", grid | by),
+        ("ProximityTaxel", grid | tracked),
+        ("ElastomerTaxel", grid | tracked | by),
+    ]
     for name, options in wanted:
-        call_all([lambda name=name, options=options: added.append(world.add_sensor(getattr(kinds, name)(**options)))])
-    pattern = kinds.SphericalPattern(n_points=(4, 3))
-    call_all([lambda: added.append(world.add_sensor(kinds.Raycaster(entity_idx=ball.idx, pattern=pattern)))])
-    call_all([lambda: added.append(world.add_sensor(kinds.Lidar(entity_idx=plane.idx, pattern=pattern)))])
+        call_all([lambda name=name, options=options: world.add_sensor(getattr(kinds, name)(**options))])
     world.build()
-    run_steps(world, ready, 2, 2)
-    for one in added:
-        call_all([one.read, one.read_ground_truth])
+    world.sim.rigid_solver.detect_collision()
+    ready()
+    _sense(world)
+    box.set_pos(_doubles(0.0, 0.0, 0.0993))
+    world.sim.rigid_solver.detect_collision()
+    _sense(world)

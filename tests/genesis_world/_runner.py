@@ -15,11 +15,13 @@ from typing import Any
 
 from . import _rigid_scenes, _soft_scenes  # noqa: F401  # they register their scenes
 from ._recorder import Recorder, write_outcome
-from ._scenes import SCENES, start
+from ._scenes import SCENES, save_kernels, start
 from ._trial import Outcome
 
 PATIENCE = 15.0
 """How much longer a trial may take on a busy machine than its processor time."""
+SOME_SCENES = 2
+"""In how many scenes a kernel is tried that has nothing to differentiate there."""
 STARTING = 3600.0
 """Seconds that a scene may take without a trial: Genesis compiles its kernels at first."""
 
@@ -32,10 +34,14 @@ def run_scene(name: str, log: Path, limit: float, only: str, counts_only: bool) 
     scene = SCENES[name]
 
     def wants(key: str) -> bool:
-        done = (log / "kernels").glob(f"{key}@{name if scene.is_variant else '*'}.json")
-        return only in key and not any(_is_final(json.loads(path.read_text()), limit) for path in done)
+        paths = (log / "kernels").glob(f"{key}@{name if scene.is_variant else '*'}.json")
+        done = [json.loads(path.read_text()) for path in paths]
+        is_empty = sum(one["verdict"] == "nothing" for one in done if one["scene"] != name) >= SOME_SCENES
+        return only in key and not is_empty and not any(_is_final(one, limit) for one in done)
 
     recorder = Recorder(name, None if counts_only else log / "kernels", limit, wants)
+    # A cache of the engine's own is emptied by other programs, whose limit is lower than what Genesis needs.
+    os.environ.setdefault("QD_OFFLINE_CACHE_FILE_PATH", str(log.absolute() / "engine"))
     counted = log / "scenes" / f"{name}.json"
     if counted.exists():
         recorder.earlier = json.loads(counted.read_text())["launches"]
@@ -51,6 +57,7 @@ def run_scene(name: str, log: Path, limit: float, only: str, counts_only: bool) 
             traceback.print_exc()
     counted.parent.mkdir(parents=True, exist_ok=True)
     counted.write_text(json.dumps({"launches": recorder.launches, "forms": recorder.forms}, indent=1))
+    save_kernels()  # last: a kernel that is launched after that crashes
     os._exit(0)  # an engine's threads may not end
 
 

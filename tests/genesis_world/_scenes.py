@@ -53,6 +53,13 @@ def start(one: Scene) -> Any:
     return gs
 
 
+def save_kernels() -> None:
+    """Write the kernels that the engine compiled to its cache: it does so when it ends, and a scene may be stopped."""
+    from quadrants.lang import impl
+
+    impl.get_runtime().prog.dump_cache_data_to_disk()
+
+
 def make_world(gs: Any, *, requires_grad: bool = False, substeps: int = 1, dt: float = 1e-2, **options: Any) -> Any:
     """Make an empty scene without a viewer."""
     sim = gs.options.SimOptions(dt=dt, substeps=substeps, requires_grad=requires_grad)
@@ -74,4 +81,5 @@ def call_all(calls: Iterable[Callable[[], Any]]) -> None:
         try:
             call()
         except Exception as error:  # noqa: BLE001
-            print(f"  call {number}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+            lines = str(error).strip().splitlines() or [""]  # an engine puts its reason last
+            print(f"  call {number}: {type(error).__name__}: {lines[-1][:300]}", file=sys.stderr)

@@ -28,6 +28,9 @@ AGREEMENT = 1e-5
 ROUGH = 1e-4
 """How uncertain differences may be, relative to the same sum: a direction in which they are worse is not compared."""
 
+REPEATS = 3
+"""How often a launch is repeated to see that it is not random: random numbers that are clamped are often equal."""
+
 
 @dataclass
 class Outcome:
@@ -79,13 +82,14 @@ class Launch:
         """Return which float arrays decide what is written, and which float arrays are written.
 
         Raises:
-            Random: two equal launches write different numbers.
+            Random: equal launches write different numbers.
         """
         first = self.run({})
         self._note(first, {})
-        second = self.run({})
-        if any(not _is_equal(first[number], second[number]) for number in first):
-            raise Random
+        for _ in range(REPEATS):
+            again = self.run({})
+            if any(not _is_equal(first[number], again[number]) for number in first):
+                raise Random
         floats = [n for n, one in enumerate(self.before) if _is_float64(one) and np.isfinite(one).any()]
         rng = np.random.default_rng(0)
         changed = {number: _disturb(self.before[number], rng) for number in floats}
@@ -113,7 +117,12 @@ class Random(Exception):
 
 
 def try_launch(
-    run: Callable[..., Any], names: tuple[str, ...], arguments: tuple[Any, ...], annotations: Sequence[Any], kernel: Any
+    run: Callable[..., Any],
+    names: tuple[str, ...],
+    arguments: tuple[Any, ...],
+    annotations: Sequence[Any],
+    kernel: Any,
+    begin: Callable[[], None],
 ) -> Outcome:
     """Try one launch. The state is afterwards as before it.
 
@@ -123,6 +132,7 @@ def try_launch(
         arguments: of the launch, `self` included.
         annotations: of the parameters.
         kernel: what a user calls, bound to its object.
+        begin: called before tinsmith is, when it is known what the launch reads and writes.
     """
     held = hold_arguments(arguments, annotations)
     launch = Launch(lambda: run(*held), names, held)
@@ -141,13 +151,13 @@ def try_launch(
             return Outcome("broken", f"Genesis' own launch fails: {_last_line(error)}", {"error": str(error)[-4000:]})
     before = launch.before[:]
     try:
-        return _try(launch, kernel, held[names[:1] == ("self",) :])
+        return _try(launch, kernel, held[names[:1] == ("self",) :], begin)
     finally:
         launch.before = before
         launch.restore()
 
 
-def _try(launch: Launch, kernel: Any, given: tuple[Any, ...]) -> Outcome:
+def _try(launch: Launch, kernel: Any, given: tuple[Any, ...], begin: Callable[[], None]) -> Outcome:
     began = time.process_time()
     try:
         reads, writes = launch.find_roles()
@@ -166,6 +176,7 @@ def _try(launch: Launch, kernel: Any, given: tuple[Any, ...]) -> Outcome:
         return Outcome("nothing", "its floats do not depend on floats", numbers)
     if all(".grad" in launch.arrays[n].name for n in writes):
         return Outcome("nothing", "handles gradients itself", numbers)
+    begin()
     try:
         function = make_function(launch, kernel, given, reads, writes)
         outcome = _compare(launch, function, reads, writes, numbers)
