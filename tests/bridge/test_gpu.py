@@ -10,7 +10,7 @@ import torch
 import cases
 import tinsmith as ts
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:taichi launches on CUDA")]
 NAMES = [
     "square", "convolution", "gather", "scatter", "embedding", "scratch_recurrence", "chained", "batched", "splat",
     "learnable_scalar", "own_backward", "lengths", "matrix_vector", "template_arrays", "two_outputs",

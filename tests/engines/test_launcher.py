@@ -27,7 +27,7 @@ def make_launch():
         return made[-1]
 
     cpp = SimpleNamespace(make_launch_context=make_context)
-    return _common.make_launcher(cpp, program, None, is_reused=True), program, made
+    return _common.make_launcher(cpp, program, None), program, made
 
 
 def test_a_context_is_used_again_unless_its_launch_failed():

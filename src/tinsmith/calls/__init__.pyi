@@ -12,7 +12,6 @@ from ._buffers import check_before_copy as check_before_copy
 from ._buffers import check_reach as check_reach
 from ._buffers import in_order as in_order
 from ._buffers import is_null as is_null
-from ._buffers import keep_order as keep_order
 from ._captured_values import LENGTH as LENGTH
 from ._captured_values import CapturedValues as CapturedValues
 from ._clear_caches import clear_caches as clear_caches

@@ -8,8 +8,7 @@ zero, and the result is returned to torch once. Sizes were checked earlier; this
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -20,23 +19,6 @@ from ..engines import MOST_ELEMENTS
 from ..spec import Numbers, Sizing
 from ..tracing import is_tracing, unwrap_levels
 from ._large_memory import LARGE, use_huge_pages
-
-
-@contextmanager
-def keep_order(device: torch.device) -> Iterator[None]:
-    """Enter a context whose launches run after all earlier work on torch's current stream and before all later work."""
-    if device.type != "cuda":
-        yield
-        return
-    current = torch.cuda.current_stream(device)
-    default = torch.cuda.default_stream(device)
-    if current == default:
-        yield
-        return
-    default.wait_stream(current)
-    yield
-    current.wait_stream(default)
-
 
 LOWEST_ADDRESS = 1 << 32
 """An address below may be null plus an offset: the view of a freed storage. FSDP frees storages between calls."""

@@ -18,18 +18,19 @@ from .. import calls, engines
 from .._config import config
 from .._preparation import note_step
 from ..compiling import check_element
-from ..engines import DTYPES, MOST_ELEMENTS, Engine, make_held_launch
+from ..engines import DTYPES, MOST_ELEMENTS, Engine, has_streams, make_held_launch
 from ..ir import nodes
 from ..passes import formula_text
 from ..passes.adjoint import Copy
 from ..spec import Size, Symbol
+from ..tracing import choose_orders, find_current_stream
 from ._buffers import LOWEST_ADDRESS, as_new_tensor, check_reach, copy_private, ensure_memory, make_adjoint
 from ._key import CallKey
 from ._large_memory import LARGE
 from ._pass_text import Pass, PassText
 from ._recycled_memory import make_recycled_copy
 from ._routine import Cotangent, Given, Input, Make, Result, Routine, RoutineLaunch, Saved, Take, Tapes
-from ._steps import Entry, Step
+from ._steps import Entry, StageLaunch, Step
 from ._threads import LaunchTimer
 
 HELD_FROM = 4
@@ -279,16 +280,12 @@ class PassWriter(PassText):
         return group
 
     def flush(self) -> None:
-        """Write the queued launches: on a GPU in order with torch's work, on a CPU timed if they use one thread."""
+        """Write the queued launches: on a GPU in order with torch's stream, on a CPU timed if they use one thread."""
         group = self.take_group()
         if not group:
             return
-        if self.key.device.type == "cuda":
-            self.add(f"with {self.bind(calls.keep_order, 'keep_order')}({self.device}):")
-            self.indent += "    "
-            for one in group:
-                self.launch(one.step)
-            self.indent = self.indent[4:]
+        if has_streams(self.key.device.type):
+            self.launch_on_streams([one.step for one in group])
             return
         timed = set[LaunchTimer]()
         for watch, waiting in groupby(group, key=lambda one: one.watch):
@@ -300,6 +297,29 @@ class PassWriter(PassText):
             else:
                 timed.add(watch)
                 self.launch_watched(steps, watch)
+
+    def launch_on_streams(self, steps: Sequence[Step]) -> None:
+        """Write successive launches in order with torch's current stream.
+
+        Where all is on the legacy default stream, this asks torch for nothing but the current stream's handle.
+        """
+        own = (one.stage for one in self.routine.launches if isinstance(one, StageLaunch))
+        uses_fields = any(one.baked_values.uses_fields for one in (*self.key.signature.firsts, *own))
+        launches = [one.launch for one in steps]
+        orders = choose_orders(f"op `{self.op}`", self.key.device, launches, uses_fields=uses_fields)
+        for order, pairs in groupby(zip(orders, steps, strict=True), key=lambda pair: pair[0]):
+            current = self.bind(find_current_stream, "find_current_stream")
+            name, program = self.bind(order, "order"), self.bind(order.program, "program")
+            self.add(f"with {self.bind(order.program.lock, 'lock')}:")
+            self.add(f"    stream = {current}({self.key.device.index or 0})")
+            self.add(f"    if stream or {program}.last: {name}.begin(stream)")
+            self.add("    try:")
+            self.indent += " " * 8
+            for _, step in pairs:
+                self.launch(step)
+            self.indent = self.indent[8:]
+            self.add("    finally:")
+            self.add(f"        if stream: {name}.end()")
 
     def launch_watched(self, steps: Sequence[Step], watch: LaunchTimer) -> None:
         """Write successive launches on one thread, and code that measures how long they take."""
@@ -339,7 +359,8 @@ class PassWriter(PassText):
     def can_hold(self, step: Step) -> bool:
         """Return True if the launches of this kernel can share a launch context."""
         # On a GPU launches return at once, so an earlier one may still be reading the context.
-        return self.counts[step.launch] >= HELD_FROM and not is_split(step) and self.key.device.type == "cpu"
+        is_read_at_once = not has_streams(self.key.device.type)
+        return self.counts[step.launch] >= HELD_FROM and not is_split(step) and is_read_at_once
 
     def launch_held(self, step: Step) -> None:
         """Write a launch in a shared context. Set only arguments that differ from those of the launch before."""

@@ -19,7 +19,7 @@ from .._lazy import lazy
 from .._preparation import show_preparation
 from ..engines import COMPILING, HALVES
 from ..spec import Numbers, solve
-from ..tracing import PLAIN_TYPES, is_tracing
+from ..tracing import PLAIN_TYPES, WARM_UP, is_tracing, refuse_capture
 from . import backward, derived
 from ._binding import BoundArguments, check_tensors
 from ._buffers import are_in_order
@@ -419,15 +419,18 @@ class Runner:
         return self._passes.get(serial) or self._make_pass(serial, numbers, scalars)
 
     def _make_pass(self, serial: Serial, numbers: Numbers, scalars: Scalars) -> Pass:
+        signature = self._key.signature
+        words = "its kernels are compiled at the first call of a kind"
+        refuse_capture(f"op `{signature.op}`", self._key.device, words, WARM_UP)
         with COMPILING:
             if serial not in self._passes:
                 routine = self.routine(serial, numbers, scalars)
                 # Timed by launch, not by pass: each launch would wake the thread pool, so a thousand short ones gain
                 # nothing by it, even if they take long together. A deterministic op chooses between one thread and
                 # several by its sizes alone: the results may differ in the last digit.
-                is_fixed = self._key.signature.is_deterministic
+                is_fixed = signature.is_deterministic
                 timers = {} if is_fixed else self.threads.make_timers(serial, routine)
-                with show_preparation(self._key.signature.op, len({*routine.launches})):
+                with show_preparation(signature.op, len({*routine.launches})):
                     self._passes[serial] = write_pass(routine, self._key, timers)
             return self._passes[serial]
 

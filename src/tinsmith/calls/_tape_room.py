@@ -7,14 +7,16 @@ and formulas are written by the executor.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 
 from .._errors import GradientError, refusal
-from ..engines import DTYPES, MOST_ELEMENTS
+from ..engines import DTYPES, MOST_ELEMENTS, has_streams
 from ..ir import nodes
 from ..passes.adjoint import TapeSize
+from ..tracing import refuse_capture
 from ._buffers import allocate_unread
 from ._pass_text import PassText
 from ._routine import RoutineLaunch, Tapes
@@ -77,6 +79,7 @@ class TapeReservation:
         self._text, self._tapes, self._limit = text, tapes, limit
         self._launch, self._formula = launch, formula
         self._room = text.bind(room, "room")
+        self._op, self._device = room.op, room.device
 
     def write(self) -> dict[str, str]:
         """Write the code. Return, by kernel argument, the variables that hold the depths of tapes."""
@@ -101,13 +104,23 @@ class TapeReservation:
         if isinstance(self._tapes.iterations, nodes.Expr):
             self._text.add(f"{iterations} = {self._formula(self._tapes.iterations, self._tapes)}")
         else:
+            self._refuse_capture()
             self._text.put(self._tapes.total, f"{self._room}.zeros(1).reshape(())", (), torch.int32)
             self._launch(self._tapes.iterations)
             self._text.add(f"{iterations} = int({self._text.memory(self._tapes.total)})")
         return iterations
 
+    def _refuse_capture(self) -> None:
+        """Write the check that no CUDA graph is being captured, where the pass reads what a kernel counted."""
+        if has_streams(self._device.type):
+            because = "the length of its tapes depends on data, and is read from the device"
+            remedy = "Give the kernel's loop a bound that does not depend on data, or leave the op out."
+            check = partial(refuse_capture, f"the backward pass of op `{self._op}`", self._device, because, remedy)
+            self._text.add(f"{self._text.bind(check, 'refuse_capture')}()")
+
     def _count_entries(self, launch: RoutineLaunch, iterations: str) -> dict[TapeSize, str]:
         """Write the launch that counts entries of tapes without a formula. Return the variables of their numbers."""
+        self._refuse_capture()
         counted = [(size, *size.starts) for size in self._tapes.sizes if size.starts is not None]
         for _, _, counts in counted:
             self._text.put(counts, f"{self._room}.zeros({iterations})", (iterations,), torch.int32)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .._errors import BoundsError, refusal
-from ..engines import ArrayArgument, Compiled, Launch
+from ..engines import ArrayArgument, Compiled, Launch, copy_kernel_streams
 from ..ir import nodes
 from ..passes import ENTRIES, GUARDED, RECORD, Site, run_pipeline
 from ._from_ir import compile_ir, lower_for
@@ -57,7 +57,7 @@ class GuardedLaunch:
             self.launch([*arrays, (self.slot, record.ctypes.data, record.nbytes, record.shape, 0)], scalars)
             return record.tolist()
         on_device = torch.zeros(ENTRIES, dtype=torch.int32, device="cuda")
-        # The engine has a stream of its own.
+        # The engine may launch on another stream than torch's current one.
         torch.cuda.synchronize()
         self.launch([*arrays, (self.slot, on_device.data_ptr(), on_device.nbytes, (ENTRIES,), 0)], scalars)
         torch.cuda.synchronize()
@@ -108,4 +108,5 @@ def guard_launches(stage: Stage, compiled: Compiled, sites: Sequence[Site], op: 
     launch = GuardedLaunch(
         compiled.launch, compiled.slots[RECORD], is_on_cpu, tuple(sites), op, kernel.name, kernel.path
     )
+    copy_kernel_streams(compiled.launch, launch, "check_bounds=True reads after each launch what the kernel found")
     return replace(compiled, launch=launch)

@@ -58,6 +58,11 @@ from ._registry import runner_of as runner_of
 from ._registry import unwrap as unwrap
 from ._start import init as init
 from ._start import init_quietly as init_quietly
+from ._streams import KernelStreams as KernelStreams
+from ._streams import ProgramStreams as ProgramStreams
+from ._streams import copy_kernel_streams as copy_kernel_streams
+from ._streams import get_kernel_streams as get_kernel_streams
+from ._streams import has_streams as has_streams
 from ._taichi import Taichi as Taichi
 from ._trees import change_children as change_children
 from ._trees import complete_places as complete_places

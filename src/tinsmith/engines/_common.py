@@ -20,6 +20,7 @@ from .._errors import EngineError, refusal
 from ._compiling import LEAST_ROOM
 from ._contract import ArrayArgument, Compiled, HeldLaunch, Launch, ScalarArgument
 from ._forks import remember_program
+from ._streams import KernelStreams, copy_kernel_streams, note_kernel_streams
 
 CONTEXT = ("set_arg_external_array_with_shape", "set_arg_float", "set_arg_int", "set_arg_uint")
 """Methods of both engines' launch contexts that set arguments."""
@@ -192,13 +193,13 @@ def scalarize_matrices(config: Any, *, is_wanted: bool) -> Iterator[None]:
         config.force_scalarize_matrix = before
 
 
-def make_launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
+def make_launcher(cpp: Any, program: Any, data: Any, streams: KernelStreams | None = None) -> Launch:
     """Return a function that launches a compiled kernel through a launch context that tinsmith fills itself.
 
     Measured on a CPU: 4 us in Taichi where a call of the kernel takes 85 us, 1 us in Quadrants where a call takes 35
-    us. Filling a new context takes twice as long, so with `is_reused` contexts are kept for the next launch; threads
-    that launch at once have one each. On CUDA a launch leaves memory in the context that is no longer valid after it,
-    so a new one is made each time.
+    us. Filling a new context takes twice as long, so without `streams` contexts are kept for the next launch; threads
+    that launch at once have one each. With `streams`, on CUDA, a launch leaves memory in the context that is no longer
+    valid after it, so a new one is made each time.
 
     The program is referenced weakly: one that lives on after the engine was started again frees memory of the next
     program, that of ndarrays, when it is destroyed (Quadrants 1.3.3). Nothing is launched once it is gone.
@@ -211,7 +212,7 @@ def make_launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Laun
         # `pop` is atomic under the interpreter's lock, so that threads which launch at once never share a context.
         # Asking for the length first would not be: another thread may take the last one in between.
         try:
-            context = free.pop() if is_reused else make_context()
+            context = free.pop() if streams is None else make_context()
         except IndexError:
             context = make_context()
         put = context.set_arg_external_array_with_shape
@@ -221,8 +222,10 @@ def make_launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Laun
             _set_scalars(context, scalars)
         find_program().launch_kernel(data, context)  # pyright: ignore[reportOptionalMemberAccess]
         # Not reached where the launch raised: what it left in the context is unknown.
-        if is_reused:
+        if streams is None:
             free.append(context)
+        else:
+            streams.note_launch(context)
 
     def hold_arguments(arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> HeldLaunch:
         context = make_context()
@@ -236,8 +239,10 @@ def make_launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Laun
 
         return HeldLaunch(put, start, functools.partial(_make_setter, context))
 
-    if is_reused:
+    if streams is None:
         make_holdable(launch, hold_arguments)
+    else:
+        note_kernel_streams(launch, streams)
     return launch
 
 
@@ -290,6 +295,7 @@ def bind_scalars(launch: Launch, scalars: Sequence[ScalarArgument]) -> Launch:
     own = getattr(launch, _HOLD, None)
     if own is not None:
         make_holdable(launch_bound, lambda arrays, others: own(arrays, (*others, *scalars)))
+    copy_kernel_streams(launch, launch_bound)
     return launch_bound
 
 

@@ -13,6 +13,7 @@ from .._errors import KernelError, refusal
 from . import _common, _fields, _readiness
 from ._compiling import one_at_a_time
 from ._contract import Compiled, CompileOptions, Engine, FieldFacts, Parameter
+from ._streams import KernelStreams, ProgramStreams, find_program_streams, has_streams
 
 
 class CompiledEngine(Engine):
@@ -39,6 +40,29 @@ class CompiledEngine(Engine):
 
         Arguments as in `compile`.
         """
+
+    @abstractmethod
+    def _explain_no_capture(self, program: Any) -> str:
+        """Return why launches of a program cannot be captured in a CUDA graph, or an empty string if they can."""
+
+    def _make_kernel_streams(self, kernel: str, *, is_reverse: bool) -> KernelStreams | None:
+        """Return how launches of a kernel with this name use streams, or None if the device has none.
+
+        The engine's own reverse kernels stay on the legacy default stream. Before them, Quadrants 1.3.3 computes the
+        size of a stack there, waits for it, and allocates; it refuses its own `qd_stream=` for them.
+        """
+        program = self.find_streams()
+        if program is None:
+            return None
+        obstacle = "the engine's own reverse mode waits for the device, to know how much memory it needs"
+        is_on_torchs = program.set_stream is not None and not is_reverse
+        return KernelStreams(program, kernel, is_on_torchs=is_on_torchs, obstacle=obstacle if is_reverse else "")
+
+    def find_streams(self) -> ProgramStreams | None:
+        if not has_streams(self.device_type()):
+            return None
+        runtime = _readiness.require_started(self)
+        return find_program_streams(self.name, runtime, runtime.prog, self._explain_no_capture)
 
     def parameters(self, kernel: Any, objects: Collection[str] | None = None) -> tuple[Parameter, ...]:
         annotations = {meta.name: meta.annotation for meta in self._metas(kernel)}

@@ -19,6 +19,8 @@ from .. import engines
 if TYPE_CHECKING:
     import torch
 
+    from ._streams import ProgramStreams
+
 ArrayArgument = tuple[Any, int, int, Sequence[int], int]
 """(slot, address, size in bytes, shape without element dims, address of the gradient or 0)."""
 
@@ -220,6 +222,9 @@ class Engine(ABC):
     has_fast_vectors: bool = False
     """Whether machine vectors of float64 are faster than scalars on all CPUs, which needs a recent compiler."""
 
+    is_capturable: bool = False
+    """Whether its launches may be part of a CUDA graph."""
+
     @property
     def checks_unwritten(self) -> bool:
         """Whether a read of memory that no kernel has written is an error."""
@@ -379,6 +384,10 @@ class Engine(ABC):
 
         Raise EngineError if it is not started.
         """
+
+    def find_streams(self) -> ProgramStreams | None:
+        """Return the streams that the running program launches on, or None if its device has none."""
+        return None
 
     @abstractmethod
     def is_debugging(self) -> bool:

@@ -53,6 +53,7 @@ class Quadrants(CompiledEngine):
 
     name = "quadrants"
     has_fast_vectors = True
+    is_capturable = True
 
     @property
     def lang(self) -> ModuleType:
@@ -151,8 +152,17 @@ class Quadrants(CompiledEngine):
             result = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _annotations.find_slots(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
         data = result.compiled_kernel_data
-        launch = _common.make_launcher(cpp, program, data, is_reused=self.device_type() == "cpu")
+        streams = self._make_kernel_streams(function.__name__, is_reverse=options.adjoint)
+        launch = _common.make_launcher(cpp, program, data, streams)
         return Compiled(launch, slots, runtime)
+
+    def _explain_no_capture(self, program: Any) -> str:
+        config = program.config()
+        if not hasattr(program, "set_current_cuda_stream"):
+            return "this version of Quadrants launches on CUDA's legacy default stream"
+        if config.debug:
+            return "with debug=True, Quadrants waits for each kernel"
+        return "with kernel_profiler=True, Quadrants waits for each kernel" if config.kernel_profiler else ""
 
     def free_kernel(self, called: Any) -> Any:
         return called.quadrants_callable
@@ -239,9 +249,12 @@ class Quadrants(CompiledEngine):
             "impl.pyquadrants.kernels",
             *(f"context.{name}" for name in _common.CONTEXT),
             *_fields.PATHS,
+            "program.set_current_cuda_stream",
             "config.cfg_optimization",
             "config.cpu_max_num_threads",
+            "config.debug",
             "config.force_scalarize_matrix",
+            "config.kernel_profiler",
             "config.real_matrix_scalarize",
         )
         return Facts(roots, paths)

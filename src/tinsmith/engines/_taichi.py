@@ -129,9 +129,11 @@ class Taichi(CompiledEngine):
         ):
             data = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _annotations.find_slots(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
-        return Compiled(
-            _common.make_launcher(cpp, program, data, is_reused=self.device_type() == "cpu"), slots, runtime
-        )
+        streams = self._make_kernel_streams(function.__name__, is_reverse=options.adjoint)
+        return Compiled(_common.make_launcher(cpp, program, data, streams), slots, runtime)
+
+    def _explain_no_capture(self, program: Any) -> str:
+        return "Taichi launches on CUDA's legacy default stream, which a capture forbids"
 
     def free_kernel(self, called: Any) -> Any:
         decorated: Any = _Unbound(called, vars(called)["grad"])  # the reverse kernel, no memory

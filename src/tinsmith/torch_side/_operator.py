@@ -62,6 +62,8 @@ from ._schema import Given, Schema, make_identifier
 NAMESPACE = "tinsmith"
 _LIBRARY = Library(NAMESPACE, "DEF")
 _TAGS = (torch.Tag.pt2_compliant_tag,)
+# Torch 2.6 has no such tag; `torch.compile` captures any operator then.
+_UNCAPTURABLE_TAGS = (*_TAGS, *filter(None, [getattr(torch.Tag, "cudagraph_unsafe", None)]))
 _KNOWN: dict[str, Operator] = {}
 """Operators by name. They are never removed, since torch's graphs may call them."""
 _DEFINED: set[str] = set()
@@ -75,7 +77,9 @@ def _explain_missing(name: str) -> GraphError | None:
 explain_missing_operators(NAMESPACE, _explain_missing)
 
 
-def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any) -> Any:
+def define_operator(
+    name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any, *, is_capturable: bool = True
+) -> Any:
     """Define `torch.ops.tinsmith.<name>` with its rules for autograd's dispatch key and for both vmaps of torch.
 
     Args:
@@ -85,6 +89,8 @@ def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, 
         fake: the implementation for fake tensors.
         autograd: the implementation for autograd's dispatch key.
         vmap: the rule for `torch.func.vmap`, from which that for torch's legacy vmap is derived.
+        is_capturable: whether a CUDA graph may contain it. Otherwise `torch.compile(mode="reduce-overhead")` runs it
+            between graphs.
     """
 
     def run_in_legacy_vmap(*arguments: Any, **keywords: Any) -> Any:
@@ -92,7 +98,7 @@ def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, 
 
     qualified = f"{NAMESPACE}::{name}"
     _DEFINED.add(name)
-    _LIBRARY.define(f"{name}{schema}", tags=_TAGS)
+    _LIBRARY.define(f"{name}{schema}", tags=_TAGS if is_capturable else _UNCAPTURABLE_TAGS)
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
     _LIBRARY.impl(name, autograd, "Autograd")
     register_fake(qualified, fake, lib=_LIBRARY)
@@ -197,10 +203,13 @@ class Operator:
         self._allocation_count = len(self.schema.allocations)
         self._result_count = self._allocation_count + core.has_state
         self._shares: dict[Any, tuple[Any, ...]] = {}
-        self._define()
+        self._define(core)
 
-    def _define(self) -> None:
-        name = self.name
+    def _define(self, core: Core) -> None:
+        name, stages = self.name, core.signature.stages
+        # Operators of an engine's own reverse mode are not known yet; a capture of one raises.
+        can_all = all(one.engine.is_capturable and not one.is_checked for one in stages)
+        define = functools.partial(define_operator, is_capturable=can_all and not core.has_state)
         forward: tuple[Any, ...] = (self.run, self._fake, self.run_final, self._vmap)
         backward: tuple[Any, ...] = (
             self.run_backward,
@@ -211,9 +220,9 @@ class Operator:
         if self.schema.has_state:
             forward = (self._forward, self._fake, self._autograd, self._vmap)
             backward = (self._backward, self._backward_fake, self._backward_autograd, self._backward_vmap)
-        self.forward = define_operator(name, self.schema.forward, *forward)
+        self.forward = define(name, self.schema.forward, *forward)
         register_flop_formula(self.forward.overloadpacket, get_raw=True)(self._forward_flops)
-        self.backward = define_operator(f"{name}_backward", self.schema.backward, *backward)
+        self.backward = define(f"{name}_backward", self.schema.backward, *backward)
         register_flop_formula(self.backward.overloadpacket, get_raw=True)(self._backward_flops)
 
     @property

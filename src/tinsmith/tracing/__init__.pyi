@@ -1,4 +1,9 @@
 from ._probes import torch_probes as torch_probes
+from ._streams import WARM_UP as WARM_UP
+from ._streams import choose_orders as choose_orders
+from ._streams import find_current_stream as find_current_stream
+from ._streams import keep_order as keep_order
+from ._streams import refuse_capture as refuse_capture
 from ._torch_state import PLAIN_TYPES as PLAIN_TYPES
 from ._torch_state import SingleLevelFunction as SingleLevelFunction
 from ._torch_state import apply_at_one_level as apply_at_one_level

@@ -30,6 +30,9 @@ _has_autocast = torch._C._is_any_autocast_enabled
 _jit_tracing = torch._C._get_tracing_state
 # Torch has no public name for whether a backward pass is running, in which checkpoints run a forward pass again.
 _running_backward = torch._C._current_graph_task_id
+# The public `torch.cuda.current_stream` builds a Stream object, which takes longer than all else that a launch asks of
+# torch. A build of torch without CUDA does not have it.
+_raw_stream: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 # The legacy vmap below has no public name at all, and its tensors may reach any backward pass.
 _is_legacy_batch = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]  # no stub
 
@@ -56,6 +59,23 @@ def is_plain() -> bool:
     return not (
         _has_transforms() or _has_modes() or _has_autocast() or forward_ad._current_level >= 0 or _jit_tracing()
     )
+
+
+def find_raw_stream(device: int) -> int:
+    """Return the handle of torch's current stream on a GPU; 0 is CUDA's legacy default stream."""
+    return torch.cuda.current_stream(device).cuda_stream if _raw_stream is None else _raw_stream(device)
+
+
+def find_captured_graph() -> torch.cuda.CUDAGraph | None:
+    """Return the CUDA graph that is being captured on torch's current stream; None if torch does not tell.
+
+    Torch does since 2.13. Call it only during a capture.
+    """
+    # Not documented: torch.cond calls it to add a node to the graph.
+    find = getattr(torch.cuda.CUDAGraph, "get_currently_capturing_graph", None)
+    graph = None if find is None else find()
+    # A wrapper that is not the user's own object would not live as long as the graph.
+    return graph if isinstance(graph, torch.cuda.CUDAGraph) else None
 
 
 def is_in_backward() -> bool:

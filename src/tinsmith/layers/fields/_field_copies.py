@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from ...calls import keep_order, make_recycled
+from ...calls import make_recycled
 from ...calls.fields import Copy, Transfer
 from ...engines import Engine
+from ...tracing import keep_order
 from .._pool import gradient_field
 from ._layer_field import LayerField
 
@@ -44,5 +45,5 @@ class FieldCopies:
             copies = [Copy(kind, one.field, one.facts) for one in fields]
             copies += [Copy(kind, gradient_field(one.field), one.gradient_facts) for one in graded]
             self._transfers[key] = Transfer(self._engine, copies)
-        with keep_order(tensors[0].device):
+        with keep_order(self._engine, tensors[0].device, "a copy of fields"):
             self._transfers[key].run(tensors, is_serial=False)

@@ -19,9 +19,8 @@ from typing import Any, Literal
 
 import torch
 
-from ...calls import keep_order
 from ...calls.fields import Copy, ManagedLoads, Transfer
-from ...tracing import is_plain
+from ...tracing import is_plain, keep_order
 from .._pool import FIELDS_LOCK, gradient_field
 from ._call import plain
 from ._function import FieldFunction, OneSample, refuse_second
@@ -140,7 +139,7 @@ class ManagedCopies:
         one = (*self.filled, *self.outputs)[0]
         one.check_alive(self.layer)
         one.engine.require_ready(self.layer)
-        return keep_order(torch.device(one.runs_on))
+        return keep_order(one.engine, torch.device(one.runs_on), self.layer)
 
 
 class ManagedCall:

@@ -18,11 +18,19 @@ import torch
 from ..._config import config
 from ..._errors import GraphError, KernelError, refusal
 from ..._preparation import note_step, show_preparation
-from ...calls import keep_order, make_recycled, make_recycled_copy
+from ...calls import make_recycled, make_recycled_copy
 from ...calls.fields import Copy, Transfer, name_fields
 from ...ir import NotCovered
 from ...operation import Detail
-from ...tracing import has_legacy_batch, has_saved_tensor_hooks, is_in_backward, is_linearized, is_plain, is_recorded
+from ...tracing import (
+    has_legacy_batch,
+    has_saved_tensor_hooks,
+    is_in_backward,
+    is_linearized,
+    is_plain,
+    is_recorded,
+    keep_order,
+)
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
 from ._call_notes import NotedFields, fingerprints_of
@@ -169,7 +177,7 @@ class ArrayProgram:
         device = torch.device(self._roles.filled[0].runs_on)
         managed = ManagedCall(self._managed) if self._managed.is_any else None
         memory = memory if managed is None else managed.fill(memory)
-        with keep_order(device):
+        with keep_order(self.engine, device, self.layer):
             if self._clear is not None:
                 self._clear.run((), is_serial=self._is_serial)
         if self.held and is_recorded() and not is_linearized():
@@ -188,10 +196,11 @@ class ArrayProgram:
             self._check_reruns(launches, held, results)
         left = [memory[place] for place in self._left]
         self._write_back([*left, *results])
-        for launch in self._stores.select_left_out(
-            launches
-        ):  # they store to gradients of the fields, and to nothing else
-            launch.launcher.launch(launch.bound, launch.launcher.fingerprint(launch.bound), adjoint=False)
+        # They store to gradients of the fields, and to nothing else.
+        if left_out := self._stores.select_left_out(launches):
+            with keep_order(self.engine, device, self.layer):
+                for launch in left_out:
+                    launch.launcher.launch(launch.bound, launch.launcher.fingerprint(launch.bound), adjoint=False)
         outputs = self._list_results(given, results)
         return outputs if managed is None else managed.show(outputs)
 
@@ -251,7 +260,7 @@ class ArrayProgram:
             for one, device in pairs
         ]
         if read:
-            with keep_order(held[0].device):
+            with keep_order(self.engine, held[0].device, self.layer):
                 self._reads[read].run([held[place] for place in read], is_serial=self._is_serial)
         return self._share(held)
 
@@ -302,7 +311,7 @@ class ArrayProgram:
             fields = [self._fields[place] for place in places]
             self._puts[places] = (self._gradient_transfer("store", fields), self._gradient_transfer("load", fields))
         read, write = self._puts[places]
-        with FIELDS_LOCK, keep_order(torch.device(self._fields[0].runs_on)):
+        with FIELDS_LOCK, keep_order(self.engine, torch.device(self._fields[0].runs_on), self.layer):
             ordered = [_in_order(one) for one in gradients]
             if self._internal and not self._clears_gradients:
                 before = [torch.empty_like(one) for one in ordered]
@@ -323,7 +332,7 @@ class ArrayProgram:
 
     def write(self, tensors: Sequence[torch.Tensor]) -> None:
         """Fill the fields that a call changes."""
-        with keep_order(torch.device(self._roles.filled[0].runs_on)):
+        with keep_order(self.engine, torch.device(self._roles.filled[0].runs_on), self.layer):
             self._write.run([_in_order(one) for one in tensors], is_serial=self._is_serial)
 
     def _list_results(self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

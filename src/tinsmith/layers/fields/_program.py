@@ -20,9 +20,9 @@ import torch
 from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
 from ..._user_warnings import warn
-from ...calls import keep_order
 from ...calls.fields import Copy, Transfer
 from ...engines import Engine
+from ...tracing import keep_order
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram, make_op_for_checks
 from ._effects import Reading, Writing
@@ -99,7 +99,6 @@ class Program:
         self._collect = self._transfer([*_gradients("store", self.active_fields), *put_back])
         elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
         self._is_serial = filled[0].runs_on == "cpu" and config().is_serial(elements)
-        self._is_cuda = filled[0].runs_on == "cuda"
         self._op_for_checks = functools.cache(lambda: make_op_for_checks(layer, roles, launches, is_wished=is_wished))
         self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None
         self._field_copies = FieldCopies(self.engine)
@@ -275,10 +274,7 @@ class Program:
         with FIELDS_LOCK:
             self.roles.filled[0].check_alive(self.layer)
             self.engine.require_ready(self.layer)
-            if self._is_cuda:
-                with keep_order(device):
-                    run()
-            else:
+            with keep_order(self.engine, device, self.layer):
                 run()
 
 

@@ -12,10 +12,9 @@ from typing import Any, Literal
 import torch
 
 from ..._errors import DeviceError, refusal
-from ...calls import keep_order
 from ...calls.fields import Copy, Transfer
 from ...torch_side import is_distributed
-from ...tracing import is_fake
+from ...tracing import is_fake, keep_order
 from ._layer_field import LayerField
 
 
@@ -75,5 +74,5 @@ def _once(one: LayerField, kind: Literal["load", "store"], memory: torch.Tensor)
     transfers = _SINGLE.setdefault(one, {})
     if kind not in transfers:
         transfers[kind] = Transfer(one.engine, [Copy(kind, one.field, one.facts)])
-    with keep_order(memory.device):
+    with keep_order(one.engine, memory.device, f"a copy of field `{one.name}`"):
         transfers[kind].run([memory], is_serial=False)

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, refusal
-from ...calls import keep_order
 from ...calls.fields import Copy, Transfer
-from ...tracing import is_plain
+from ...tracing import is_plain, keep_order
 from .._pool import FIELDS_LOCK, gradient_field
 from ..fields import (
     ArrayProgram,
@@ -191,7 +190,7 @@ class _Custom:
         fields += [(gradient_field(one.field), one.gradient_facts) for one in graded]
         store, load = (Transfer(engine, [Copy(kind, *one) for one in fields]) for kind in ("store", "load"))
         given = [*values, *[cotangents[place] for place in places]]
-        with FIELDS_LOCK, keep_order(given[0].device):
+        with FIELDS_LOCK, keep_order(engine, given[0].device, self.rollout):
             held = [torch.empty_like(one, memory_format=torch.contiguous_format) for one in given]
             store.run(held, is_serial=False)
             load.run([one.contiguous() for one in given], is_serial=False)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ...tracing import keep_order
 from ..fields import FieldCopies, Launch, LayerField, Use, by_key, uses_of_each
 
 MOST_KNOWN = 1 << 10
@@ -86,11 +87,13 @@ class DryRun:
         uses = [use for launch in kinds.values() for use in self.look_up(launch)[0].values()]
         self._save([use.one for use in uses if use.is_written])
         for launch, call in steps:
-            if call is not None:
-                call()
-            else:
-                fingerprint = launch.launcher.fingerprint(launch.bound)
-                launch.launcher.launch(launch.bound, fingerprint, adjoint=False)
+            launcher = launch.launcher
+            # A call of the user's has no order with torch's current stream by itself.
+            with keep_order(launcher.engine, torch.device(launcher.engine.device_type()), launcher.signature.op):
+                if call is not None:
+                    call()
+                else:
+                    launcher.launch(launch.bound, launcher.fingerprint(launch.bound), adjoint=False)
 
     def _save(self, fields: Sequence[LayerField]) -> None:
         """Copy what fields hold that are about to be changed for the first time."""
