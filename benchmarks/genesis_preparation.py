@@ -54,7 +54,7 @@ class EngineClock:
         from tinsmith.engines._quadrants import Quadrants
 
         Quadrants._compile_alone = self.time(Quadrants._compile_alone)
-        make_launcher = _common.launcher
+        make_launcher = _common.make_launcher
 
         def make_timed(*arguments: Any, **named: Any) -> Any:
             launch = make_launcher(*arguments, **named)
@@ -69,7 +69,7 @@ class EngineClock:
             vars(launch_timed_once).update(vars(launch))
             return launch_timed_once
 
-        _common.launcher = make_timed
+        _common.make_launcher = make_timed
 
 
 def build_chain() -> tuple[Callable[[], None], Mapping[str, Any], Mapping[str, Any]]:

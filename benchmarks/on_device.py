@@ -184,6 +184,24 @@ def overhead(bench: Bench) -> None:
     bench.race("64 elements, forward and backward", {name: both(way, [x], g) for name, way in ways.items()})
 
 
+def graphs(bench: Bench) -> None:
+    """Time a training step of a small model with an op, called and as a CUDA graph; on the CPU, called alone."""
+    from _graph_ways import in_torch, make_step, ours
+
+    ways: dict[str, Call] = {}
+    for engine in bench.engines():
+        op = ours(__import__(engine))
+        ways[f"tinsmith on {engine}"] = deferred(lambda op=op: make_step(op, bench.device))
+        how = ("reduce-overhead",) if engine == "taichi" else ("reduce-overhead", "a CUDA graph")
+        for mode in how if bench.device == "cuda" else ():
+            ways[f"tinsmith on {engine}, {mode}"] = deferred(lambda op=op, mode=mode: make_step(op, bench.device, mode))
+    ways["torch"] = deferred(lambda: make_step(in_torch, bench.device))
+    if bench.device == "cuda":
+        for mode in ("reduce-overhead", "a CUDA graph"):
+            ways[f"torch, {mode}"] = deferred(lambda mode=mode: make_step(in_torch, bench.device, mode))
+    bench.race("a training step of a small model", ways)
+
+
 def bandwidth(bench: Bench) -> None:
     """Time a kernel that reads and writes many elements once, in gigabytes per second."""
     size = 100_000 if bench.is_quick else 10_000_000
@@ -295,6 +313,7 @@ def train(name: str, out: Path, engine: str, bench: Bench, steps: int):
 SECTIONS: dict[str, Callable[[Bench], None]] = {
     "values": agreement,
     "overhead": overhead,
+    "graphs": graphs,
     "bandwidth": bandwidth,
     "composite": composite,
     "hash-grid": hash_grid,

@@ -22,8 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGET = 530.0
+BUDGET = 480.0
 """Seconds for all parts: a machine that is lent for ten minutes has to have started, too."""
+REHEARSAL = "rehearsal"
+"""What a rehearsal's report is named after, in place of a GPU."""
 PATIENCE = 2.0
 """In a rehearsal parts may take so many times as long: it has few cores, and perhaps other work."""
 STRANGERS_AWAY = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -63,8 +65,9 @@ def measured(name: str, limit: float, *options: str) -> Part:
 
 PARTS = (
     Part("doctor", ("-m", "tinsmith", "doctor", "--all"), 60),
-    tests("op", 90, "tests/bridge", "--ignore=tests/bridge/test_gpu.py"),
+    tests("op", 90, "tests/bridge", "--ignore-glob=tests/bridge/test_gpu*.py"),
     tests("op and streams", 90, "tests/bridge/test_gpu.py"),
+    tests("graphs", 75, "tests/bridge/test_gpu_graphs.py"),
     tests("layers", 60, "tests/layers"),
     tests("nn", 60, "tests/nn"),
     tests("render", 75, "tests/render", "tests/kernels", "--ignore=tests/render/gaussians"),
@@ -73,6 +76,7 @@ PARTS = (
     Part("values of the CPU", ("benchmarks/on_device.py", "values", "--save", "OUT/cpu-values", "--out", "ROWS"), 75),
     measured("values", 75, "--compare", "OUT/cpu-values"),
     measured("overhead", 40),
+    measured("graphs", 75),
     measured("bandwidth", 40),
     measured("composite", 60),
     measured("hash-grid", 60),
@@ -102,6 +106,11 @@ class Result:
     def ok(self) -> bool:
         return self.ended_well and all(row["ok"] for row in self.rows)
 
+    def as_json(self) -> dict[str, object]:
+        """Return the result as it is kept for `--resume`."""
+        kept = {"ended_well": self.ended_well, "words": self.words, "seconds": self.seconds, "rows": self.rows}
+        return {"part": self.part.name, **kept}
+
     def lines(self) -> str:
         """Return the part's rows in the report's table."""
         took = f"{self.seconds:.0f} s"
@@ -113,10 +122,17 @@ class Result:
 
 
 class Run:
-    """Runs some parts, and writes their results to a folder."""
+    """Runs some parts, and writes their results to a folder.
 
-    def __init__(self, out: Path, device: str, budget: float, *, is_rehearsal: bool) -> None:
+    Attributes:
+        report: the file of the table, `gpu-` and the name of the GPU.
+        known: by part, the results of an earlier run that this one resumes.
+    """
+
+    def __init__(self, out: Path, device: str, budget: float, *, is_rehearsal: bool, gpu: str = REHEARSAL) -> None:
         self.out, self.device, self.is_rehearsal = out, device, is_rehearsal
+        self.report = out / f"gpu-{name_file(gpu)}.md"
+        self.known: dict[str, Result] = {}
         self.patience = PATIENCE if is_rehearsal else 1.0
         self.end = time.monotonic() + budget * self.patience
         self.results: list[Result] = []
@@ -126,9 +142,11 @@ class Run:
         print(self.head, flush=True)
 
     def run(self, part: Part) -> None:
-        """Run a part, print its result, and update the report."""
+        """Run a part, or take its earlier result if it was good. Print the result, and update the report."""
         limit = min(part.limit * self.patience, self.end - time.monotonic())
-        if limit < 1:
+        if part.name in self.known:
+            result = self.known[part.name]
+        elif limit < 1:
             result = Result(part, False, "not run: no time is left", 0.0)
         else:
             result = self.result_of(part, limit)
@@ -184,9 +202,31 @@ class Run:
         return ["-p", "xdist", "-n", "4"] if has_many else []
 
     def write(self) -> None:
-        """Write the report of the results so far."""
+        """Write the report of the results so far, and what `--resume` needs."""
         table = "".join(result.lines() for result in self.results)
-        (self.out / "report.md").write_text(f"{self.head}\n{HEADINGS}{table}", "utf-8")
+        self.report.write_text(f"{self.head}\n{HEADINGS}{table}", "utf-8")
+        kept = [result.as_json() for result in self.results]
+        self.state.write_text(json.dumps(kept), "utf-8")
+
+    @property
+    def state(self) -> Path:
+        """The file that keeps the results for `--resume`."""
+        return self.report.with_suffix(".json")
+
+    def resume(self, earlier: str) -> None:
+        """Take over the good results of an earlier run, given the content of its `state`."""
+        parts = {part.name: part for part in PARTS}
+        for one in json.loads(earlier):
+            if one["part"] in parts:
+                part = parts[one.pop("part")]
+                result = Result(part, **one)
+                if result.ok:
+                    self.known[part.name] = result
+
+
+def name_file(gpu: str) -> str:
+    """Return a GPU's name as a part of a file's name: "NVIDIA GeForce RTX 4090" becomes "geforce-rtx-4090"."""
+    return "-".join(word for word in re.findall(r"[a-z0-9]+", gpu.lower()) if word != "nvidia")
 
 
 def judge(code: int | None, text: str, limit: float, log: str) -> tuple[bool, str]:
@@ -235,10 +275,11 @@ def describe_machine(device: str, *, is_rehearsal: bool) -> str:
     return f"# {title}\n\n{machine}; {versions}. Device: {device}.\n"
 
 
-def has_gpu() -> bool:
-    """Return True if torch can use a GPU."""
-    asked = "import sys, torch; sys.exit(not torch.cuda.is_available())"
-    return subprocess.run([sys.executable, "-c", asked], capture_output=True, check=False).returncode == 0
+def find_gpu() -> str:
+    """Return the name of the GPU that torch uses, or an empty string."""
+    asked = "import torch; print(torch.cuda.get_device_name() if torch.cuda.is_available() else '')"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -248,22 +289,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked.add_argument("--rehearse", action="store_true", help="on the CPU, with little of everything")
     asked.add_argument("--only", nargs="+", choices=names, metavar="PART", help="some parts; --list prints them")
     asked.add_argument("--list", action="store_true", help="print the names of the parts")
+    asked.add_argument("--resume", action="store_true", help="keep the good results that the folder has")
     asked.add_argument("--out", type=Path, default=ROOT / "out" / "gpu_check", help="folder for the results")
     asked.add_argument("--budget", type=float, default=BUDGET, help="seconds for all parts")
     options = asked.parse_args(arguments)
     if options.list:
         print(*names, sep="\n")
         return 0
-    if not options.rehearse and not has_gpu():
+    gpu = REHEARSAL if options.rehearse else find_gpu()
+    if not gpu:
         sys.stderr.write("gpu_check: torch cannot use a GPU here; nothing was checked\n")
         return 1
     device = "cpu" if options.rehearse else "cuda"
-    run = Run(options.out.resolve(), device, options.budget, is_rehearsal=options.rehearse)
+    out = options.out.resolve()
+    state = out / f"gpu-{name_file(gpu)}.json"
+    earlier = state.read_text("utf-8") if options.resume and state.is_file() else "[]"
+    run = Run(out, device, options.budget, is_rehearsal=options.rehearse, gpu=gpu)
+    run.resume(earlier)
     for part in PARTS:
         if options.only is None or part.name in options.only:
             run.run(part)
     bad = [result.part.name for result in run.results if not result.ok]
-    print(f"The table is in {run.out / 'report.md'}.")
+    print(f"The table is in {run.report}.")
     if bad:
         sys.stderr.write(f"gpu_check: look at: {', '.join(bad)}\n")
     return int(bool(bad))

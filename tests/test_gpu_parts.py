@@ -23,7 +23,7 @@ def run(tmp_path, monkeypatch):
 
 
 def report(run):
-    return (run.out / "report.md").read_text()
+    return (run.out / "gpu-rehearsal.md").read_text()
 
 
 def python(name, program, limit=30.0, *more, rows=False):
@@ -33,10 +33,10 @@ def python(name, program, limit=30.0, *more, rows=False):
 def test_the_order_is_the_one_that_was_asked_for():
     names = [part.name for part in PARTS]
     assert names[0] == "doctor"
-    rooms = ["op", "op and streams", "layers", "nn", "render", "gaussians"]
-    assert names[1:7] == [f"tests: {room}" for room in rooms]
-    measured = ["values", "overhead", "bandwidth", "composite", "hash-grid", "blend", "networks"]
-    assert names[-10:] == [*measured, "fit-scene", "fit-splats", "learn-image"]
+    rooms = ["op", "op and streams", "graphs", "layers", "nn", "render", "gaussians"]
+    assert names[1:8] == [f"tests: {room}" for room in rooms]
+    measured = ["values", "overhead", "graphs", "bandwidth", "composite", "hash-grid", "blend", "networks"]
+    assert names[-11:] == [*measured, "fit-scene", "fit-splats", "learn-image"]
 
 
 def test_every_file_with_gpu_tests_is_in_a_part():
@@ -103,6 +103,28 @@ def test_without_time_left_a_part_is_named_and_not_run(run):
     run.end = time.monotonic() + 0.5
     run.run(python("late", "print(1)"))
     assert "| late | | | not run: no time is left | 0 s | LOOK |" in report(run)
+
+
+def test_a_run_is_resumed_where_it_was_not_good(run, monkeypatch):
+    good, bad = python("one", "print(3)"), python("two", "raise SystemExit(1)")
+    monkeypatch.setattr(gpu_parts, "PARTS", (good, bad))
+    run.run(good)
+    run.run(bad)
+    earlier = run.state.read_text()
+    (run.out / "one.log").unlink()
+    second = Run(run.out, "cpu", 60, is_rehearsal=True)
+    second.resume(earlier)
+    for part in (good, python("two", "print(4)")):
+        second.run(part)
+    assert [result.ok for result in second.results] == [True, True]
+    assert not (run.out / "one.log").exists()
+    assert "| one | | | ok | " in report(second)
+    assert "| two | | | ok | " in report(second)
+
+
+def test_a_report_has_the_name_of_its_gpu():
+    assert gpu_parts.name_file("NVIDIA H200") == "h200"
+    assert gpu_parts.name_file("NVIDIA GeForce RTX 4090") == "geforce-rtx-4090"
 
 
 def test_words_stand_for_device_folder_and_size(run):
