@@ -18,7 +18,7 @@ from ._errors import (
     SpecError,
     TinsmithError,
 )
-from ._user_warnings import RaceWarning, SlowEngineWarning, TruncationWarning
+from ._user_warnings import RaceWarning, SlowEngineWarning, SlowPreparationWarning, TruncationWarning
 from ._version import __version__
 from .calls import clear_caches
 from .doctor import Gradcheck, Report, ScanCheck, check, gradcheck, lint, sanitize
@@ -76,6 +76,7 @@ __all__ = [
     "ScanCheck",
     "ShapeError",
     "SlowEngineWarning",
+    "SlowPreparationWarning",
     "SpecError",
     "Tin",
     "TinsmithError",

@@ -43,6 +43,18 @@ class SlowEngineWarning(UserWarning):
     """
 
 
+class SlowPreparationWarning(UserWarning):
+    """The first call of an op took over three seconds to generate and compile its kernels.
+
+    The warning says which part took how long, and which setting shortens it. The time is that of the clock on the wall
+    or of the processor, whichever is less.
+
+    Example:
+        >>> import warnings
+        >>> warnings.filterwarnings("ignore", category=ts.SlowPreparationWarning)
+    """
+
+
 def warn(words: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of the innermost caller outside this library and torch.
 

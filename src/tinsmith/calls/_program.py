@@ -31,6 +31,7 @@ from ._key import CallKey
 from ._pass_text import Pass
 from ._routine import Routine, Take
 from ._signature import find_half_dtype
+from ._slow_preparation import PreparationTimer
 from ._threads import Paces, Serial, Threads
 from .fields import Look
 
@@ -380,6 +381,7 @@ class Runner:
     def __init__(self, make: Callable[[], Routine], key: CallKey, paces: Paces) -> None:
         self._make, self._key, self._paces = make, key, paces
         self._threads: Threads | None = None
+        self._timer = PreparationTimer(key.signature.op, key.signature.stages[0].engine)
         self._routines: dict[Serial, Routine] = {}
         self._passes: dict[Serial, Pass] = {}
         self._first_calls: dict[Serial, tuple[Numbers, Scalars]] = {}
@@ -407,7 +409,7 @@ class Runner:
     def threads(self) -> Threads:
         """The chooser of how many threads each launch uses."""
         if self._threads is None:
-            with COMPILING:
+            with COMPILING, self._timer.measure():
                 if self._threads is None:
                     self._threads = Threads(self._make(), self._key, self._paces)
         return self._threads
@@ -422,7 +424,7 @@ class Runner:
         signature = self._key.signature
         words = "its kernels are compiled at the first call of a kind"
         refuse_capture(f"op `{signature.op}`", self._key.device, words, WARM_UP)
-        with COMPILING:
+        with COMPILING, self._timer.measure():
             if serial not in self._passes:
                 routine = self.routine(serial, numbers, scalars)
                 # Timed by launch, not by pass: each launch would wake the thread pool, so a thousand short ones gain

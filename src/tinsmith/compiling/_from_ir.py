@@ -68,7 +68,8 @@ def compile_ir(
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
     texts |= dict.fromkeys(fields, "_lang.template()") | (record_text(kernel) if stage.is_checked else {})
-    options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, has_vector_loops(kernel))
+    is_simd = has_vector_loops(kernel)
+    options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, is_simd, is_printed=True)
 
     def compile_printed(kernel: nodes.Kernel) -> Compiled:
         function, text = build_kernel(stage.engine, kernel, texts, f"{kernel.name}, rewritten")

@@ -8,6 +8,9 @@ from ._annotations import array_text as array_text
 from ._annotations import read_annotations as read_annotations
 from ._common import bind_scalars as bind_scalars
 from ._common import make_held_launch as make_held_launch
+from ._compile_times import ENGINE_TIMES as ENGINE_TIMES
+from ._compile_times import EngineTimes as EngineTimes
+from ._compile_times import Moment as Moment
 from ._compiling import COMPILING as COMPILING
 from ._compiling import one_at_a_time as one_at_a_time
 from ._contract import MOST_ELEMENTS as MOST_ELEMENTS

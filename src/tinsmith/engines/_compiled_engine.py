@@ -101,6 +101,9 @@ class CompiledEngine(Engine):
     def is_debugging(self) -> bool:
         return _readiness.require_started(self).prog.config().debug
 
+    def keeps_compiled(self) -> bool:
+        return _readiness.require_started(self).prog.config().offline_cache
+
     def thread_count(self) -> int:
         return _readiness.require_started(self).prog.config().cpu_max_num_threads
 

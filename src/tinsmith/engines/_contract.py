@@ -190,6 +190,7 @@ class CompileOptions(NamedTuple):
         is_aliased: whether an element may be changed under two indices of which an inner loop changes only one.
         is_simd: whether vectors are kept whole, as machine vectors on the CPU, which require memory aligned to an
             element's size.
+        is_printed: whether the text was printed from IR, so that its parameters are arrays, numbers and fields only.
     """
 
     adjoint: bool = False
@@ -197,6 +198,7 @@ class CompileOptions(NamedTuple):
     is_careful: bool = False
     is_aliased: bool = False
     is_simd: bool = False
+    is_printed: bool = False
 
 
 class Checks(NamedTuple):
@@ -392,6 +394,10 @@ class Engine(ABC):
     @abstractmethod
     def is_debugging(self) -> bool:
         """Return True if the started engine runs the `assert` statements of kernels."""
+
+    @abstractmethod
+    def keeps_compiled(self) -> bool:
+        """Return True if compiled kernels are kept on disk for later processes, or nothing is compiled."""
 
     @abstractmethod
     def thread_count(self) -> int:

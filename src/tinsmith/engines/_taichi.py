@@ -16,7 +16,8 @@ from typing import Any
 
 from .. import engines
 from .._errors import KernelError, refusal
-from . import _annotations, _common, _fields, _forks, _readiness
+from . import _annotations, _common, _fields, _forks, _front_ends, _readiness
+from ._compile_times import ENGINE_TIMES
 from ._compiled_engine import CompiledEngine
 from ._contract import Compiled, CompileOptions, Facts, Parameter
 from ._custom_gradients import find_gradient
@@ -109,7 +110,9 @@ class Taichi(CompiledEngine):
         decorated = self.lang.kernel(function)
         self.hold_weakly(decorated)
         kernel = decorated._adjoint if options.adjoint else decorated._primal
-        key = kernel.ensure_compiled(*_annotations.make_placeholders(function, templates, self.lang, self._matrix_type))
+        arguments = _annotations.make_placeholders(function, templates, self.lang, self._matrix_type)
+        with _quick_front_end(), ENGINE_TIMES.measure("front_end"):
+            key = kernel.ensure_compiled(*arguments)
         cpp = kernel.compiled_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
@@ -126,6 +129,7 @@ class Taichi(CompiledEngine):
             _set_stack_depth(config, options.stack),
             _common.scalarize_matrices(config, is_wanted=in_numbers),
             off,
+            ENGINE_TIMES.measure("compiler"),
         ):
             data = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _annotations.find_slots(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
@@ -163,7 +167,8 @@ class Taichi(CompiledEngine):
     def facts(self) -> Facts:
         _common.require_home("taichi")
         from taichi._lib import core
-        from taichi.lang import impl
+        from taichi.lang import impl, kernel_impl
+        from taichi.lang.ast.ast_transformer_utils import ASTTransformerContext
         from taichi.lang.field import ScalarField
 
         roots = {
@@ -175,6 +180,8 @@ class Taichi(CompiledEngine):
             "ndarray": self.lang.Ndarray,
             "snode": core.SNode,
             "expression": core.Expr,
+            "context_of_tree": ASTTransformerContext,
+            "kernel_impl": kernel_impl,
         }
         kernel = ("func", "arguments", "classkernel", "return_type", "ensure_compiled", "compiled_kernels")
         paths = (
@@ -203,7 +210,11 @@ class Taichi(CompiledEngine):
             "config.cfg_optimization",
             "config.cpu_max_num_threads",
             "config.force_scalarize_matrix",
+            "config.offline_cache",
             "config.real_matrix_scalarize",
+            "context_of_tree.get_pos_info",
+            "kernel_impl.getsourcelines",
+            "kernel_impl.textwrap.fill",
         )
         return Facts(roots, paths)
 
@@ -226,6 +237,18 @@ class Taichi(CompiledEngine):
         from taichi.lang.matrix import MatrixType
 
         return MatrixType
+
+
+def _quick_front_end() -> AbstractContextManager[None]:
+    """Enter a context in which the engine's front end is faster (`_front_ends`)."""
+    from taichi.lang import kernel_impl
+    from taichi.lang.ast.ast_transformer_utils import ASTTransformerContext
+
+    return _front_ends.replace_attributes(
+        (ASTTransformerContext, "get_pos_info", _front_ends.describe_position(ASTTransformerContext.get_pos_info)),
+        (kernel_impl, "getsourcelines", _front_ends.find_lines(kernel_impl.getsourcelines)),
+        (kernel_impl, "textwrap", _front_ends.WRAPPING),
+    )
 
 
 @contextlib.contextmanager

@@ -136,7 +136,8 @@ class GeneratedKernel:
         kernel = self.prepare(sites)
         fields = dict(self.fields)
         # Taichi sometimes cannot compile the result of its control flow optimization; without it launches are as fast.
-        choices = CompileOptions(is_careful=True, is_aliased=self._is_swept, is_simd=has_vector_loops(kernel))
+        is_simd = has_vector_loops(kernel)
+        choices = CompileOptions(is_careful=True, is_aliased=self._is_swept, is_simd=is_simd, is_printed=True)
 
         def compile_printed(kernel: nodes.Kernel) -> Compiled:
             function, _ = build_kernel(engine, kernel, self._annotate(kernel), kernel.name)

@@ -158,6 +158,9 @@ class Python(Engine):
     def is_debugging(self) -> bool:
         return True
 
+    def keeps_compiled(self) -> bool:
+        return True
+
     def thread_count(self) -> int:
         return 1
 

@@ -1,0 +1,78 @@
+"""Faster replacements for parts of the engines' front ends, which turn a kernel's Python tree into the engine's own IR.
+
+For each node of the tree, both engines (Taichi 1.7.4, Quadrants 1.3.3) format its source lines with carets below, for a
+message that hardly any compilation prints; that took half of the front end's time. For each call of a function, both
+search for its lines with Python's tokenizer. The replacements return the same, apart from lines of more than 80
+characters, which they do not wrap. They are in place only while tinsmith compiles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from ._parsing import source_lines
+
+
+@contextlib.contextmanager
+def replace_attributes(*changes: tuple[Any, str, Any]) -> Iterator[None]:
+    """Enter a context in which attributes, given as (object, name, value), have other values."""
+    before = [(owner, name, vars(owner).get(name, _MISSING)) for owner, name, _ in changes]
+    for change in changes:
+        setattr(*change)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            if value is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+
+
+_MISSING = object()
+
+
+def describe_position(describe: Callable[[Any, Any], str]) -> Callable[[Any, Any], str]:
+    """Return a faster form of an engine's function (context, node) that describes where a node is in the source."""
+
+    def describe_faster(context: Any, node: Any) -> str:
+        place = node.lineno - 1
+        if node.lineno != node.end_lineno or place >= len(context.src):
+            return describe(context, node)
+        code = context.src[place].rstrip()
+        if not code.isprintable():
+            return describe(context, node)
+        start, end = context.indent + node.col_offset, context.indent + node.end_col_offset
+        head = f'File "{context.file}", line {node.lineno + context.lineno_offset}, in {context.func.func.__name__}:'
+        return f"{head}\n{code}\n{' ' * start}{'^' * (end - start)}\n"
+
+    return describe_faster
+
+
+def find_lines(find: Callable[[Any], tuple[list[str], int]]) -> Callable[[Any], tuple[list[str], int]]:
+    """Return a form of an engine's `getsourcelines` that remembers the lines of each function."""
+
+    def find_again(function: Any) -> tuple[list[str], int]:
+        try:
+            return source_lines(function)
+        except (OSError, TypeError):
+            # Engines also find functions of interactive sessions.
+            return find(function)
+
+    return find_again
+
+
+def _fill(line: str, *, tabsize: int, width: int) -> str:
+    """Return what `textwrap.fill` does for a line of source: mostly the line itself."""
+    code = line.rstrip("\n")
+    if len(code) <= width and code.isprintable():
+        return code.rstrip()
+    return textwrap.fill(line, tabsize=tabsize, width=width)
+
+
+WRAPPING = SimpleNamespace(fill=_fill, dedent=textwrap.dedent)
+"""What engines use of `textwrap`."""
