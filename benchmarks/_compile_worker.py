@@ -1,7 +1,8 @@
 """The process that compiles for `compile_time.py`, with the package of one checkout, on one engine.
 
 Reads names of ops, one a line, and answers each with the seconds that the parts of compiling it took, as JSON.
-Engines get no kernel to compile, and launch none.
+Engines get no kernel to compile, and launch none, unless the second argument is "engine": then a first call is measured
+with all that the engine does.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ import torch
 import tinsmith as ts
 from _compile_kernels import CASES, GROWING, name_of
 from _compile_shapes import SHAPES
+from tinsmith import engines
 from tinsmith.calls.backward import SourceReverse
 from tinsmith.compiling import _kernel_families
-from tinsmith.engines import Compiled, CompileOptions
+from tinsmith.engines import Compiled, CompileOptions, _common
 from tinsmith.engines._compiled_engine import CompiledEngine
 from tinsmith.operation.reports._adjoint_source import _make_key, _select_active
 
@@ -75,10 +77,78 @@ def time_first_call(build: Callable[[Any], Any], lang: Any) -> float:
     given |= dict.fromkeys((*signature.scalars, *signature.size_names), 1)
     gc.collect()
     start = time.process_time()
+    _call(op, given)
+    return time.process_time() - start
+
+
+ENGINE_PARTS = ("own", "front end", "compiler")
+WITH_ENGINE = "with the engine"
+_launched = 0.0
+"""Seconds of first launches so far, in which engines do the last part of compiling."""
+
+
+def time_first_launches() -> None:
+    """Let each kernel's first launch add to `_launched`."""
+    make_launcher = _common.make_launcher
+
+    def make_timed_launcher(*arguments: Any, **named: Any) -> Any:
+        launch = make_launcher(*arguments, **named)
+        is_new = True
+
+        def launch_timed(*given: Any) -> None:
+            nonlocal is_new
+            global _launched
+            start = time.process_time()
+            launch(*given)
+            _launched += (time.process_time() - start) * is_new
+            is_new = False
+
+        return launch_timed
+
+    _common.make_launcher = make_timed_launcher
+
+
+def time_with_engine(build: Callable[[Any], Any], lang: Any) -> dict[str, float]:
+    """Return the seconds of an op's first call, forward and backward, by part: with the engine's work."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        ts.init("cpu", engine=lang.__name__, offline_cache=False)  # an engine keeps what it compiled
+    _kernel_families._FAMILIES.clear()
+    small = SHAPES["chain"](lang, 20)  # an engine's first kernel loads what all others use
+    _call(small, _make_arguments(small))
+    op = build(lang)
+    given = _make_arguments(op)
+    op = build(lang)
+    gc.collect()
+    # Another checkout may not have them.
+    engine_times = getattr(engines, "ENGINE_TIMES", None)
+    before = (engine_times.front_end, engine_times.compiler) if engine_times else (0.0, 0.0)
+    launched, start = _launched, time.process_time()
+    _call(op, given)
+    seconds = time.process_time() - start
+    if engine_times is None:
+        return {WITH_ENGINE: seconds}
+    front_end = engine_times.front_end - before[0]
+    compiler = engine_times.compiler - before[1] + _launched - launched
+    parts = dict(zip(ENGINE_PARTS, (seconds - front_end - compiler, front_end, compiler), strict=True))
+    return {**parts, WITH_ENGINE: seconds}
+
+
+def _make_arguments(op: Any) -> dict[str, Any]:
+    """Return arguments with which no kernel leaves its arrays, and that hardly take time."""
+    signature = op._core.signature
+    key = _make_key(signature, op)
+    given: dict[str, Any] = {}
+    for name in signature.arrays:
+        is_float = key.dtypes[name].is_floating_point
+        given[name] = torch.full(key.shapes[name], 0.5 if is_float else 0, dtype=key.dtypes[name])
+        given[name].requires_grad_(is_float)
+    return given | dict.fromkeys(signature.scalars, 1) | dict.fromkeys(signature.size_names, 0)
+
+
+def _call(op: Any, given: Mapping[str, Any]) -> None:
     made = op(**given)
     outputs = [one for one in (made if isinstance(made, tuple) else (made,)) if one.requires_grad]
     torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
-    return time.process_time() - start
 
 
 def compile_nothing(
@@ -106,14 +176,21 @@ def main() -> None:
     with contextlib.redirect_stdout(io.StringIO()):  # engines say that they start
         ts.init("cpu", engine=name, offline_cache=False)
     lang = importlib.import_module(name)
-    CompiledEngine.compile = compile_nothing
+    compiles = sys.argv[2:] == ["engine"]
+    if compiles:
+        time_first_launches()
+    else:
+        CompiledEngine.compile = compile_nothing
     builds = {**CASES, **{name_of(what, size): build for what, by in GROWING.items() for size, build in by.items()}}
     print("ready", flush=True)
     for line in sys.stdin:
         case = line.strip()
         build = builds[case] if case in builds else _find_shape(case)
-        seconds = time_parts(build, lang)
-        seconds["first call"] = time_first_call(build, lang)
+        if compiles:
+            seconds = time_with_engine(build, lang)
+        else:
+            seconds = time_parts(build, lang)
+            seconds["first call"] = time_first_call(build, lang)
         print(json.dumps(seconds), flush=True)
 
 

@@ -13,6 +13,9 @@ The first call, forward and backward, is another measurement, in which an engine
 last three parts it has the forward pass, and all else that is done once. In a second process it finds on disk what
 another process generated; everywhere else that cache is off.
 
+In a third measurement of the first call the engine compiles, without its cache on disk: tinsmith's own time, the
+engine's front end, which turns a kernel's text into the engine's IR, and its compiler, from there to machine code.
+
 A process of its own (`_compile_worker`) compiles, and with `--against` one with the package of another checkout takes
 turns with it, on the same kernels. Times are those of the processor, which others on a machine change little, and
 without Python's garbage collector: with it, an op of thousands of lines takes a quarter to a third more. The growth of
@@ -41,6 +44,7 @@ from rich.console import Console
 from rich.progress import track
 
 from _compile_kernels import CASES, GROWING, name_of
+from _compile_worker import ENGINE_PARTS, WITH_ENGINE
 from _harness import Figure
 from _report import Absent, Row, in_words, markdown, show
 from _ways import ENGINES, Missing, library
@@ -57,10 +61,10 @@ GROWTH = 1.15
 class Worker:
     """A process that compiles with the package of a checkout, on an engine.
 
-    It keeps nothing on disk, unless it has a folder of its own for that.
+    It keeps nothing on disk, unless it has a folder of its own for that. With `compiles` the engine compiles, too.
     """
 
-    def __init__(self, checkout: Path, engine: str, folder: str = "") -> None:
+    def __init__(self, checkout: Path, engine: str, folder: str = "", *, compiles: bool = False) -> None:
         paths = os.pathsep.join(map(str, (checkout / "src", HERE)))
         environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         # Another checkout may not know the setting, and refuses what it does not know.
@@ -69,7 +73,7 @@ class Worker:
             environment |= {"TINSMITH_CACHE": "1" if folder else "0", "TINSMITH_VERIFY": "0"}
         if folder:
             environment["XDG_CACHE_HOME"] = folder
-        command = [sys.executable, str(HERE / "_compile_worker.py"), engine]
+        command = [sys.executable, str(HERE / "_compile_worker.py"), engine, *(["engine"] if compiles else [])]
         self._process = subprocess.Popen(
             command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -123,25 +127,31 @@ def _first_call(one: Mapping[str, float]) -> float:
     return one[FIRST]
 
 
+def _with_engine(one: Mapping[str, float]) -> float:
+    return one[WITH_ENGINE]
+
+
 def measure(engine: str, names: Sequence[str], rounds: int, other: Path | None) -> dict[str, Times]:
     """Measure ops in rounds, in which the checkouts take turns."""
     checkouts = [HERE.parent, *([] if other is None else [other])]
     workers = [Worker(checkout, engine) for checkout in checkouts]
+    compilers = [Worker(checkout, engine, compiles=True) for checkout in checkouts]
     with tempfile.TemporaryDirectory() as folder:
         first = Worker(HERE.parent, engine, folder)
         for name in names:
             first.measure(name)
         first.stop()
         second = Worker(HERE.parent, engine, folder)
-        for worker in (*workers, second):
+        for worker in (*workers, *compilers, second):
             worker.measure(names[0])  # imports what is imported late
         times = {name: Times() for name in names}
         jobs = [name for _ in range(rounds) for name in names]
         for name in track(jobs, f"Compiling for {engine}", console=Console(stderr=True), transient=True):
-            for worker, seen in zip(workers, (times[name].ours, times[name].theirs), strict=False):
-                seen.append(worker.measure(name))
+            both = times[name].ours, times[name].theirs
+            for worker, compiler, seen in zip(workers, compilers, both, strict=False):
+                seen.append(worker.measure(name) | compiler.measure(name))
             times[name].ours[-1][SECOND] = second.measure(name)[FIRST]
-        for worker in (*workers, second):
+        for worker in (*workers, *compilers, second):
             worker.stop()
     return times
 
@@ -166,10 +176,19 @@ def find_growth(times: Mapping[str, Times], engine: str) -> Iterator[Row]:
 def compare(times: Mapping[str, Times], engine: str, other: Path) -> Iterator[Row]:
     """Yield rows with the times of all ops and of each op, as multiples of those in the other checkout."""
     rounds = [list(zip(*(getattr(one, side) for one in times.values()), strict=True)) for side in ("ours", "theirs")]
-    for add, what in ((_add_parts, "source to text"), (_first_call, "first call")):
+    ways = ((_add_parts, "source to text"), (_first_call, "first call"), (_with_engine, "first call with the engine"))
+    for add, what in ways:
         mine, theirs = ([sum(map(add, one)) for one in side] for side in rounds)
         figure = Figure.of(one / another for one, another in zip(mine, theirs, strict=True))
         yield _row(f"all ops, {engine}, {what}", statistics.median(mine), other, figure)
+        if CASES.keys() <= times.keys():
+            sides = ("ours", "theirs")
+            ten = [
+                [sum(map(add, one)) for one in zip(*(getattr(times[name], side) for name in CASES), strict=True)]
+                for side in sides
+            ]
+            figure = Figure.of(one / another for one, another in zip(*ten, strict=True))
+            yield _row(f"the first ten ops, {engine}, {what}", statistics.median(ten[0]), other, figure)
         for name, one in times.items():
             yield _row(f"{name}, {engine}, {what}", statistics.median(map(add, one.ours)), other, one.ratio(add))
 
@@ -181,7 +200,8 @@ def _row(what: str, seconds: float, other: Path, figure: Figure) -> Row:
 def table(times: Mapping[str, Times], engine: str) -> Iterator[str]:
     """Yield a line of the table for each op, in milliseconds."""
     for name, one in times.items():
-        seconds = [*map(one.part, PARTS), one.total, one.part(FIRST), one.part(SECOND)]
+        last = (FIRST, SECOND, *ENGINE_PARTS, WITH_ENGINE)
+        seconds = [*map(one.part, PARTS), one.total, *map(one.part, last)]
         cells = " | ".join(f"{1e3 * each:,.1f}" for each in seconds)
         yield f"| {name}, {engine} | {one.part('lines'):,.0f} | {cells} |"
 
@@ -238,8 +258,9 @@ def run(names: Sequence[str], engines: Sequence[str], rounds: int, other: Path |
 HEAD = (
     "## Milliseconds, part by part",
     "",
-    "| op | lines written | lower | adjoint | pipelines | print | together | first call | in a second process |",
-    "|---|" + "---:|" * 8,
+    "| op | lines written | lower | adjoint | pipelines | print | together | first call | in a second process "
+    "| own, with the engine | its front end | its compiler | together |",
+    "|---|" + "---:|" * 12,
 )
 
 
