@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Collection
@@ -10,8 +11,8 @@ from types import FrameType
 
 import torch
 
-_NOT_THEIRS = tuple(str(Path(file).parent) + "/" for file in (__file__, torch.__file__))
-"""Folders of this library and of torch, whose frames are not the user's."""
+_NOT_THEIRS = (*(str(Path(file).parent) + "/" for file in (__file__, torch.__file__)), contextlib.__file__)
+"""Folders and files whose frames are not the user's: this library, torch, and the module that runs its contexts."""
 
 
 class TruncationWarning(UserWarning):
