@@ -18,13 +18,15 @@ SETUP = (ROOT / "scripts" / "_setup.sh").read_text(encoding="utf-8")
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="the scripts need bash")
 
 
-def numbers(version):
+def parse_version(version):
     return [int(number) for number in version.split(".")]
 
 
 def test_the_matrix_tests_the_bounds_of_torch():
-    lower, upper = map(numbers, re.search(r'"torch>=([\d.]+),<([\d.]+)"', PROJECT).groups())
-    torch = {name: numbers(version) for name, version in re.findall(r"^TORCH_(\w+)=([\d.]+)", SETUP, re.MULTILINE)}
+    lower, upper = map(parse_version, re.search(r'"torch>=([\d.]+),<([\d.]+)"', PROJECT).groups())
+    torch = {
+        name: parse_version(version) for name, version in re.findall(r"^TORCH_(\w+)=([\d.]+)", SETUP, re.MULTILINE)
+    }
     assert torch["OLDEST"][:2] == lower
     assert torch["OLDEST"] < torch["PINNED"] < torch["NEWEST"]
     assert [torch["NEWEST"][0], torch["NEWEST"][1] + 1] == upper

@@ -193,7 +193,7 @@ def nothing_runs(monkeypatch):
     monkeypatch.setattr(_run, "FieldLearner", fail)
 
 
-def refused(options):
+def catch_refusal(options):
     with pytest.raises(InputError) as caught:
         fit_scene(options)
     assert not options.out.exists()
@@ -205,7 +205,7 @@ def refused(options):
 def test_invalid_entries_are_refused_by_file_and_name(folder, fitting, what):
     how, words = TOLD[what]
     change(folder, how)
-    said = refused(fitting(dataset=folder))
+    said = catch_refusal(fitting(dataset=folder))
     for word in (str(folder / "transforms_train.json"), *words):
         assert word in said, said
 
@@ -213,18 +213,18 @@ def test_invalid_entries_are_refused_by_file_and_name(folder, fitting, what):
 @pytest.mark.usefixtures("nothing_runs")
 def test_other_files_are_refused(folder, fitting, tmp_path):
     path = folder / "transforms_train.json"
-    assert "does not exist" in refused(fitting(dataset=tmp_path / "none"))
-    assert "is not a folder" in refused(fitting(dataset=path))
+    assert "does not exist" in catch_refusal(fitting(dataset=tmp_path / "none"))
+    assert "is not a folder" in catch_refusal(fitting(dataset=path))
     (tmp_path / "empty").mkdir()
-    said = refused(fitting(dataset=tmp_path / "empty"))
+    said = catch_refusal(fitting(dataset=tmp_path / "empty"))
     assert "does not contain a dataset" in said and "transforms.json" in said
     path.write_text('{"frames": [\n{"file_path": "a"},,]}')
-    said = refused(fitting(dataset=folder))
+    said = catch_refusal(fitting(dataset=folder))
     assert "is not valid JSON" in said and str(path) in said and "2, column" in said
     path.write_text("[1, 2]")
-    assert "a list" in refused(fitting(dataset=folder))
+    assert "a list" in catch_refusal(fitting(dataset=folder))
     path.write_bytes(b'{"frames": "\xff"}')
-    assert "is not valid JSON" in refused(fitting(dataset=folder))
+    assert "is not valid JSON" in catch_refusal(fitting(dataset=folder))
 
 
 @pytest.mark.usefixtures("nothing_runs")
@@ -232,15 +232,15 @@ def test_broken_pictures_and_unequal_sizes_are_refused(folder, fitting):
     path = folder / "views/7.png"  # of the views held out
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    said = refused(fitting(dataset=folder))
+    said = catch_refusal(fitting(dataset=folder))
     assert "transforms_test.json" in said and "frames[1]" in said and str(path) in said and "cannot be read" in said
     Image.new("RGB", (24, 21)).save(path)
-    said = refused(fitting(dataset=folder))
+    said = catch_refusal(fitting(dataset=folder))
     assert "differ in size" in said and "24 x 20" in said and "24 x 21" in said and "frames[1]" in said
     Image.new("F", (24, 20)).save(path, "TIFF")
-    assert "floating point" in refused(fitting(dataset=folder))
+    assert "floating point" in catch_refusal(fitting(dataset=folder))
     path.write_text("no picture")
-    assert "not an image of a known format" in refused(fitting(dataset=folder))
+    assert "not an image of a known format" in catch_refusal(fitting(dataset=folder))
 
 
 @pytest.mark.usefixtures("nothing_runs")
@@ -248,10 +248,10 @@ def test_too_small_and_too_few_pictures_are_refused(folder, fitting):
     for number in range(15):
         with Image.open(folder / f"views/{number}.png") as image:
             image.resize((24, 8)).save(folder / f"views/{number}.png")
-    assert "fewer than 11 pixels" in refused(fitting(dataset=folder))
+    assert "fewer than 11 pixels" in catch_refusal(fitting(dataset=folder))
     (folder / "transforms_test.json").unlink()
     change(folder, lambda whole: whole.update(frames=whole["frames"][:1]))
-    assert "too few frames" in refused(fitting(dataset=folder))
+    assert "too few frames" in catch_refusal(fitting(dataset=folder))
 
 
 @pytest.mark.usefixtures("nothing_runs")
@@ -271,7 +271,7 @@ def test_a_box_that_no_camera_sees_is_refused(folder, fitting):
             lambda whole: [frame["transform_matrix"][2].__setitem__(3, 50.0) for frame in whole["frames"]],
             name,
         )
-    said = refused(fitting(dataset=folder))
+    said = catch_refusal(fitting(dataset=folder))
     assert "no camera sees the box" in said and "-1.5 to 1.5" in said and "z 50 to 50" in said and "--bound" in said
 
 

@@ -37,7 +37,7 @@ CASES = {
 }
 
 
-def rays(n):
+def draw_rays(n):
     draw = torch.Generator().manual_seed(n)
     origins = torch.randn(n, 3, generator=draw, dtype=torch.float64)
     origins = origins / origins.norm(dim=-1, keepdim=True) * 2
@@ -48,7 +48,7 @@ def rays(n):
 @pytest.mark.parametrize("name", CASES)
 def test_rays_hit_the_first_point_on_the_surface(name):
     solid, inside = CASES[name]
-    origins, directions = rays(2000)
+    origins, directions = draw_rays(2000)
     t = solid.intersect(origins, directions)
     hit = torch.isfinite(t)
     assert 0.2 < hit.double().mean() < 0.9
@@ -63,7 +63,7 @@ def test_rays_hit_the_first_point_on_the_surface(name):
 @pytest.mark.parametrize("name", CASES)
 def test_normals_point_outwards_along_the_gradient(name):
     solid, inside = CASES[name]
-    origins, directions = rays(500)
+    origins, directions = draw_rays(500)
     t = solid.intersect(origins, directions)
     hit = torch.isfinite(t)
     points = (origins + t[:, None] * directions)[hit].requires_grad_()
@@ -90,7 +90,7 @@ def test_rays_from_inside_and_along_axes():
 
 def test_a_placed_solid_is_the_solid_turned_and_moved():
     placed = Placed(Box((0.5, 0.3, 0.8)), (0.2, -0.1, 0.3), lambda points: points, turn=(40, 25))
-    origins, directions = rays(500)
+    origins, directions = draw_rays(500)
     t = placed.intersect(origins, directions)
     x, z = math.radians(40), math.radians(25)
     about_x = np.array([[1, 0, 0], [0, math.cos(x), -math.sin(x)], [0, math.sin(x), math.cos(x)]])

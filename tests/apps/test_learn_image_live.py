@@ -26,7 +26,7 @@ def params(live):
     return live._training.learner.trainer.model.params.detach().clone()
 
 
-def visited(options, visit, say=lambda words: None):
+def visit_run(options, visit, say=lambda words: None):
     """Run with a live page on which `visit(live)` acts, and return the run's outcome."""
     with live_page(say=say) as live, visit_meanwhile(live, lambda: visit(live)):
         return learn_image(options, live=live)
@@ -50,7 +50,7 @@ def test_the_server_reports_the_state_of_the_run(learning):
         assert code == 200 and kind.startswith("text/html") and b"<!doctype html>" in body
         assert b"http://" not in body.replace(b"http://www.w3.org/2000/svg", b"") and b"https://" not in body
 
-    reached = visited(learning(ARRAY, steps=STEPS), visit)
+    reached = visit_run(learning(ARRAY, steps=STEPS), visit)
     assert reached.interrupted and 3 < reached.step < STEPS
     assert (learning().out / "learned.png").is_file()
 
@@ -65,7 +65,7 @@ def test_a_run_can_be_paused_and_resumed(learning):
         assert send_wish(live.url, "resume") == (200, "")
         wait_for(live.url, lambda state: state["status"] == "learning" and state["step"] > paused["step"])
 
-    assert visited(learning(GRID, steps=STEPS), visit).interrupted
+    assert visit_run(learning(GRID, steps=STEPS), visit).interrupted
 
 
 def test_retraining_a_block_leaves_the_others_unchanged(learning):
@@ -83,7 +83,7 @@ def test_retraining_a_block_leaves_the_others_unchanged(learning):
         code, trouble = send_wish(live.url, "retrain", row=3, column=1)
         assert code == 409 and trouble == "there is no block in row 3, column 1"
 
-    visited(learning(ARRAY, steps=STEPS), visit)
+    visit_run(learning(ARRAY, steps=STEPS), visit)
 
 
 @pytest.mark.costly
@@ -100,7 +100,7 @@ def test_files_are_written_after_the_last_step_while_the_page_stays(learning):
         assert send_wish(live.url, "stop") == (200, "")
 
     said = []
-    reached = visited(learning(ARRAY, steps=3), visit, said.append)
+    reached = visit_run(learning(ARRAY, steps=3), visit, said.append)
     assert reached.step == 3 and not reached.interrupted
     # The folder was still the run's own then.
     assert set(before) == {".run.lock", *(path.name for path in reached.files)}
@@ -117,7 +117,7 @@ def test_a_visitor_does_not_change_the_result(learning, tmp_path):
     def visit(live):
         wait_for(live.url, lambda state: state["status"] == "done")
 
-    visited(learning(ARRAY, steps=20, out=tmp_path / "watched"), visit)
+    visit_run(learning(ARRAY, steps=20, out=tmp_path / "watched"), visit)
     learn_image(learning(ARRAY, steps=20, out=tmp_path / "alone"))
     pictures = [(tmp_path / name / "learned.png").read_bytes() for name in ("watched", "alone")]
     assert pictures[0] == pictures[1]
@@ -130,7 +130,7 @@ def test_written_files_are_not_written_again(learning):
     def visit(live):
         wait_for(live.url, lambda state: state["status"] == "done")
 
-    assert visited(learning(ARRAY, steps=2, resume=True), visit).files == ()
+    assert visit_run(learning(ARRAY, steps=2, resume=True), visit).files == ()
     assert {path: path.stat().st_mtime_ns for path in learning().out.iterdir()} == before
 
 
@@ -142,7 +142,7 @@ def test_the_page_hears_of_the_end_before_the_server_stops(learning):
         send_wish(live.url, "stop")
         states.append(wait_for(live.url, lambda state: state["status"] == "ended"))
 
-    assert not visited(learning(GRID, steps=2), visit).interrupted
+    assert not visit_run(learning(GRID, steps=2), visit).interrupted
     assert states[0]["interrupted"] is False and states[0]["folder"] == str(learning().out)
 
 
@@ -152,7 +152,7 @@ def test_one_network_has_no_blocks(learning):
         code, trouble = send_wish(live.url, "retrain", row=0, column=0)
         assert code == 409 and trouble == "this is one network: it has no blocks"
 
-    visited(learning(GRID, steps=STEPS), visit)
+    visit_run(learning(GRID, steps=STEPS), visit)
 
 
 def test_the_server_refuses_invalid_requests():
@@ -253,7 +253,7 @@ def test_the_page_shows_and_controls_the_run(learning, browse):
             expect(said).to_contain_text("You can close this page")
             assert page.complaints == []
 
-    assert visited(learning(ARRAY, steps=STEPS), visit).interrupted
+    assert visit_run(learning(ARRAY, steps=STEPS), visit).interrupted
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -270,7 +270,7 @@ def test_the_page_fits_its_window(learning, browse, width):
             assert (boxes[0]["y"] == boxes[1]["y"]) == (width == 1280)
             assert page.complaints == []
 
-    visited(learning(GRID, steps=STEPS), visit)
+    visit_run(learning(GRID, steps=STEPS), visit)
 
 
 def test_the_page_says_that_the_run_has_ended(learning, browse):
@@ -293,5 +293,5 @@ def test_the_page_says_that_the_run_has_ended(learning, browse):
             over.set()
             expect(page.locator("#stop")).to_be_disabled()
 
-    reached = visited(learning(ARRAY, steps=2), visit)
+    reached = visit_run(learning(ARRAY, steps=2), visit)
     assert over.is_set() and not reached.interrupted and torch.isfinite(torch.tensor(reached.psnr))

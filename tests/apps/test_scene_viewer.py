@@ -78,7 +78,7 @@ def browsed(viewer, width=640, height=400):
         browser.close()
 
 
-def visited(run, options, visit):
+def visit_run(run, options, visit):
     """Run an app with a viewer while `visit(viewer)` runs in a thread of its own; return the run's outcome."""
     trouble = []
 
@@ -102,7 +102,7 @@ def visited(run, options, visit):
     return reached
 
 
-def shown(page):
+def take_screenshot(page):
     """Return the left half of the page, which has no panel, as numbers, without viser's notice about WebGL."""
     clip = {"x": 0, "y": 190, "width": 300, "height": 210}
     return np.asarray(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB")).astype(float)
@@ -110,7 +110,7 @@ def shown(page):
 
 def wait_for(page, met):
     for _ in range(240):
-        state = shown(page)
+        state = take_screenshot(page)
         if met(state):
             return state
         page.wait_for_timeout(250)
@@ -130,9 +130,9 @@ def test_the_camera_moves_while_training_runs(fitted, tmp_path):
             page.get_by_text("Pause", exact=True).click()
             expect(status).to_contain_text("paused", timeout=SOON)
             page.wait_for_timeout(1500)  # the last picture before it
-            step, before = status.inner_text(), shown(page)
+            step, before = status.inner_text(), take_screenshot(page)
             page.wait_for_timeout(500)
-            assert np.abs(shown(page) - before).mean() < 1 and status.inner_text() == step
+            assert np.abs(take_screenshot(page) - before).mean() < 1 and status.inner_text() == step
             page.mouse.move(150, 250)
             page.mouse.down()
             page.mouse.move(260, 235, steps=4)
@@ -148,7 +148,7 @@ def test_the_camera_moves_while_training_runs(fitted, tmp_path):
             expect(status).to_contain_text("you can close this page", timeout=SOON)
             assert page.complaints == []
 
-    reached = visited(fitted.run, fitted.options(steps=STEPS), visit)
+    reached = visit_run(fitted.run, fitted.options(steps=STEPS), visit)
     assert reached.interrupted and 0 < reached.step < STEPS
     assert (fitted.options().out / "turntable.gif").is_file()
     with Image.open(tmp_path / "viewer.png") as image:
@@ -190,7 +190,7 @@ def test_the_page_suits_a_phone(splatting):
                 page.wait_for_timeout(100)
             assert camera.fov == pytest.approx(wanted, abs=1e-3)
 
-    visited(fit_splats, splatting(steps=STEPS), visit)
+    visit_run(fit_splats, splatting(steps=STEPS), visit)
 
 
 @pytest.mark.parametrize(("width", "height"), [(600, 400), (400, 400), (390, 844)])

@@ -23,7 +23,7 @@ def options(tmp_path):
     return make
 
 
-def visited(options, visit):
+def visit_run(options, visit):
     """Run with a live page on which `visit(live)` acts, and return the run's outcome."""
     with live_page() as live, visit_meanwhile(live, lambda: visit(live)):
         return simulate(options, live=live)
@@ -44,7 +44,7 @@ def test_the_page_gets_films_and_losses_and_stops_the_run(options):
         assert code == 200 and kind.startswith("text/html") and b"http" not in body.replace(b"http-equiv", b"")
         assert ask(live.url, "now.png")[0] in (200, 404) and ask(live.url, "then.gif")[0] == 404
 
-    reached = visited(options(), visit)
+    reached = visit_run(options(), visit)
     assert reached.interrupted and 3 < reached.step < STEPS
     assert (options().out / "simulation.gif").is_file()
 
@@ -61,7 +61,7 @@ def test_a_run_can_be_paused_and_has_no_blocks(options):
         assert send_wish(live.url, "resume") == (200, "")
         wait_for(live.url, lambda state: state["step"] > paused["step"])
 
-    assert visited(options(), visit).interrupted
+    assert visit_run(options(), visit).interrupted
 
 
 @pytest.mark.costly
@@ -73,7 +73,7 @@ def test_a_visitor_does_not_change_the_result(options, tmp_path):
     simulate(alone)
     wanted = files(alone)
     watched = SimulateOptions(tmp_path / "watched", "wave-source", steps=20, iterations=4)
-    assert not visited(watched, lambda live: wait_for(live.url, lambda state: state["status"] == "done")).interrupted
+    assert not visit_run(watched, lambda live: wait_for(live.url, lambda state: state["status"] == "done")).interrupted
     assert files(watched) == wanted
 
 
@@ -93,4 +93,4 @@ def test_the_page_in_a_browser(options, browse, width):
             expect(page.locator("#status")).to_have_text("stopped")
             assert page.complaints == []
 
-    assert visited(options(), visit).interrupted
+    assert visit_run(options(), visit).interrupted

@@ -63,13 +63,13 @@ def test_gradients_by_hand_are_the_generated_ones(engine, lang64, order, monkeyp
     for (name, *static), by_hand in ops.items():
         count, tensors, options = calls[name]
         generated = get_op(name, engine, scene["means"], *static)
-        pairs = [gradients(op, count, tensors, options) for op in (by_hand, generated)]
+        pairs = [compute_gradients(op, count, tensors, options) for op in (by_hand, generated)]
         for one, other in zip(*pairs, strict=True):
             assert other.abs().max() > 1e-3
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
-def gradients(op, count, tensors, options):
+def compute_gradients(op, count, tensors, options):
     """Of all outputs in the first inputs."""
     leaves = [tensor.detach().requires_grad_() for tensor in tensors[:count]]
     outputs = op(*leaves, *tensors[count:], **options)

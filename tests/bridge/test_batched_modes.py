@@ -37,7 +37,7 @@ def op_of(row, lang, *, is_batched=False):
     return ts.op(widen(row.spec), scratch=row.scratch and widen(row.scratch))(row.build(lang))
 
 
-def loss_of(function):
+def make_loss(function):
     """Return a loss with curvature whose slopes differ from element to element."""
 
     def loss(*inputs):
@@ -53,12 +53,12 @@ def summed(function):
 
     def loss(*batch):
         columns = cases.list_tensors(function(*batch))
-        return sum(loss_of(lambda sample=sample: sample)() for sample in zip(*columns, strict=True))
+        return sum(make_loss(lambda sample=sample: sample)() for sample in zip(*columns, strict=True))
 
     return loss
 
 
-def gradients(loss, inputs):
+def compute_gradients(loss, inputs):
     fresh = [x.clone().requires_grad_() for x in inputs]
     return torch.autograd.grad(loss(*fresh), fresh, allow_unused=True, materialize_grads=True)
 
@@ -84,10 +84,10 @@ def test_values_and_gradients_of_a_batch(lang64, row, batch):
     values = compute_each(row.twin, batch)
     assert_same(tuple(cases.list_tensors(whole(*batch))), values, "values of *b")
     assert_same(tuple(cases.list_tensors(vmap(op)(*batch))), values, "values of vmap")
-    wanted = compute_each(lambda *sample: gradients(loss_of(row.twin), sample), batch)
-    assert_same(gradients(summed(whole), batch), wanted, "*b, then backward")
-    assert_same(gradients(summed(vmap(op)), batch), wanted, "vmap, then backward")
-    assert_same(vmap(grad(loss_of(op), tuple(range(len(batch)))))(*batch), wanted, "vmap of grad")
+    wanted = compute_each(lambda *sample: compute_gradients(make_loss(row.twin), sample), batch)
+    assert_same(compute_gradients(summed(whole), batch), wanted, "*b, then backward")
+    assert_same(compute_gradients(summed(vmap(op)), batch), wanted, "vmap, then backward")
+    assert_same(vmap(grad(make_loss(op), tuple(range(len(batch)))))(*batch), wanted, "vmap of grad")
 
 
 @pytest.mark.thinned(6)
@@ -95,12 +95,12 @@ def test_gradients_where_one_input_alone_has_samples(lang64, row, batch):
     op, places = op_of(row, lang64), tuple(range(len(batch)))
     for place in places:
         mixed = [x if place == other else x[:1].expand_as(x) for other, x in enumerate(batch)]
-        wanted = compute_each(lambda *sample: gradients(loss_of(row.twin), sample), mixed)
+        wanted = compute_each(lambda *sample: compute_gradients(make_loss(row.twin), sample), mixed)
         dims = tuple(0 if place == other else None for other in places)
         given = [x if dim == 0 else x[0] for x, dim in zip(batch, dims, strict=True)]
-        assert_same(vmap(grad(loss_of(op), places), dims)(*given), wanted, f"vmap of grad, dims {dims}")
+        assert_same(vmap(grad(make_loss(op), places), dims)(*given), wanted, f"vmap of grad, dims {dims}")
         shared = tuple(one if dim == 0 else one.sum(0) for one, dim in zip(wanted, dims, strict=True))
-        assert_same(gradients(summed(vmap(op, dims)), given), shared, f"vmap, then backward, dims {dims}")
+        assert_same(compute_gradients(summed(vmap(op, dims)), given), shared, f"vmap, then backward, dims {dims}")
 
 
 @pytest.mark.thinned(6)
@@ -117,13 +117,13 @@ def test_jacobians(lang64, row, batch):
 def test_second_derivatives(lang64, row, batch):
     op, one = op_of(row, lang64), tuple(x[0] for x in batch)
     places = tuple(range(len(one)))
-    wanted = torch.autograd.functional.hessian(loss_of(row.twin), one)
-    assert_same(hessian(loss_of(op), places)(*one), wanted, "hessian")
+    wanted = torch.autograd.functional.hessian(make_loss(row.twin), one)
+    assert_same(hessian(make_loss(op), places)(*one), wanted, "hessian")
     for strategy in ("reverse-mode", "forward-mode"):
         vectorized = {"vectorize": True, "outer_jacobian_strategy": strategy}
-        ours = torch.autograd.functional.hessian(loss_of(op), one, **vectorized)
+        ours = torch.autograd.functional.hessian(make_loss(op), one, **vectorized)
         assert_same(ours, wanted, f"hessian(vectorize=True), {strategy}")
-    assert_same(jacrev(jacrev(loss_of(op), places), places)(*one), wanted, "jacrev of jacrev")
+    assert_same(jacrev(jacrev(make_loss(op), places), places)(*one), wanted, "jacrev of jacrev")
 
 
 @pytest.mark.costly
@@ -131,8 +131,8 @@ def test_compiled_gradients_of_a_batch(lang64, row, batch):
     torch._dynamo.reset()
     whole = op_of(row, lang64, is_batched=True)
     compiled = torch.compile(lambda *given: whole(*given), backend="aot_eager", fullgraph=True)
-    wanted = compute_each(lambda *sample: gradients(loss_of(row.twin), sample), batch)
-    assert_same(gradients(summed(compiled), batch), wanted, "compile")
+    wanted = compute_each(lambda *sample: compute_gradients(make_loss(row.twin), sample), batch)
+    assert_same(compute_gradients(summed(compiled), batch), wanted, "compile")
 
 
 def test_the_gradient_of_a_batch_may_read_more_than_that_of_a_sample(lang64):
@@ -152,7 +152,7 @@ def test_the_gradient_of_a_batch_may_read_more_than_that_of_a_sample(lang64):
     op = ts.op("x[n], w[n] -> y[n], z[n]")(kernel)
     x, w = torch.rand(2, SAMPLES, 4, dtype=torch.float64) + 0.4
     twin = lambda x, w: (torch.eye(4).to(x)[0] * x[1] * w[2], (torch.arange(4) > 0) + x * w)  # noqa: E731
-    loss, wanted = loss_of(op), loss_of(twin)
+    loss, wanted = make_loss(op), make_loss(twin)
     assert_same(vmap(grad(loss))(x, w), vmap(grad(wanted))(x, w), "vmap of grad")
     assert_same(vmap(grad(loss), (0, None))(x, w[0]), vmap(grad(wanted), (0, None))(x, w[0]), "vmap of grad, one w")
     compiled = torch.compile(vmap(grad(loss)), backend="aot_eager")

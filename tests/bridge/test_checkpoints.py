@@ -72,7 +72,7 @@ def made(lang, name, **options):
     return ts.op("x[n], starts[m]: i32 -> y[m - 1]", **options)(compile_text(lang, HEAD + LOOPS[name].lstrip("\n")))
 
 
-def gradient(op, x, starts):
+def compute_gradient(op, x, starts):
     x = x.clone().requires_grad_()
     y = op(x, starts)
     return torch.autograd.grad(y, x, torch.linspace(1.0, 2.0, len(y), dtype=F64))[0]
@@ -98,12 +98,12 @@ def tapes(monkeypatch):
 def test_gradients_are_those_of_the_tape(lang64, configure, tapes, name, serial_below):
     x, starts = arguments()
     configure(poison="1", serial_below=serial_below)
-    taped = gradient(made(lang64, name), x, starts)
+    taped = compute_gradient(made(lang64, name), x, starts)
     whole = sum(tapes)
     tapes.clear()
     configure(poison="1", serial_below=serial_below, tape_limit="0")
     op = made(lang64, name)
-    torch.testing.assert_close(gradient(op, x, starts), taped, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(compute_gradient(op, x, starts), taped, rtol=1e-12, atol=1e-12)
     assert 0 < sum(tapes) < whole
     assert " from checkpoints" in op.explain("all")
 
@@ -112,10 +112,10 @@ def test_a_long_tape_is_left_for_checkpoints(lang64, configure, tapes):
     x, starts = arguments()
     configure(tape_limit="3000")
     op = made(lang64, "a range that sizes tell")
-    gradient(op, x[:60], starts)  # five iterations of 60 numbers, in float64
+    compute_gradient(op, x[:60], starts)  # five iterations of 60 numbers, in float64
     assert tapes == [5 * 60]
     assert "so it ran from checkpoints" not in op.explain("all")
-    gradient(op, x, starts)
+    compute_gradient(op, x, starts)
     assert tapes == [5 * 60, 5 * (12 + 8)]
     words = (
         "backward for x: 3,600 bytes of tape, more than the 3,000 of TINSMITH_TAPE_LIMIT, so it ran from checkpoints"
@@ -127,7 +127,7 @@ def test_a_long_tape_is_left_for_checkpoints(lang64, configure, tapes):
 def test_a_cached_call_of_another_size_switches_to_checkpoints(lang64, configure):
     """What was saved is unpacked once all the same: torch's own checkpoints refuse to do it again."""
     x, starts = arguments()
-    right = gradient(made(lang64, "a range that sizes tell"), x, starts)
+    right = compute_gradient(made(lang64, "a range that sizes tell"), x, starts)
     configure(tape_limit="3000")
     op = made(lang64, "a range that sizes tell")
 
@@ -135,16 +135,16 @@ def test_a_cached_call_of_another_size_switches_to_checkpoints(lang64, configure
         return torch.utils.checkpoint.checkpoint(op, x, starts, use_reentrant=False)
 
     for _ in range(2):
-        gradient(again, x[:60], starts)
+        compute_gradient(again, x[:60], starts)
     assert "from checkpoints" not in op.explain("all")
     for _ in range(2):
-        torch.testing.assert_close(gradient(again, x, starts), right)
+        torch.testing.assert_close(compute_gradient(again, x, starts), right)
     assert "from checkpoints" in op.explain("all")
 
 
 def test_each_sample_of_a_batch_that_runs_one_by_one(lang64, configure):
     x, starts = arguments()
-    right = torch.stack([gradient(made(lang64, "a range in memory"), one, starts) for one in (x, 1.0 - x)])
+    right = torch.stack([compute_gradient(made(lang64, "a range in memory"), one, starts) for one in (x, 1.0 - x)])
     configure(tape_limit="0")
     op = made(lang64, "a range in memory")
     xs = torch.stack([x, 1.0 - x]).requires_grad_()
@@ -178,9 +178,9 @@ def test_switching_to_checkpoints_adds_nothing_twice(lang64, configure):
     for limit in ("0", "1000000000"):
         configure(tape_limit=limit)
         ops.append(ts.chain("x[n], starts[m]: i32 -> z[m - 1]", [first, scale], scratch="y[m - 1]"))
-        gradient(ops[-1], *arguments())
+        compute_gradient(ops[-1], *arguments())
     op, other = ops
     x, starts = arguments()
     for _ in range(2):
-        torch.testing.assert_close(gradient(op, x, starts), gradient(other, x, starts))
+        torch.testing.assert_close(compute_gradient(op, x, starts), compute_gradient(other, x, starts))
     assert "from checkpoints" in op.explain("all")

@@ -39,7 +39,7 @@ def cubes(lang, spec="x[n] -> y[n]"):
     return ts.op(spec)(cube)
 
 
-def gradient(op, x):
+def compute_gradient(op, x):
     leaf = x.clone().requires_grad_()
     return torch.autograd.grad(op(leaf).sum(), leaf)[0]
 
@@ -48,12 +48,12 @@ def gradient(op, x):
 def test_two_ops_of_one_text_share_their_kernels(lang, compiled):
     x = torch.rand(5)
     first, second = cubes(lang), cubes(lang)
-    torch.testing.assert_close(gradient(first, x), 3 * x * x)
+    torch.testing.assert_close(compute_gradient(first, x), 3 * x * x)
     kernels = list(compiled)
     assert {"cube", "cube_adjoint_0"} >= {*kernels}
-    torch.testing.assert_close(gradient(second, x), 3 * x * x)
+    torch.testing.assert_close(compute_gradient(second, x), 3 * x * x)
     assert compiled == kernels
-    gradient(cubes(lang), x.double())
+    compute_gradient(cubes(lang), x.double())
     assert compiled.count("cube_adjoint_0") == 2
 
 
@@ -61,7 +61,7 @@ def test_kernels_outlive_their_op_and_nothing_else_does(lang, compiled):
     """The engine cannot free them. The op goes at once: no reference cycle waits for Python's garbage collector."""
     x = torch.rand(5)
     op = cubes(lang)
-    gradient(op, x)
+    compute_gradient(op, x)
     core = weakref.ref(op._core)
     gc.collect()
     gc.disable()
@@ -71,7 +71,7 @@ def test_kernels_outlive_their_op_and_nothing_else_does(lang, compiled):
     finally:
         gc.enable()
     kernels = list(compiled)
-    gradient(cubes(lang), x)
+    compute_gradient(cubes(lang), x)
     assert compiled == kernels
 
 
@@ -122,7 +122,7 @@ def test_making_the_same_op_in_a_loop_leaks_nothing(lang, engine, compiled, make
 
     def run():
         held = Held()
-        gradient(make(lang, 2.0, held), x)
+        compute_gradient(make(lang, 2.0, held), x)
         return weakref.ref(held)
 
     def count():
@@ -158,7 +158,7 @@ def test_different_ops_do_not_keep_the_objects_in_their_closures(lang):
     for make in (make_power, make_total):
         for factor in (1.5, 2.5):
             one = Held()
-            gradient(make(lang, factor, one), x)
+            compute_gradient(make(lang, factor, one), x)
             held.append(weakref.ref(one))
     del one
     gc.collect()
@@ -265,7 +265,7 @@ def test_ops_that_differ_in_numbers_share_their_kernels(lang, compiled, make, dt
         leaf = x.clone().requires_grad_()
         wanted = torch.autograd.grad(expect(leaf).pow(2).sum(), leaf)[0]
         torch.testing.assert_close(op(x), expect(x))
-        torch.testing.assert_close(gradient(lambda x, op=op: op(x).pow(2), x), wanted)
+        torch.testing.assert_close(compute_gradient(lambda x, op=op: op(x).pow(2), x), wanted)
         rows = torch.stack([x, 2 * x])
         torch.testing.assert_close(torch.func.vmap(op)(rows), torch.stack([expect(row) for row in rows]))
         counts.append(len(compiled))
@@ -310,7 +310,7 @@ def test_a_number_that_changes_again_and_again_compiles_a_few_kernels(lang, comp
     counts = []
     for place in range(8):
         Settings.rate = 1.1 + place
-        torch.testing.assert_close(gradient(op, x), 2 * x * Settings.rate)
+        torch.testing.assert_close(compute_gradient(op, x), 2 * x * Settings.rate)
         counts.append(len(compiled))
     assert counts[3] < counts[5] == counts[-1]
 
@@ -323,7 +323,7 @@ def test_ops_that_differ_in_what_a_function_of_theirs_captured_share_no_kernel(l
     x = torch.rand(5)
     held = Held()
     for factor in (2.0, 3.0, 2.0):
-        torch.testing.assert_close(gradient(make_power(lang, factor, held), x), 2 * factor * x)
+        torch.testing.assert_close(compute_gradient(make_power(lang, factor, held), x), 2 * factor * x)
         torch.testing.assert_close(make_total(lang, factor, held)(x[:1]), factor**3 * x[:1] ** 2)
 
 
@@ -351,12 +351,12 @@ def test_a_kernel_of_a_dropped_op_works_after_a_restart(lang, engine):
 def test_the_engine_s_options_count(lang, compiled, monkeypatch):
     x = torch.rand(5)
     first = cubes(lang)
-    gradient(first, x)
+    compute_gradient(first, x)
     compiled.clear()
     config = lang.lang.impl.current_cfg()
     config.fast_math, before = not config.fast_math, config.fast_math
     try:
-        gradient(cubes(lang), x)
+        compute_gradient(cubes(lang), x)
     finally:
         config.fast_math = before
     assert compiled.count("cube_adjoint_0") == 1
@@ -375,7 +375,7 @@ def test_a_batch_that_runs_sample_by_sample_has_the_gradient_of_a_single_call(la
             y[i] = x[i] / s
 
     x = torch.rand(5)
-    gradient(normalize, x)
+    compute_gradient(normalize, x)
     single = [name for name in compiled if "adjoint" in name]
     rows = torch.rand(3, 5)
     gradients = torch.func.vmap(torch.func.grad(lambda one: normalize(one).pow(2).sum()))(rows)

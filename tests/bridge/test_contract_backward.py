@@ -19,7 +19,7 @@ def forward_kernel(lang):
 INPUTS = (torch.linspace(-1, 1, 5, dtype=torch.float64), torch.linspace(0.5, 2, 5, dtype=torch.float64))
 
 
-def gradients_of(op, wanted=(True, True)):
+def compute_gradients(op, wanted=(True, True)):
     inputs = [t.clone().requires_grad_(flag) for t, flag in zip(INPUTS, wanted, strict=True)]
     op(*inputs).sum().backward()
     return [t.grad for t in inputs]
@@ -35,7 +35,7 @@ def test_the_given_backward_kernel_runs(lang64):
             grad_k[i] = 20.0 * grad_y[i]
 
     for op in (ts.op("x[n], k[n] -> y[n]", backward=back)(forward_kernel(lang64)), _decorated(lang64, back)):
-        grad_x, grad_k = gradients_of(op)
+        grad_x, grad_k = compute_gradients(op)
         assert grad_x.tolist() == [10.0] * 5 and grad_k.tolist() == [20.0] * 5
 
 
@@ -59,9 +59,9 @@ def test_an_input_without_a_grad_parameter_gets_no_gradient_or_is_refused(lang64
             grad_x[i] = lang64.cos(x[i]) * k[i] * grad_y[i]
 
     op = ts.op("x[n], k[n] -> y[n]", backward=back)(forward_kernel(lang64))
-    cases.assert_close(gradients_of(op, (True, False))[0], torch.cos(INPUTS[0]) * INPUTS[1])
+    cases.assert_close(compute_gradients(op, (True, False))[0], torch.cos(INPUTS[0]) * INPUTS[1])
     with pytest.raises(ts.GradientError, match="grad_k"):
-        gradients_of(op)
+        compute_gradients(op)
 
 
 def test_a_backward_kernel_may_read_outputs_and_scratch_of_the_forward(lang64):

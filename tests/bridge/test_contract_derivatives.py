@@ -29,7 +29,7 @@ def one_input(case, lang):
     return (lambda x: op(x, *rest)), x
 
 
-def twin_of(case):
+def make_twin(case):
     """Return what torch computes, as a function of the first input."""
     _, *rest = case.inputs(torch.float64)
     return lambda x: case.expected(x, *rest)
@@ -49,7 +49,7 @@ def direction(x):
 @pytest.mark.parametrize("case", ROWS, ids=str)
 def test_the_second_derivative(lang64, case):
     function, x = one_input(case, lang64)
-    cases.assert_close(second(function, x), second(twin_of(case), x))
+    cases.assert_close(second(function, x), second(make_twin(case), x))
 
 
 def test_the_second_derivative_through_a_hand_written_backward_is_refused(lang64):
@@ -68,7 +68,7 @@ def test_create_graph_alone_is_no_second_derivative(lang64):
 
 @pytest.mark.parametrize("case", ROWS, ids=str)
 def test_forward_mode(lang64, case):
-    (function, x), twin = one_input(case, lang64), twin_of(case)
+    (function, x), twin = one_input(case, lang64), make_twin(case)
     cases.assert_close(jvp(function, (x,), (direction(x),)), jvp(twin, (x,), (direction(x),)))
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x, direction(x))
@@ -105,7 +105,7 @@ TRANSFORMS = {
 def test_func_transforms(lang64, transform):
     case = cases.select_cases("square")[0]
     function, x = one_input(case, lang64)
-    cases.assert_close(transform(function)(x), transform(twin_of(case))(x))
+    cases.assert_close(transform(function)(x), transform(make_twin(case))(x))
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
@@ -152,7 +152,7 @@ def test_func_transforms_when_compiled(lang64, transform):
     case = cases.select_cases("square")[0]
     function, x = one_input(case, lang64)
     run = torch.compile(transform(function), backend="aot_eager")
-    right_or_refused(EITHER, lambda: run(x), transform(twin_of(case))(x))
+    right_or_refused(EITHER, lambda: run(x), transform(make_twin(case))(x))
 
 
 @pytest.mark.usefixtures("_fresh_compiler")
@@ -160,7 +160,7 @@ def test_the_second_derivative_of_a_compiled_call(lang64):
     case = cases.select_cases("square")[0]
     function, x = one_input(case, lang64)
     run = torch.compile(function, backend="aot_eager", fullgraph=True)
-    right_or_refused(SECOND, lambda: second(run, x), second(twin_of(case), x))
+    right_or_refused(SECOND, lambda: second(run, x), second(make_twin(case), x))
 
 
 @pytest.mark.usefixtures("_fresh_compiler")
@@ -173,7 +173,7 @@ def test_forward_mode_of_a_compiled_call(lang64):
         with forward_ad.dual_level():
             return forward_ad.unpack_dual(f(forward_ad.make_dual(x, direction(x)))).tangent
 
-    right_or_refused(FORWARD, lambda: pushed(run), pushed(twin_of(case)))
+    right_or_refused(FORWARD, lambda: pushed(run), pushed(make_twin(case)))
 
 
 def test_arrays_may_be_called_as_adjoints_are(lang64):

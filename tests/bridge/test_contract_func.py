@@ -21,7 +21,7 @@ SCALAR_LOSS = cases.select_cases(
 MAPPED = [case for case in cases.ALL if cases.select_differentiable(case.inputs(torch.float64))]
 
 
-def loss_of(function, rest):
+def make_loss(function, rest):
     """Return a scalar loss of the floating inputs alone; `rest` maps positions to the other arguments."""
 
     def loss(*floating):
@@ -44,8 +44,8 @@ def split(inputs):
 def test_grad_and_value(lang64, case):
     floating, rest = split(case.inputs(torch.float64))
     places = tuple(range(len(floating)))
-    mine = grad_and_value(loss_of(case.op(lang64, torch.float64), rest), argnums=places)(*floating)
-    twin = grad_and_value(loss_of(case.expected, rest), argnums=places)(*floating)
+    mine = grad_and_value(make_loss(case.op(lang64, torch.float64), rest), argnums=places)(*floating)
+    twin = grad_and_value(make_loss(case.expected, rest), argnums=places)(*floating)
     cases.assert_close(mine[1], twin[1])
     cases.assert_close(mine[0], twin[0])
 
@@ -69,7 +69,7 @@ def test_jacrev(lang64, case):
     cases.assert_close(mine, jacrev(case.expected, argnums=places)(*inputs))
 
 
-def stacked(case, dtype=torch.float64):
+def stack_draws(case, dtype=torch.float64):
     """Several draws of a case: floating tensors stacked, the rest as in the first; and the vmap in_dims."""
     draws = [case.inputs(dtype, seed) for seed in range(SAMPLES)]
     batch = [
@@ -91,7 +91,7 @@ def loop_of_calls(function, batch, in_dims):
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", MAPPED, ids=str)
 def test_vmap_is_a_loop_of_calls_values_and_gradients(lang64, case):
-    batch, in_dims = stacked(case)
+    batch, in_dims = stack_draws(case)
     cases.assert_same_values_and_gradients(
         vmap(case.op(lang64, torch.float64), in_dims),
         lambda *inputs: loop_of_calls(case.expected, inputs, in_dims),
@@ -156,24 +156,25 @@ def test_vmap_of_one_sample(lang64):
 
 @pytest.mark.parametrize("case", SCALAR_LOSS, ids=str)
 def test_vmap_of_grad(lang64, case):
-    batch, _ = stacked(case)
+    batch, _ = stack_draws(case)
     floating = cases.select_differentiable(batch)
     _, rest = split(case.inputs(torch.float64))
     places = tuple(range(len(floating)))
-    mine = vmap(grad(loss_of(case.op(lang64, torch.float64), rest), argnums=places))(*floating)
+    mine = vmap(grad(make_loss(case.op(lang64, torch.float64), rest), argnums=places))(*floating)
     each = [
-        grad(loss_of(case.expected, rest), argnums=places)(*[v[sample] for v in floating]) for sample in range(SAMPLES)
+        grad(make_loss(case.expected, rest), argnums=places)(*[v[sample] for v in floating])
+        for sample in range(SAMPLES)
     ]
     cases.assert_close(mine, tuple(torch.stack(same) for same in zip(*each, strict=True)))
 
 
 @pytest.mark.parametrize("case", SCALAR_LOSS, ids=str)
 def test_grad_of_vmap(lang64, case):
-    batch, in_dims = stacked(case)
+    batch, in_dims = stack_draws(case)
     floating, rest = split(batch)
     places = tuple(range(len(floating)))
-    ours = loss_of(vmap(case.op(lang64, torch.float64), in_dims), rest)
-    twin = loss_of(lambda *inputs: loop_of_calls(case.expected, inputs, in_dims), rest)
+    ours = make_loss(vmap(case.op(lang64, torch.float64), in_dims), rest)
+    twin = make_loss(lambda *inputs: loop_of_calls(case.expected, inputs, in_dims), rest)
     cases.assert_close(grad(ours, argnums=places)(*floating), grad(twin, argnums=places)(*floating))
 
 

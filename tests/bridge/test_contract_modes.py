@@ -17,7 +17,7 @@ def square(lang64):
     return cases.select_cases("square")[0].op(lang64, torch.float64)
 
 
-def saved_by(call):
+def list_saved(call):
     """Return the tensors that `call` saves for the backward pass."""
     packed = []
 
@@ -34,7 +34,7 @@ def saved_by(call):
 def test_without_grad_nothing_is_recorded_or_allocated(square, mode):
     x = torch.rand(4, dtype=torch.float64, requires_grad=True)
     with mode():
-        (y, packed) = saved_by(lambda: square(x))
+        (y, packed) = list_saved(lambda: square(x))
     cases.assert_close(y, x.detach() ** 2)
     assert not y.requires_grad and y.grad_fn is None and x.grad is None and not packed
     assert y.is_inference() == (mode is torch.inference_mode)
@@ -48,7 +48,7 @@ def test_inference_tensors_go_in(square):
 
 def test_detached_inputs_record_nothing(square):
     x = torch.rand(4, dtype=torch.float64, requires_grad=True)
-    y, packed = saved_by(lambda: square(x.detach()))
+    y, packed = list_saved(lambda: square(x.detach()))
     assert not y.requires_grad and not packed
 
 
@@ -115,7 +115,7 @@ SAVED = {
 def test_only_what_the_backward_needs_is_saved(lang64, name):
     case = cases.select_cases(name)[0]
     inputs = cases.make_leaves(case.inputs(torch.float64))
-    _, packed = saved_by(lambda: case.op(lang64, torch.float64)(*inputs))
+    _, packed = list_saved(lambda: case.op(lang64, torch.float64)(*inputs))
     assert {t.data_ptr() for t in packed} <= {inputs[k].data_ptr() for k in SAVED[name]}
     assert len(packed) <= len(SAVED[name])
 
@@ -135,7 +135,7 @@ def test_values_that_no_gradient_depends_on_are_not_saved(lang64):
 
     op = ts.op("k[n], x[n] -> y[n]", backward=back)(scaled)
     k, x = torch.rand(3, dtype=torch.float64, requires_grad=True), torch.rand(3, dtype=torch.float64)
-    y, packed = saved_by(lambda: op(k, x))
+    y, packed = list_saved(lambda: op(k, x))
     assert not packed
     y.sum().backward()
     cases.assert_close(k.grad, torch.full((3,), 3.0, dtype=torch.float64))
@@ -210,7 +210,7 @@ def test_the_gradient_of_an_autocast_input_has_its_own_dtype(lang):
     cases.assert_close(x.grad.float(), 2 * x.detach().float(), rtol=1e-2, atol=1e-2)
 
 
-def in_thread(work):
+def run_in_thread(work):
     """Run a function in a thread of its own, and return its result or raise its error."""
     outcomes = []
 
@@ -232,7 +232,7 @@ def in_thread(work):
 def test_backward_from_another_thread(square):
     x = torch.rand(4, dtype=torch.float64, requires_grad=True)
     loss = square(x).sum()
-    in_thread(loss.backward)
+    run_in_thread(loss.backward)
     cases.assert_close(x.grad, 2 * x.detach())
 
 
@@ -241,7 +241,7 @@ def test_the_first_call_ever_from_another_thread(lang64, name):
     case = cases.select_cases(name)[0]
     op = case.build(lang64, lang64.f64)  # a fresh op: nothing compiled yet
     inputs = case.inputs(torch.float64)
-    in_thread(lambda: cases.assert_same_values_and_gradients(op, case.expected, inputs))
+    run_in_thread(lambda: cases.assert_same_values_and_gradients(op, case.expected, inputs))
 
 
 def test_many_threads_at_once(lang64):

@@ -49,7 +49,7 @@ def make_ops(lang):
     return histogram, tile, repeat, conv, scale
 
 
-def gradients(function, tensors):
+def compute_gradients(function, tensors):
     """Values, then gradients of their squares."""
     leaves = [one.clone().requires_grad_(one.is_floating_point()) for one in tensors]
     made = function(*leaves)
@@ -79,7 +79,7 @@ def test_compiled(lang, case):
     x = torch.tensor([0.5, -1.0, 2.0, 0.25, -0.5, 3.0, 1.0, -2.0])
     function, *tensors = CASES[case](make_ops(lang), x)
     compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(gradients(compiled, tensors), gradients(function, tensors))
+    torch.testing.assert_close(compute_gradients(compiled, tensors), compute_gradients(function, tensors))
 
 
 def test_sizes_that_do_not_fit_are_refused_when_the_graph_runs(lang):

@@ -160,7 +160,7 @@ def zeros_made(monkeypatch):
     return shapes
 
 
-def leaves():
+def make_leaves():
     torch.manual_seed(0)
     return [torch.rand(3, 3, dtype=torch.float64) for _ in range(2)]
 
@@ -168,7 +168,7 @@ def leaves():
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_only_arrays_that_a_kernel_fills_are_not_zeroed(lang64, form, zeros_made):
-    op, given = make(lang64, form), leaves()
+    op, given = make(lang64, form), make_leaves()
     values = op(*given)
     assert (zeros_made == []) == FORMS[form][2]
     torch.testing.assert_close(values, ts.oracle(op, *given).outputs["y"], rtol=1e-12, atol=1e-13)
@@ -177,7 +177,7 @@ def test_only_arrays_that_a_kernel_fills_are_not_zeroed(lang64, form, zeros_made
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", ["elementwise", "cleared, then added to", "read before", "a branch after it"])
 def test_batches_and_derivatives(lang64, form):
-    op, (x, w) = make(lang64, form), leaves()
+    op, (x, w) = make(lang64, form), make_leaves()
     many = torch.stack([x, w, x + w])
     torch.testing.assert_close(torch.vmap(op, (0, None))(many, w), torch.stack([op(one, w) for one in many]))
     assert ts.gradcheck(op, x, w).findings == []

@@ -33,7 +33,7 @@ def weighed(lang, annotated=False, **options):
     return row
 
 
-def expected(x, w):
+def compute_expected(x, w):
     """In float32, rounded at the end."""
     a, b = x.float(), w.float()
     return (a @ b).to(x.dtype), (a * a).to(x.dtype)
@@ -44,7 +44,7 @@ def inputs(half):
     return x.requires_grad_(), w.requires_grad_()
 
 
-def gradients(function, x, w):
+def compute_gradients(function, x, w):
     y, s = function(x, w)
     return torch.autograd.grad((y.float().sin().sum() + (s.float() * 0.5).sum()), (x, w))
 
@@ -60,10 +60,10 @@ def test_values_and_gradients(lang, half, annotated, way):
         "operator": op.operator,
     }[way]
     x, w = inputs(half)
-    for mine, want in zip(call(x, w), expected(x, w), strict=True):
+    for mine, want in zip(call(x, w), compute_expected(x, w), strict=True):
         assert mine.dtype == half
         torch.testing.assert_close(mine, want, rtol=torch.finfo(half).eps, atol=1e-3)
-    for mine, want in zip(gradients(call, x, w), gradients(expected, x, w), strict=True):
+    for mine, want in zip(compute_gradients(call, x, w), compute_gradients(compute_expected, x, w), strict=True):
         assert mine.dtype == half
         torch.testing.assert_close(mine, want, rtol=2 * torch.finfo(half).eps, atol=1e-2)
 

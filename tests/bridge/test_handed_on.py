@@ -33,7 +33,7 @@ def make(lang, form):
     )
 
 
-def leaves(dtype=torch.float64):
+def make_leaves(dtype=torch.float64):
     torch.manual_seed(0)
     return [torch.rand(4, 4, dtype=dtype).requires_grad_() for _ in range(2)]
 
@@ -44,7 +44,7 @@ def memory(tensor):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients(lang, form):
-    op, given, c = make(lang, form), leaves(torch.float32), torch.rand(4, 4)
+    op, given, c = make(lang, form), make_leaves(torch.float32), torch.rand(4, 4)
     before = c.clone()
     wanted = ts.oracle(op, *(one.detach() for one in given), cotangents=[c]).gradients
     gradients = dict(zip("xw", torch.autograd.grad(op(*given), given, c), strict=True))
@@ -58,7 +58,7 @@ def test_gradients(lang, form):
 
 def test_gradients_of_leaves_are_not_shared(lang64):
     """Autograd takes a gradient for a leaf's only where nobody else holds it, and adds in place only there."""
-    op, (x, w), c = make(lang64, "both"), leaves(), torch.rand(4, 4, dtype=torch.float64)
+    op, (x, w), c = make(lang64, "both"), make_leaves(), torch.rand(4, 4, dtype=torch.float64)
     before = c.clone()
     for count in (1, 2):
         (op(x, w) + op(w, x)).backward(c)
@@ -69,14 +69,14 @@ def test_gradients_of_leaves_are_not_shared(lang64):
 
 
 def test_an_expanded_gradient(lang64):
-    op, (x, w) = make(lang64, "both"), leaves()
+    op, (x, w) = make(lang64, "both"), make_leaves()
     gradients = torch.autograd.grad(op(x, w).sum(), (x, w))
     assert all(one.is_contiguous() and torch.equal(one, torch.ones_like(one)) for one in gradients)
 
 
 def test_the_operator_returns_copies(lang64):
     """Compilers take an operator's results for memory of their own, and what it was given for memory to use again."""
-    op, (x, w), c = make(lang64, "both"), leaves(), torch.rand(4, 4, dtype=torch.float64)
+    op, (x, w), c = make(lang64, "both"), make_leaves(), torch.rand(4, 4, dtype=torch.float64)
     y, pull = torch.func.vjp(op, x.detach(), w.detach())
     gradients = pull(c)
     assert len({memory(one) for one in (*gradients, c, y)}) == 4
@@ -85,7 +85,7 @@ def test_the_operator_returns_copies(lang64):
 
 
 def test_second_derivatives_and_batches(lang64):
-    op, given = make(lang64, "a sum"), leaves()
+    op, given = make(lang64, "a sum"), make_leaves()
     assert torch.autograd.gradgradcheck(op, given)
     x, w = (torch.rand(3, 4, 4, dtype=torch.float64) for _ in range(2))
 

@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 
-def floats(*shape, seed=0):
+def draw_floats(*shape, seed=0):
     generator = torch.Generator().manual_seed(seed + len(shape))
     return torch.rand(shape, generator=generator, dtype=torch.float64) - 0.3
 
@@ -64,19 +64,19 @@ def two_tasks_in_torch(x):
 
 @pytest.mark.parametrize("adjoint", ["auto", "source"])
 def test_forward_mode_and_second_derivatives(lang64, adjoint):
-    op, inputs = decays(lang64, adjoint=adjoint), (floats(4).requires_grad_(), floats(3).requires_grad_())
+    op, inputs = decays(lang64, adjoint=adjoint), (draw_floats(4).requires_grad_(), draw_floats(3).requires_grad_())
     assert gradcheck(op, inputs, check_forward_ad=True, check_batched_grad=True, check_batched_forward_grad=True)
     assert gradgradcheck(op, inputs, check_batched_grad=True, check_fwd_over_rev=True)
 
 
 @pytest.mark.compiled_engine
 def test_forward_mode_of_an_op_on_the_engines_reverse_mode(lang64):
-    op, x, w, v = decays(lang64, adjoint="engine"), floats(4), floats(3), floats(4, seed=5)
+    op, x, w, v = decays(lang64, adjoint="engine"), draw_floats(4), draw_floats(3), draw_floats(4, seed=5)
     torch.testing.assert_close(jvp(lambda x: op(x, w), (x,), (v,)), jvp(lambda x: decays_in_torch(x, w), (x,), (v,)))
 
 
 def test_several_outputs_and_scratch(lang64):
-    op, x = two_tasks(lang64), floats(5).requires_grad_()
+    op, x = two_tasks(lang64), draw_floats(5).requires_grad_()
     assert gradcheck(op, (x,), check_forward_ad=True)
     assert gradgradcheck(op, (x,), check_batched_grad=True)
 
@@ -96,7 +96,7 @@ TRANSFORMS = {
     "name", [pytest.param(name, marks=pytest.mark.compiled_engine if name == "third" else ()) for name in TRANSFORMS]
 )
 def test_functional_transforms(lang64, name):
-    op, w, x = decays(lang64), floats(3), floats(4, seed=3)
+    op, w, x = decays(lang64), draw_floats(3), draw_floats(4, seed=3)
     transform = TRANSFORMS[name]
     torch.testing.assert_close(transform(lambda x: op(x, w))(x), transform(lambda x: decays_in_torch(x, w))(x))
     torch.testing.assert_close(transform(lambda w: op(x, w))(w), transform(lambda w: decays_in_torch(x, w))(w))
@@ -105,7 +105,7 @@ def test_functional_transforms(lang64, name):
 
 
 def test_a_tangent_of_each_input_alone_and_of_both(lang64):
-    op, x, w, v, u = decays(lang64), floats(4), floats(3), floats(4, seed=5), floats(3, seed=6)
+    op, x, w, v, u = decays(lang64), draw_floats(4), draw_floats(3), draw_floats(4, seed=5), draw_floats(3, seed=6)
     for given, moved in (((x,), (v,)), ((x, w), (v, u))):
         rest = (w,)[: 2 - len(given)]
         ours = jvp(lambda *a: op(*a, *rest), given, moved)  # noqa: B023  # called at once
@@ -114,7 +114,7 @@ def test_a_tangent_of_each_input_alone_and_of_both(lang64):
 
 
 def test_a_batch_of_second_derivatives_is_one_launch_each(lang64):
-    op, x, w = decays(lang64), floats(3, 4), floats(3)
+    op, x, w = decays(lang64), draw_floats(3, 4), draw_floats(3)
     ours = vmap(hessian(lambda row: op(row, w).sum()))(x)
     theirs = vmap(hessian(lambda row: decays_in_torch(row, w).sum()))(x)
     torch.testing.assert_close(ours, theirs)
@@ -129,7 +129,7 @@ def test_batch_dims_of_the_spec(lang64):
         for i in x:
             y[None] += lang64.sin(x[i]) * x[i] ** 2
 
-    x = floats(2, 3, 4)
+    x = draw_floats(2, 3, 4)
     torch.testing.assert_close(hessian(lambda x: energy(x).sum())(x), hessian(lambda x: (torch.sin(x) * x**2).sum())(x))
     assert gradcheck(energy, (x.requires_grad_(),), check_forward_ad=True)
     assert gradgradcheck(energy, (x,))
@@ -145,7 +145,7 @@ def test_state_that_is_overwritten(lang64):
             for t in range(x.shape[1]):
                 y[i] = lang64.tanh(a[None] * y[i] + x[i, t])
 
-    x, a = floats(3, 5).requires_grad_(), floats().requires_grad_()
+    x, a = draw_floats(3, 5).requires_grad_(), draw_floats().requires_grad_()
     assert gradcheck(average, (x, a), check_forward_ad=True)
     assert gradgradcheck(average, (x, a))
 
@@ -168,7 +168,7 @@ def test_vectors_and_functions(lang64):
         for i in p:
             q[i] = turned(p[i], angle[i]).normalized() * angle[i]
 
-    inputs = floats(4, 2).requires_grad_(), floats(4).requires_grad_()
+    inputs = draw_floats(4, 2).requires_grad_(), draw_floats(4).requires_grad_()
     assert gradcheck(turn, inputs, check_forward_ad=True)
     assert gradgradcheck(turn, inputs)
 
@@ -185,7 +185,7 @@ def test_a_chain(lang64):
             y[i] = t[i] * t[(i + 1) % t.shape[0]] * x[i]
 
     op = ts.chain("x[n] -> y[n]", [first, second], scratch="t[n]")
-    x = floats(4).requires_grad_()
+    x = draw_floats(4).requires_grad_()
     assert gradcheck(op, (x,), check_forward_ad=True)
     assert gradgradcheck(op, (x,))
 
@@ -198,7 +198,7 @@ def test_integers_have_no_tangent(lang64):
             k[i] = lang64.cast(lang64.floor(x[i]), lang64.i32)
             y[i] = x[i] ** 2 - k[i]
 
-    x, v = floats(4) * 5, floats(4, seed=1)
+    x, v = draw_floats(4) * 5, draw_floats(4, seed=1)
     with forward_ad.dual_level():
         y, k = parts(forward_ad.make_dual(x, v))
         torch.testing.assert_close(forward_ad.unpack_dual(y).tangent, 2 * x * v)
@@ -212,7 +212,7 @@ def test_single_precision(lang):
         for i in x:
             y[i] = x[i] ** 3
 
-    x = floats(4).float()
+    x = draw_floats(4).float()
     second = hessian(lambda x: cube(x).sum())(x)
     torch.testing.assert_close(second, torch.diag(6 * x))
     assert second.dtype == torch.float32
@@ -220,7 +220,7 @@ def test_single_precision(lang):
 
 def test_a_gradient_penalty_trains(lang64):
     """The reason for second derivatives: a loss of a gradient, in plain eager mode."""
-    op, x, w = decays(lang64), floats(4).requires_grad_(), floats(3).requires_grad_()
+    op, x, w = decays(lang64), draw_floats(4).requires_grad_(), draw_floats(3).requires_grad_()
     (slope,) = torch.autograd.grad(op(x, w).sum(), x, create_graph=True)
     (slope**2).sum().backward()
     twin_x, twin_w = x.detach().requires_grad_(), w.detach().requires_grad_()
@@ -230,7 +230,7 @@ def test_a_gradient_penalty_trains(lang64):
 
 
 def test_under_compile(lang64):
-    op, x, w = decays(lang64), floats(4), floats(3)
+    op, x, w = decays(lang64), draw_floats(4), draw_floats(3)
 
     @torch.compile(fullgraph=True, backend="aot_eager")
     def loss(x, w):
@@ -255,9 +255,9 @@ def test_a_hand_written_backward_has_no_other_derivative(lang64):
             grad_x[i] = 2 * x[i] * grad_y[i]
 
     with pytest.raises(ts.GradientError, match=r"(?s)`square` has a hand-written backward.*Leave out `backward=`"):
-        jvp(square, (floats(3),), (floats(3),))
+        jvp(square, (draw_floats(3),), (draw_floats(3),))
     with pytest.raises(ts.GradientError, match="hand-written backward"):
-        hessian(lambda x: square(x).sum())(floats(3))
+        hessian(lambda x: square(x).sum())(draw_floats(3))
 
 
 @pytest.mark.compiled_engine
@@ -273,14 +273,14 @@ def test_constructs_without_a_tangent_are_refused_with_their_line(lang64):
         for i in x:
             p[i] = lang64.atomic_add(y[k[i]], x[i])
 
-    x, k = floats(3), torch.zeros(3, dtype=torch.int32)
+    x, k = draw_floats(3), torch.zeros(3, dtype=torch.int32)
     with pytest.raises(ts.GradientError, match=r"(?s)`ordered`.*no forward-mode.*atomic_add.*test_higher.py:\d+"):
         jvp(lambda x: ordered(x, k, m=2), (x,), (x,))
 
 
 def test_vjp_of_a_jvp_agrees_with_the_oracle(lang64):
     """<c, J v> is linear in c: its gradient in c is J v, and in x what the oracle's gradient changes by."""
-    op, x, w, v, c = decays(lang64), floats(4), floats(3), floats(4, seed=8), floats(4, seed=9)
+    op, x, w, v, c = decays(lang64), draw_floats(4), draw_floats(3), draw_floats(4, seed=8), draw_floats(4, seed=9)
     _, pull = vjp(lambda x: jvp(lambda x: op(x, w), (x,), (v,))[1], x)
     (pulled,) = pull(c)
     step = 1e-5
@@ -298,15 +298,15 @@ def test_maxima_of_parallel_iterations(lang64):
         for i in x:
             lang64.atomic_max(y[k[i]], lang64.exp(x[i]) + x[i])
 
-    x, k = floats(40), torch.randint(4, (40,), dtype=torch.int32, generator=torch.Generator().manual_seed(1))
+    x, k = draw_floats(40), torch.randint(4, (40,), dtype=torch.int32, generator=torch.Generator().manual_seed(1))
     x[7], k[7] = x[8], k[8]
 
     def twin(x):
         values = torch.exp(x) + x
         return torch.stack([values[k == m].amax() for m in range(4)])
 
-    ours = jvp(lambda x: greatest(x, k, m=4), (x,), (floats(40, seed=2),))
-    torch.testing.assert_close(ours, jvp(twin, (x,), (floats(40, seed=2),)))
+    ours = jvp(lambda x: greatest(x, k, m=4), (x,), (draw_floats(40, seed=2),))
+    torch.testing.assert_close(ours, jvp(twin, (x,), (draw_floats(40, seed=2),)))
     torch.testing.assert_close(jacrev(lambda x: greatest(x, k, m=4))(x), jacrev(twin)(x))
     # a tangent of a tangent has maxima of its own beside those of the first
     ours, theirs = (jacfwd(jacfwd(f)) for f in (lambda x: greatest(x, k, m=4), twin))
@@ -322,7 +322,7 @@ def test_maxima_in_order_have_tangents_of_tangents(lang64):
             lang64.atomic_max(y[i], lang64.cos(x[i]))
             y[i] *= x[i]
 
-    x = floats(4)
+    x = draw_floats(4)
     ours, theirs = (jacfwd(jacfwd(jacfwd(f))) for f in (greatest, lambda x: torch.cos(x) * x))
     torch.testing.assert_close(ours(x), theirs(x))
 
@@ -350,7 +350,7 @@ def test_second_derivatives_need_nothing_that_the_first_did_not_save(lang64):
     def twin(x, w):
         return 2 * x**3 + 2.0 * 0.9 ** len(x) * x**2, w * w
 
-    x, w = floats(3), floats(3, seed=1)
+    x, w = draw_floats(3), draw_floats(3, seed=1)
     for argnums in (0, 1, (0, 1)):
         ours, theirs = (hessian(lambda *a, f=f: f(*a)[0].sum(), argnums)(x, w) for f in (op, twin))
         torch.testing.assert_close(ours, theirs)
@@ -390,7 +390,7 @@ def test_inputs_read_only_by_stores_are_not_saved(lang64):
     def loss(function):
         return lambda *values: sum((one**2).sum() for one in function(*values))
 
-    values = floats(4), floats(4, 3), floats(4, seed=1)
+    values = draw_floats(4), draw_floats(4, 3), draw_floats(4, seed=1)
     ours = hessian(loss(lambda *given: add(*given, k)), (0, 1, 2))(*values)
     theirs = hessian(loss(in_torch), (0, 1, 2))(*values)
     torch.testing.assert_close(ours, theirs)
@@ -410,7 +410,7 @@ def test_the_tangent_of_a_kernel_that_stores_nothing(lang64):
                 total += 0.7
             y[i] = total
 
-    x = floats(4)
+    x = draw_floats(4)
     values, tangents = jvp(fixed, (x,), (x,))
     assert values[3] > 2.0
     assert not tangents.any()
@@ -436,7 +436,7 @@ def test_candidates_of_an_inactive_maximum_are_not_saved(lang64, is_added_to):
         for i in x:
             t[None] += lang64.sin(x[i])
 
-    x = floats(3)
+    x = draw_floats(3)
     k, e = torch.tensor([2, 0, 2], dtype=torch.int32), torch.tensor([1, 5, 2], dtype=torch.int32)
     second = hessian(lambda x: op(x, k, e)[0])(x)
     torch.testing.assert_close(second, torch.diag(-torch.sin(x)))
@@ -464,9 +464,9 @@ def test_the_rest_of_a_loop_whose_maxima_run_in_order_stays_parallel(lang64):
 
         return scalar
 
-    values = floats(4), floats(4, seed=1)
+    values = draw_floats(4), draw_floats(4, seed=1)
     torch.testing.assert_close(hessian(loss(op), (0, 1))(*values), hessian(loss(in_torch), (0, 1))(*values))
-    tangents = floats(4, seed=2), floats(4, seed=3)
+    tangents = draw_floats(4, seed=2), draw_floats(4, seed=3)
     torch.testing.assert_close(jvp(op, values, tangents), jvp(in_torch, values, tangents))
 
 

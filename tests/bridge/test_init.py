@@ -54,7 +54,7 @@ def worked_back(lang):
     return back
 
 
-def gradient(op, x=X):
+def compute_gradient(op, x=X):
     x = x.clone().requires_grad_()
     return torch.autograd.grad(op(x).sum(), x)[0]
 
@@ -84,8 +84,8 @@ def test_unzeroed_scratch_is_noticed(lang64):
 @pytest.mark.parametrize("how", ["zeros", "empty"])
 def test_a_backward_kernel_reads_scratch_of_the_forward_pass(lang64, how):
     op = ts.op("x[n] -> y[n]", scratch="h[n]", init={"h": how}, backward=rooted_back(lang64))(rooted(lang64))
-    cases.assert_close(gradient(op)[1:], RIGHT[1:])
-    assert gradient(op)[0] == 0.0
+    cases.assert_close(compute_gradient(op)[1:], RIGHT[1:])
+    assert compute_gradient(op)[0] == 0.0
 
 
 def test_a_workspace_is_not_shared_between_launches(lang64):
@@ -112,7 +112,7 @@ def test_a_gradient_that_is_filled_by_hand_needs_no_zeros(lang64):
     gradients = torch.func.vmap(torch.func.grad(lambda x: op(x).sum()))(batched)
     cases.assert_close(gradients, batched / torch.sqrt(batched * batched + 1))
     left = ts.op("x[n] -> y[n]", scratch="h[n]", init={"grad_x": "empty"}, backward=rooted_back(lang64))
-    assert gradient(left(rooted(lang64))).isnan().tolist() == [True] + [False] * 4
+    assert compute_gradient(left(rooted(lang64))).isnan().tolist() == [True] + [False] * 4
 
 
 def test_an_init_of_an_unknown_gradient_is_refused(lang64):
@@ -139,7 +139,7 @@ def test_an_init_of_an_unknown_gradient_is_refused(lang64):
 def test_other_gradients_start_at_zero_despite_init(lang64, adjoint):
     init = {"grad_x": "empty", "h": "empty"}
     make = ts.op("x[n] -> y[n]", scratch="h[n]", init=init, backward=worked_back(lang64), adjoint=adjoint)
-    cases.assert_close(gradient(make(rooted(lang64))), RIGHT)
+    cases.assert_close(compute_gradient(make(rooted(lang64))), RIGHT)
     op = ts.op("x[n] -> y[n]", scratch="h[n]", init=init, backward=worked_back(lang64))(rooted(lang64))
     assert ts.gradcheck(op, X, adjoint=adjoint).findings == []
 
@@ -155,7 +155,7 @@ def test_a_gradient_that_is_only_added_to_starts_at_zero_or_is_refused(lang64):
         for i in grad_y:
             grad_x[i] += 2.0 * grad_y[i]
 
-    assert gradient(ts.op("x[n] -> y[n]", backward=back)(doubled)).tolist() == [2.0] * 5
+    assert compute_gradient(ts.op("x[n] -> y[n]", backward=back)(doubled)).tolist() == [2.0] * 5
     with pytest.raises(
         ts.SpecError, match=r"adds to `grad_x`, and never stores to it\n.*at .*\n.*'empty'\nLeave `grad_x`"
     ):

@@ -51,7 +51,7 @@ def moved(dt, p, v):
     p.add_(dt * new)
 
 
-def numbers(*shape):
+def draw_numbers(*shape):
     return torch.rand(shape, dtype=torch.float64)
 
 
@@ -68,7 +68,7 @@ def test_the_argument_is_updated(lang, dtype):
     assert state.data_ptr() == address
 
 
-def gradients(step, x, before):
+def compute_gradients(step, x, before):
     """Of something that uses the state before, between and after two steps."""
     x, before = x.clone().requires_grad_(), before.clone().requires_grad_()
     state = before * 2
@@ -82,12 +82,12 @@ def gradients(step, x, before):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gradients_before_and_after_an_update(lang, dtype):
     given = torch.rand(5, dtype=dtype), torch.rand(5, dtype=dtype)
-    cases.assert_close(gradients(stepping(lang), *given), gradients(stepped, *given))
+    cases.assert_close(compute_gradients(stepping(lang), *given), compute_gradients(stepped, *given))
 
 
 @pytest.mark.parametrize("makes_state", [True, False], ids=["state", "x"])
 def test_only_one_of_them_requires_a_gradient(lang, makes_state):
-    given, gradients = (numbers(4), numbers(4)), []
+    given, gradients = (draw_numbers(4), draw_numbers(4)), []
     for step in (stepping(lang), stepped):
         x, state = (one.clone() for one in given)
         leaf = (state if makes_state else x).requires_grad_()
@@ -100,7 +100,7 @@ def test_only_one_of_them_requires_a_gradient(lang, makes_state):
 
 def test_vectors_and_no_other_output(lang64):
     op = moving(lang64)
-    given = numbers(6, 3), numbers(6, 3)
+    given = draw_numbers(6, 3), draw_numbers(6, 3)
     results = []
     for step in (op, moved):
         leaves = [one.clone().requires_grad_() for one in given]
@@ -126,7 +126,7 @@ def test_no_memory_is_copied_without_a_gradient(lang):
 
 
 def test_an_update_of_a_saved_tensor_raises_torchs_error(lang):
-    x, state = numbers(3).requires_grad_(), numbers(3)
+    x, state = draw_numbers(3).requires_grad_(), draw_numbers(3)
     product = x * state
     with torch.no_grad():
         stepping(lang)(x, state)
@@ -135,7 +135,7 @@ def test_an_update_of_a_saved_tensor_raises_torchs_error(lang):
 
 
 def test_a_leaf_is_refused_as_torch_does(lang):
-    op, x, state = stepping(lang), numbers(3), numbers(3).requires_grad_()
+    op, x, state = stepping(lang), draw_numbers(3), draw_numbers(3).requires_grad_()
     kept = state.detach().clone()
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
         op(x, state)
@@ -147,7 +147,7 @@ def test_a_leaf_is_refused_as_torch_does(lang):
 
 @pytest.mark.parametrize("view", [lambda base: base[1], lambda base: base[:, 2]], ids=["row", "column"])
 def test_views_of_a_base(lang64, view):
-    op, x, given = stepping(lang64), numbers(4), numbers(4, 4)
+    op, x, given = stepping(lang64), draw_numbers(4), draw_numbers(4, 4)
     results = []
     for step in (op, stepped):
         leaf = given.clone().requires_grad_()
@@ -167,11 +167,11 @@ def test_expanded_memory_is_refused_as_torch_does(lang):
 
 
 def test_two_updates_in_one_memory_are_refused(lang64):
-    op, p = moving(lang64), numbers(4, 3)
+    op, p = moving(lang64), draw_numbers(4, 3)
     with pytest.raises(ts.ArgumentError, match="`p` and `v` of op `move` share memory") as refusal:
         op(0.1, p, p)
     assert "pass `v.clone()`" in str(refusal.value)
-    both = numbers(4, 6)
+    both = draw_numbers(4, 6)
     expected = both.clone()
     op(0.1, both[:, :3], both[:, 3:])  # between each other, and no element in common
     moved(0.1, expected[:, :3], expected[:, 3:])
@@ -184,7 +184,7 @@ def test_an_input_in_the_memory_of_an_update_keeps_its_values(lang64):
         for i in state:
             state[i] += x[state.shape[0] - 1 - i]
 
-    state = numbers(50)
+    state = draw_numbers(50)
     expected = state + state.flip(0)
     ts.op("x[n], inout state[n] ->")(shift)(state, state)
     cases.assert_close(state, expected)
@@ -202,7 +202,7 @@ def test_scalars_arrays_of_any_rank_and_names_that_are_taken(lang64):
 
     op = ts.op("x[...], inout state[...], inout total[] ->")(gather)
     for shape in ((3,), (2, 4), (2, 1, 3)):
-        given = numbers(*shape), numbers(*shape), numbers()
+        given = draw_numbers(*shape), draw_numbers(*shape), draw_numbers()
         leaves = [one.clone().requires_grad_() for one in given]
         x, state, total = leaves[0], *(one * 1 for one in leaves[1:])
         op(x, state, total)
@@ -235,14 +235,14 @@ def pure(step):
 
 
 def test_transforms(lang64):
-    op, x, state = pure(stepping(lang64)), numbers(3, 4), numbers(3, 4)
+    op, x, state = pure(stepping(lang64)), draw_numbers(3, 4), draw_numbers(3, 4)
     plain = pure(stepped)
     cases.assert_close(torch.func.vmap(op)(x, state), torch.func.vmap(plain)(x, state))
     one = x[0], state[0]
     for transform in (torch.func.jacfwd, torch.func.jacrev):
         both = (transform(lambda *given, run=run: sum(run(*given)).exp(), argnums=(0, 1))(*one) for run in (op, plain))
         cases.assert_close(*both)
-    tangents = numbers(4), numbers(4)
+    tangents = draw_numbers(4), draw_numbers(4)
     for actual, expected in zip(torch.func.jvp(op, one, tangents), torch.func.jvp(plain, one, tangents), strict=True):
         cases.assert_close(actual, expected)
     leaves = [part.clone().requires_grad_() for part in one]
@@ -293,7 +293,7 @@ def test_second_derivatives_read_what_was_saved(lang64, make):
         op(x, v)
         return v
 
-    given = [numbers(4) for _ in range(2)]
+    given = [draw_numbers(4) for _ in range(2)]
     for steps in (1, 2):
 
         def run(f, x, v, steps=steps):
@@ -311,16 +311,16 @@ def test_second_derivatives_read_what_was_saved(lang64, make):
 
 
 def test_vmap_refuses_to_update_an_unbatched_argument(lang64):
-    op, state, states = stepping(lang64), numbers(4), numbers(2, 4)
+    op, state, states = stepping(lang64), draw_numbers(4), draw_numbers(2, 4)
     words = rf"`state` of op `{op.name}` is updated in place under vmap, but is not batched as.*(\n.*)*`\.functional`"
     with pytest.raises(ts.ArgumentError, match=words):
-        torch.func.vmap(lambda x: op(x, state))(numbers(3, 4))
+        torch.func.vmap(lambda x: op(x, state))(draw_numbers(3, 4))
     with pytest.raises(ts.ArgumentError, match=words):  # a batch at the inner level alone
-        torch.func.vmap(lambda x: torch.func.vmap(op, in_dims=(None, 0))(x, states))(numbers(3, 4))
+        torch.func.vmap(lambda x: torch.func.vmap(op, in_dims=(None, 0))(x, states))(draw_numbers(3, 4))
 
 
 def test_compiled(lang64):
-    op, given = stepping(lang64), (numbers(6), numbers(6))
+    op, given = stepping(lang64), (draw_numbers(6), draw_numbers(6))
 
     def run(step):
         def twice(x, before):
@@ -416,7 +416,7 @@ def test_a_chain_updates_what_several_kernels_change(lang64):
             y[i] = 3.0 * state[i]
 
     op = ts.chain("x[n], inout state[n] -> y[n]", [grow, grow, square])
-    x, before = numbers(4).requires_grad_(), numbers(4).requires_grad_()
+    x, before = draw_numbers(4).requires_grad_(), draw_numbers(4).requires_grad_()
     state = before * 1
     y = op(x, state)
     expected = (before * (1 + x) ** 2) ** 2
@@ -444,7 +444,7 @@ def test_drawn_numbers(lang64):
 
 
 def test_the_functional_form_and_the_checks(lang64):
-    op, x, state = stepping(lang64), numbers(3), numbers(3)
+    op, x, state = stepping(lang64), draw_numbers(3), draw_numbers(3)
     kept = state.clone()
     result = op.functional(x, state)
     assert type(result)._fields == ("state_after", "y")

@@ -13,14 +13,14 @@ pytestmark = pytest.mark.compiled_engine
 SPEC = "density[r, s], step[r, s], color[r, s, 3] -> light[r, 3]"
 
 
-def kept(op, *active):
+def find_kept_memory(op, *active):
     """Return the memory that a forward pass keeps for a gradient by these inputs."""
     (at,) = op._core.reverse.source.specializations
     results = at.results(frozenset(active))
     return [] if results is None else sorted(results.names)
 
 
-def agree(op, reference, inputs, rtol=1e-10):
+def assert_agree(op, reference, inputs, rtol=1e-10):
     """Compare values and gradients with torch in float64, the backward pass run twice."""
     leaves = [one.detach().clone().requires_grad_(one.is_floating_point()) for one in inputs]
     exact = [one.detach().double().requires_grad_() if one.is_floating_point() else one for one in inputs]
@@ -57,7 +57,7 @@ def composited(density, step, color):
     return ((through * (1 - e))[..., None] * color).sum(1)
 
 
-def rays(dtype, r=7, s=70):
+def draw_rays(dtype, r=7, s=70):
     return torch.rand(r, s, dtype=dtype), torch.rand(r, s, dtype=dtype) * 0.1, torch.randn(r, s, 3, dtype=dtype)
 
 
@@ -69,13 +69,13 @@ def test_compositing(lang, fp, below, shape, configure):
     configure(serial_below=str(below))
     op = ts.op(SPEC)(compositing(lang, fp))
     dtype = {"f32": torch.float32, "f64": torch.float64}[fp]
-    agree(op, composited, rays(dtype, *shape), {"f32": 1e-5, "f64": 1e-11}[fp])
-    assert kept(op, "density", "step", "color") == ["was_e", "was_through"]
+    assert_agree(op, composited, draw_rays(dtype, *shape), {"f32": 1e-5, "f64": 1e-11}[fp])
+    assert find_kept_memory(op, "density", "step", "color") == ["was_e", "was_through"]
 
 
 def test_explain_lists_the_saved_loop_values(lang):
     op = ts.op(SPEC)(compositing(lang, "f32"))
-    op(*(one.requires_grad_() for one in rays(torch.float32)))
+    op(*(one.requires_grad_() for one in draw_rays(torch.float32)))
     text = op.explain("all")
     assert "an eager call keeps what its backward pass needs of loops, for each parallel iteration" in text
     assert "was_through: 4 bytes times max(density.shape[1], 0)" in text
@@ -83,7 +83,7 @@ def test_explain_lists_the_saved_loop_values(lang):
 
 def test_the_backward_pass_has_one_loop_and_no_function(lang):
     op = ts.op(SPEC)(compositing(lang, "f64"))
-    op(*(one.requires_grad_() for one in rays(torch.float64)))
+    op(*(one.requires_grad_() for one in draw_rays(torch.float64)))
     (at,) = op._core.reverse.source.specializations
     results = at.results(frozenset({"density", "step", "color"}))
     lines = [line.strip() for line in at.emit(next(iter(results.backward.runs))).readable]
@@ -95,7 +95,7 @@ def test_the_backward_pass_has_one_loop_and_no_function(lang):
 def test_one_input_and_other_ways_to_differentiate(lang):
     """A backward pass for less than was kept, second derivatives, `torch.func`, and checkpoints of torch."""
     op = ts.op(SPEC)(compositing(lang, "f64"))
-    density, step, color = (one.requires_grad_() for one in rays(torch.float64, 3, 9))
+    density, step, color = (one.requires_grad_() for one in draw_rays(torch.float64, 3, 9))
     wanted = torch.autograd.grad(composited(density, step, color).square().sum(), (density, step, color))
     for place, one in enumerate((density, step, color)):
         (gradient,) = torch.autograd.grad(op(density, step, color).square().sum(), one)
@@ -158,8 +158,8 @@ def test_loops_of_all_kinds(lang64):
     draw = torch.Generator().manual_seed(5)
     x = torch.rand(9, 12, 3, generator=draw, dtype=torch.float64) * 1.4
     y = torch.randn(9, 3, 4, generator=draw, dtype=torch.float64)
-    agree(op, mixed_by_torch, (x, y))
-    names = kept(op, "x", "y")
+    assert_agree(op, mixed_by_torch, (x, y))
+    names = find_kept_memory(op, "x", "y")
     assert {"was_state", "was_product"} <= {*names}, names
 
 
@@ -195,11 +195,11 @@ def test_no_more_is_saved_than_the_arrays_have_room_for(lang64):
 
     x = torch.randn(5, 6, dtype=torch.float64)
     op = ts.op("x[n, m] -> y[n]")(two)
-    agree(op, chain, (x,))
-    assert kept(op, "x") == []
+    assert_agree(op, chain, (x,))
+    assert find_kept_memory(op, "x") == []
     op = ts.op("x[n, m], weights[n, m] -> y[n]")(with_room)
-    agree(op, lambda x, weights: chain(x) * weights[:, 0], (x, torch.randn(5, 6, dtype=torch.float64)))
-    assert {"was_a", "was_b"} <= {*kept(op, "x", "weights")}
+    assert_agree(op, lambda x, weights: chain(x) * weights[:, 0], (x, torch.randn(5, 6, dtype=torch.float64)))
+    assert {"was_a", "was_b"} <= {*find_kept_memory(op, "x", "weights")}
 
 
 def test_loops_longer_than_any_array_save_nothing(lang64):
@@ -229,8 +229,8 @@ def test_loops_longer_than_any_array_save_nothing(lang64):
 
     op = ts.op("x[k], counts[k]: i32 -> y[k]")(steps)
     x, counts = torch.randn(6, dtype=torch.float64), torch.tensor([0, 1, 5, 3, 2, 9]).int()
-    agree(lambda x: op(x, 4, counts=counts), lambda x: reference(x, 4, counts), (x,))
-    assert kept(op, "x") == []
+    assert_agree(lambda x: op(x, 4, counts=counts), lambda x: reference(x, 4, counts), (x,))
+    assert find_kept_memory(op, "x") == []
 
 
 def test_a_length_in_a_local(lang64):
@@ -253,5 +253,5 @@ def test_a_length_in_a_local(lang64):
         return a
 
     op = ts.op("x[n, m] -> y[n]")(rows)
-    agree(op, reference, (torch.randn(4, 6, dtype=torch.float64),))
-    assert kept(op, "x") == ["was_a"]
+    assert_agree(op, reference, (torch.randn(4, 6, dtype=torch.float64),))
+    assert find_kept_memory(op, "x") == ["was_a"]

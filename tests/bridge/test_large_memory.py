@@ -15,7 +15,7 @@ COUNT = LARGE // 8
 F64 = torch.float64
 
 
-def flags_of(memory):
+def read_flags(memory):
     """Return Linux's flags of the pages in the middle of some memory."""
     middle, inside = memory.data_ptr() + memory.nbytes // 2, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
@@ -29,7 +29,7 @@ def flags_of(memory):
 
 
 def is_advised(memory):
-    return "hg" in flags_of(memory)
+    return "hg" in read_flags(memory)
 
 
 linux = pytest.mark.skipif(

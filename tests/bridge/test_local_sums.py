@@ -15,7 +15,7 @@ def is_serial(request, configure):
     return request.param > 0
 
 
-def text_of(op):
+def read_kernel_text(op):
     """Return the source of the kernel that ran, as the engine got it."""
     (stage,) = op._core.signature.stages
     return "\n".join(stage.texts.values())
@@ -51,7 +51,7 @@ def test_a_product_of_matrices(lang64, shape):
     n, k, m = shape
     op = ts.op("a[n, k], b[k, m] -> y[n, m]")(product)
     compare(op, torch.matmul, (torch.randn(n, k, dtype=torch.float64), torch.randn(k, m, dtype=torch.float64)))
-    assert "atomic" not in text_of(op) and "y_sum" in text_of(op)
+    assert "atomic" not in read_kernel_text(op) and "y_sum" in read_kernel_text(op)
 
 
 @pytest.mark.compiled_engine
@@ -75,7 +75,7 @@ def test_an_element_that_iterations_share(lang64, is_serial):
 
     op = ts.op("x[n, m], at[n]: i32 -> y[4, 2]")(shared)
     compare(op, reference, (torch.randn(9, 11, dtype=torch.float64), torch.randint(4, (9,), dtype=torch.int32)))
-    text = text_of(op)
+    text = read_kernel_text(op)
     assert text.count("atomic_add") == (0 if is_serial else 3)
     loop, _, after = text.partition("if not y_sum")
     assert "atomic" not in loop and "y_sum" in after
@@ -168,7 +168,7 @@ def test_nested_loops_with_early_ends(lang64):
 
     op = ts.op("x[n, m, 2], limit[n] -> y[n, 2]")(nested)
     compare(op, reference, (torch.randn(6, 5, 2, dtype=torch.float64), torch.rand(6, dtype=torch.float64)))
-    assert "atomic" not in text_of(op)
+    assert "atomic" not in read_kernel_text(op)
 
 
 @pytest.mark.parametrize("kind", ["i32", "i64"])
@@ -245,4 +245,4 @@ def test_elements_of_one_axis(lang, dtype, size):
 
     op = ts.op("x[n] -> y[n]")(curve)
     compare(op, lambda x: 2 * x - torch.exp(-x), (torch.rand(size, dtype=dtype),), 1e-5)
-    assert "atomic" not in text_of(op)
+    assert "atomic" not in read_kernel_text(op)

@@ -63,14 +63,14 @@ def op(lang64):
     return ts.op(SPEC)(blended(lang64, "f64"))
 
 
-def gradients(function, inputs):
+def compute_gradients(function, inputs):
     leaves = [one.detach().clone().requires_grad_(one.is_floating_point()) for one in inputs]
     result = function(*leaves)
     floats = [one for one in leaves if one.requires_grad]
     return torch.autograd.grad(result, floats, torch.linspace(-1, 1, len(result), dtype=result.dtype))
 
 
-def kept(op):
+def find_keeping_passes(op):
     """Return the forward passes that keep something."""
     return [
         words for program in op._core.programs.values() for words, _ in program.runners if "for a gradient" in words
@@ -84,7 +84,7 @@ def test_gradients(op, numbers):
     weights = [torch.randn(11, dtype=torch.float64) for _ in range(2)]
     ours = torch.autograd.grad(outputs, numbers[:2], weights)
     torch.testing.assert_close(ours, torch.autograd.grad(reference, numbers[:2], weights), rtol=1e-11, atol=1e-12)
-    assert kept(op) == ["forward for a gradient in alpha, color"]
+    assert find_keeping_passes(op) == ["forward for a gradient in alpha, color"]
 
 
 @pytest.mark.compiled_engine
@@ -132,7 +132,7 @@ def test_one_of_the_inputs_and_one_of_the_outputs(op, numbers):
 def test_no_gradient_keeps_nothing(op, numbers):
     with torch.no_grad():
         op(*numbers)
-    assert not kept(op)
+    assert not find_keeping_passes(op)
 
 
 def test_transforms_agree(op, numbers):
@@ -188,13 +188,13 @@ def test_in_lanes_and_on_one_thread(lang, numbers, fp, monkeypatch):
     draw = torch.Generator().manual_seed(0)
     alpha, x = torch.rand(90, generator=draw).to(dtype), 2 * torch.rand(64, generator=draw).to(dtype)
     starts = torch.tensor([0, 40, 41, 60, 90]).int()
-    wanted = gradients(reference, (alpha, x, starts))
+    wanted = compute_gradients(reference, (alpha, x, starts))
     for below in (0, 10**9):
         monkeypatch.setenv("TINSMITH_SERIAL_BELOW", str(below))
         _config.config.cache_clear()
         op = ts.op("alpha[k], x[p], starts[t]: i32 -> out[p]")(tiles)
-        torch.testing.assert_close(gradients(op, (alpha, x, starts)), wanted, rtol=1e-4, atol=1e-5)
-        assert kept(op)
+        torch.testing.assert_close(compute_gradients(op, (alpha, x, starts)), wanted, rtol=1e-4, atol=1e-5)
+        assert find_keeping_passes(op)
     monkeypatch.undo()
     _config.config.cache_clear()
 

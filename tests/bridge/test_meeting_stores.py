@@ -28,7 +28,7 @@ def kernel(w: lang.types.ndarray(ndim=1), v: lang.types.ndarray(ndim=1), s: lang
     return ts.op("w[m], v[n], s[n]: i32 -> y[m]", adjoint="source", races="allow")(kernel)
 
 
-def last_of(places, size):
+def find_last_iterations(places, size):
     """Return the last iteration that writes each element."""
     return torch.tensor([max(i for i, place in enumerate(places) if place == k) for k in range(size)])
 
@@ -40,7 +40,7 @@ def test_on_one_thread_the_last_store_has_the_gradient(lang64, value):
     places = [0, 1, 1, 2, 0, 3, 3, 3]
     s, w = torch.tensor(places, dtype=torch.int32), torch.rand(4, dtype=D, requires_grad=True)
     v, seed = torch.rand(8, dtype=D, requires_grad=True), torch.rand(4, dtype=D)
-    last = last_of(places, 4)
+    last = find_last_iterations(places, 4)
     wanted = twin(w, v, s.long())[last]
     actual = op(w, v, s)
     torch.testing.assert_close(actual, wanted)

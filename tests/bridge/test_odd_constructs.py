@@ -141,7 +141,7 @@ def attempt(lang):
     return kernel
 
 
-def line_of(make):
+def find_line(make):
     import inspect
 
     lines, first = inspect.getsourcelines(make)
@@ -153,7 +153,7 @@ def test_statements_that_no_op_runs(lang64, make):
     statement = "try" if make is attempt else r"with open\('x'\)"
     words = (
         rf"(?s)kernel `kernel` contains `{statement}`, which no op can run: "
-        rf".*odd_constructs.py:{line_of(make)}\s.*without"
+        rf".*odd_constructs.py:{find_line(make)}\s.*without"
     )
     with pytest.raises(ts.KernelError, match=words):
         ts.op("x[n] -> y[n]")(make(lang64))
@@ -192,7 +192,7 @@ def paused(qd):
 def test_statements_of_quadrants_that_no_op_runs(lang64, make, spec, words):
     with pytest.raises(ts.KernelError, match=rf"(?s)which no op can run: .*{words}") as caught:
         ts.op(spec)(make(lang64))
-    assert f"odd_constructs.py:{line_of(make)}" in str(caught.value)
+    assert f"odd_constructs.py:{find_line(make)}" in str(caught.value)
 
 
 # Members that Quadrants would make arguments ------------------------------------------------------------------------

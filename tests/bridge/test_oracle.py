@@ -23,7 +23,7 @@ def torch_says(function, inputs, given):
     return tuple(t.detach() for t in outputs), gradients
 
 
-def agree(op, twin, inputs, *scalars, **sizes):
+def assert_agree(op, twin, inputs, *scalars, **sizes):
     """Assert that the oracle agrees with torch, in single precision too."""
     outputs = cases.list_tensors(twin(*(t.double() if t.is_floating_point() else t for t in inputs)))
     given = cases.draw_cotangents([t.double() for t in outputs])
@@ -88,7 +88,7 @@ def decay_twin(x, w):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_values_are_float64_whatever_the_inputs_are(lang, dtype):
     x, w = draw(6, low=0.1).to(dtype), draw(4, low=0.1).to(dtype)
-    answer = agree(decay(lang), decay_twin, (x, w))
+    answer = assert_agree(decay(lang), decay_twin, (x, w))
     assert answer.outputs["y"].dtype == answer.gradients["x"].dtype == torch.float64
 
 
@@ -147,7 +147,7 @@ def test_a_chain_runs_all_its_kernels(lang64):
                 y[i] += t[j] * x[i]
 
     op = ts.chain("x[n] -> y[n]", [squares, sums], scratch="t[n]")
-    agree(op, lambda x: (x * x).cumsum(0) * x, (draw(6),))
+    assert_agree(op, lambda x: (x * x).cumsum(0) * x, (draw(6),))
 
 
 def test_vectors_are_elements(lang64):
@@ -163,7 +163,7 @@ def test_vectors_are_elements(lang64):
             c[i] = p[i].cross(q[i])
             y[i] = c[i].norm()
 
-    agree(
+    assert_agree(
         crossed,
         lambda p, q: (torch.linalg.cross(p, q).norm(dim=-1), torch.linalg.cross(p, q)),
         (draw(4, 3), draw(4, 3)),
@@ -177,7 +177,7 @@ def test_fields_of_a_template_s_rank_are_elements_too(lang64):
         for i in p:
             y[i] = p[i].norm()
 
-    agree(lengths, lambda p: p.norm(dim=-1), (draw(4, 3),))
+    assert_agree(lengths, lambda p: p.norm(dim=-1), (draw(4, 3),))
 
 
 def test_scalar_arguments_have_gradients(lang64):
@@ -204,7 +204,7 @@ def test_a_scalar_of_the_spec_is_a_tensor(lang64):
         for i in x:
             y[i] = x[i] * a
 
-    agree(scaled, lambda x, a: x * a, (draw(5), draw(1)[0]))
+    assert_agree(scaled, lambda x, a: x * a, (draw(5), draw(1)[0]))
 
 
 def test_templates_functions_and_sizes(lang64):
@@ -224,7 +224,7 @@ def test_templates_functions_and_sizes(lang64):
     def twin(x):
         return (x[:, None] * torch.arange(1, 4)).sin() + x.tanh()[:, None] * 3
 
-    answer = agree(spread, twin, (draw(5),), 3, m=3)
+    answer = assert_agree(spread, twin, (draw(5),), 3, m=3)
     assert set(answer.gradients) == {"x"}
 
 
@@ -239,7 +239,7 @@ def test_batch_dims_run_sample_by_sample(lang64):
             z[i] = x[i] * x[i]
 
     for lead in [(), (3,), (2, 3)]:
-        agree(dotted, lambda x, w: ((x * w).sum(-1), x * x), (draw(*lead, 4), draw(4)))
+        assert_agree(dotted, lambda x, w: ((x * w).sum(-1), x * x), (draw(*lead, 4), draw(4)))
     empty = ts.oracle(dotted, draw(0, 4), draw(4), cotangents={"y": draw(0)})
     assert empty.outputs["z"].shape == (0, 4)
     assert not empty.gradients["w"].any()
@@ -256,9 +256,9 @@ def test_fields_have_their_present_values(lang64):
             y[i] = x[i] * table[i % 3]
 
     factors = torch.tensor([1.0, 2.0, 3.0, 1.0], dtype=torch.float64)
-    agree(scaled, lambda x: x * factors, (draw(4),))
+    assert_agree(scaled, lambda x: x * factors, (draw(4),))
     table[0] = 7.0
-    agree(scaled, lambda x: x * torch.tensor([7.0, 2.0, 3.0, 7.0]), (draw(4),))
+    assert_agree(scaled, lambda x: x * torch.tensor([7.0, 2.0, 3.0, 7.0]), (draw(4),))
 
 
 def test_data_of_an_object(lang64):
@@ -273,7 +273,7 @@ def test_data_of_an_object(lang64):
             for i in x:
                 y[i] = x[i] * self.factor
 
-    agree(Scale(2.5).run, lambda x: x * 2.5, (draw(4),))
+    assert_agree(Scale(2.5).run, lambda x: x * 2.5, (draw(4),))
 
 
 def test_derivatives_at_kinks_are_torchs(lang64):
@@ -295,32 +295,32 @@ def test_derivatives_at_kinks_are_torchs(lang64):
 # Refusals ---------------------------------------------------------------------------------------
 
 
-def refused(error, op, *inputs, **named):
+def catch_refusal(error, op, *inputs, **named):
     with pytest.raises(error) as caught:
         ts.oracle(op, *inputs, **named)
     return str(caught.value)
 
 
 def test_kernels_are_refused(lang):
-    assert "ts.oracle takes an op" in refused(ts.ArgumentError, two(lang).kernel, draw(3))
+    assert "ts.oracle takes an op" in catch_refusal(ts.ArgumentError, two(lang).kernel, draw(3))
 
 
 def test_a_call_s_own_refusals_are_kept(lang):
-    assert "is missing `w`" in refused(ts.ArgumentError, decay(lang), draw(3))
-    assert "x" in refused(ts.DtypeError, decay(lang), draw(3).to(torch.complex64), draw(3))
+    assert "is missing `w`" in catch_refusal(ts.ArgumentError, decay(lang), draw(3))
+    assert "x" in catch_refusal(ts.DtypeError, decay(lang), draw(3).to(torch.complex64), draw(3))
 
 
 def test_cotangents_that_fit_no_output(lang64):
     op, x = two(lang64), draw(5)
-    words = refused(ts.ArgumentError, op, x, cotangents={"w": x})
+    words = catch_refusal(ts.ArgumentError, op, x, cotangents={"w": x})
     assert "`w`, which is not an output of op `two`" in words
     assert "y, z, c" in words
     assert "cotangents={'y': ...}" in words
     for wrong in ([x], x, 3.0):
-        assert "one entry for each output of op `two`" in refused(ts.ArgumentError, op, x, cotangents=wrong)
-    assert "no tensor for `y`" in refused(ts.ArgumentError, op, x, cotangents={"y": 1.0})
-    assert "output `c` of op `two` holds no floats" in refused(ts.ArgumentError, op, x, cotangents={"c": x})
-    words = refused(ts.ShapeError, op, x, cotangents={"y": draw(4)})
+        assert "one entry for each output of op `two`" in catch_refusal(ts.ArgumentError, op, x, cotangents=wrong)
+    assert "no tensor for `y`" in catch_refusal(ts.ArgumentError, op, x, cotangents={"y": 1.0})
+    assert "output `c` of op `two` holds no floats" in catch_refusal(ts.ArgumentError, op, x, cotangents={"c": x})
+    words = catch_refusal(ts.ShapeError, op, x, cotangents={"y": draw(4)})
     assert "(5,)" in words
     assert "(4,)" in words
 
@@ -335,7 +335,7 @@ def test_what_cannot_be_followed_is_named_with_its_line(lang):
         for i in x:
             y[i] = outside(x[i])
 
-    words = refused(ts.KernelError, strange, draw(3))
+    words = catch_refusal(ts.KernelError, strange, draw(3))
     assert "op `strange` uses a construct that tinsmith cannot analyze" in words
     assert "the Python function `outside`" in words
     assert "test_oracle.py:" in words
@@ -349,7 +349,7 @@ def test_an_index_outside_an_array_is_refused(lang):
         for i in range(x.shape[0]):
             y[i] = x[i + 1]  # tinsmith: ignore[TS109]
 
-    assert "index of `x` that is out of range" in refused(ts.KernelError, shifted, draw(3))
+    assert "index of `x` that is out of range" in catch_refusal(ts.KernelError, shifted, draw(3))
 
 
 def test_inside_a_transform_it_is_refused(lang):

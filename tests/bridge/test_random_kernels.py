@@ -22,7 +22,7 @@ def _poisoned(configure, seed):
     configure(poison="1", serial_below="0" if seed % 2 else "65536")
 
 
-def kernel_of(source, lang, seed):
+def compile_kernel(source, lang, seed):
     """Compile the kernel of a source text for an engine."""
     path = f"<random kernel {seed}>"
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
@@ -31,7 +31,7 @@ def kernel_of(source, lang, seed):
     return lang.kernel(scope["kernel"])
 
 
-def inputs_of(seed, count=7):
+def draw_inputs(seed, count=7):
     generator = torch.Generator().manual_seed(seed)
     x, w = (torch.rand(count, generator=generator, dtype=torch.float64) - 0.3 for _ in range(2))
     return x, w, torch.randperm(count, generator=generator).int()
@@ -68,7 +68,7 @@ def engine_gradient(kernel, x, w, k, given):
     return [x.grad, w.grad]
 
 
-def gradient(function, x, w, k, given):
+def compute_gradient(function, x, w, k, given):
     x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
     return list(torch.autograd.grad(list(function(x, w, k)), (x, w), given, allow_unused=True, materialize_grads=True))
 
@@ -82,9 +82,9 @@ def are_close(ours, theirs):
 @pytest.mark.parametrize("seed", range(100))
 def test_a_random_kernel(lang64, seed):
     source = random_kernels.Writer(seed).source()
-    kernel = kernel_of(source, lang64, seed)
+    kernel = compile_kernel(source, lang64, seed)
     op = ts.op(random_kernels.SPEC, scratch=random_kernels.SCRATCH)(kernel)
-    x, w, k = inputs_of(seed)
+    x, w, k = draw_inputs(seed)
     given = cotangents(seed)
     for ours, true in zip(op(x, w, k), random_kernels.run_in_torch(source, x, w, k), strict=True):
         torch.testing.assert_close(ours, true, **CLOSE, msg=lambda words: f"{words}\n{source}")
@@ -95,13 +95,13 @@ def test_a_random_kernel(lang64, seed):
             torch.testing.assert_close(ours[place], single, **CLOSE, msg=lambda words: f"{words}\n{source}")
     wanted = true_gradient(source, x, w, k, given)
     try:
-        actual = gradient(op, x, w, k, given)
+        actual = compute_gradient(op, x, w, k, given)
     except ts.GradientError:  # a kernel that no engine reverses rightly: refused, which is as good as right
         return
     if not are_close(actual, wanted):
         assert are_close(actual, engine_gradient(kernel, x, w, k, given)), f"{actual} {wanted}\n{source}"
         return
-    in_batch = gradient(vmap(op), *batch, [torch.stack([g, g]) for g in given])
+    in_batch = compute_gradient(vmap(op), *batch, [torch.stack([g, g]) for g in given])
     for place, sample in enumerate(zip(*batch, strict=True)):
-        single = gradient(op, *sample, given)
+        single = compute_gradient(op, *sample, given)
         assert are_close([g[place] for g in in_batch], single), f"{in_batch} {single}\n{source}"

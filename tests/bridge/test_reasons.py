@@ -16,12 +16,12 @@ pytestmark = [
 ]
 
 
-def line_of(mark):
+def find_line(mark):
     with open(__file__) as file:
         return next(number for number, text in enumerate(file, 1) if text.rstrip().endswith(f"# {mark}"))
 
 
-def refused(op, *inputs):
+def catch_refusal(op, *inputs):
     with pytest.raises(GradientError) as caught:
         op(*[one.requires_grad_() for one in inputs]).sum().backward()
     return str(caught.value)
@@ -41,14 +41,14 @@ def test_the_reason_without_a_generated_gradient_comes_first(lang, engine):
                 s = lang.atomic_add(count[None], 1)  # slot
                 y[s] = x[i]
 
-    words = refused(packed, torch.rand(4))
+    words = catch_refusal(packed, torch.rand(4))
     head, _, tail = words.partition(f"The error about {engine}'s own gradient:\n")
     assert (
         "op `packed` has no gradient: none can be generated from its source, and "
         f"{engine}'s own gradient is refused, too" in head
     )
     assert "the return value of atomic_add in a parallel loop, which depends on the order of the iterations" in head
-    assert f"test_reasons.py:{line_of('slot')}" in head
+    assert f"test_reasons.py:{find_line('slot')}" in head
     assert "Put the loop inside `for _ in range(1):`, where its iterations run in order" in head
     assert "the gradient of op `packed` needs the return value of an atomic on `count`" in tail
 
@@ -69,8 +69,8 @@ def test_a_rule_of_lint_comes_second(lang, engine):
                 s = s * v[0, 0] + lang.exp(s)
             y[i] = s
 
-    head, _, tail = refused(chained, torch.rand(4)).partition("The error about taichi's own gradient:\n")
-    assert "decompose" in head and f"test_reasons.py:{line_of('inside')}" in head
+    head, _, tail = catch_refusal(chained, torch.rand(4)).partition("The error about taichi's own gradient:\n")
+    assert "decompose" in head and f"test_reasons.py:{find_line('inside')}" in head
     assert "TS4" in tail and "TS4" not in head
 
 
@@ -85,9 +85,9 @@ def test_engine_internal_functions_are_refused_with_the_users_line(lang, engine)
         for i in x:
             y[i] = decompose(x[i], real)[0]  # decompose
 
-    words = refused(first_factor, torch.rand(2, 3, 3))
+    words = catch_refusal(first_factor, torch.rand(2, 3, 3))
     assert f"`decompose(x[i], real)`, a function of {engine}'s own that cannot be followed" in words
-    assert f"test_reasons.py:{line_of('decompose')}" in words
+    assert f"test_reasons.py:{find_line('decompose')}" in words
     assert "ast_builder" not in words and "init()" not in words
 
 
@@ -168,7 +168,7 @@ def test_a_warning_names_the_caller_s_line(lang):
         pytest.raises(GradientError),  # which it has not either
     ):
         squared(x).sum().backward()  # backward
-    assert (warned[0].filename, warned[0].lineno) == (__file__, line_of("backward"))
+    assert (warned[0].filename, warned[0].lineno) == (__file__, find_line("backward"))
 
 
 @pytest.mark.each_engine
@@ -188,7 +188,7 @@ def test_a_kernel_that_no_engine_compiles_says_so_first(lang):
                 v = v + 1.0
             y[i] = v
 
-    place = f"test_reasons.py:{line_of('ended')}"
+    place = f"test_reasons.py:{find_line('ended')}"
     for needs_gradient in (False, True):
         with pytest.raises(ts.KernelError, match="'else' clause for 'while' not supported") as caught:
             ended(torch.rand(3, requires_grad=needs_gradient))
@@ -215,7 +215,7 @@ def test_a_stack_that_would_overflow_is_refused_before_the_launch():
     with pytest.raises(ts.GradientError, match="would overflow its gradient stack in op `waves` and end") as caught:
         waves(x, 100_000).sum().backward()
     words = str(caught.value)
-    assert "changes `v` in each iteration" in words and f"test_reasons.py:{line_of('carried')}" in words
+    assert "changes `v` in each iteration" in words and f"test_reasons.py:{find_line('carried')}" in words
     assert "values to keep  100002" in words and "engine='quadrants'" in words
 
 
@@ -236,7 +236,7 @@ def test_an_engine_s_warning_names_the_user_s_line_once(lang):
         calling(x).sum().backward()
         torch.func.vmap(calling)(x.detach().expand(2, 3))
     warned = [one for one in caught if "halved" in str(one.message)]
-    assert [(one.filename, one.lineno) for one in warned] == [(__file__, line_of("plain Python"))]
+    assert [(one.filename, one.lineno) for one in warned] == [(__file__, find_line("plain Python"))]
     assert "\x1b" not in str(warned[0].message)
 
 
@@ -286,7 +286,7 @@ def test_a_kernel_that_does_not_compile_says_so_first(lang64, adjoint):
             op(torch.ones(3, dtype=torch.float64, requires_grad=needs_gradient))
         words = str(caught.value)
         assert "Range should have 1 or 2 arguments" in words and "`i = n - 1 - k` counts down" in words
-        assert f"test_reasons.py:{line_of('downwards')}: for i in range(x.shape[0] - 2, -1, -1):" in words
+        assert f"test_reasons.py:{find_line('downwards')}: for i in range(x.shape[0] - 2, -1, -1):" in words
 
 
 @pytest.mark.parametrize("adjoint", ["auto", "engine"])
@@ -302,5 +302,5 @@ def test_a_loop_with_too_few_indices(lang64, adjoint):
     with pytest.raises(ts.KernelError, match=r"`p` +2 dims, and `for i in p` names 1 index") as caught:
         op(torch.ones(3, 2, dtype=torch.float64))
     words = str(caught.value)
-    assert f"test_reasons.py:{line_of('one index')}: for i in p:" in words and "_lang" not in words
+    assert f"test_reasons.py:{find_line('one index')}: for i in p:" in words and "_lang" not in words
     assert "annotate them: `p: ndarray(dtype=types.vector(k, f32), ndim=1)`" in words

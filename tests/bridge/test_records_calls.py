@@ -8,7 +8,7 @@ import tinsmith as ts
 from tinsmith import GradientError
 
 
-def leaf(*sizes, dtype=torch.float64):
+def make_leaf(*sizes, dtype=torch.float64):
     return torch.rand(*sizes).to(dtype).requires_grad_()
 
 
@@ -34,14 +34,14 @@ def test_an_argument_updated_in_place(lang64):
         for i in x:
             y[lang64.atomic_add(count[None], 1)] += x[i] * x[i]
 
-    x, y = leaf(8), torch.ones(8, dtype=torch.float64)
+    x, y = make_leaf(8), torch.ones(8, dtype=torch.float64)
     update(x, y)
     (gradient,) = torch.autograd.grad((3.0 * y).sum(), x)
     assert torch.allclose(gradient, 6.0 * x)
 
 
 def test_half_precision(lang):
-    x = leaf(8, dtype=torch.float16)
+    x = make_leaf(8, dtype=torch.float16)
     y = squares(lang, lang.f32)(x)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     assert y.dtype == torch.float16 and torch.equal(gradient, 2.0 * x)
@@ -58,7 +58,7 @@ def test_random_numbers(lang64):
             if r > 0.5:
                 y[lang64.atomic_add(count[None], 1)] = x[i] * r
 
-    x = leaf(50)
+    x = make_leaf(50)
     y = drawn(x)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     torch.testing.assert_close((gradient * x).sum(), y.sum())
@@ -76,7 +76,7 @@ def test_templates_decide_how_much_is_kept(lang64):
             for _ in range(times):
                 y[lang64.atomic_add(count[None], 1)] = x[i] * x[i]
 
-    x = leaf(9)
+    x = make_leaf(9)
     for times in (1, 2, 0, 1):
         (gradient,) = torch.autograd.grad(repeated(x, times).sum(), x)
         assert torch.allclose(gradient, 2.0 * times * x)
@@ -93,7 +93,7 @@ def test_any_rank(lang64, shape):
             k = lang64.atomic_add(count[None], 1)
             y[place] = x[place] * x[place] * k
 
-    x = leaf(*shape)
+    x = make_leaf(*shape)
     y = ranked(x)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     assert torch.allclose(gradient * x, 2.0 * y)
@@ -103,20 +103,20 @@ def test_sizes_that_a_compiler_leaves_open(lang64):
     op = squares(lang64)
     compiled = torch.compile(lambda x: (op(x) ** 2).sum(), fullgraph=True, dynamic=True, backend="aot_eager")
     for size in (5, 6, 9):
-        x = leaf(size)
+        x = make_leaf(size)
         compiled(x).backward()
         assert torch.allclose(x.grad, 4.0 * x**3)
 
 
 def test_a_gradient_that_is_differentiated(lang64):
-    op, x = squares(lang64), leaf(7)
+    op, x = squares(lang64), make_leaf(7)
     (first,) = torch.autograd.grad((op(x) ** 2).sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(first.sum(), x)
     assert torch.allclose(second, 12.0 * x**2)
 
 
 def test_a_call_without_gradients_runs_the_kernel_itself(lang64):
-    op, x = squares(lang64), leaf(7)
+    op, x = squares(lang64), make_leaf(7)
     with torch.no_grad():
         op(x)
     op(x.detach())
@@ -144,7 +144,7 @@ def test_a_layer_on_fields(lang64):
     layer.register_output_field(y)
     layer.register_internal_field(count)
     layer.finish()
-    given = leaf(8)
+    given = make_leaf(8)
     (gradient,) = torch.autograd.grad((layer(given) ** 2).sum(), given)
     assert torch.allclose(gradient, torch.where(given > 0.3, 4.0 * given**3, 0.0 * given))
 
@@ -160,7 +160,7 @@ def test_a_forward_pass_that_is_run_again(lang64):
     def other(tensor):
         return tensor.flip(0) if tensor.dtype == torch.int32 else tensor
 
-    x = leaf(9)
+    x = make_leaf(9)
     assert torch.allclose(gradient(x, torch.clone), 4.0 * x**3)
     with pytest.raises(GradientError, match="was run again for its backward pass, and its atomics returned other"):
         gradient(x, other)

@@ -148,7 +148,7 @@ def test_an_op_of_several_kernels_is_a_chain(lang, count):
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
-def line_of(kernel, text):
+def find_line(kernel, text):
     """Return the line number of a text in the kernel's file."""
     function = getattr(kernel, "__wrapped__", None) or kernel.fn
     lines, first = inspect.getsourcelines(function)
@@ -211,7 +211,7 @@ def test_a_kernel_that_writes_an_input(lang, statement):
     ]
     with pytest.raises(ts.KernelError, match=r"(?s)writes.*input `x`") as caught:
         ts.op("x[n] -> y[n]")(kernel)
-    assert f":{line_of(kernel, text)}" in str(caught.value) or f"line {line_of(kernel, text)}" in str(caught.value)
+    assert f":{find_line(kernel, text)}" in str(caught.value) or f"line {find_line(kernel, text)}" in str(caught.value)
 
 
 def test_a_kernel_that_writes_an_input_through_a_function(lang):
@@ -598,7 +598,7 @@ def test_a_value_that_was_read_and_then_overwritten_by_the_engine_s_reverse_mode
     with pytest.raises((ts.KernelError, ts.GradientError)) as caught:
         use(ts.op("x[n] -> y[n]", scratch=scratch, adjoint="engine")(kernel), torch.rand(4))
     words = str(caught.value)
-    assert f"`{array}`" in words and str(line_of(kernel, text)) in words, words
+    assert f"`{array}`" in words and str(find_line(kernel, text)) in words, words
 
 
 def test_overwriting_is_fine_with_a_hand_written_backward(lang):

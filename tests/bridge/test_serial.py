@@ -175,7 +175,7 @@ def rows_then_sum(lang64):
     return ts.chain("x[n] -> s[4]", [rows, total], scratch="r[n]")
 
 
-def chosen(op, words):
+def read_thread_choices(op, words):
     """Return what `explain` says about the launches of a pass: the number of threads by kernel, in words."""
     lines = [
         line.strip()
@@ -195,8 +195,8 @@ def test_each_kernel_of_a_chain_is_chosen_for_by_itself(rows_then_sum, serial_be
         s = op(x)
         results.append((s, *torch.autograd.grad(s.sum(), x)))
     mixed = {"rows": "several threads", "total": "one thread"}
-    assert dict(chosen(op, "forward")) == mixed
-    assert dict(chosen(op, "backward")) == mixed
+    assert dict(read_thread_choices(op, "forward")) == mixed
+    assert dict(read_thread_choices(op, "backward")) == mixed
     right = torch.sin(x[:, None] * x).sum(1)[:4].square()
     for s, gradient in results:
         torch.testing.assert_close(s, right)
@@ -220,7 +220,7 @@ def test_loop_lengths_given_by_arguments_are_counted(lang, serial_below):
     op = again
     op(torch.zeros(10), 3)
     assert op(torch.zeros(10), 200).tolist() == [200.0] * 10
-    assert [threads for _, threads in chosen(again, "forward")] == ["one thread", "several threads"]
+    assert [threads for _, threads in read_thread_choices(again, "forward")] == ["one thread", "several threads"]
 
 
 @pytest.mark.compiled_engine
@@ -233,7 +233,7 @@ def test_a_kernel_that_is_not_understood_counts_its_elements(lang, serial_below,
     op = ts.op("x[n] -> y[n]", adjoint="engine")(squares(lang))
     for size in (12, 13):  # 4 operations for an element of either array
         op(torch.ones(size))
-    assert chosen(op, "forward") == [("squares", "one thread"), ("squares", "several threads")]
+    assert read_thread_choices(op, "forward") == [("squares", "one thread"), ("squares", "several threads")]
 
 
 @pytest.mark.compiled_engine
@@ -277,7 +277,7 @@ def test_atomics_of_a_loop_inside_count_once(lang, monkeypatch):
     expected = torch.zeros(7, dtype=torch.float64).index_add(0, k.long(), (x.double() * x).sum(1))
     # Threads add their sums in any order.
     torch.testing.assert_close(op(x, k), expected.float(), rtol=1e-5, atol=0)
-    assert chosen(op, "forward") == [("histogram", "several threads")]
+    assert read_thread_choices(op, "forward") == [("histogram", "several threads")]
 
 
 def test_a_bound_of_0_uses_threads_for_atomics_too(lang, serial_below):

@@ -58,7 +58,7 @@ def shifted(tensor):
     return torch.cat([tensor.new_zeros(1), tensor.flatten()])[1:].view(tensor.shape)
 
 
-def gradients(function, x, w, b, cotangent):
+def compute_gradients(function, x, w, b, cotangent):
     x, b = x.detach().requires_grad_(), b.detach().requires_grad_()
     y = function(x, w, b)
     return y.detach(), *torch.autograd.grad(y, (x, b), cotangent)
@@ -71,9 +71,9 @@ def test_values_and_gradients(lang, size, dtype):
     op = made(lang, size, {torch.float32: "f32", torch.float64: "f64"}[dtype])
     x, w, b = inputs(size, dtype)
     cotangent = torch.randn_like(x)
-    true = gradients(of_torch, x, w, b, cotangent)
+    true = compute_gradients(of_torch, x, w, b, cotangent)
     for place in (lambda t: t, shifted):
-        ours = gradients(op, place(x), place(w), place(b), place(cotangent))
+        ours = compute_gradients(op, place(x), place(w), place(b), place(cotangent))
         for one, other in zip(ours, true, strict=True):
             torch.testing.assert_close(one, other)
 

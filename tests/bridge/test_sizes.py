@@ -91,7 +91,7 @@ def by_hand(lang, **options):
     return op, lambda x: ((x**3).sum(1),), lambda n: (torch.rand(n, n % 3 + 1),)
 
 
-def drawn(lang, **options):
+def make_drawing_op(lang, **options):
     @ts.op("x[n] -> y[n]", **options)
     @lang.kernel
     def op(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -106,7 +106,7 @@ def doubled(one):
     return one.double().requires_grad_() if is_real else one
 
 
-def gradients(function, given, seed):
+def compute_gradients(function, given, seed):
     made = function(*given)
     made = made if isinstance(made, tuple) else (made,)
     generator = torch.Generator().manual_seed(seed)
@@ -115,7 +115,7 @@ def gradients(function, given, seed):
     return [*made, *torch.autograd.grad(made, leaves, cotangents)]
 
 
-PROGRAMS = [scaled, batched, of_vectors, sized_by_an_argument, by_hand, drawn]
+PROGRAMS = [scaled, batched, of_vectors, sized_by_an_argument, by_hand, make_drawing_op]
 
 
 @pytest.mark.thinned(4)
@@ -128,7 +128,7 @@ def test_any_size_is_right_after_any_other(lang64, program, serial_below, config
     sizes = random.Random(5)
     for seed in range(30):
         given = tuple(map(doubled, inputs(sizes.randint(2, 40))))
-        torch.testing.assert_close(gradients(op, given, seed), gradients(twin, given, seed))
+        torch.testing.assert_close(compute_gradients(op, given, seed), compute_gradients(twin, given, seed))
 
 
 @pytest.mark.compiled_engine
@@ -137,18 +137,18 @@ def test_any_size_is_right_with_an_engine_s_gradient(lang64, program):
     op, twin, inputs = program(lang64, adjoint="engine", trust_engine=True)
     for seed, n in enumerate((5, 9, 3, 17)):
         given = tuple(map(doubled, inputs(n)))
-        torch.testing.assert_close(gradients(op, given, seed), gradients(twin, given, seed))
+        torch.testing.assert_close(compute_gradients(op, given, seed), compute_gradients(twin, given, seed))
 
 
 @pytest.mark.parametrize("program", PROGRAMS[:5])
 def test_a_new_size_looks_up_no_kernel(lang64, program, monkeypatch):
     op, _, inputs = program(lang64)
-    gradients(op, tuple(map(doubled, inputs(8))), 0)
+    compute_gradients(op, tuple(map(doubled, inputs(8))), 0)
     for name in ("_steps.StageLaunch.step", "_steps.ensure_compiled"):
         monkeypatch.delattr(f"tinsmith.calls.{name}")
     monkeypatch.delattr("tinsmith.calls.backward._generated_kernel.GeneratedKernel.step")
     for n in (9, 3, 31):
-        gradients(op, tuple(map(doubled, inputs(n))), n)
+        compute_gradients(op, tuple(map(doubled, inputs(n))), n)
 
 
 def test_a_size_that_does_not_fit_is_refused_after_one_that_did(lang64):
@@ -229,7 +229,7 @@ def test_nothing_is_kept_for_a_size(lang64, program):
     op, twin, inputs = program(lang64)
     for n in range(2, 12):
         given = tuple(map(doubled, inputs(n)))
-        torch.testing.assert_close(gradients(op, given, n), gradients(twin, given, n))
+        torch.testing.assert_close(compute_gradients(op, given, n), compute_gradients(twin, given, n))
     assert len(op._programs._known) == len(op._core.programs) == len(op._core.conversions) == 1
 
 

@@ -40,7 +40,7 @@ BODIES = {
 }
 
 
-def kernel_of(lang, body, parameters="", **names):
+def compile_kernel(lang, body, parameters="", **names):
     @lang.func
     def stop(array: lang.template()):
         lang.stop_grad(array)
@@ -51,13 +51,13 @@ def kernel_of(lang, body, parameters="", **names):
 
 def as_op(lang, body):
     parameters = ", ".join(f"{name}: lang.types.ndarray()" for name in "xwzy")
-    return ts.op("x[n], w[n] -> y[]", scratch="z[n]", adjoint="source")(kernel_of(lang, body, parameters))
+    return ts.op("x[n], w[n] -> y[]", scratch="z[n]", adjoint="source")(compile_kernel(lang, body, parameters))
 
 
 def on_fields(lang, body, run):
     x, w, z = (lang.field(lang.f64, N, needs_grad=True) for _ in range(3))
     y = lang.field(lang.f64, (), needs_grad=True)
-    kernel = kernel_of(lang, body, x=x, w=w, z=z, y=y)
+    kernel = compile_kernel(lang, body, x=x, w=w, z=z, y=y)
     if run == "rollout":
         return ts.rollout(lambda: kernel(), {"x": x, "w": w}, {"y": y})
     layer = ts.EmptyTin(on_tensors=run == "on tensors", adjoint="engine" if run == "engine" else "auto")
@@ -115,7 +115,7 @@ def test_large_elementwise_kernels_and_second_derivatives(lang):
 @pytest.mark.compiled_engine
 def test_an_engine_s_gradient_of_arrays_is_refused(lang64):
     parameters = "x: lang.types.ndarray(), y: lang.types.ndarray()"
-    kernel = kernel_of(lang64, [LOOP, "    lang.stop_grad(x)", "    y[None] += x[i]"], parameters)
+    kernel = compile_kernel(lang64, [LOOP, "    lang.stop_grad(x)", "    y[None] += x[i]"], parameters)
     op = ts.op("x[n] -> y[]", adjoint="engine")(kernel)
     with pytest.raises(
         ts.GradientError, match=r"`stop_grad` works only on fields, and its argument at .+:3 is an array"
@@ -132,7 +132,7 @@ def test_an_engine_s_gradient_of_arrays_is_refused(lang64):
 )
 def test_what_cannot_be_stopped_is_named(lang64, line, reason):
     parameters = "x: lang.types.ndarray(), y: lang.types.ndarray()"
-    kernel = kernel_of(lang64, [LOOP, f"    {line}", "    y[None] += x[i]"], parameters)
+    kernel = compile_kernel(lang64, [LOOP, f"    {line}", "    y[None] += x[i]"], parameters)
     op = ts.op("inout x[n] -> y[]" if "atomic" in line else "x[n] -> y[]", adjoint="source")(kernel)
     with pytest.raises((ts.GradientError, ts.KernelError), match=reason):
         op(torch.ones(N, dtype=torch.float64, requires_grad=True))

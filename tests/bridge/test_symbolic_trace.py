@@ -238,7 +238,7 @@ def test_what_a_graph_is_given_is_checked_when_it_runs(lang64):
 
 
 # make_fx ----------------------------------------------------------------------------------------
-def gradient(function):
+def make_gradient(function):
     def both(x, w):
         return torch.autograd.grad(function(x, w).sum(), (x, w))
 
@@ -255,10 +255,10 @@ def test_make_fx(lang64, mode, pre_dispatch):
     assert len(targets(graphs[1])) == 1
     assert_same(graphs[0](W, X), op(W, X))
     leaves = [one.clone().requires_grad_() for one in (X, W)]
-    graph = make_fx(gradient(op), **options)(*leaves)
+    graph = make_fx(make_gradient(op), **options)(*leaves)
     names = [str(target) for target in targets(graph) if str(target).startswith("tinsmith.")]
     assert names == [str(op.operator), f"tinsmith.{op.operator._opname}_backward.default"]
-    assert_same(graph(*leaves), gradient(lambda x, w: x**3 * w)(*leaves))
+    assert_same(graph(*leaves), make_gradient(lambda x, w: x**3 * w)(*leaves))
 
 
 TRANSFORMED = {

@@ -35,11 +35,11 @@ def make(lang, number):
     return op
 
 
-def expected(number, x):
+def compute_expected(number, x):
     return 3.0 * (x * number + x.sin()) + number
 
 
-def gradient(op, x):
+def compute_gradient(op, x):
     x = x.clone().requires_grad_()
     op(x).sum().backward()
     return x.grad
@@ -57,7 +57,7 @@ def forward(op, x):
 
 
 MODES = (
-    gradient,
+    compute_gradient,
     tangent,
     forward,
     lambda op, x: torch.func.vmap(op)(torch.stack([x, 2.0 * x])),
@@ -85,7 +85,7 @@ def test_first_calls_of_many_ops(count, lang):
     def run(number):
         mode, x = MODES[number % len(MODES)], torch.linspace(0.1, 1.0, 5)
         actual = mode(make(lang, number), x)
-        assert torch.allclose(actual, mode(lambda value: expected(number, value), x), atol=1e-4)
+        assert torch.allclose(actual, mode(lambda value: compute_expected(number, value), x), atol=1e-4)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(run, range(count)))
@@ -111,7 +111,7 @@ def test_first_backward_passes_of_one_op(lang):
 
     def run(number):
         x = torch.linspace(0.1, 1.0, 7) + 0.1 * number
-        mine = gradient(lambda value: torch.stack(tuple(op(value))), x)
+        mine = compute_gradient(lambda value: torch.stack(tuple(op(value))), x)
         theirs = torch.func.grad(reference)(x)
         assert torch.allclose(mine, theirs, rtol=1e-4)
 
@@ -122,7 +122,7 @@ def test_first_backward_passes_of_one_op(lang):
 def test_a_warmed_call_waits_for_nobody(lang):
     """Neither forward nor backward asks for the lock that another thread compiles under."""
     op, x = make(lang, 3), torch.linspace(0.1, 1.0, 5)
-    before = [gradient(op, x), torch.func.grad(lambda value: op(value).sum())(x), torch.func.vmap(op)(x[None])]
+    before = [compute_gradient(op, x), torch.func.grad(lambda value: op(value).sum())(x), torch.func.vmap(op)(x[None])]
     holds, done = threading.Event(), threading.Event()
 
     def compile_for_long():
@@ -136,7 +136,7 @@ def test_a_warmed_call_waits_for_nobody(lang):
     after: list[torch.Tensor] = []
 
     def call():
-        after.append(gradient(op, x))
+        after.append(compute_gradient(op, x))
         after.append(torch.func.grad(lambda value: op(value).sum())(x))
         after.append(torch.func.vmap(op)(x[None]))
 

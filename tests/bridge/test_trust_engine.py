@@ -89,7 +89,7 @@ WRONG = {  # the rule, and the engines that get it wrong
 }
 
 
-def gradient(op, x, c):
+def compute_gradient(op, x, c):
     leaf = x.clone().requires_grad_()
     return torch.autograd.grad(op(leaf), leaf, c)[0]
 
@@ -100,15 +100,15 @@ def test_wrong_refused_or_trusted(lang64, engine, make):
     kernel = make(lang64)
     x, c = torch.rand(5, dtype=torch.float64) + 0.2, torch.rand(5, dtype=torch.float64)
     right = ts.oracle(ts.op(SPEC)(kernel), x, cotangents=c).gradients["x"]
-    torch.testing.assert_close(gradient(ts.op(SPEC)(kernel), x, c), right)
+    torch.testing.assert_close(compute_gradient(ts.op(SPEC)(kernel), x, c), right)
     op = ts.op(SPEC, adjoint="engine")(kernel)
-    trusted = gradient(ts.op(SPEC, adjoint="engine", trust_engine=True)(kernel), x, c)
+    trusted = compute_gradient(ts.op(SPEC, adjoint="engine", trust_engine=True)(kernel), x, c)
     if engine in engines:
         with pytest.raises(ts.GradientError, match=rf"(?s){rule}.*test_trust_engine\.py:\d+.*trust_engine=True"):
-            gradient(op, x, c)
+            compute_gradient(op, x, c)
         assert not torch.allclose(trusted, right)
     else:
-        torch.testing.assert_close(gradient(op, x, c), right)
+        torch.testing.assert_close(compute_gradient(op, x, c), right)
         torch.testing.assert_close(trusted, right)
 
 
@@ -145,7 +145,7 @@ def test_a_vector_that_a_loop_rebuilds_is_right(lang64, make):
     kernel = make(lang64)
     x, c = torch.rand(5, dtype=torch.float64) + 0.2, torch.rand(5, dtype=torch.float64)
     right = ts.oracle(ts.op(SPEC)(kernel), x, cotangents=c).gradients["x"]
-    torch.testing.assert_close(gradient(ts.op(SPEC, adjoint="engine")(kernel), x, c), right)
+    torch.testing.assert_close(compute_gradient(ts.op(SPEC, adjoint="engine")(kernel), x, c), right)
 
 
 def test_a_gradient_that_nobody_wants_is_not_refused(lang64):

@@ -289,7 +289,7 @@ WHAT = [
 
 
 # Modes: each takes a function of x, calls `change` in between, and gives a derivative of its sum. -----------------
-def gradient(f, x, **how):
+def compute_gradient(f, x, **how):
     return torch.autograd.grad(f(x).sum(), x, **how)[0]
 
 
@@ -396,13 +396,13 @@ FIRST = [
 
 
 def second(f, x, change):
-    g = gradient(f, x, create_graph=True)
+    g = compute_gradient(f, x, create_graph=True)
     change()
     return torch.autograd.grad(g.sum(), x)[0]
 
 
 def second_with_graph(f, x, change):
-    g = gradient(f, x, create_graph=True)
+    g = compute_gradient(f, x, create_graph=True)
     change()
     return torch.autograd.grad(g.sum(), x, create_graph=True)[0]
 
@@ -457,7 +457,7 @@ SECOND = [
 
 def third(f, x, change):
     """Of x f(x), since f has none."""
-    g = gradient(lambda x: x * f(x), x, create_graph=True)
+    g = compute_gradient(lambda x: x * f(x), x, create_graph=True)
     (h,) = torch.autograd.grad(g.sum(), x, create_graph=True)
     change()
     return torch.autograd.grad(h.sum(), x)[0]
@@ -602,7 +602,7 @@ def test_a_gradient_kernel_of_the_users_reads_the_value(lang64):
     # Later calls have the gradient of later values.
     x = rand(3).requires_grad_()
     change(NEW)
-    torch.testing.assert_close(gradient(op, x), 2.0 * NEW * x.detach())
+    torch.testing.assert_close(compute_gradient(op, x), 2.0 * NEW * x.detach())
     change(OLD)
     check(ts.op("x[n] -> y[n]", backward=by_field)(kernel), factor.fill, "`factor`", "3.0", "4.0", modes=modes)
 

@@ -77,7 +77,7 @@ def entries_that_are_counted(lang):
     return op, twin
 
 
-def agree(ours, theirs):
+def assert_agree(ours, theirs):
     several = [made if isinstance(made, tuple) else (made,) for made in (ours, theirs)]
     for one, other in zip(*several, strict=True):
         torch.testing.assert_close(one, other)
@@ -95,11 +95,11 @@ def agree(ours, theirs):
 def test_a_vector_and_its_numbers_are_one_memory(lang64, program):
     op, twin = program(lang64)
     x = torch.rand(3, dtype=torch.float64) + 0.5
-    agree(op(x), twin(x))
-    agree(torch.func.jacrev(op)(x), torch.func.jacrev(twin)(x))
-    agree(torch.func.jacfwd(op)(x), torch.func.jacfwd(twin)(x))
+    assert_agree(op(x), twin(x))
+    assert_agree(torch.func.jacrev(op)(x), torch.func.jacrev(twin)(x))
+    assert_agree(torch.func.jacfwd(op)(x), torch.func.jacfwd(twin)(x))
     batch = torch.stack([x, 2 * x])
-    agree(torch.vmap(op)(batch), torch.vmap(twin)(batch))
+    assert_agree(torch.vmap(op)(batch), torch.vmap(twin)(batch))
 
 
 AT_TOP = """
@@ -177,7 +177,7 @@ def test_numbers_at_the_top_of_a_kernel_that_is_compiled_from_its_ir(lang64, why
         return y, p * y[:, None]
 
     p = torch.rand(3, 2, dtype=torch.float64) + 0.5
-    agree(op(p), twin(p))
+    assert_agree(op(p), twin(p))
     torch.testing.assert_close(torch.func.jacrev(op)(p), torch.func.jacrev(twin)(p))
     batch = torch.rand(2, 3, 2, dtype=torch.float64)
-    agree(torch.vmap(op)(batch), torch.vmap(twin)(batch))
+    assert_agree(torch.vmap(op)(batch), torch.vmap(twin)(batch))

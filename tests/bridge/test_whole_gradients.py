@@ -94,7 +94,7 @@ FORMS = {  # a kernel, the spec, and whether the gradient of `x` is stored witho
 }
 
 
-def leaves():
+def make_leaves():
     torch.manual_seed(0)
     return [torch.rand(4, 3, dtype=torch.float64) for _ in range(2)]
 
@@ -112,7 +112,7 @@ def test_a_gradient_is_stored_where_a_launch_fills_it(lang64, form):
     op = ts.op(spec, adjoint="source")(
         compile_text(lang64, HEAD + "".join(f"    {line}\n" for line in body.splitlines()))
     )
-    given = leaves()
+    given = make_leaves()
     c = torch.rand(4, 3, dtype=torch.float64)
     wanted = ts.oracle(op, *given, cotangents=[c]).gradients
     for _ in range(2):

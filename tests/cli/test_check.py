@@ -92,7 +92,7 @@ def check(*arguments):
     return CliRunner().invoke(app, ["check", *map(str, arguments)])
 
 
-def line_of(path, text):
+def find_line(path, text):
     return next(number for number, line in enumerate(path.read_text("utf-8").splitlines(), 1) if text in line)
 
 
@@ -145,7 +145,7 @@ def test_an_error_with_its_place(write):
     path = write("counts.py", TRUNCATES, NEVER)
     result = check("counts.py")
     assert result.exit_code == 1, result.output
-    assert f"{line_of(path, 'count += 0.5')}:9  error TS301" in result.stdout
+    assert f"{find_line(path, 'count += 0.5')}:9  error TS301" in result.stdout
     assert "│ count += 0.5 * x[i]" in result.stdout
 
 
@@ -362,7 +362,7 @@ def test_findings_of_lint_and_run_are_merged(write):
     path = write("counts.py", TRUNCATES, example)
     result = check("counts.py", "--run", "--output-format", "json")
     findings = [one for one in json.loads(result.stdout)["findings"] if one["rule"] == "TS301"]
-    assert [(one["path"], one["line"]) for one in findings] == [("counts.py", line_of(path, "count += 0.5"))]
+    assert [(one["path"], one["line"]) for one in findings] == [("counts.py", find_line(path, "count += 0.5"))]
     assert list(json.loads(result.stdout)["gradients"]) == ["counted(small)"]
 
 
@@ -370,7 +370,7 @@ def test_findings_of_an_example_fail_the_check(write):
     path = write("shifts.py", OUTSIDE)
     result = check("shifts.py", "--run", "--output-format", "json")
     by_rule = {one["rule"]: one for one in json.loads(result.stdout)["findings"]}
-    assert by_rule["TS604"]["line"] == line_of(path, "y[i + 1]")
+    assert by_rule["TS604"]["line"] == find_line(path, "y[i + 1]")
     assert "gradient check of op `shifted(small)` was left out" in by_rule["TS002"]["message"]
     assert result.exit_code == 1
 

@@ -43,7 +43,7 @@ def test_a_wrong_gradient_by_hand(lang):
     (wrong,) = result.findings
     assert (wrong.rule, wrong.severity) == ("TS701", "error")
     assert "the op's gradient is wrong by `x[2]`: the op says 9, the oracle 6, differences 6" in wrong.message
-    assert said(wrong).startswith("def backward(x: ")  # it stores twice: which store is wrong nobody knows
+    assert read_line(wrong).startswith("def backward(x: ")  # it stores twice: which store is wrong nobody knows
     assert "`backward=`" in wrong.remedy
     assert "by a hand-written kernel: WRONG" in str(result)
     assert wrong.message in str(result)
@@ -52,7 +52,7 @@ def test_a_wrong_gradient_by_hand(lang):
     assert gradcheck(by_hand(lang), x, adjoint="source").ok
 
 
-def said(finding):
+def read_line(finding):
     """Return the line that a finding names."""
     return linecache.getline(finding.path, finding.line).strip()
 
@@ -96,7 +96,7 @@ def test_the_store_of_a_wrong_gradient_is_named_where_there_is_one(lang):
     assert set(of) == {"x", "w", "k", "b"}, findings
     assert read_pointed_text(of["x"]).startswith("grad_x[i] = w[0]")
     assert read_pointed_text(of["w"]).startswith("grad_w[0], grad_y[i])")
-    assert said(of["k"]) == said(of["b"]) == "def backward("  # a function stores it; nothing does
+    assert read_line(of["k"]) == read_line(of["b"]) == "def backward("  # a function stores it; nothing does
 
 
 def test_hints_about_a_zero_gradient_point_at_a_load_of_the_input(lang):

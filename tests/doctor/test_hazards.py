@@ -106,7 +106,7 @@ def test_dangerous_kernels_are_not_launched(lang, name):
     result = ts.gradcheck(op, *inputs)
     assert (result.verdict, result.ok) == ("not compared", False)
     assert {one.rule for one in result.findings} == {rule}
-    line = line_of(op, "# here")
+    line = find_line(op, "# here")
     assert {(one.line, one.severity) for one in result.findings} == {(line, "error")}
     first, second = result.summary.splitlines()
     assert first == f"the gradient of op `{op.name}`: not compared"
@@ -146,7 +146,9 @@ def test_a_loop_that_may_never_end_is_not_launched(lang, monkeypatch):
     monkeypatch.setattr(_dry_run, "OPERATIONS", 4000)
     result = ts.gradcheck(grow, X)
     assert result.verdict == "not compared"
-    assert f"the `while` in line {line_of(grow, '# here')} had not ended after 799 turns" in result.findings[0].message
+    assert (
+        f"the `while` in line {find_line(grow, '# here')} had not ended after 799 turns" in result.findings[0].message
+    )
     assert check(grow, X).verdict == "not checked"
 
 
@@ -182,7 +184,7 @@ def test_a_range_of_billions_is_stopped_and_not_listed(lang, monkeypatch):
         ts.sanitize(far, torch.rand(1), torch.tensor([2**31 - 1], dtype=torch.int32))
 
 
-def line_of(op, text):
+def find_line(op, text):
     """Return the number of the line of the op's kernel that holds `text`."""
     lines, first = inspect.getsourcelines(of_kernel(op.kernel).function_of(op.kernel))
     return next(first + place for place, line in enumerate(lines) if text in line)

@@ -39,7 +39,7 @@ def truncates(lang64):
     return truncates
 
 
-def line_of(op, text):
+def find_line(op, text):
     """Return the number of the line of the op's kernel that holds `text`."""
     lines, first = inspect.getsourcelines(_function(op))
     return next(first + place for place, line in enumerate(lines) if text in line)
@@ -66,7 +66,7 @@ def test_errors_of_all_parts_come_together(truncates):
     report = check(truncates, X)
     assert not report.ok
     findings = [one for one in report.findings if one.rule == "TS301"]
-    assert [(one.line, one.severity) for one in findings] == [(line_of(truncates, "# here"), "error")]
+    assert [(one.line, one.severity) for one in findings] == [(find_line(truncates, "# here"), "error")]
     with pytest.raises(CheckError, match="TS301"):
         assert_differentiable(truncates, X)
 
@@ -103,7 +103,7 @@ def test_a_failing_part_is_a_finding_and_the_others_run(truncates, monkeypatch, 
     report = check(truncates, X)
     (lost,) = [one for one in report.findings if one.rule == "TS002"]
     assert lost.message == f"{part} of op `truncates` could not be run: RuntimeError: the engine"
-    assert lost.severity == "error" and lost.line == line_of(truncates, "def truncates")
+    assert lost.severity == "error" and lost.line == find_line(truncates, "def truncates")
     assert not report.ok and not report.was_complete
     assert set(report.looked) == {"lint", "sanitizer", "gradient check"} - {part}
     assert part == "lint" or any(one.rule == "TS301" for one in report.findings)
@@ -128,7 +128,7 @@ def test_compiled_kernels_are_not_run_outside_their_arrays(lang64, monkeypatch):
     monkeypatch.setattr(_check, "gradcheck", lambda *_, **__: pytest.fail("it was run"))
     report = check(shifted, X)
     left_out = [one for one in report.findings if one.rule == "TS002"]
-    assert [(one.severity, one.line) for one in left_out] == [("info", line_of(shifted, "# here"))]
+    assert [(one.severity, one.line) for one in left_out] == [("info", find_line(shifted, "# here"))]
     assert "gradient check of op `shifted` was left out" in left_out[0].message
     assert report.looked == ("lint", "sanitizer")
     assert not report.ok and report.gradient is None
@@ -264,7 +264,7 @@ def test_what_engines_get_wrong_is_put_aside_unless_the_op_uses_them(lang):
     assert [one.rule for one in ours.aside] == ["TS202"] and ours.findings == []
     assert str(ours).splitlines()[-1] == "right: nothing found  (lint, sanitizer, gradient check)"
     words = '1 warning holds only with adjoint="engine", which this op does not use: TS202 in line '
-    assert f"{words}{line_of(op(), '# here')}" in str(ours).replace("\n", " ")
+    assert f"{words}{find_line(op(), '# here')}" in str(ours).replace("\n", " ")
     assert theirs.aside == () and "TS202" in {one.rule for one in theirs.findings}
     assert theirs.verdict == "refused"
 

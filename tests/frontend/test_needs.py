@@ -14,7 +14,7 @@ from support.adjoints import with_adjoint
 F64 = torch.float64
 
 
-def floats(*shape):
+def draw_floats(*shape):
     return torch.rand(shape, dtype=F64) + 0.5
 
 
@@ -35,7 +35,7 @@ def local_changed_by_a_function(lang):
             add_square(total, x[i])
             y[i] = total * w[i]
 
-    return op, lambda x, w: x**2 * w, (floats(5), floats(5))
+    return op, lambda x, w: x**2 * w, (draw_floats(5), draw_floats(5))
 
 
 def output_changed_by_a_function(lang):
@@ -49,7 +49,7 @@ def output_changed_by_a_function(lang):
         for i in x:
             add_square(y[i], x[i])
 
-    return op, lambda x: x**2, (floats(5),)
+    return op, lambda x: x**2, (draw_floats(5),)
 
 
 def output_set_by_a_function_in_a_function(lang):
@@ -67,7 +67,7 @@ def output_set_by_a_function_in_a_function(lang):
         for i in x:
             put_twice(y[i], x[i])
 
-    return op, lambda x: 4 * x**2, (floats(5),)
+    return op, lambda x: 4 * x**2, (draw_floats(5),)
 
 
 def named_in_an_expression(lang):
@@ -78,7 +78,7 @@ def named_in_an_expression(lang):
             a = (v := x[i]) + 1.0
             y[i] = v * w[i] + a
 
-    return op, lambda x, w: x * w + x + 1, (floats(5), floats(5))
+    return op, lambda x, w: x * w + x + 1, (draw_floats(5), draw_floats(5))
 
 
 def several_targets(lang):
@@ -91,7 +91,7 @@ def several_targets(lang):
     def twin(x, order):
         return torch.zeros_like(x).index_put((order.long(),), x**2), 1.0 * x
 
-    return op, twin, (floats(5), integers(3, 0, 4, 1, 2))
+    return op, twin, (draw_floats(5), integers(3, 0, 4, 1, 2))
 
 
 def struct_made_by_keyword(lang):
@@ -104,7 +104,7 @@ def struct_made_by_keyword(lang):
             both = pair(left=x[i], right=1.0)
             y[i] = both.left * w[i]
 
-    return op, lambda x, w: x * w, (floats(5), floats(5))
+    return op, lambda x, w: x * w, (draw_floats(5), draw_floats(5))
 
 
 def function_called_by_keyword(lang):
@@ -119,7 +119,7 @@ def function_called_by_keyword(lang):
             s = line(a=x[i], b=1.0)
             y[i] = s * w[i]
 
-    return op, lambda x, w: (x * x + 1) * w, (floats(5), floats(5))
+    return op, lambda x, w: (x * x + 1) * w, (draw_floats(5), draw_floats(5))
 
 
 def comprehension(lang):
@@ -130,7 +130,7 @@ def comprehension(lang):
             twice = lang.Vector([v * 2.0 for v in (x[i], 1.0)])
             y[i] = twice[0] * w[i]
 
-    return op, lambda x, w: 2 * x * w, (floats(5), floats(5))
+    return op, lambda x, w: 2 * x * w, (draw_floats(5), draw_floats(5))
 
 
 def functions_named_as_linear_ones_are(lang):
@@ -148,7 +148,7 @@ def functions_named_as_linear_ones_are(lang):
         for i in x:
             y[i] = select(1.0, x[i], w[i]) + cast(x[i], w[i])
 
-    return op, lambda x, w: 2 * x * w, (floats(5), floats(5))
+    return op, lambda x, w: 2 * x * w, (draw_floats(5), draw_floats(5))
 
 
 def integers_copied_and_used_as_indices(lang):
@@ -159,7 +159,7 @@ def integers_copied_and_used_as_indices(lang):
             slot[i] = order[i]
             y[i] = x[slot[i]] * x[slot[i]]
 
-    return op, lambda x, order: x[order.long()] ** 2, (floats(5), integers(3, 0, 4, 1, 2))
+    return op, lambda x, order: x[order.long()] ** 2, (draw_floats(5), integers(3, 0, 4, 1, 2))
 
 
 def integers_divided(lang):
@@ -178,7 +178,7 @@ def integers_divided(lang):
             q[i] = a[i] // b[i]
             y[i] = x[i] * x[i]
 
-    return op, lambda x, a, b: (x**2, a // b), (floats(4), integers(9, 8, 7, 6), integers(1, 2, 3, 4))
+    return op, lambda x, a, b: (x**2, a // b), (draw_floats(4), integers(9, 8, 7, 6), integers(1, 2, 3, 4))
 
 
 def integers_counted_before_they_are_read(lang):
@@ -189,7 +189,7 @@ def integers_counted_before_they_are_read(lang):
             count[i] += 2
             y[i] = x[i] * x[i] * count[i]
 
-    return op, lambda x: 2 * x**2, (floats(5),)
+    return op, lambda x: 2 * x**2, (draw_floats(5),)
 
 
 def list_of_chosen_elements(lang):
@@ -203,7 +203,7 @@ def list_of_chosen_elements(lang):
         for k in range(count[0]):
             y[chosen[k]] = x[chosen[k]] ** 2
 
-    return op, lambda x: torch.where(x > 1, x**2, 0.0), (floats(3000),)
+    return op, lambda x: torch.where(x > 1, x**2, 0.0), (draw_floats(3000),)
 
 
 def another_name_of_an_array(lang):
@@ -214,7 +214,7 @@ def another_name_of_an_array(lang):
         for i in a:
             b[i] = a[i] * x[i]
 
-    return op, lambda x: x**2, (floats(5),)
+    return op, lambda x: x**2, (draw_floats(5),)
 
 
 def sizes_named_outside_the_loops(lang):
@@ -226,7 +226,7 @@ def sizes_named_outside_the_loops(lang):
         for i, j in lang.ndrange(height, width):
             y[i, j] = x[i, j] * x[i, last - j]
 
-    return op, lambda x: x * x.flip(1), (floats(3, 4),)
+    return op, lambda x: x * x.flip(1), (draw_floats(3, 4),)
 
 
 HIDDEN = [
@@ -268,7 +268,7 @@ def test_inputs_that_the_gradient_does_not_read_are_not_saved(lang64, adjoint):
             y[i, j] += b[j] * x.shape[0]
 
     op = with_adjoint(adjoint, op)
-    cases.assert_same_values_and_gradients(op, lambda x, b: 2 * x + 3 * b, (floats(3, 4), floats(4)))
+    cases.assert_same_values_and_gradients(op, lambda x, b: 2 * x + 3 * b, (draw_floats(3, 4), draw_floats(4)))
     assert "saved for the backward pass: nothing" in op.explain("all")
 
 

@@ -12,7 +12,7 @@ import tinsmith as ts
 F64 = torch.float64
 
 
-def floats(*shape):
+def draw_floats(*shape):
     return torch.rand(shape, dtype=F64) + 0.5
 
 
@@ -161,7 +161,7 @@ LOST = {
 @pytest.mark.parametrize("make", LOST, ids=lambda make: make.__name__)
 def test_a_lost_value_is_right_by_the_generated_adjoint(lang64, poisoned, make):
     kernel, scratch = make(lang64)
-    op, x, seed = ts.op("x[n] -> y[n]", scratch=scratch)(kernel), floats(6), torch.randn(6, dtype=F64)
+    op, x, seed = ts.op("x[n] -> y[n]", scratch=scratch)(kernel), draw_floats(6), torch.randn(6, dtype=F64)
     cases.assert_same_values_and_gradients(op, LOST[make], (x,))
     (gradient,) = torch.autograd.grad(op(x.requires_grad_()), x, seed)
     torch.testing.assert_close(gradient, ts.oracle(op, x, cotangents=seed).gradients["x"])
@@ -171,7 +171,7 @@ def test_a_lost_value_is_right_by_the_generated_adjoint(lang64, poisoned, make):
 def test_a_lost_value_is_refused_with_both_lines_by_the_engine_s_reverse_mode(lang64, make):
     kernel, scratch = make(lang64)
     op = ts.op("x[n] -> y[n]", scratch=scratch, adjoint="engine", races="allow")(kernel)
-    assert op(floats(6)).isfinite().all()  # the value alone can be had
+    assert op(draw_floats(6)).isfinite().all()  # the value alone can be had
     with open(__file__) as file:
         lines = list(enumerate(file.read().splitlines(), 1))
     begin = make.__code__.co_firstlineno
@@ -181,7 +181,7 @@ def test_a_lost_value_is_refused_with_both_lines_by_the_engine_s_reverse_mode(la
         for word in ("read", "overwritten")
     }
     with pytest.raises(ts.GradientError, match="overwrites a value of `h`") as refused:
-        op(floats(6).requires_grad_()).sum().backward()
+        op(draw_floats(6).requires_grad_()).sum().backward()
     rows = dict(line.split() for line in str(refused.value).splitlines() if ".py:" in line)
     for word, numbers in marked.items():
         assert rows[word] in [f"{__file__}:{number}" for number in numbers]
@@ -278,7 +278,7 @@ KEPT = {
 
 @pytest.mark.parametrize("make", KEPT, ids=lambda make: make.__name__)
 def test_values_in_places_of_their_own_are_right(lang64, poisoned, make):
-    cases.assert_same_values_and_gradients(make(lang64), KEPT[make], (0.7 * floats(5),))
+    cases.assert_same_values_and_gradients(make(lang64), KEPT[make], (0.7 * draw_floats(5),))
 
 
 def test_a_sum_that_all_iterations_share_and_read_is_refused(lang64):
@@ -287,7 +287,7 @@ def test_a_sum_that_all_iterations_share_and_read_is_refused(lang64):
     with pytest.raises(ts.KernelError, match="has a data race"):
         ts.op("x[n] -> y[n]", scratch=scratch)(kernel)
     with pytest.raises(ts.GradientError, match="depends on the order of the iterations of a parallel loop"):
-        ts.op("x[n] -> y[n]", scratch=scratch, races="allow")(kernel)(floats(6).requires_grad_()).sum().backward()
+        ts.op("x[n] -> y[n]", scratch=scratch, races="allow")(kernel)(draw_floats(6).requires_grad_()).sum().backward()
 
 
 def test_what_an_atomic_returned_is_refused_where_the_gradient_needs_it(lang64):
@@ -299,7 +299,7 @@ def test_what_an_atomic_returned_is_refused_where_the_gradient_needs_it(lang64):
             y[slot] += x[i] * x[i]
 
     with pytest.raises(ts.GradientError, match=r"(?s)`packed`.*an atomic on `count`.*test_roles\.py:\d+"):
-        packed(floats(5).requires_grad_()).y.sum().backward()
+        packed(draw_floats(5).requires_grad_()).y.sum().backward()
 
 
 def test_what_an_atomic_returned_of_a_float_is_refused(lang64):
@@ -310,4 +310,4 @@ def test_what_an_atomic_returned_of_a_float_is_refused(lang64):
             y[i] = lang64.atomic_add(h[0], x[i])
 
     with pytest.raises(ts.GradientError, match="an atomic on `h`"):
-        running(floats(5).requires_grad_()).sum().backward()
+        running(draw_floats(5).requires_grad_()).sum().backward()

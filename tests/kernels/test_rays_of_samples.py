@@ -58,7 +58,7 @@ def test_the_sanitizer_finds_nothing(lang, ops):
     sizes = {"s": s, "n": len(RAYS), "m": 2 * s}
     for spec, kernel, named in ops(lang):
         op = ts.op(spec, races="allow")(kernel)
-        inputs = {item.name: drawn(item, sizes) for item in op.spec.inputs}
+        inputs = {item.name: draw_argument(item, sizes) for item in op.spec.inputs}
         findings = sanitize_call(op, **inputs, **named)
         assert not findings.errors and "TS608" not in findings.rules, "\n".join(map(str, findings))
 
@@ -69,7 +69,7 @@ def test_the_sanitizer_sees_rays_that_share_a_sample(lang):
     assert "TS601" in sanitize_call(op, torch.rand(4, 1), torch.tensor([[0, 3], [2, 2]], dtype=torch.int32)).rules
 
 
-def drawn(item, sizes):
+def draw_argument(item, sizes):
     if item.name == "rays":
         return RAYS
     return torch.rand([sizes.get(str(dim), None) or int(str(dim)) for dim in item.dims])

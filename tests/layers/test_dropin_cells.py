@@ -54,14 +54,14 @@ def manager(layers, lang):
     return InOrder()
 
 
-def expected(w, x, w_needs, x_needs, s_needs):
+def compute_expected(w, x, w_needs, x_needs, s_needs):
     """In torch, with `detach` where no gradient is to go."""
     w, x = (t.detach() if needs is False else t for t, needs in ((w, w_needs), (x, x_needs)))
     s = w * x
     return 2 * (s if s_needs else s.detach()) ** 2 + x**2
 
 
-def gradients(y, leaves, cotangent):
+def compute_gradients(y, leaves, cotangent):
     """Zeros stand for none."""
     if not y.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
@@ -81,10 +81,10 @@ def check_cell(layers, lang, w_batched, x_batched, persistent, managed):
         tube = tube.register_output_tensor(made, F64, "y", True)
         tube = tube.register_kernel(weigh, ["w", "x", "s"]).register_kernel(combine, ["s", "x", "y"], 2.0).finish()
         w, x = (torch.randn(*([2] if b else []), 3, dtype=F64, requires_grad=True) for b in (w_batched, x_batched))
-        y, right = tube(w, x), expected(w, x, w_needs, x_needs, s_needs)
+        y, right = tube(w, x), compute_expected(w, x, w_needs, x_needs, s_needs)
         torch.testing.assert_close(y.detach(), right.detach())
         cotangent = torch.randn_like(right)
-        pairs = zip(gradients(y, (w, x), cotangent), gradients(right, (w, x), cotangent), strict=True)
+        pairs = zip(compute_gradients(y, (w, x), cotangent), compute_gradients(right, (w, x), cotangent), strict=True)
         for name, (mine, truth) in zip("wx", pairs, strict=True):
             where = f"gradient of {name}, needs {w_needs}, {x_needs}, {s_needs}"
             torch.testing.assert_close(mine, truth, msg=lambda words, where=where: f"{where}: {words}")

@@ -22,7 +22,7 @@ def switched(text):
     return text
 
 
-def numbers(script, text, folder):
+def run_script(script, text, folder):
     """Everything that the script prints, as numbers."""
     path = folder / f"{script}.py"
     path.write_text(text, encoding="utf-8")
@@ -39,17 +39,17 @@ def numbers(script, text, folder):
 def test_a_script_prints_what_it_printed_with_stannum(script, tmp_path):
     pytest.importorskip("stannum", reason='pip install ".[peers]"')
     text = (SCRIPTS / f"{script}.py").read_text("utf-8")
-    before = numbers(script, text, tmp_path)
+    before = run_script(script, text, tmp_path)
     assert len(before) >= 10
-    assert numbers(script, switched(text), tmp_path) == pytest.approx(before, rel=1e-10, abs=1e-12)
+    assert run_script(script, switched(text), tmp_path) == pytest.approx(before, rel=1e-10, abs=1e-12)
 
 
 @pytest.mark.parametrize("script", OF_0_9_1)
 def test_a_script_runs(script, tmp_path):
     """Where there is no Stannum to compare with, too."""
-    assert numbers(script, switched((SCRIPTS / f"{script}.py").read_text("utf-8")), tmp_path)
+    assert run_script(script, switched((SCRIPTS / f"{script}.py").read_text("utf-8")), tmp_path)
 
 
 def test_a_script_of_the_older_interface(tmp_path):
     text = switched((SCRIPTS / "older_tin.py").read_text("utf-8"))
-    assert numbers("older_tin", text, tmp_path) == [1.5, 20.5, 300.5, 1, 2, 3, 1, 10, 100]
+    assert run_script("older_tin", text, tmp_path) == [1.5, 20.5, 300.5, 1, 2, 3, 1, 10, 100]

@@ -31,7 +31,7 @@ def of_python(lang):
         for i in x:
             y[None] += square(x[i])
 
-    return layer_of(x, y, kernel), "EmptyTin", NOT_GENERATED + "Rewrite this construct, or use reverse mode"
+    return make_layer(x, y, kernel), "EmptyTin", NOT_GENERATED + "Rewrite this construct, or use reverse mode"
 
 
 def with_an_array(lang):
@@ -42,7 +42,7 @@ def with_an_array(lang):
         for i in x:
             y[None] += square(x[i]) * weights[i]
 
-    layer = layer_of(x, y, kernel, np.arange(N, dtype=np.int32))
+    layer = make_layer(x, y, kernel, np.arange(N, dtype=np.int32))
     return layer, "EmptyTin", NOT_GENERATED + "Rewrite this construct, or use reverse mode"
 
 
@@ -54,7 +54,7 @@ def as_wished(lang):
         for i in x:
             y[None] += x[i] * x[i] * weights[i]
 
-    layer = layer_of(x, y, kernel, torch.arange(N), adjoint="engine")
+    layer = make_layer(x, y, kernel, torch.arange(N), adjoint="engine")
     return layer, "EmptyTin", "\nLeave out adjoint='engine', or use reverse mode"
 
 
@@ -76,7 +76,7 @@ def tube(lang):
     )
 
 
-def layer_of(x, y, kernel, *arguments, **options):
+def make_layer(x, y, kernel, *arguments, **options):
     layer = ts.EmptyTin(**options).register_input_field(x).register_output_field(y)
     return layer.register_kernel(kernel, *arguments).finish()
 

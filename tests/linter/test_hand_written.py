@@ -117,7 +117,7 @@ BACKWARDS = {
 }
 
 
-def text_of(module, name, number=0):
+def write_source(module, name, number=0):
     _, body = BACKWARDS[name]
     kernel = "add" if "add.grad" in body else "triple"
     lines = textwrap.indent("\n".join(re.split(r"; (?!\S+=)", body)), " " * 8)
@@ -131,7 +131,7 @@ def hand_written(text):
 @pytest.mark.parametrize("name", BACKWARDS)
 @pytest.mark.parametrize("module", ["taichi", "quadrants"])
 def test_the_failures_that_apply_are_listed(module, name):
-    (one,) = hand_written(HEAD.format(module=module) + text_of(module, name))
+    (one,) = hand_written(HEAD.format(module=module) + write_source(module, name))
     expected, body = BACKWARDS[name]
     words = {DOUBLED, ZEROED, EVERY, LOST, CLEARED, ONLY_LEAF, COUNTED, SUM, NO_GRAD, KEPT}
     assert {word for word in words if word in one.message} == expected, one.message
@@ -148,7 +148,7 @@ def test_the_failures_that_apply_are_listed(module, name):
 def test_engines_fail_as_the_findings_say(engine, lang):
     """Leaves, siblings and the caller's gradients of each row, in one process."""
     names = [name for name, (_, body) in BACKWARDS.items() if "contiguous temporary" not in name and body]
-    text = HEAD.format(module=engine) + "".join(text_of(engine, name, k) for k, name in enumerate(names))
+    text = HEAD.format(module=engine) + "".join(write_source(engine, name, k) for k, name in enumerate(names))
     path = f"<hand written {engine}>"
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     scope = {"__name__": "hand"}
@@ -544,7 +544,7 @@ def test_failures_of_hand_written_functions():
     (one,) = hand_written(head + textwrap.dedent(SPECS["any rank"][0]))
     assert "a change of `x` between forward and backward is not noticed: it is an attribute of `ctx`" in one.message
     assert "`x.grad` may appear under `no_grad`" in one.message
-    once = text_of("taichi", "own buffers").replace("def backward", "def backward", 1)
+    once = write_source("taichi", "own buffers").replace("def backward", "def backward", 1)
     once = once.replace("@staticmethod\n    def backward", "@staticmethod\n    @once_differentiable\n    def backward")
     (one,) = hand_written(head + once)
     assert one.message == (

@@ -1272,7 +1272,7 @@ CASES = {
 }
 
 
-def text_of(body, engine, *, is_decorated=True):
+def write_source(body, engine, *, is_decorated=True):
     decorator = "@ti.kernel\n" if is_decorated and "@ti.kernel" not in body else ""
     text = textwrap.dedent(body).strip().replace(": A", ": ti.types.ndarray()")
     return f"{HEAD[engine]}\n{decorator}{text}\n"
@@ -1290,23 +1290,23 @@ def marked(text):
 @pytest.mark.parametrize("engine", HEAD)
 def test_rules_in_a_file(name, engine):
     rule, severity, alone, wrong, right = CASES[name]
-    findings = lint_file("kernels.py", text_of(wrong, engine))
+    findings = lint_file("kernels.py", write_source(wrong, engine))
     if alone and alone != engine:
         assert not lines_of(findings, rule)
         return
-    assert lines_of(findings, rule) == marked(text_of(wrong, engine)), findings
+    assert lines_of(findings, rule) == marked(write_source(wrong, engine)), findings
     (finding,) = [one for one in findings if one.rule == rule]
     assert finding.severity == severity
     assert finding.path == "kernels.py"
     assert finding.column > 0
-    assert not lines_of(lint_file("kernels.py", text_of(right, engine)), rule)
+    assert not lines_of(lint_file("kernels.py", write_source(right, engine)), rule)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_rules_in_a_kernel_in_memory(name, engine, lang):
     rule, _, alone, wrong, right = CASES[name]
     for body, is_wrong in ((wrong, True), (right, False)):
-        text = text_of(body, engine)
+        text = write_source(body, engine)
         path = f"<lint {name} {engine} {is_wrong}>"
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         scope = {"__name__": "linted"}
@@ -1330,7 +1330,7 @@ def test_the_docs_have_every_rule():
 def test_no_case_is_wrong_in_a_second_way():
     """A mistake of severity error is named by one rule; its twin by none."""
     for name, (rule, _, _, wrong, right) in CASES.items():
-        errors = {one.rule for one in lint_file("k.py", text_of(wrong, "taichi")) if one.severity == "error"}
+        errors = {one.rule for one in lint_file("k.py", write_source(wrong, "taichi")) if one.severity == "error"}
         assert errors <= {rule}, name
-        errors = {one.rule for one in lint_file("k.py", text_of(right, "taichi")) if one.severity == "error"}
+        errors = {one.rule for one in lint_file("k.py", write_source(right, "taichi")) if one.severity == "error"}
         assert not errors, name

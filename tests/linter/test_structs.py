@@ -18,7 +18,7 @@ class Info:
 """
 
 
-def rules_of(text, engine="quadrants", path="k.py"):
+def list_rules(text, engine="quadrants", path="k.py"):
     whole = HEAD.format(engine=engine) + textwrap.dedent(text)
     lines = whole.splitlines()
     findings = lint_file(path, whole)
@@ -167,7 +167,7 @@ ROWS = {
 @pytest.mark.thinned(4)
 def test_members_of_dataclasses(case):
     text, expected = ROWS[case]
-    assert rules_of(text) == expected
+    assert list_rules(text) == expected
 
 
 FIELDS = """
@@ -202,14 +202,14 @@ MEMBERS = {
 @pytest.mark.parametrize("statement", MEMBERS)
 @pytest.mark.thinned(4)
 def test_members_of_fields_of_structs(statement):
-    rules = [rule for rule, _ in rules_of(f"{FIELDS}            {statement}\n") if rule != "TS303"]
+    rules = [rule for rule, _ in list_rules(f"{FIELDS}            {statement}\n") if rule != "TS303"]
     assert rules == ([MEMBERS[statement]] if MEMBERS[statement] else [])
 
 
 def test_a_condition_is_evaluated_again_only_after_a_change():
     text = FIELDS + "            if self.grid[i].mass > 0.0:\n"
-    assert rules_of(text + "                self.grid[i].vel = 1.0\n") == []
-    assert [rule for rule, _ in rules_of(text + "                self.grid[i].mass = 1.0\n")][:1] == ["TS107"]
+    assert list_rules(text + "                self.grid[i].vel = 1.0\n") == []
+    assert [rule for rule, _ in list_rules(text + "                self.grid[i].mass = 1.0\n")][:1] == ["TS107"]
 
 
 def test_messages_have_the_members_as_they_are_written():
@@ -282,7 +282,7 @@ def test_an_array_that_goes_where_no_analysis_follows_has_its_file():
         for i in y:
             given(y, i)
     """
-    assert "TS502" in [rule for rule, _ in rules_of(text)]
+    assert "TS502" in [rule for rule, _ in list_rules(text)]
 
 
 TOP_LEVELS = {
@@ -295,7 +295,7 @@ TOP_LEVELS = {
 @pytest.mark.parametrize("body", TOP_LEVELS)
 def test_a_branch_that_is_chosen_at_compilation_is_of_the_top_level(body):
     text = f"N = 3\n\n@ti.kernel\ndef k(y: ti.types.ndarray(dtype=ti.f32, ndim=1)):\n    {body}\n"
-    assert ("TS201" in [rule for rule, _ in rules_of(text)]) is TOP_LEVELS[body]
+    assert ("TS201" in [rule for rule, _ in list_rules(text)]) is TOP_LEVELS[body]
 
 
 NORMS = {
@@ -309,7 +309,7 @@ NORMS = {
 @pytest.mark.parametrize("body", NORMS)
 def test_a_norm_that_only_decides_has_no_gradient(body):
     head = "@ti.kernel\ndef k(x: ti.template(), y: ti.types.ndarray(dtype=ti.f32, ndim=1)):\n    for i in y:\n        "
-    assert ("TS303" in [rule for rule, _ in rules_of(f"{head}{body}\n")]) is NORMS[body]
+    assert ("TS303" in [rule for rule, _ in list_rules(f"{head}{body}\n")]) is NORMS[body]
 
 
 def test_a_local_of_a_block_is_its_own():
@@ -324,4 +324,4 @@ def test_a_local_of_a_block_is_its_own():
                 flux = 1.0
                 y[i] += flux
     """
-    assert "TS105" not in [rule for rule, _ in rules_of(text)]
+    assert "TS105" not in [rule for rule, _ in list_rules(text)]

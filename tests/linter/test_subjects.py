@@ -15,7 +15,7 @@ from tinsmith.linter import lint_file, lint_kernels
 pytestmark = pytest.mark.thinned(4)
 
 
-def rules_of(text, path="k.py"):
+def list_rules(text, path="k.py"):
     return [(one.rule, one.line) for one in lint_file(path, textwrap.dedent(text)) if one.severity != "info"]
 
 
@@ -30,8 +30,8 @@ def test_an_input_that_is_written():
             w[i] = 0.0
             y[i] = x[i]
     """
-    assert rules_of(text) == [("TS103", 8)]
-    assert not rules_of(text.replace("x[n], w[n] -> y[n]", "x[n] -> y[n], w[n]"))
+    assert list_rules(text) == [("TS103", 8)]
+    assert not list_rules(text.replace("x[n], w[n] -> y[n]", "x[n] -> y[n], w[n]"))
 
 
 def test_an_op_that_a_call_makes():
@@ -45,7 +45,7 @@ def test_an_op_that_a_call_makes():
 
     op = ts.op("x[n] -> y[n]")(k)
     """
-    assert rules_of(text) == [("TS103", 7)]
+    assert list_rules(text) == [("TS103", 7)]
 
 
 @pytest.mark.parametrize("static", ["ti.static", "static"])
@@ -66,8 +66,8 @@ def test_a_loop_that_is_unrolled_keeps_nothing(static):
                 p = p * x[j] * q
             y[i] = p
     """
-    assert not rules_of(text)
-    assert rules_of(text.replace(f"{static}(range(8))", "range(8)")) == [("TS204", 11)]
+    assert not list_rules(text)
+    assert list_rules(text.replace(f"{static}(range(8))", "range(8)")) == [("TS204", 11)]
 
 
 def test_a_remedy_names_the_module_that_the_kernel_uses():
@@ -100,9 +100,9 @@ def test_an_output_that_is_read_first(loop):
         for j in x:
             y[j] = x[j]
     """
-    assert ("TS104", 8) in rules_of(text)
+    assert ("TS104", 8) in list_rules(text)
     turned = text.replace("z[0] += y[0] * x[0]", "y[0] += x[0]; z[0] += y[0]")
-    assert "TS104" not in [rule for rule, _ in rules_of(turned)]
+    assert "TS104" not in [rule for rule, _ in list_rules(turned)]
 
 
 def output_of(loop, statement, before=""):
@@ -130,9 +130,9 @@ def output_of(loop, statement, before=""):
     ],
 )
 def test_an_output_that_is_scaled_before_anything_was_written(loop, statement):
-    assert ("TS104", 10) in rules_of(output_of(loop, statement))
+    assert ("TS104", 10) in list_rules(output_of(loop, statement))
     written = output_of(loop, statement, "y[0, 0] = 1.0")
-    assert "TS104" not in [rule for rule, _ in rules_of(written)]
+    assert "TS104" not in [rule for rule, _ in list_rules(written)]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_an_output_that_is_scaled_before_anything_was_written(loop, statement):
     ],
 )
 def test_an_output_that_may_begin_at_zero_or_be_another_iteration_s(loop, statement):
-    assert "TS104" not in [rule for rule, _ in rules_of(output_of(loop, statement))]
+    assert "TS104" not in [rule for rule, _ in list_rules(output_of(loop, statement))]
 
 
 def test_what_an_earlier_kernel_of_a_chain_wrote_is_there(lang):
@@ -219,7 +219,7 @@ def test_fields_of_an_object():
                 self.sum[None] = self.slowed(self.x[i])
                 self.x[i] = ti.sin(self.x[i])
     """
-    assert rules_of(text) == [("TS105", 18), ("TS101", 19)]
+    assert list_rules(text) == [("TS105", 18), ("TS101", 19)]
     by_rule = {one.rule: one for one in lint_file("k.py", textwrap.dedent(text))}
     assert "`self.sum[None]`" in by_rule["TS105"].message
     assert "`self.x`" in by_rule["TS101"].message
@@ -239,7 +239,7 @@ def test_an_array_that_is_handed_on():
         for i in range(9):
             mark(y, i)
     """
-    assert rules_of(text) == [("TS106", 11)]
+    assert list_rules(text) == [("TS106", 11)]
 
 
 def test_kernels_of_a_factory():
@@ -251,7 +251,7 @@ def test_kernels_of_a_factory():
                 y[n] = x[i]
         return k
     """
-    assert rules_of(text) == [("TS105", 6)]
+    assert list_rules(text) == [("TS105", 6)]
 
 
 @pytest.mark.parametrize("text", ["import warp as wp", "from numba import cuda as wp"])
@@ -287,7 +287,7 @@ def test_a_comment_behind_a_joined_line_and_one_that_leaves_the_next_mistake_nam
                 x[i]  # tinsmith: ignore[TS105]
             y[1] = x[i]
     """
-    assert rules_of(text) == [("TS105", 9)]
+    assert list_rules(text) == [("TS105", 9)]
 
 
 RACES = "@ti.kernel\ndef k(x: ti.types.ndarray(), y: ti.types.ndarray()):\n    for i in x:\n        y[0] = x[i]"
@@ -372,7 +372,7 @@ def test_imports_in_blocks_of_functions():
 
         return k
     """
-    assert rules_of(text) == [("TS105", 11)]
+    assert list_rules(text) == [("TS105", 11)]
 
 
 def test_unrolled_loops_by_a_name_of_their_own():
@@ -388,7 +388,7 @@ def test_unrolled_loops_by_a_name_of_their_own():
                 s = s * x[j]
             y[i] = s
     """
-    assert not rules_of(text)
+    assert not list_rules(text)
 
 
 def test_a_list_of_fields_is_not_one_array():
@@ -401,7 +401,7 @@ def test_a_list_of_fields_is_not_one_array():
         for i in z[level]:
             z[level][i] = z[level + 1][i // 2]
     """
-    assert not rules_of(text)
+    assert not list_rules(text)
 
 
 def test_a_file_that_is_no_python():
@@ -595,7 +595,7 @@ def test_a_parameter_that_is_made_from_itself_is_no_number_that_is_known():
         for i in x:
             y[i] = x[i] * half(n)
     """
-    assert not rules_of(text)
+    assert not list_rules(text)
 
 
 def test_a_local_that_a_loop_carries_through_a_function_with_two_results():
@@ -613,8 +613,8 @@ def test_a_local_that_a_loop_carries_through_a_function_with_two_results():
             a, b = turn(a, b)
             y[i] = x[i]
     """
-    assert ("TS105", 12) in rules_of(text)
-    assert ("TS105", 12) not in rules_of(text.replace("= turn(a, b)", "= turn(x[i], 0.0)"))
+    assert ("TS105", 12) in list_rules(text)
+    assert ("TS105", 12) not in list_rules(text.replace("= turn(a, b)", "= turn(x[i], 0.0)"))
 
 
 def test_stores_of_one_vector_are_no_race():
@@ -627,7 +627,7 @@ def test_stores_of_one_vector_are_no_race():
             y[i] = ti.Vector([1.0, -0.65, 0.0], dt=ti.f32)
             z[i] = ti.Vector([1.0, x[b, i], 0.0])
     """
-    assert [one for one in rules_of(text) if one[0] == "TS105"] == [("TS105", 8)]
+    assert [one for one in list_rules(text) if one[0] == "TS105"] == [("TS105", 8)]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def made(name, engine, half):
     return module, copy.deepcopy(module).float(), torch.rand(*lead, 5, width).to(half)
 
 
-def gradients(y, x, module):
+def compute_gradients(y, x, module):
     return torch.autograd.grad(y.float().sin().sum(), (x, *module.parameters()), allow_unused=True)
 
 
@@ -59,7 +59,7 @@ def test_rounded_once(engine, name, half):
     y, want = module(mine), single(theirs).to(half)
     assert y.dtype == half
     assert torch.equal(y, want)
-    for one, other in zip(gradients(y, mine, module), gradients(want, theirs, single), strict=True):
+    for one, other in zip(compute_gradients(y, mine, module), compute_gradients(want, theirs, single), strict=True):
         assert (one is None) == (other is None)
         if one is not None:
             assert one.dtype == half

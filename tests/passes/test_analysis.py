@@ -26,14 +26,14 @@ def whole(value):
     return nodes.Const(value, "i32")
 
 
-def drawn(dice, depth=3, names=NAMES):
+def draw_index(dice, depth=3, names=NAMES):
     """Draw an index over names that differ between iterations and a size that does not."""
     if depth == 0 or dice.random() < 0.25:
         leaves = [*(nodes.Local(name, "i32") for name in names), SIZE, *(whole(dice.randint(-3, 4)) for _ in range(3))]
         return dice.choice(leaves)
     operator = dice.choice(["+", "+", "-", "-", "*", "*", "%"])
-    right = whole(dice.randint(1, 4)) if operator == "%" else drawn(dice, depth - 1, names)
-    return nodes.Binary(operator, drawn(dice, depth - 1, names), right, "i32")
+    right = whole(dice.randint(1, 4)) if operator == "%" else draw_index(dice, depth - 1, names)
+    return nodes.Binary(operator, draw_index(dice, depth - 1, names), right, "i32")
 
 
 def value(expr, held):
@@ -57,7 +57,7 @@ def iterations(size):
 def test_indices_found_disjoint_are_disjoint(seed):
     dice = random.Random(seed)
     for _ in range(10):
-        one, two = drawn(dice), drawn(dice)
+        one, two = draw_index(dice), draw_index(dice)
         sums = affine(one, {}), affine(two, {})
         for size in (1, 4):
             values = [[value(expr, held) for held in iterations(size)] for expr in (one, two)]
@@ -73,8 +73,8 @@ def test_owned_elements_are_accessed_by_one_iteration(seed):
     """Also by a local that holds an index."""
     dice, count = random.Random(seed), 0
     for _ in range(100):
-        first, held = drawn(dice, 1, "ij"), drawn(dice, 1, "ij")
-        second = dice.choice([first, local("n", "i32").expr, drawn(dice, 1, "ij")])
+        first, held = draw_index(dice, 1, "ij"), draw_index(dice, 1, "ij")
+        second = dice.choice([first, local("n", "i32").expr, draw_index(dice, 1, "ij")])
         body = [assign("n", E(held)), store(Y, E(first), 1.0), store(Y, E(second), 2.0)]
         outer = loop("i", E(whole(3)), [loop("j", E(whole(3)), body)], is_parallel=True)
         if "y" not in find_owned(outer):

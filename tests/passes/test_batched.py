@@ -11,11 +11,11 @@ from tinsmith.ir import NotCovered
 F64 = torch.float64
 
 
-def floats(*shape):
+def draw_floats(*shape):
     return torch.rand(shape, dtype=F64) + 0.5
 
 
-def stacked(twin):
+def stack_samples(twin):
     """Apply the twin of one sample to a batch."""
 
     def loop(*inputs):
@@ -33,7 +33,12 @@ def bounds_of_each_sample(lang):
     def twin(x, m):
         return torch.where(torch.arange(len(x)) < m, x**2, 0.0)
 
-    return "x[n], m[1]: i32 -> y[n]", kernel, twin, (floats(3, 5), torch.tensor([[1], [4], [2]], dtype=torch.int32))
+    return (
+        "x[n], m[1]: i32 -> y[n]",
+        kernel,
+        twin,
+        (draw_floats(3, 5), torch.tensor([[1], [4], [2]], dtype=torch.int32)),
+    )
 
 
 def a_branch_around_loops(lang):
@@ -48,7 +53,7 @@ def a_branch_around_loops(lang):
 
     flags = torch.tensor([[0], [1], [0]], dtype=torch.int32)
     twin = lambda x, flag: torch.where(flag > 0, x**2, 3.0 * x)  # noqa: E731
-    return "x[n], flag[1]: i32 -> y[n]", kernel, twin, (floats(3, 5), flags)
+    return "x[n], flag[1]: i32 -> y[n]", kernel, twin, (draw_floats(3, 5), flags)
 
 
 def a_return_at_the_end(lang):
@@ -58,7 +63,7 @@ def a_return_at_the_end(lang):
             y[i] = x[i] * x[i]
         return  # noqa: PLR1711
 
-    return "x[n] -> y[n]", kernel, lambda x: x**2, (floats(3, 5),)
+    return "x[n] -> y[n]", kernel, lambda x: x**2, (draw_floats(3, 5),)
 
 
 def part_of_a_shape(lang):
@@ -67,7 +72,7 @@ def part_of_a_shape(lang):
         for i, j, k in lang.ndrange(x.shape[0], *x.shape[1:]):
             y[i, j, k] = x[i, j, k] * x[i, j, k]
 
-    return "x[a, b, c] -> y[a, b, c]", kernel, lambda x: x**2, (floats(3, 2, 3, 4),)
+    return "x[a, b, c] -> y[a, b, c]", kernel, lambda x: x**2, (draw_floats(3, 2, 3, 4),)
 
 
 def sizes_counted_from_the_end(lang):
@@ -79,7 +84,7 @@ def sizes_counted_from_the_end(lang):
                 total += x.shape[d - 2]
             y[i, j] = x[i, j] * x[i, j] * total
 
-    return "x[h, w] -> y[h, w]", kernel, lambda x: x**2 * (x.shape[0] + 2 * x.shape[1]), (floats(3, 5, 2),)
+    return "x[h, w] -> y[h, w]", kernel, lambda x: x**2 * (x.shape[0] + 2 * x.shape[1]), (draw_floats(3, 5, 2),)
 
 
 def a_variable_of_our_name(lang):
@@ -88,7 +93,7 @@ def a_variable_of_our_name(lang):
         for _batch in range(x.shape[0]):
             y[_batch] = x[_batch] * x[_batch]
 
-    return "x[n] -> y[n]", kernel, lambda x: x**2, (floats(3, 5),)
+    return "x[n] -> y[n]", kernel, lambda x: x**2, (draw_floats(3, 5),)
 
 
 def one_variable_for_a_range(lang):
@@ -97,7 +102,7 @@ def one_variable_for_a_range(lang):
         for i in lang.ndrange(x.shape[0]):
             y[i] = x[i] * x[i]
 
-    return "x[n] -> y[n]", kernel, lambda x: x**2, (floats(3, 5),)
+    return "x[n] -> y[n]", kernel, lambda x: x**2, (draw_floats(3, 5),)
 
 
 # fmt: off
@@ -111,7 +116,7 @@ def text_at_the_margin(lang):
 # a comment at the margin
             y[i] = x[i] * x[i]
 
-    return "x[n] -> y[n]", kernel, lambda x: x**2, (floats(3, 5),)
+    return "x[n] -> y[n]", kernel, lambda x: x**2, (draw_floats(3, 5),)
 # fmt: on
 
 
@@ -121,7 +126,7 @@ def empty_ranges(lang):
         for i, j in lang.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1)):
             y[i, j] = x[i, j] * x[i, j]
 
-    return "x[h, w] -> y[h, w]", kernel, lambda x: 0.0 * x, (floats(3, 1, 1),)
+    return "x[h, w] -> y[h, w]", kernel, lambda x: 0.0 * x, (draw_floats(3, 1, 1),)
 
 
 def a_bound_with_a_name(lang):
@@ -133,7 +138,7 @@ def a_bound_with_a_name(lang):
         for i in range(half + 1, x.shape[0]):
             y[i] = x[i] * 3.0
 
-    return "x[n] -> y[n]", kernel, lambda x: torch.cat([x[:2] ** 2, 0 * x[:1], 3 * x[3:]]), (floats(3, 5),)
+    return "x[n] -> y[n]", kernel, lambda x: torch.cat([x[:2] ** 2, 0 * x[:1], 3 * x[3:]]), (draw_floats(3, 5),)
 
 
 def a_function_that_is_given_arrays(lang):
@@ -150,7 +155,7 @@ def a_function_that_is_given_arrays(lang):
             y[i] = dot(x, k, i)
 
     twin = lambda x, k: (x.unfold(0, len(k), 1) * k).sum(1)  # noqa: E731
-    return "x[n], k[m] -> y[n - m + 1]", kernel, twin, (floats(3, 5), floats(3, 2))
+    return "x[n], k[m] -> y[n - m + 1]", kernel, twin, (draw_floats(3, 5), draw_floats(3, 2))
 
 
 def loops_in_order(lang):
@@ -168,7 +173,7 @@ def loops_in_order(lang):
             rows.append(one + rows[-1] * one)
         return torch.stack(rows)
 
-    return "x[n] -> y[n]", kernel, twin, (floats(3, 5),)
+    return "x[n] -> y[n]", kernel, twin, (draw_floats(3, 5),)
 
 
 def locals_that_a_loop_in_order_changes(lang):
@@ -180,7 +185,7 @@ def locals_that_a_loop_in_order_changes(lang):
             total += x[i]
             y[i] = total * x[i]
 
-    return "x[n] -> y[n]", kernel, lambda x: x.cumsum(0) * x, (floats(3, 5),)
+    return "x[n] -> y[n]", kernel, lambda x: x.cumsum(0) * x, (draw_floats(3, 5),)
 
 
 def vectors_and_matrices(lang):
@@ -196,7 +201,7 @@ def vectors_and_matrices(lang):
             y[i] = r[None] @ a[i] * a[i].norm()
 
     twin = lambda a, r: a @ r.T * a.norm(dim=-1, keepdim=True)  # noqa: E731
-    return "a[n, 2], r[2, 2] -> y[n, 2]", kernel, twin, (floats(3, 4, 2), floats(3, 2, 2))
+    return "a[n, 2], r[2, 2] -> y[n, 2]", kernel, twin, (draw_floats(3, 4, 2), draw_floats(3, 2, 2))
 
 
 BATCHES = [
@@ -223,7 +228,7 @@ def test_a_batch_is_a_loop_of_calls(lang64, make):
     spec, kernel, twin, inputs = make(lang64)
     op = ts.op(spec)(kernel)
     cases.assert_same_values_and_gradients(op, twin, [tensor[0] for tensor in inputs])
-    cases.assert_same_values_and_gradients(vmap(op), stacked(twin), inputs)
+    cases.assert_same_values_and_gradients(vmap(op), stack_samples(twin), inputs)
     assert op.explain("all").count(": one launch\n") == 1
 
 
@@ -237,7 +242,7 @@ def test_a_variable_that_loops_share_is_not_shared_by_the_batch(lang64):
         for i in x:
             y[i] = total
 
-    x = floats(3, 5)
+    x = draw_floats(3, 5)
     torch.testing.assert_close(vmap(summed)(x), x.sum(1, keepdim=True).expand(3, 5))
     assert "one launch a sample" in summed.explain("all") and "`total`" in summed.explain("all")
 
@@ -254,7 +259,7 @@ def test_a_kernel_that_cannot_be_followed_is_launched_once_a_sample(lang64, monk
         for i in x:
             y[i] = x[i] * x[i]
 
-    x = floats(3, 5)
+    x = draw_floats(3, 5)
     torch.testing.assert_close(vmap(square)(x), x * x)
     assert "one launch a sample (tinsmith cannot analyze `a word`, at file.py:7)" in square.explain("all")
 
@@ -270,7 +275,7 @@ def test_unbatched_arrays_get_no_batch_axis(lang64):
             y[i] = x[n - 1 - i] * k[i % k.shape[0]] * scale
 
     for samples, n, m in ((3, 5, 2), (4, 7, 3), (1, 1, 1), (2, 6, 4)):
-        x, k = floats(samples, n), floats(m)
+        x, k = draw_floats(samples, n), draw_floats(m)
         expected = x.flip(1) * k[torch.arange(n) % m] * 3.0
         torch.testing.assert_close(vmap(scaled, (0, None, None))(x, k, 3.0), expected)
 
@@ -288,13 +293,13 @@ def beside_loops(lang, adjoint):
 
 def test_a_statement_beside_loops_is_right_in_a_batch_too(lang64):
     scaled = beside_loops(lang64, "auto")
-    cases.assert_same_values_and_gradients(scaled, lambda x: 2 * x[0] * x, (floats(5),))
-    cases.assert_same_values_and_gradients(vmap(scaled), lambda x: 2 * x[:, :1] * x, (floats(3, 5),))
+    cases.assert_same_values_and_gradients(scaled, lambda x: 2 * x[0] * x, (draw_floats(5),))
+    cases.assert_same_values_and_gradients(vmap(scaled), lambda x: 2 * x[:, :1] * x, (draw_floats(3, 5),))
 
 
 def test_a_statement_beside_loops_is_refused_by_the_engine_s_reverse_mode_in_a_batch_too(lang64):
     """As the body of one loop the engines would differentiate it, and lose the gradient that goes through `scale`."""
-    scaled, x = beside_loops(lang64, "engine"), floats(3, 5)
+    scaled, x = beside_loops(lang64, "engine"), draw_floats(3, 5)
     torch.testing.assert_close(vmap(scaled)(x), 2 * x[:, :1] * x)
     for call in (lambda x: scaled(x[0]), vmap(scaled)):
         with pytest.raises(ts.GradientError, match="(?s)`scaled`.*Mixed usage"):
@@ -315,5 +320,5 @@ def test_a_long_loop_in_a_branch_does_not_overflow_the_gradient_stack(lang64):
 
     flag = torch.ones(3, 1, dtype=torch.int32)
     cases.assert_same_values_and_gradients(
-        lambda x: vmap(product)(x, flag), lambda x: x.prod(1, keepdim=True), (floats(3, 40),)
+        lambda x: vmap(product)(x, flag), lambda x: x.prod(1, keepdim=True), (draw_floats(3, 40),)
     )

@@ -30,7 +30,7 @@ def table(kind):
     return kernel([out], [loop("i", out.size(), [*first, inner], is_parallel=True)], r=kind, q=kind)
 
 
-def numbers(made, seed, rows, columns, **arrays):
+def draw_numbers(made, seed, rows, columns, **arrays):
     """Interpret a kernel and return what it stores in `out`."""
     out = torch.zeros(rows, columns, dtype=DTYPES[made.arrays["out"].type])
     whole = seed_random(made, "seed")
@@ -45,7 +45,7 @@ def test_engines_draw_what_the_interpreter_draws(kind, lang):
     for seed in (0, 1, -1, 0x7FFF_1234_8765_FEDC):
         out = torch.zeros(50, 7, dtype=DTYPES[kind])
         compile_kernel(whole, lang, DOUBLE)(out, torch.tensor(seed))
-        assert torch.equal(out, numbers(table(kind), seed, 50, 7)), seed
+        assert torch.equal(out, draw_numbers(table(kind), seed, 50, 7)), seed
         assert len(out.unique()) > 340 if kind != "f32" else len(out.unique()) > 345
 
 
@@ -113,10 +113,10 @@ def test_no_number_is_drawn_twice(name, is_parallel, lang):
     made = kernel([K, OUT], [loop("i", K.size(), SHAPES[name], is_parallel=is_parallel)], r="f64", j="i32")
     twice = kernel([K, OUT], [made.body[0], made.body[0]], r="f64", j="i32")
     k = torch.randint(0, 6, (30,), generator=torch.Generator().manual_seed(1)).int()
-    drawn = numbers(made, 9, 30, 6, k=k)
+    drawn = draw_numbers(made, 9, 30, 6, k=k)
     held = drawn[drawn != 0]
     assert len(held) > 25 and len(held.unique()) == len(held)
-    again = numbers(twice, 9, 30, 6, k=k)
+    again = draw_numbers(twice, 9, 30, 6, k=k)
     assert not torch.equal(again, drawn)  # the second task draws others
     out = torch.zeros(30, 6, dtype=torch.float64)
     compile_kernel(seed_random(made, "seed"), lang, DOUBLE)(k, out, torch.tensor(9))

@@ -41,7 +41,7 @@ REGULAR = {
 X, Z = array("x"), array("z")
 
 
-def drawn(kind, points):
+def convert_points(kind, points):
     numbers = torch.tensor(points, dtype=torch.float64)
     return numbers.abs().to(torch.uint8) if kind == "u8" else numbers.to(DTYPES[kind])
 
@@ -97,7 +97,7 @@ def by_torch(operation, values, kinds, seeds):
 
 
 def assert_slopes_are_torch_s(operation, points, kinds):
-    values = {name: drawn(kinds[name], column) for name, column in points.items()}
+    values = {name: convert_points(kinds[name], column) for name, column in points.items()}
     seeds = torch.linspace(-0.7, 1.3, len(next(iter(points.values()))), dtype=torch.float64)
     seeds[::3] = 0.0
     mine, rows = by_table(operation, values, kinds, seeds)

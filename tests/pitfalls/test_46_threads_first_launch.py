@@ -11,7 +11,7 @@ import tinsmith as ts
 pytestmark = pytest.mark.each_engine
 
 
-def in_thread(work):
+def run_in_thread(work):
     failures = []
 
     def body():
@@ -38,7 +38,7 @@ def test_the_very_first_launch_after_init(lang64, capfd):
             y[i] = x[i] * x[i]
 
     inputs = (torch.randn(4, dtype=torch.float64),)
-    in_thread(lambda: cases.assert_same_values_and_gradients(square, lambda x: x * x, inputs))
+    run_in_thread(lambda: cases.assert_same_values_and_gradients(square, lambda x: x * x, inputs))
 
 
 def test_the_first_launch_after_a_restart(lang64, capfd):
@@ -54,7 +54,7 @@ def test_the_first_launch_after_a_restart(lang64, capfd):
     lang64.init(arch=lang64.cpu, default_fp=lang64.f64, log_level=lang64.ERROR, **options)
     # Nothing of ours ran on the thread that started the engine; if it must be refused, then with the way out.
     try:
-        in_thread(lambda: cases.assert_same_values_and_gradients(square, lambda x: x * x, inputs))
+        run_in_thread(lambda: cases.assert_same_values_and_gradients(square, lambda x: x * x, inputs))
     except ts.EngineError as error:
         words = str(error)
     else:
@@ -71,5 +71,5 @@ def test_forward_here_and_the_first_backward_there(lang64):
 
     x = torch.randn(4, dtype=torch.float64, requires_grad=True)
     loss = square(x).sum()
-    in_thread(loss.backward)
+    run_in_thread(loss.backward)
     torch.testing.assert_close(x.grad, 2 * x.detach())

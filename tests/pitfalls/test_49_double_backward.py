@@ -25,14 +25,14 @@ def penalty(function, x, weight):
     return (gradient**2).sum() + 0.0 * (weight * x).sum()
 
 
-def leaves():
+def make_leaves():
     return torch.randn(4, dtype=torch.float64, requires_grad=True), torch.tensor(1.5).double().requires_grad_()
 
 
 @pytest.mark.parametrize("adjoint", ["auto", "engine"])
 def test_a_gradient_penalty(lang64, adjoint):
     """However the first gradient was had, the second is by passes of our own."""
-    x, weight = leaves()
+    x, weight = make_leaves()
     mine = torch.autograd.grad(penalty(square(lang64, adjoint=adjoint), x, weight), (x, weight))
     theirs = torch.autograd.grad(penalty(lambda x: x * x, x, weight), (x, weight))
     torch.testing.assert_close(mine, theirs)
@@ -47,7 +47,7 @@ def test_a_gradient_penalty_through_a_hand_written_backward_is_refused(lang64):
         for i in x:
             grad_x[i] = 2.0 * x[i] * grad_y[i]
 
-    x, weight = leaves()
+    x, weight = make_leaves()
     loss = penalty(op, x, weight)
     with pytest.raises(ts.GradientError, match=r"`square`"):
         loss.backward()

@@ -90,7 +90,7 @@ def slopes_in_a_batch(op):
     return slopes[:, 0]
 
 
-def tangents_of(op):
+def compute_tangents(op):
     return torch.func.jvp(lambda x: op(x, B), (X,), (torch.ones_like(X),))[1]
 
 
@@ -106,7 +106,7 @@ REVERSE = {"backward": slopes_of, "vmap": slopes_in_a_batch, "oracle": oracle_of
 @pytest.mark.parametrize("path", PATHS)
 def test_a_path_that_is_not_taken_has_no_part(lang64, path, mode):
     body, wanted = PATHS[path]
-    derivatives = {**REVERSE, "forward": tangents_of}[mode](op_of(lang64, body))
+    derivatives = {**REVERSE, "forward": compute_tangents}[mode](op_of(lang64, body))
     torch.testing.assert_close(derivatives, torch.tensor(wanted, dtype=torch.float64))
 
 
@@ -123,7 +123,7 @@ def test_forward_mode_multiplies_with_0_as_torch_does(lang64):
     def twin(x):
         return torch.where(x > 0.0, 1.0, 0.0) * torch.relu(x).sqrt() + x
 
-    tangents = tangents_of(op_of(lang64, FACTORS["a flag"][0]))
+    tangents = compute_tangents(op_of(lang64, FACTORS["a flag"][0]))
     _, wanted = torch.func.jvp(twin, (X,), (torch.ones_like(X),))
     assert wanted.isnan().tolist() == [True, True, False]
     torch.testing.assert_close(tangents, wanted, equal_nan=True)

@@ -231,7 +231,7 @@ def points_of(expression):
     return tuple(torch.tensor(column, dtype=torch.float64) for column in zip(*pairs, strict=True))
 
 
-def gradients(f, points, seed):
+def compute_gradients(f, points, seed):
     a, b = (x.clone().requires_grad_() for x in points)
     grads = torch.autograd.grad(f(a, b), (a, b), torch.full_like(a, seed), allow_unused=True)
     return [torch.zeros_like(a) if g is None else g.detach() for g in grads]
@@ -245,7 +245,7 @@ def test_every_expression_is_in_the_table():
 @pytest.mark.parametrize("expression", TWINS)
 def test_the_table_is_torch_s(expression):
     wanted = [row[3:] for row in ROWS if row[0] == expression]
-    by_a, by_b = gradients(TWINS[expression], points_of(expression), 1.0)
+    by_a, by_b = compute_gradients(TWINS[expression], points_of(expression), 1.0)
     for (a, b), mine_a, mine_b in zip(wanted, by_a, by_b, strict=True):
         assert a == pytest.approx(mine_a.item(), nan_ok=True)
         assert (0.0 if b is None else b) == pytest.approx(mine_b.item(), nan_ok=True)
@@ -255,7 +255,7 @@ def test_the_table_is_torch_s(expression):
 @pytest.mark.parametrize("expression", TWINS)
 def test_derivatives(lang64, expression):
     op, points = op_of(lang64, expression), points_of(expression)
-    mine, theirs = (gradients(f, points, 1.5) for f in (op, TWINS[expression]))
+    mine, theirs = (compute_gradients(f, points, 1.5) for f in (op, TWINS[expression]))
     torch.testing.assert_close(mine, theirs, equal_nan=True)
     answer = ts.oracle(op, *points, cotangents=torch.full_like(points[0], 1.5))
     torch.testing.assert_close([answer.gradients["a"], answer.gradients["b"]], theirs, equal_nan=True)
@@ -267,7 +267,7 @@ def test_no_incoming_gradient_is_no_gradient(lang64, expression):
     op, points = op_of(lang64, expression), points_of(expression)
     zero = torch.zeros_like(points[0])
     answer = ts.oracle(op, *points, cotangents=zero)
-    for gradient in (*gradients(op, points, 0.0), answer.gradients["a"], answer.gradients["b"]):
+    for gradient in (*compute_gradients(op, points, 0.0), answer.gradients["a"], answer.gradients["b"]):
         torch.testing.assert_close(gradient, zero)
 
 
@@ -284,7 +284,7 @@ TEXTS = {"": None, "−∞": -INF, "∞": INF, "NaN": NAN}
 INFINITE = [row[:3] for row in ROWS if any(one is not None and math.isinf(one) for one in row[3:])]
 
 
-def layer_of(lang, expression, size, adjoint="engine"):
+def make_layer(lang, expression, size, adjoint="engine"):
     f = formula(lang, expression)
     a, b, y = (lang.field(lang.f64, size, needs_grad=True) for _ in range(3))
 
@@ -307,7 +307,7 @@ def test_the_table_was_found():
 @pytest.mark.parametrize("expression", [one for one in TWINS if one != "round(a)"])
 def test_derivatives_on_fields(lang64, expression):
     points = points_of(expression)
-    columns = gradients(layer_of(lang64, expression, len(points[0])), points, 1.0)
+    columns = compute_gradients(make_layer(lang64, expression, len(points[0])), points, 1.0)
     rows = [row for row in ROWS if row[0] == expression]
     for row, *mine in zip(rows, *columns, strict=True):
         texts = DIFFERENT.get(row[:3])
@@ -321,7 +321,7 @@ def test_derivatives_on_fields(lang64, expression):
 def test_generated_derivatives_on_fields(lang64, expression):
     """They are those of ops."""
     points = points_of(expression)
-    columns = gradients(layer_of(lang64, expression, len(points[0]), "auto"), points, 1.0)
+    columns = compute_gradients(make_layer(lang64, expression, len(points[0]), "auto"), points, 1.0)
     rows = [row for row in ROWS if row[0] == expression]
     for row, *mine in zip(rows, *columns, strict=True):
         for one, other in zip(mine, row[3:], strict=True):
@@ -331,7 +331,7 @@ def test_generated_derivatives_on_fields(lang64, expression):
 @pytest.mark.parametrize("expression", sorted({name for name, *_ in INFINITE}))
 def test_no_incoming_gradient_is_none_but_not_a_number(lang64, expression):
     points = points_of(expression)
-    columns = gradients(layer_of(lang64, expression, len(points[0])), points, 0.0)
+    columns = compute_gradients(make_layer(lang64, expression, len(points[0])), points, 0.0)
     assert any(one.isnan().any() for one in columns)
 
 
@@ -355,4 +355,4 @@ def test_a_tie_goes_to_the_second(lang64):
 
 def test_round_is_refused(lang64):
     with pytest.raises(ts.GradientError, match="cannot differentiate"):
-        gradients(layer_of(lang64, "round(a)", 1), points_of("round(a)"), 1.0)
+        compute_gradients(make_layer(lang64, "round(a)", 1), points_of("round(a)"), 1.0)

@@ -20,7 +20,7 @@ from tinsmith.render import composite
 NAMES = ("densities", "colors", "t", "steps", "background")
 
 
-def leaves(*tensors):
+def make_leaves(*tensors):
     return [tensor.clone().requires_grad_() for tensor in tensors]
 
 
@@ -71,7 +71,7 @@ def test_no_ray_at_all(engine):
 @pytest.mark.parametrize("threshold", [0.0, 0.3])
 def test_gradcheck(engine, threshold):
     rays = make_rays([3, 0, 2])
-    samples = leaves(*draw_samples(rays, channels=2, dense=0.7), torch.rand(2, dtype=torch.float64))
+    samples = make_leaves(*draw_samples(rays, channels=2, dense=0.7), torch.rand(2, dtype=torch.float64))
 
     def outputs(densities, colors, t, steps, background):
         return composite(densities, colors, t, steps, rays, background=background, threshold=threshold, engine=engine)
@@ -81,7 +81,7 @@ def test_gradcheck(engine, threshold):
 
 def test_second_derivatives(engine):
     rays = make_rays([3, 0, 2])
-    samples = leaves(*draw_samples(rays, channels=2, dense=0.7))
+    samples = make_leaves(*draw_samples(rays, channels=2, dense=0.7))
 
     def outputs(*samples):
         return composite(*samples, rays, engine=engine)
@@ -92,7 +92,7 @@ def test_second_derivatives(engine):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_opaque_has_weight_one(engine, dtype):
     rays = make_rays([3, 2])
-    densities, colors, t, steps = leaves(*draw_samples(rays, dtype=dtype))
+    densities, colors, t, steps = make_leaves(*draw_samples(rays, dtype=dtype))
     with torch.no_grad():
         densities[1] = densities[3] = 1e30
     rendered = composite(densities, colors, t, steps, rays, engine=engine)
@@ -142,7 +142,7 @@ def test_behind_something_opaque_gradients_keep_their_digits_in_float32(engine):
     given = [densities, torch.rand(1, 4, 3), torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.ones(1, 4)]
     slopes = []
     for function, dtype in ((composite, torch.float32), (reference.composite, torch.float64)):
-        samples = leaves(*(tensor.to(dtype) for tensor in given))
+        samples = make_leaves(*(tensor.to(dtype) for tensor in given))
         slopes.append(torch.autograd.grad(function(*samples).color[0, 1], samples[0])[0].double())
     assert 0 < slopes[1][0, 3].abs() < 1e-9
     torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-4, atol=0)
@@ -175,7 +175,7 @@ def test_gradients_of_one_output_in_some_inputs(output, wanted):
         torch.testing.assert_close(slope, twin, **CLOSE)
 
 
-def loss_of(function, rays, **options):
+def make_loss(function, rays, **options):
     def loss(densities, colors, t, steps):
         rendered = function(densities, colors, t, steps, rays, **options)
         return (rendered.color**2).sum() + (rendered.depth * rendered.opacity).sum() + (rendered.weights**2).sum()
@@ -186,12 +186,12 @@ def loss_of(function, rays, **options):
 def test_compiled_it_stays_one_graph(engine):
     rays = make_rays([3, 0, 4])
     given = draw_samples(rays)
-    samples, twins = leaves(*given), leaves(*given)
+    samples, twins = make_leaves(*given), make_leaves(*given)
     compiled = torch.compile(
-        loss_of(composite, rays, engine=engine, threshold=0.1), fullgraph=True, backend="aot_eager"
+        make_loss(composite, rays, engine=engine, threshold=0.1), fullgraph=True, backend="aot_eager"
     )
     compiled(*samples).backward()
-    loss_of(reference.composite, rays, threshold=0.1)(*twins).backward()
+    make_loss(reference.composite, rays, threshold=0.1)(*twins).backward()
     for sample, twin in zip(samples, twins, strict=True):
         torch.testing.assert_close(sample.grad, twin.grad, **CLOSE)
 
@@ -200,10 +200,10 @@ def test_under_func_grad_and_vmap(engine):
     rays = make_rays([3, 0, 4])
     batches = [torch.stack(pair) for pair in zip(draw_samples(rays), draw_samples(rays), strict=True)]
     every = (0, 1, 2, 3)
-    slopes = torch.func.vmap(torch.func.grad(loss_of(composite, rays, engine=engine), argnums=every))(*batches)
+    slopes = torch.func.vmap(torch.func.grad(make_loss(composite, rays, engine=engine), argnums=every))(*batches)
     for j in range(2):
-        samples = leaves(*(batch[j] for batch in batches))
-        expected = torch.autograd.grad(loss_of(reference.composite, rays)(*samples), samples)
+        samples = make_leaves(*(batch[j] for batch in batches))
+        expected = torch.autograd.grad(make_loss(reference.composite, rays)(*samples), samples)
         for slope, twin in zip(slopes, expected, strict=True):
             torch.testing.assert_close(slope[j], twin, **CLOSE)
 
@@ -214,7 +214,7 @@ def test_forward_mode_and_hessians(engine, derivative):
     rays = make_rays([3, 0, 4])
     densities, *others = draw_samples(rays)
     derivatives = []
-    for loss in (loss_of(composite, rays, engine=engine), loss_of(reference.composite, rays)):
+    for loss in (make_loss(composite, rays, engine=engine), make_loss(reference.composite, rays)):
 
         def of_densities(densities, loss=loss):
             return loss(densities, *others)
@@ -228,7 +228,7 @@ def test_forward_mode_and_hessians(engine, derivative):
 
 def test_many_cotangents_at_once(engine):
     rays = make_rays([3, 0, 4])
-    samples = leaves(*draw_samples(rays))
+    samples = make_leaves(*draw_samples(rays))
     color = composite(*samples, rays, engine=engine).color
     cotangents = torch.randn(4, *color.shape, dtype=torch.float64)
     slopes = torch.autograd.grad(color, samples, cotangents, is_grads_batched=True, retain_graph=True)
@@ -240,7 +240,7 @@ def test_many_cotangents_at_once(engine):
 
 def test_derivatives_of_many_cotangents_at_once(engine):
     rays = make_rays([3, 0, 4])
-    samples = leaves(*draw_samples(rays))
+    samples = make_leaves(*draw_samples(rays))
     color = composite(*samples, rays, engine=engine).color
     cotangents = torch.randn(4, *color.shape, dtype=torch.float64)
     slopes = torch.autograd.grad(color, samples, cotangents, is_grads_batched=True, create_graph=True)

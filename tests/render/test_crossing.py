@@ -16,7 +16,7 @@ from tinsmith.render import ray_aabb_intersect
 BOX = torch.tensor([-1.0, -0.5, 0.25, 1.0, 0.75, 2.0], dtype=torch.float64)
 
 
-def rays(count, dtype=torch.float64):
+def draw_rays(count, dtype=torch.float64):
     """From inside and outside, half of them parallel to faces."""
     origins = 3 * torch.randn(count, 3, dtype=dtype)
     aims = BOX[:3] + (BOX[3:] - BOX[:3]) * (1.6 * torch.rand(count, 3) - 0.3)
@@ -28,7 +28,7 @@ def rays(count, dtype=torch.float64):
 
 @pytest.mark.parametrize(("near", "far"), [(0.0, math.inf), (0.4, 0.9), (-5.0, 1.1)])
 def test_values_and_gradients_agree_with_the_twin(engine, near, far):
-    inputs = (*rays(400), BOX)
+    inputs = (*draw_rays(400), BOX)
     finite = 1e3 if math.isinf(far) else far  # infinities would have no gradient to compare
     ours = ray_aabb_intersect(*inputs, near=near, far=far, engine=engine)
     cases.assert_close(ours, reference.ray_aabb_intersect(*inputs, near=near, far=far))
@@ -41,7 +41,7 @@ def test_values_and_gradients_agree_with_the_twin(engine, near, far):
 
 
 def test_gradcheck(engine):
-    origins, directions = rays(30)
+    origins, directions = draw_rays(30)
     keeps = ray_aabb_intersect(origins, directions, BOX, engine=engine).hit & (directions != 0).all(-1)
     assert keeps.sum() > 5
     inputs = [tensor.requires_grad_() for tensor in (origins[keeps], directions[keeps], BOX.clone())]

@@ -30,7 +30,7 @@ def a_grid(resolution, levels, part, engine=None):
     return grid
 
 
-def rays(count, spread=1.5, dtype=torch.float64):
+def draw_rays(count, spread=1.5, dtype=torch.float64):
     """From inside and outside of the box, most of them towards it; some are parallel to faces."""
     origins = torch.tensor([0.0, 0.1, 1.0]) + spread * torch.randn(count, 3)
     aims = torch.tensor([0.0, 0.1, 1.0]) + 0.7 * torch.randn(count, 3)
@@ -67,7 +67,7 @@ CASES = {
 def test_samples_agree_with_the_twin(engine, case):
     resolution, levels, part, options = case
     grid = a_grid(resolution, levels, part)
-    origins, directions = rays(300)
+    origins, directions = draw_rays(300)
     offsets = torch.rand(300, dtype=torch.float64)
     ours = march(origins, directions, grid, jitter=offsets, engine=engine, **options)
     box = {name: torch.tensor(given, dtype=torch.float64) for name, given in options.items() if name == "scene_box"}
@@ -78,7 +78,7 @@ def test_samples_agree_with_the_twin(engine, case):
 
 
 def test_a_box_is_a_grid_that_is_occupied_everywhere(engine):
-    origins, directions = rays(100, dtype=torch.float32)
+    origins, directions = draw_rays(100, dtype=torch.float32)
     grid = OccupancyGrid(BOX, 12)
     ours, all_full = (march(origins, directions, it, step=0.02, engine=engine) for it in (BOX, grid))
     assert torch.equal(ours.rays, all_full.rays)
@@ -116,7 +116,7 @@ def test_special_rays(engine, kind):
 
 def test_near_and_far_of_each_ray_are_those_of_the_twin(engine):
     grid = a_grid(8, 2, 0.6)
-    origins, directions = rays(200)
+    origins, directions = draw_rays(200)
     offsets, near = torch.rand(200, dtype=torch.float64), torch.rand(200, dtype=torch.float64)
     options = {"near": near, "far": near + torch.rand(200, dtype=torch.float64)}
     ours = march(origins, directions, grid, jitter=offsets, step=0.02, engine=engine, **options)
@@ -126,7 +126,7 @@ def test_near_and_far_of_each_ray_are_those_of_the_twin(engine):
 
 
 def test_what_is_sampled_lies_in_the_scene(engine):
-    origins, directions = rays(100, dtype=torch.float32)
+    origins, directions = draw_rays(100, dtype=torch.float32)
     scene = (-0.7, -0.3, 0.1, 0.4, 0.6, 1.3)
     samples = march(origins, directions, OccupancyGrid(BOX, 4, levels=2), step=0.02, scene_box=scene, engine=engine)
     places = samples.positions(origins, directions)
@@ -164,7 +164,7 @@ class NothingIsRead(TorchDispatchMode):
 
 def test_with_a_capacity_nothing_is_copied_to_the_host(engine):
     grid = a_grid(8, 2, 0.4)
-    origins, directions = rays(60, dtype=torch.float32)
+    origins, directions = draw_rays(60, dtype=torch.float32)
     whole = march(origins, directions, grid, step=0.02, engine=engine)
     with NothingIsRead():
         roomy = march(origins, directions, grid, step=0.02, capacity=len(whole.t) + 7, engine=engine)
@@ -179,7 +179,7 @@ def test_with_a_capacity_nothing_is_copied_to_the_host(engine):
 @pytest.mark.parametrize("cut", [0, 1, 7, 300])
 def test_rays_are_cut_where_the_arrays_are_full(engine, cut):
     grid = a_grid(8, 1, 0.4)
-    origins, directions = rays(60, dtype=torch.float32)
+    origins, directions = draw_rays(60, dtype=torch.float32)
     whole = march(origins, directions, grid, step=0.02, engine=engine)
     size = len(whole.t) - cut
     samples = march(origins, directions, grid, step=0.02, capacity=size, engine=engine)
@@ -190,7 +190,7 @@ def test_rays_are_cut_where_the_arrays_are_full(engine, cut):
 
 
 def test_jitter_moves_samples_within_their_intervals(engine):
-    origins, directions = rays(50, spread=0.2, dtype=torch.float32)
+    origins, directions = draw_rays(50, spread=0.2, dtype=torch.float32)
     draw = torch.Generator().manual_seed(3)
     drawn = march(origins, directions, BOX, step=0.05, jitter=draw, engine=engine)
     again = march(origins, directions, BOX, step=0.05, jitter=torch.Generator().manual_seed(3), engine=engine)
@@ -217,7 +217,7 @@ def test_jittered_sums_are_integrals_on_average(engine):
 
 def test_places_and_their_gradients(engine):
     grid = a_grid(4, 1, 0.5)
-    inputs = rays(12)
+    inputs = draw_rays(12)
     samples = march(*inputs, grid, step=0.4, engine=engine, capacity=60)
     named = torch.arange(60) < samples.total
     index = samples.ray_index.long()
@@ -234,7 +234,7 @@ def test_places_and_their_gradients(engine):
 
 
 def test_t_of_samples_may_want_a_gradient(engine):
-    origins, directions = rays(5, spread=0.2)
+    origins, directions = draw_rays(5, spread=0.2)
     samples = march(origins, directions, BOX, step=0.3, engine=engine)
     t = samples.t.clone().requires_grad_()
     moved = ts.render.Samples(samples.rays, samples.ray_index, t, samples.steps, samples.total)
@@ -246,7 +246,7 @@ def test_t_of_samples_may_want_a_gradient(engine):
 @pytest.mark.costly
 def test_one_and_two_threads_give_the_same_bits(engine, lang):
     grid = a_grid(16, 1, 0.4)
-    inputs, results = rays(3000, dtype=torch.float32), []
+    inputs, results = draw_rays(3000, dtype=torch.float32), []
     for threads in (1, 2):
         lang.init(arch=lang.cpu, cpu_max_num_threads=threads, offline_cache=False, log_level=lang.WARN)
         leaves = [tensor.clone().requires_grad_() for tensor in inputs]
@@ -258,7 +258,7 @@ def test_one_and_two_threads_give_the_same_bits(engine, lang):
 
 
 def test_march_itself_has_no_gradient():
-    origins, directions = (tensor.requires_grad_() for tensor in rays(3, spread=0.2))
+    origins, directions = (tensor.requires_grad_() for tensor in draw_rays(3, spread=0.2))
     samples = march(origins, directions, BOX, step=0.3)
     assert not samples.t.requires_grad and not samples.steps.requires_grad
 
@@ -266,7 +266,7 @@ def test_march_itself_has_no_gradient():
 @pytest.mark.gpu
 def test_on_cuda_it_agrees_with_the_twin(engine):
     grid = a_grid((6, 7, 5), 3, 0.4)
-    inputs, offsets = rays(300), torch.rand(300, dtype=torch.float64)
+    inputs, offsets = draw_rays(300), torch.rand(300, dtype=torch.float64)
     twin = reference.march(*inputs, grid.aabb.double(), grid.occupied, offsets, step=0.05, cone_angle=0.02)
     there = [tensor.cuda() for tensor in inputs]
     samples = march(*there, grid.cuda(), jitter=offsets.cuda(), step=0.05, cone_angle=0.02, engine=engine)
@@ -279,7 +279,7 @@ def test_on_cuda_it_agrees_with_the_twin(engine):
 
 @pytest.mark.gpu
 def test_on_cuda_with_a_capacity_the_host_does_not_wait(engine):
-    grid, inputs = a_grid(8, 2, 0.4).cuda(), [tensor.cuda() for tensor in rays(300, dtype=torch.float32)]
+    grid, inputs = a_grid(8, 2, 0.4).cuda(), [tensor.cuda() for tensor in draw_rays(300, dtype=torch.float32)]
     march(*inputs, grid, step=0.02, capacity=9000, engine=engine)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that this mode is a prototype

@@ -25,7 +25,7 @@ def sampled(origins, directions):
     return march(origins, directions, BOX, step=0.1, capacity=90).positions(origins, directions)
 
 
-def rays(*shape):
+def draw_rays(*shape):
     return torch.randn(*shape, 3) - 2, torch.rand(*shape, 3) + 0.1
 
 
@@ -36,13 +36,15 @@ def test_jacobians_forwards_and_backwards_agree():
 
 @pytest.mark.parametrize("function", [crossed, sampled])
 def test_a_batch_is_each_of_its_samples(function):
-    batch = rays(3, 4)
+    batch = draw_rays(3, 4)
     each = torch.stack([function(*sample) for sample in zip(*batch, strict=True)])
     assert torch.equal(vmap(function)(*batch), each)
 
 
 @pytest.mark.costly
-@pytest.mark.parametrize(("function", "draw"), [(seen, lambda: (torch.eye(4),)), (crossed, rays), (sampled, rays)])
+@pytest.mark.parametrize(
+    ("function", "draw"), [(seen, lambda: (torch.eye(4),)), (crossed, draw_rays), (sampled, draw_rays)]
+)
 def test_it_compiles_in_one_graph(function, draw):
     given = draw() if function is seen else draw(5)
     assert torch.equal(torch.compile(function, fullgraph=True, backend="aot_eager")(*given), function(*given))
@@ -60,7 +62,7 @@ def test_a_step_whose_number_of_samples_is_not_known_compiles_in_one_graph(engin
 
     compiled = torch.compile(light, fullgraph=True, backend="aot_eager")
     for count in (4, 7):
-        given, slopes = rays(count), []
+        given, slopes = draw_rays(count), []
         for function in (light, compiled):
             scale = torch.ones((), requires_grad=True)
             slopes += torch.autograd.grad(function(scale, *given), scale)

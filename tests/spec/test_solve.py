@@ -121,7 +121,7 @@ def laid_out(item_dims, dims, batch, rest):
     return wanted
 
 
-def expected(spec, shapes, values):
+def compute_expected(spec, shapes, values):
     """Return the dims, batch, rest and shapes, or None where a refusal is right."""
     solutions = list(every_solution(spec, shapes, values))
     assert len(solutions) <= 1, "the language lets nothing be read in two ways"
@@ -155,7 +155,7 @@ def calls(draw):
 @settings(max_examples=250, deadline=None)
 @given(calls())
 def test_solve_agrees_with_brute_force(call):
-    wanted = expected(*call)
+    wanted = compute_expected(*call)
     if wanted is None:
         with pytest.raises(ShapeError):
             solve(*call, "f")
@@ -194,7 +194,7 @@ def sized(spec, shapes, values, batch):
 @given(calls())
 def test_generated_code_agrees_with_the_solver_or_gives_up(call):
     spec, shapes, values = call
-    wanted = expected(*call)
+    wanted = compute_expected(*call)
     if wanted is None:
         if not spec.batch_name:  # whether batch dims agree is found before
             assert sized(spec, shapes, values, ()) is None

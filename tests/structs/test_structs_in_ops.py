@@ -196,7 +196,7 @@ def test_member_is_listed_and_not_used():
     assert gradients[1] is None or not gradients[1].any()
 
 
-def refused(error, make, *words):
+def assert_refused(error, make, *words):
     with pytest.raises(error) as caught:
         make()
     for one in words:
@@ -206,15 +206,15 @@ def refused(error, make, *words):
 def test_messages_name_members_by_their_paths(op, tensors):
     q, v, w, gain = tensors
     tensor = qd.tensor(qd.f64, (4, 3), backend=qd.Backend.NDARRAY)
-    refused(ts.ShapeError, lambda: op(given(q, v, w[:2], gain), True), "`state.table.weight`")
-    refused(ts.DtypeError, lambda: op(given(q, v, w, gain.long()), True), "`state.gain`")
-    refused(ts.ArgumentError, lambda: op(given(q, v, None, gain), True), "`state.table.weight`", "None")
-    refused(ts.ArgumentError, lambda: op(given(tensor, v, w, gain), True), "`state.q`")
-    refused(ts.SpecError, lambda: ts.op("state.p[n] -> state.total[]")(energy), "`state.p`", "state.q")
+    assert_refused(ts.ShapeError, lambda: op(given(q, v, w[:2], gain), True), "`state.table.weight`")
+    assert_refused(ts.DtypeError, lambda: op(given(q, v, w, gain.long()), True), "`state.gain`")
+    assert_refused(ts.ArgumentError, lambda: op(given(q, v, None, gain), True), "`state.table.weight`", "None")
+    assert_refused(ts.ArgumentError, lambda: op(given(tensor, v, w, gain), True), "`state.q`")
+    assert_refused(ts.SpecError, lambda: ts.op("state.p[n] -> state.total[]")(energy), "`state.p`", "state.q")
     twice = "state.q[n, m], state.q[n, m] -> state.total[]"
-    refused(ts.SpecError, lambda: ts.op(twice)(energy), "`state.q` is listed twice")
-    refused(ts.ArgumentError, lambda: op({**vars(given(q, v, w, gain)), "table": None}, True), "`state.table`")
-    refused(ts.SpecError, lambda: ts.op("state.q[n, m] -> state.total[]")(energy), "`state.v`")
+    assert_refused(ts.SpecError, lambda: ts.op(twice)(energy), "`state.q` is listed twice")
+    assert_refused(ts.ArgumentError, lambda: op({**vars(given(q, v, w, gain)), "table": None}, True), "`state.table`")
+    assert_refused(ts.SpecError, lambda: ts.op("state.q[n, m] -> state.total[]")(energy), "`state.v`")
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
@@ -272,10 +272,14 @@ def test_changed_and_whole_structs_are_refused():
             state.y[i] = state.x[i] * state.doubled
 
     spec = "state.x[n] -> state.y[n]"
-    refused(ts.KernelError, lambda: ts.op(spec)(change_class_variable), "`state.kind`, which belongs to the caller")
-    refused(ts.KernelError, lambda: ts.op(spec)(read_property), "`state.doubled` is neither a number nor an array")
-    refused(ts.KernelError, lambda: ts.op(spec)(count), "`count`", "the kernel assigns to `state.count`")
-    refused(ts.KernelError, lambda: ts.op(spec)(alias), "`alias`", "`state` is a struct that is used as a whole")
+    assert_refused(
+        ts.KernelError, lambda: ts.op(spec)(change_class_variable), "`state.kind`, which belongs to the caller"
+    )
+    assert_refused(
+        ts.KernelError, lambda: ts.op(spec)(read_property), "`state.doubled` is neither a number nor an array"
+    )
+    assert_refused(ts.KernelError, lambda: ts.op(spec)(count), "`count`", "the kernel assigns to `state.count`")
+    assert_refused(ts.KernelError, lambda: ts.op(spec)(alias), "`alias`", "`state` is a struct that is used as a whole")
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])
@@ -334,7 +338,7 @@ def test_member_of_a_kind_that_cannot_be_passed():
 
         return ts.op("-> state.y[3]")(run)
 
-    refused(ts.KernelError, make, "`state.links.flags`")
+    assert_refused(ts.KernelError, make, "`state.links.flags`")
 
 
 def test_dict_of_all_members():
@@ -352,4 +356,4 @@ def test_dict_of_all_members():
     op = ts.op("pair.x[3] -> pair.y[3]")(double)
     x = torch.rand(3, dtype=torch.float64)
     torch.testing.assert_close(op({"x": x, "unused": None, "y": None}), 2 * x)
-    refused(ts.ArgumentError, lambda: op({"x": x, "z": None}), "`pair`", "`z`")
+    assert_refused(ts.ArgumentError, lambda: op({"x": x, "z": None}), "`pair`", "`z`")

@@ -13,7 +13,7 @@ KEEPS = {"last": lambda last, states: last, "all": lambda last, states: states}
 KEEPS |= {3: lambda last, states: [one[2::3] for one in states]}
 
 
-def loss_of(states, outputs):
+def compute_loss(states, outputs):
     return sum((one**2).sum() for one in states) + (outputs**3).sum()
 
 
@@ -56,10 +56,10 @@ def test_an_op_does_not_break_the_graph(springs, numbers, name, keep, options):
 
     def run(x, v, force, stiffness):
         states, outputs = ts.scan(op, (2.0 * x, v), force, parameters=stiffness, keep=keep, **options)
-        return loss_of(states, outputs)
+        return compute_loss(states, outputs)
 
     last, states, outputs = run_loop(step_in_torch, (2.0 * numbers[0], numbers[1]), *numbers[2:])
-    wanted = loss_of(KEEPS[keep](last, states), outputs)
+    wanted = compute_loss(KEEPS[keep](last, states), outputs)
     actual = torch.compile(run, backend="aot_eager", fullgraph=True)(*numbers)
     torch.testing.assert_close(actual, wanted)
     torch.testing.assert_close(torch.autograd.grad(actual, numbers), torch.autograd.grad(wanted, numbers))

@@ -23,13 +23,13 @@ CHECKPOINTS = [
 ]
 
 
-def loss_of(states, outputs):
+def compute_loss(states, outputs):
     return sum((one**2).sum() for one in states) + (outputs**3).sum()
 
 
-def expected(numbers, pick):
+def compute_expected(numbers, pick):
     last, states, outputs = run_loop(step_in_torch, tuple(numbers[:2]), *numbers[2:])
-    loss = loss_of(pick(last, states), outputs)
+    loss = compute_loss(pick(last, states), outputs)
     return loss, torch.autograd.grad(loss, numbers)
 
 
@@ -41,11 +41,11 @@ PICKS |= {keep: lambda last, states, keep=keep: [one[keep - 1 :: keep] for one i
 @pytest.mark.parametrize("name", STEPS)
 def test_values_and_gradients_are_those_of_a_loop(springs, numbers, name, keep):
     x, v, force, stiffness = numbers
-    wanted, wanted_gradients = expected(numbers, PICKS[keep])
+    wanted, wanted_gradients = compute_expected(numbers, PICKS[keep])
     first = None
     for options in CHECKPOINTS:
         states, outputs = ts.scan(getattr(springs, name), (x, v), force, parameters=stiffness, keep=keep, **options)
-        loss = loss_of(states, outputs)
+        loss = compute_loss(states, outputs)
         torch.testing.assert_close(loss, wanted)
         gradients = torch.autograd.grad(loss, numbers)
         for one, other in zip(gradients, wanted_gradients, strict=True):
@@ -58,7 +58,7 @@ def test_values_and_gradients_are_those_of_a_loop(springs, numbers, name, keep):
 def test_a_backward_pass_may_be_asked_for_twice(springs, numbers, name):
     x, v, force, stiffness = numbers
     states, _ = ts.scan(getattr(springs, name), (x, v), force, parameters=stiffness, memory=250)
-    loss = loss_of(states, torch.zeros(1))
+    loss = compute_loss(states, torch.zeros(1))
     once = torch.autograd.grad(loss, numbers, retain_graph=True)
     assert all(map(torch.equal, once, torch.autograd.grad(loss, numbers)))
 

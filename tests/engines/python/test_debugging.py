@@ -35,7 +35,7 @@ def make_pool(lang):
     return ts.op("x[n, m], p[n, 3] -> y[n]", engine="python")(pool)
 
 
-def line_of(text):
+def find_line(text):
     """Return the number of the only line of this file with this text."""
     with open(FILE) as file:
         return next(number for number, line in enumerate(file, start=1) if line.strip() == text)
@@ -68,7 +68,7 @@ def debug(call, *commands):
 
 def test_a_breakpoint_stops_on_the_user_s_line_and_shows_locals(lang):
     op, (x, p) = make_pool(lang), inputs()
-    line = line_of("y[i] = total")
+    line = find_line("y[i] = total")
     words = debug(
         lambda: op(x, p), f"break {FILE}:{line}", "continue", "p i, total", "p v", "p x[0, 1]", "p y[i]", "clear 1"
     )
@@ -79,7 +79,7 @@ def test_a_breakpoint_stops_on_the_user_s_line_and_shows_locals(lang):
 
 def test_a_breakpoint_in_a_function_of_the_language(lang):
     op, (x, p) = make_pool(lang), inputs()
-    line = line_of("return inner * 2.0")
+    line = find_line("return inner * 2.0")
     words = debug(lambda: op(x, p), f"break {FILE}:{line}", "continue", "p inner", "up", "p j", "clear 1")
     assert f"> {FILE}({line})weight()" in words and "np.float32(0.47" in words
 
@@ -122,7 +122,7 @@ def test_a_debugger_steps_into_the_generated_gradient(lang):
 
 def test_steps_stay_on_the_user_s_lines_with_next(lang):
     op, (x, p) = make_pool(lang), inputs()
-    first = line_of("total = 0.0")
+    first = find_line("total = 0.0")
     words = debug(lambda: op(x, p), f"break {FILE}:{first}", "continue", "clear 1", "next", "next", "next")
     assert [f"({first + step})pool()" in words for step in range(4)] == [True] * 4
 
@@ -130,7 +130,7 @@ def test_steps_stay_on_the_user_s_lines_with_next(lang):
 def test_expressions_at_the_prompt(lang):
     """Vectors have the engine's operators and functions there, and a number that is assigned gets the local's type."""
     op, (x, p) = make_pool(lang), inputs()
-    line = line_of("total += x[i, j] * weight(v.norm())")
+    line = find_line("total += x[i, j] * weight(v.norm())")
     words = debug(
         lambda: op(x, p),
         f"break {FILE}:{line}",

@@ -20,7 +20,7 @@ ROUGH = {"more_vectors"}
 """Rows whose float64 is rough: Quadrants 1.3.3 computes `atan2` of vectors to 1e-7, of numbers to 1e-16."""
 
 
-def disagree(kernel, arguments, **tolerance):
+def find_disagreements(kernel, arguments, **tolerance):
     """Run a kernel compiled and by Python; compare everything that it may have written."""
     fields = lower_kernel(kernel, *arguments).fields
     parameters = [one.name for one in of_kernel(kernel).parameters(kernel)]
@@ -44,7 +44,7 @@ def disagree(kernel, arguments, **tolerance):
 @pytest.mark.filterwarnings("ignore:.*Calling non-", "ignore:.* holds integers")
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_float32(row, lang):
-    disagree(row.build(lang, lang.f32), row.draw(Draw(torch.float32)), rtol=1e-5, atol=1e-6)
+    find_disagreements(row.build(lang, lang.f32), row.draw(Draw(torch.float32)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.thinned(8)
@@ -52,7 +52,7 @@ def test_float32(row, lang):
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_float64(row, lang64):
     limits = {"rtol": 1e-6, "atol": 1e-6} if str(row) in ROUGH else {"rtol": 1e-12, "atol": 1e-13}
-    disagree(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)), **limits)
+    find_disagreements(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)), **limits)
 
 
 def define_power(lang):

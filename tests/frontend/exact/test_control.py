@@ -40,7 +40,7 @@ def outcome(made, **arrays):
     )
 
 
-def agrees(result, twin, x, y):
+def assert_agrees_with_torch(result, twin, x, y):
     """Values and gradients of `y = twin(x)`."""
     x = x.clone().requires_grad_()
     wanted = twin(x)
@@ -65,7 +65,9 @@ def test_a_carried_local():
             s = torch.tanh(s * x[:, j] + s)
         return s
 
-    agrees(outcome(kernel([x2, Y], [loop("i", Y.size(), body, is_parallel=True)], s="f32"), x=x, y=y), twin, x, y)
+    assert_agrees_with_torch(
+        outcome(kernel([x2, Y], [loop("i", Y.size(), body, is_parallel=True)], s="f32"), x=x, y=y), twin, x, y
+    )
 
 
 def test_break_and_continue():
@@ -84,7 +86,9 @@ def test_break_and_continue():
         before = (x > 1).cumsum(1) == 0
         return (x * x * (before & (x > 0))).sum(1)
 
-    agrees(outcome(kernel([x2, Y], [loop("i", Y.size(), body, is_parallel=True)], s="f32"), x=x, y=y), twin, x, y)
+    assert_agrees_with_torch(
+        outcome(kernel([x2, Y], [loop("i", Y.size(), body, is_parallel=True)], s="f32"), x=x, y=y), twin, x, y
+    )
 
 
 def test_while_runs_until_it_breaks():
@@ -171,7 +175,7 @@ def test_atomics(name, values):
     """Ties of a maximum share as `torch.amax` has it: three thirds, not a quarter, a quarter and a half."""
     made = kernel([X, Y], [loop("i", X.size(), [atomic(name, Y, 0, X["i"])], is_parallel=True)])
     x, y = torch.tensor(values, dtype=torch.float64), torch.tensor([0.5])
-    agrees(outcome(made, x=x, y=y), lambda x: ATOMICS[name](x).reshape(1), x, y)
+    assert_agrees_with_torch(outcome(made, x=x, y=y), lambda x: ATOMICS[name](x).reshape(1), x, y)
 
 
 def test_a_store_resets_the_candidates_of_a_maximum():
@@ -189,7 +193,7 @@ def test_what_an_atomic_returns():
     body = [atomic("add", total, 0, X["i"], result="before"), store(Y, "i", local("before") * local("before"))]
     made = kernel([X, total, Y], [loop("i", X.size(), body)], before="f32")
     x, y = randn(5), torch.zeros(5)
-    agrees(outcome(made, x=x, y=y, total=torch.zeros(1)), lambda x: (x.cumsum(0) - x) ** 2, x, y)
+    assert_agrees_with_torch(outcome(made, x=x, y=y, total=torch.zeros(1)), lambda x: (x.cumsum(0) - x) ** 2, x, y)
 
 
 def test_atomics_on_integers():

@@ -31,7 +31,7 @@ def with_torch(function, x, z):
     return y.detach(), *torch.autograd.grad(y, [x, z], cotangent, allow_unused=True, materialize_grads=True)
 
 
-def agree(one, other):
+def assert_agree(one, other):
     for mine, theirs in zip(one, other, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-14, atol=0.0, equal_nan=True)
 
@@ -63,7 +63,7 @@ UNARY = {
 @pytest.mark.parametrize("name", UNARY)
 def test_unary_operations(name):
     x = torch.tensor(POINTS, dtype=torch.float64)
-    agree(interpreted(unary(name, X["i"]), x, x), with_torch(lambda x, _: UNARY[name](x), x, x))
+    assert_agree(interpreted(unary(name, X["i"]), x, x), with_torch(lambda x, _: UNARY[name](x), x, x))
 
 
 BINARY = {
@@ -82,18 +82,18 @@ BINARY = {
 def test_binary_operations(name):
     """Every point with every other: both zero, equal, of either sign."""
     x, z = torch.cartesian_prod(*[torch.tensor(POINTS[:14], dtype=torch.float64)] * 2).unbind(1)
-    agree(interpreted(binary(name, X["i"], Z["i"]), x, z), with_torch(BINARY[name], x, z))
+    assert_agree(interpreted(binary(name, X["i"], Z["i"]), x, z), with_torch(BINARY[name], x, z))
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, -2])
 def test_integer_powers(exponent):
     x = torch.tensor(POINTS, dtype=torch.float64)
-    agree(interpreted(binary("pow", X["i"], exponent), x, x), with_torch(lambda x, _: x**exponent, x, x))
+    assert_agree(interpreted(binary("pow", X["i"], exponent), x, x), with_torch(lambda x, _: x**exponent, x, x))
 
 
 def test_remainders_and_floor_quotients():
     x, z = torch.cartesian_prod(*[torch.tensor([p for p in POINTS if p], dtype=torch.float64)] * 2).unbind(1)
-    agree(
+    assert_agree(
         interpreted(binary("%", X["i"], Z["i"]), x, z), with_torch(lambda x, z: x - z * (x / z).detach().floor(), x, z)
     )
     y, dx, dz = interpreted(binary("//", X["i"], Z["i"]), x, z)
@@ -113,7 +113,7 @@ def test_a_norm_has_derivative_zero_at_zero():
     x = torch.tensor([0.0, 0.0, 3.0], dtype=torch.float64)
     z = torch.tensor([0.0, 2.0, 4.0], dtype=torch.float64)
     expression = unary("norm", X["i"] * X["i"] + Z["i"] * Z["i"])
-    agree(
+    assert_agree(
         interpreted(expression, x, z),
         with_torch(lambda x, z: torch.linalg.vector_norm(torch.stack([x, z]), dim=0), x, z),
     )

@@ -10,7 +10,7 @@ from support import random_kernels
 from support.interpreted import interpret_op
 
 
-def kernel_of(source, lang, seed):
+def compile_kernel(source, lang, seed):
     path = f"<interpreted kernel {seed}>"
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     scope = {"lang": lang}
@@ -31,7 +31,7 @@ def with_gradients(function, x, w, k):
 @pytest.mark.parametrize("seed", range(100))
 def test_a_random_kernel(lang64, seed):
     source = random_kernels.Writer(seed).source()
-    op = ts.op(random_kernels.SPEC, scratch=random_kernels.SCRATCH)(kernel_of(source, lang64, seed))
+    op = ts.op(random_kernels.SPEC, scratch=random_kernels.SCRATCH)(compile_kernel(source, lang64, seed))
     generator = torch.Generator().manual_seed(seed)
     x, w = (torch.rand(7, generator=generator, dtype=torch.float64) - 0.3 for _ in range(2))
     k = torch.randperm(7, generator=generator).int()

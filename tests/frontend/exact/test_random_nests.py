@@ -11,7 +11,7 @@ from support import random_nests
 from support.interpreted import interpret_op
 
 
-def kernel_of(source, lang, seed):
+def compile_kernel(source, lang, seed):
     path = f"<random nest {seed}>"
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
     scope = {"lang": lang, "__name__": "random_nests"}
@@ -32,7 +32,7 @@ def with_gradients(function, x, w, k):
 @pytest.mark.parametrize("seed", range(100))
 def test_a_random_nest(lang64, seed):
     source = random_nests.Writer(random.Random(seed)).source()
-    op = ts.op(random_nests.SPEC)(kernel_of(source, lang64, seed))
+    op = ts.op(random_nests.SPEC)(compile_kernel(source, lang64, seed))
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(5, generator=generator, dtype=torch.float64) - 0.3
     w = torch.rand(5, 3, generator=generator, dtype=torch.float64) - 0.3

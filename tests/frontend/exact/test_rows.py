@@ -10,7 +10,7 @@ from support.roundtrip import lower_kernel
 from tinsmith.engines import of_kernel
 
 
-def disagree(kernel, arguments, **tolerance):
+def find_disagreements(kernel, arguments, **tolerance):
     """Run a kernel compiled and interpreted; compare everything that it may have written."""
     lowering = lower_kernel(kernel, *arguments)
     names = [*lowering.kernel.arrays.keys() - lowering.fields.keys() - {*lowering.kernel.cells}]
@@ -36,11 +36,11 @@ def _fields(lowering):
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
 @pytest.mark.parametrize("row", rows.ALL, ids=str)
 def test_float32(row, lang):
-    disagree(row.build(lang, lang.f32), row.draw(Draw(torch.float32)), rtol=1e-5, atol=1e-6)
+    find_disagreements(row.build(lang, lang.f32), row.draw(Draw(torch.float32)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.thinned(8)
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
 @pytest.mark.parametrize("row", rows.ALL, ids=str)
 def test_float64(row, lang64):
-    disagree(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)), rtol=1e-12, atol=1e-13)
+    find_disagreements(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)), rtol=1e-12, atol=1e-13)

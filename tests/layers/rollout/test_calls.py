@@ -42,7 +42,7 @@ def doubled(x, python):
     return x.sum()
 
 
-def drawn(*shape):
+def draw_leaf(*shape):
     return (0.5 * torch.rand(*shape, dtype=D)).requires_grad_()
 
 
@@ -56,14 +56,14 @@ def test_each_call_uses_its_own_python_values(lang64):
     run, python, _, _ = doubling(lang64)
     for steps, dt in ((3, 0.5), (3, 0.7), (5, 0.7), (1, 0.1), (3, 0.5)):
         python |= {"steps": steps, "dt": dt}
-        check(run, python, drawn(N))
+        check(run, python, draw_leaf(N))
 
 
 def test_more_kernel_sequences_than_the_cache_holds(lang64):
     run, python, _, _ = doubling(lang64)
     for steps in range(1, _rollout.MOST_PROGRAMS + 3):
         python["steps"] = steps
-        check(run, python, drawn(N))
+        check(run, python, draw_leaf(N))
 
 
 def test_indices_outside_are_refused_before_anything_runs(lang64):
@@ -79,7 +79,7 @@ def test_indices_outside_are_refused_before_anything_runs(lang64):
         x[2, python["i"]] = 1.0
         copy(python["t"])
 
-    run, start = ts.rollout(forward, {"x": x}, {"y": y}), drawn(3, N)
+    run, start = ts.rollout(forward, {"x": x}, {"y": y}), draw_leaf(3, N)
     torch.testing.assert_close(run(start), start[1])
     for wrong in ({"t": 3}, {"t": -1}, {"i": N}):
         before = dict(python)
@@ -103,7 +103,7 @@ def test_arrays_written_from_python_are_not_kept(lang64):
         y.from_torch(python["begin"])
         add()
 
-    run, start = ts.rollout(forward, {"x": x}, {"y": y}), drawn(N)
+    run, start = ts.rollout(forward, {"x": x}, {"y": y}), draw_leaf(N)
     for count in range(12):
         python["begin"] = torch.full((N,), float(count), dtype=D)
         torch.testing.assert_close(run(start), start + count)
@@ -113,7 +113,7 @@ def test_arrays_written_from_python_are_not_kept(lang64):
 def test_fields_hold_afterwards_what_the_loop_leaves(lang64):
     run, _, x, loss = doubling(lang64)
     x.fill(2.0)
-    start = drawn(N)
+    start = draw_leaf(N)
     result = run(start)
     row = start.detach()
     for t in range(4):
@@ -125,7 +125,7 @@ def test_fields_hold_afterwards_what_the_loop_leaves(lang64):
 
 def test_the_gradient_is_that_of_the_call_whatever_happens_to_the_fields_afterwards(lang64):
     run, python, x, _ = doubling(lang64)
-    first, second = drawn(N), drawn(N)
+    first, second = draw_leaf(N), draw_leaf(N)
     ours = run(first), run(second)
     x.fill(7.0)
     for result, start in zip(ours, (first, second), strict=True):
@@ -145,7 +145,7 @@ def test_fields_that_are_no_input_start_with_what_they_hold(lang64):
             y[i] = state[i]
 
     run = ts.rollout(lambda: [step() for _ in range(2)], {"x": x}, {"y": y})
-    given = drawn(N)
+    given = draw_leaf(N)
     for begin in (3.0, 5.0):
         state.fill(begin)
         result = run(given)
@@ -157,7 +157,7 @@ def test_fields_that_are_no_input_start_with_what_they_hold(lang64):
 def test_by_name_one_result_or_several(lang64):
     run, python, x, _ = doubling(lang64)
     both = ts.rollout(run._forward, {"start": (x, 0)}, {"second": (x, 1), "whole": x})
-    start = drawn(N)
+    start = draw_leaf(N)
     results = both(start=start)
     assert results._fields == ("second", "whole")
     assert results.second.shape == (N,)
@@ -167,7 +167,7 @@ def test_by_name_one_result_or_several(lang64):
 
 def test_no_gradient_is_asked_for(lang64):
     run, python, _, _ = doubling(lang64)
-    start = drawn(N)
+    start = draw_leaf(N)
     with torch.no_grad():
         assert not run(start).requires_grad
     assert not run(start.detach()).requires_grad
@@ -180,7 +180,7 @@ def test_transforms(lang64, transform):
     def twin(x):
         return doubled(x, python)
 
-    x, v = drawn(3, N).detach(), torch.randn(3, N, dtype=D)
+    x, v = draw_leaf(3, N).detach(), torch.randn(3, N, dtype=D)
     both = {
         "grad": lambda f: torch.func.grad(f)(x[0]),
         "vmap": lambda f: torch.func.vmap(torch.func.grad(f))(x),
@@ -203,7 +203,7 @@ def test_random_numbers_follow_torch_and_keep_their_gradient(lang64):
         for _ in range(3):
             add()
 
-    run, start, results = ts.rollout(forward, {"x": x}, {"y": y}), drawn(N), []
+    run, start, results = ts.rollout(forward, {"x": x}, {"y": y}), draw_leaf(N), []
     for _ in range(2):
         torch.manual_seed(3)
         results.append(run(start))
@@ -231,9 +231,9 @@ def test_a_kernel_is_looked_into_and_compiled_once_however_often_it_is_called(la
         run, python, _, _ = doubling(lang64, steps)
         with monkeypatch.context() as patch:
             stages, compiled = counted(patch, Stage, "__init__"), counted(patch, type(run._engine), "compile")
-            check(run, python, drawn(N))
+            check(run, python, draw_leaf(N))
             counts.append((len(stages), len(compiled)))
-            check(run, python, drawn(N))
+            check(run, python, draw_leaf(N))
             assert len(compiled) == counts[-1][1]  # a second call compiles nothing
     assert counts[0] == counts[1]
 
@@ -259,7 +259,7 @@ def test_the_adjoint_is_generated_once_also_where_fields_change_that_are_no_outp
     generate = _source_adjoint.generate_adjoint
     monkeypatch.setattr(_source_adjoint, "generate_adjoint", lambda *given: calls.append(given) or generate(*given))
     run = ts.rollout(forward, {"x": x}, {"z": z})
-    given = drawn(N)
+    given = draw_leaf(N)
     for _ in range(2):
         (gradient,) = torch.autograd.grad(run(given).sum(), given)
         torch.testing.assert_close(gradient, 4.0 * given.detach() ** 3 + 3.0)
@@ -269,11 +269,11 @@ def test_the_adjoint_is_generated_once_also_where_fields_change_that_are_no_outp
 
 def test_the_engine_is_as_before_after_a_call_and_after_one_that_fails(lang64):
     run, python, x, _ = doubling(lang64)
-    check(run, python, drawn(N))
+    check(run, python, draw_leaf(N))
     x[0, 0] = 5.0
     assert x[0, 0] == 5.0
     python["steps"] = "many"
     with pytest.raises(TypeError, match="str"):
-        run(drawn(N))
+        run(draw_leaf(N))
     x.fill(2.0)
     assert x[3, 1] == 2.0

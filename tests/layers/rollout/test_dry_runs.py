@@ -49,7 +49,7 @@ class Frames:
         self.y.fill(9.0)
 
 
-def expected(start, held):
+def compute_expected(start, held):
     rows = [start]
     for t in range(3):
         rows.append(2.0 * rows[-1] + held[t + 1])
@@ -64,7 +64,7 @@ def test_a_call_begins_with_what_fields_held_and_leaves_what_the_function_leaves
         held, start = torch.rand(4, N, dtype=torch.float64), torch.rand(N, dtype=torch.float64)
         start.requires_grad_(has_gradient)
         frames.set(held)
-        y, rows = frames.run(start), expected(start, held)
+        y, rows = frames.run(start), compute_expected(start, held)
         torch.testing.assert_close(y, rows[3] + 3.0)
         assert y.requires_grad == has_gradient
         torch.testing.assert_close(frames.x.to_torch(), rows.detach())

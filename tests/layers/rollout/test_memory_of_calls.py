@@ -28,7 +28,7 @@ class Chain:
         self.run = ts.rollout(forward, {"start": (x, 0)}, {"x": x})
 
 
-def expected(start, held):
+def compute_expected(start, held):
     rows = [start]
     for row in held:
         rows.append(rows[-1] ** 2 + row)
@@ -47,7 +47,7 @@ def test_results_and_gradients_of_calls_keep_apart(lang64, has_gradient):
         calls.append((start, held, chain.run(start)))
     for start, held, out in calls:
         reference = start.detach().clone().requires_grad_()
-        want = expected(reference, held)
+        want = compute_expected(reference, held)
         torch.testing.assert_close(out, want)
         if has_gradient:
             weight = torch.rand_like(want)
@@ -65,7 +65,7 @@ def test_second_derivatives_have_the_values_that_fields_held(lang64):
     start = torch.rand(N, dtype=torch.float64, requires_grad=True)
     reference = start.detach().clone().requires_grad_()
     results = []
-    for out, one in ((chain.run(start), start), (expected(reference, held), reference)):
+    for out, one in ((chain.run(start), start), (compute_expected(reference, held), reference)):
         (slope,) = torch.autograd.grad(out[-1].sum(), one, create_graph=True)
         results.append(torch.autograd.grad((slope**2).sum(), one)[0])
     torch.testing.assert_close(*results)

@@ -22,7 +22,7 @@ def check(run, twin, *inputs):
         torch.testing.assert_close(gradients, wanted, rtol=1e-9, atol=1e-11)
 
 
-def drawn(*shape):
+def draw_leaf(*shape):
     return torch.randn(*shape, dtype=D, requires_grad=True)
 
 
@@ -83,7 +83,7 @@ def mass_spring(lang):
         return (between[0] * between[1] - 0.1) ** 2, x
 
     run = ts.rollout(forward, {"start": (x, 0), "length": length}, {"loss": loss, "end": (x, -1)})
-    return run, twin, drawn(N, 2), drawn(N)
+    return run, twin, draw_leaf(N, 2), draw_leaf(N)
 
 
 def grid_cleared_in_each_step(lang):  # noqa: C901  # kernels are functions inside
@@ -146,7 +146,7 @@ def grid_cleared_in_each_step(lang):  # noqa: C901  # kernels are functions insi
         return ((x**2).sum(),)
 
     run = ts.rollout(forward, {"x": (x, 0), "v": (v, 0), "weight": weight}, {"loss": loss})
-    return run, twin, drawn(N), drawn(N), torch.rand(N, dtype=D, requires_grad=True)
+    return run, twin, draw_leaf(N), draw_leaf(N), torch.rand(N, dtype=D, requires_grad=True)
 
 
 def fields_and_numbers_as_templates(lang):
@@ -169,7 +169,7 @@ def fields_and_numbers_as_templates(lang):
         return v, smoke
 
     ends = {"v": (v, STEPS - 1), "smoke": (smoke, STEPS - 1)}
-    return ts.rollout(forward, {"v": (v, 0), "smoke": (smoke, 0)}, ends), twin, drawn(N), drawn(N)
+    return ts.rollout(forward, {"v": (v, 0), "smoke": (smoke, 0)}, ends), twin, draw_leaf(N), draw_leaf(N)
 
 
 def methods_in_place(lang):
@@ -206,7 +206,7 @@ def methods_in_place(lang):
         forward()
 
     fields = {"a": one.angle, "b": other.angle}
-    return ts.rollout(both, fields, fields), twin, drawn(N), drawn(N)
+    return ts.rollout(both, fields, fields), twin, draw_leaf(N), draw_leaf(N)
 
 
 def writes_from_python(lang):
@@ -239,7 +239,7 @@ def writes_from_python(lang):
         x = x * kept + 3.0 * (1.0 - kept)
         return (torch.from_numpy(numbers) - 2 * torch.stack([x**2, x], 1),)
 
-    return ts.rollout(forward, {"x": x}, {"y": y}), twin, drawn(N)
+    return ts.rollout(forward, {"x": x}, {"y": y}), twin, draw_leaf(N)
 
 
 PROGRAMS = [
@@ -296,7 +296,7 @@ def test_fields_that_a_kernel_fills(lang64):
         return 1 + x[0] * x[1] * x * 2, torch.zeros(N, dtype=D), torch.full((N, 2), 2.0, dtype=D)
 
     run = ts.rollout(lambda: step(total), {"start": x}, {"total": total, "x": x, "v": v})
-    start = drawn(N)
+    start = draw_leaf(N)
     for ours, theirs in zip(run(start), twin(start), strict=True):
         torch.testing.assert_close(ours, theirs)
     seed = torch.randn(N, dtype=D)

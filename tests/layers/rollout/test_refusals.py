@@ -11,7 +11,7 @@ import tinsmith as ts
 N = 4
 
 
-def refused(lang, body, error, *words):
+def assert_refused(lang, body, error, *words):
     """Assert that a rollout of `body(lang, x, y)` refuses a call, with a message that has all of `words`."""
     x, y = (lang.field(lang.f64, N, needs_grad=True) for _ in range(2))
 
@@ -43,7 +43,9 @@ def looks_at_all(lang, x, y):
 @pytest.mark.parametrize("body", [branches_on_an_element, looks_at_all])
 def test_reads_from_python(lang64, body):
     line = body.__code__.co_firstlineno + 1
-    refused(lang64, body, ts.KernelError, "rollout forward reads a field from Python", rf"test_refusals.py:{line}\b")
+    assert_refused(
+        lang64, body, ts.KernelError, "rollout forward reads a field from Python", rf"test_refusals.py:{line}\b"
+    )
 
 
 @pytest.mark.parametrize("index", [N, -1])
@@ -53,7 +55,7 @@ def test_an_element_outside_is_refused_with_the_line_of_its_write(lang64, index)
 
     line = write.__code__.co_firstlineno + 1
     words = "writes an element outside of its field", f"({index},)", f"({N},)", f"{__file__}:{line}"
-    refused(lang64, write, ts.KernelError, *words)
+    assert_refused(lang64, write, ts.KernelError, *words)
 
 
 def test_gradient_kernels_and_tapes(lang64):
@@ -64,13 +66,13 @@ def test_gradient_kernels_and_tapes(lang64):
         for i in z:
             z[i] = 2.0 * i
 
-    refused(lang64, lambda *_: square.grad(), ts.GradientError, "engine's gradient of kernel `square`", "Tape")
+    assert_refused(lang64, lambda *_: square.grad(), ts.GradientError, "engine's gradient of kernel `square`", "Tape")
 
     def taped(lang, x, y):
         with lang.ad.Tape(lang.field(lang.f64, (), needs_grad=True)):
             square()
 
-    refused(lang64, taped, ts.KernelError, "a kernel of \\w+'s own", "test_refusals", "Tape")
+    assert_refused(lang64, taped, ts.KernelError, "a kernel of \\w+'s own", "test_refusals", "Tape")
 
 
 def test_layers_and_rollouts_inside(lang64):
@@ -92,7 +94,7 @@ def test_layers_and_rollouts_inside(lang64):
         return ts.rollout(lambda: double(), {"x": x}, {"y": y})
 
     for make in (layer, lambda *given: layer(*given, on_tensors=True), rollout):
-        refused(lang64, calling(make), ts.KernelError, "the function of rollout forward calls")
+        assert_refused(lang64, calling(make), ts.KernelError, "the function of rollout forward calls")
 
 
 def test_arrays_that_a_kernel_writes(lang64):
@@ -102,7 +104,7 @@ def test_arrays_that_a_kernel_writes(lang64):
             image[i] = 1.0
 
     image = torch.zeros(N, dtype=torch.float64)
-    refused(lang64, lambda *_: show(image), ts.KernelError, "kernel `show`", "writes its input", "test_refusals")
+    assert_refused(lang64, lambda *_: show(image), ts.KernelError, "kernel `show`", "writes its input", "test_refusals")
     assert not image.any()
 
 
@@ -115,7 +117,9 @@ def test_kernels_and_fields_of_another_engine(lang64):
     def foreign():
         pass
 
-    refused(lang64, lambda *_: foreign(), ts.KernelError, "`foreign` is a kernel of another engine", "test_refusals")
+    assert_refused(
+        lang64, lambda *_: foreign(), ts.KernelError, "`foreign` is a kernel of another engine", "test_refusals"
+    )
 
 
 def test_sparse_fields(lang64):
@@ -127,7 +131,7 @@ def test_sparse_fields(lang64):
         for i in range(N):
             z[i] = 2.0 * i
 
-    refused(lang64, lambda *_: fill(), ts.KernelError, "`z` of rollout forward is sparse")
+    assert_refused(lang64, lambda *_: fill(), ts.KernelError, "`z` of rollout forward is sparse")
 
 
 @pytest.mark.parametrize("given", [(), (1, 2)])
@@ -141,7 +145,7 @@ def test_arguments_of_kernels(lang64, given):
         step(1)
         step(*given)
 
-    refused(
+    assert_refused(
         lang64, called, ts.ArgumentError, "is missing `t`|kernel `step` of rollout forward was called with too many"
     )
 
@@ -155,7 +159,7 @@ def test_races(lang64):
 
         pass_on()
 
-    refused(
+    assert_refused(
         lang64,
         racing,
         ts.KernelError,
@@ -174,7 +178,7 @@ def test_kernels_of_which_no_gradient_is_generated(lang64):
 
         use()
 
-    refused(
+    assert_refused(
         lang64,
         using_a_gradient,
         ts.GradientError,
@@ -185,7 +189,7 @@ def test_kernels_of_which_no_gradient_is_generated(lang64):
 
 def test_a_tensor_with_a_gradient_written_from_python(lang64):
     weight = torch.rand(N, dtype=torch.float64, requires_grad=True)
-    refused(lang64, lambda _, x, y: y.from_torch(weight), ts.GradientError, "requires a gradient", "inputs")
+    assert_refused(lang64, lambda _, x, y: y.from_torch(weight), ts.GradientError, "requires a gradient", "inputs")
 
 
 def test_arguments(lang64):

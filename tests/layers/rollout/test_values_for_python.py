@@ -67,7 +67,7 @@ class Growth:
         return [one.to_numpy().copy() for one in (self.x, self.y, self.count)]
 
 
-def expected(x, limit):
+def compute_expected(x, limit):
     y, doublings = x * x, 0
     while y.max() <= limit and doublings < STEPS:
         y, doublings = 2.0 * y, doublings + 1
@@ -117,9 +117,9 @@ def test_returned_values_may_decide_what_the_function_does(lang64, make):
     for scale in (0.2, 1.0, 0.7, 3.0):
         x = (scale * torch.ones(N, dtype=torch.float64) + 0.05 * rand()).requires_grad_()
         y = run(x)
-        torch.testing.assert_close(y, expected(x, 5.0))
+        torch.testing.assert_close(y, compute_expected(x, 5.0))
         cotangent = rand()
-        ours, theirs = (torch.autograd.grad(one, x, cotangent)[0] for one in (y, expected(x, 5.0)))
+        ours, theirs = (torch.autograd.grad(one, x, cotangent)[0] for one in (y, compute_expected(x, 5.0)))
         torch.testing.assert_close(ours, theirs)
         torch.testing.assert_close(growth.y.to_torch(), y.detach())
 

@@ -18,7 +18,7 @@ def rand(*shape):
     return torch.rand(shape, dtype=torch.float64)
 
 
-def layer_of(lang, kernels, **options):
+def make_layer(lang, kernels, **options):
     """y[i] = x[i] * a[i]; each of `kernels` takes `y` on."""
     x, y = (lang.field(lang.f64, shape=N, needs_grad=True) for _ in range(2))
 
@@ -39,7 +39,7 @@ def test_each_launch_has_its_own_array(lang, way, kind):
     first, second, x, cotangent = rand(N), rand(N), rand(N).requires_grad_(), rand(N)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # that the gradient was not checked
-        layer, _ = layer_of(lang, [KINDS[kind](first), KINDS[kind](second)], **WAYS[way])
+        layer, _ = make_layer(lang, [KINDS[kind](first), KINDS[kind](second)], **WAYS[way])
         y = layer(x)
     torch.testing.assert_close(y, x * (first + second))
     torch.testing.assert_close(torch.autograd.grad(y, x, cotangent)[0], cotangent * (first + second))
@@ -48,7 +48,7 @@ def test_each_launch_has_its_own_array(lang, way, kind):
 @pytest.mark.parametrize("way", WAYS)
 def test_arrays_of_another_size_may_follow(lang, way):
     x, wider = rand(N), rand(N + 3)
-    layer, scale = layer_of(lang, [rand(N)], **WAYS[way])
+    layer, scale = make_layer(lang, [rand(N)], **WAYS[way])
     layer(x)
     layer.set_kernel_args("scale 0", wider)
     torch.testing.assert_close(layer(x), x * wider[:N])
@@ -58,7 +58,7 @@ def test_arrays_of_another_size_may_follow(lang, way):
 def test_a_numpy_array_that_changes_before_the_backward_pass(lang, way):
     """The backward pass takes the value that was used; the engine's own could not, and is refused."""
     array, x = rand(N).numpy(), rand(N).requires_grad_()
-    layer, _ = layer_of(lang, [array], **WAYS[way])
+    layer, _ = make_layer(lang, [array], **WAYS[way])
     used = torch.from_numpy(array.copy())
     loss = layer(x).sum()
     array += 5.0
@@ -69,7 +69,7 @@ def test_a_numpy_array_that_changes_before_the_backward_pass(lang, way):
 @pytest.mark.compiled_engine
 def test_a_numpy_array_that_changes_before_the_engines_own_backward_pass(lang):
     array, x = rand(N).numpy(), rand(N).requires_grad_()
-    layer, _ = layer_of(lang, [array], adjoint="engine")
+    layer, _ = make_layer(lang, [array], adjoint="engine")
     loss = layer(x).sum()
     array += 5.0
     with pytest.raises(ts.GradientError, match=r"array `a` of `EmptyTin.scale 0` changed between forward and back"):
@@ -81,7 +81,7 @@ def test_an_array_beyond_an_index_is_refused(lang, kind):
     """Both engines end the process on it. All its elements are one in memory."""
     array = torch.zeros(1, dtype=torch.float64).expand(2**31)
     with pytest.raises(ts.ShapeError) as refused:
-        layer_of(lang, [array.numpy() if kind == "numpy" else array])
+        make_layer(lang, [array.numpy() if kind == "numpy" else array])
     assert str(refused.value) == (
         "array argument `a` of `EmptyTin.scale 0` has more elements than an engine can index\n"
         "  shape     (2147483648,)\n"
@@ -110,7 +110,7 @@ def test_an_expanded_batch_beyond_an_index_is_refused_before_it_is_copied(lang64
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_gradient_is_checked(lang, way):
-    layer, _ = layer_of(lang, [np.ones(N)], **WAYS[way])
+    layer, _ = make_layer(lang, [np.ones(N)], **WAYS[way])
     assert ts.check(layer, rand(N)).verdict == "right"
 
 

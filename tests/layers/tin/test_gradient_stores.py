@@ -18,7 +18,7 @@ def graded(lang, shape=N):
     return lang.field(lang.f64, shape=shape, needs_grad=True)
 
 
-def layer_of(mode, inputs, output, launches):
+def make_layer(mode, inputs, output, launches):
     layer = ts.EmptyTin(on_tensors=mode != "fields").register_output_field(output, name="end")
     for number, field in enumerate(inputs):
         layer.register_input_field(field, name=f"input_{number}", batched=mode == "batched")
@@ -27,7 +27,7 @@ def layer_of(mode, inputs, output, launches):
     return layer.finish()
 
 
-def agree(mode, layer, twin, *shapes):
+def assert_agree(mode, layer, twin, *shapes):
     lead = (2,) if mode == "batched" else ()
     for _ in range(2):
         given = [rand(*lead, *shape).requires_grad_() for shape in shapes]
@@ -80,8 +80,8 @@ def test_a_kernel_that_only_clears_gradients(lang64, mode):
         for t, i in x.grad:
             x.grad[t, i] = 0.0
 
-    layer = layer_of(mode, [rest, start], end, [(clear,), *launches])
-    agree(mode, layer, simulated, (N,), (N,))
+    layer = make_layer(mode, [rest, start], end, [(clear,), *launches])
+    assert_agree(mode, layer, simulated, (N,), (N,))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -97,8 +97,8 @@ def test_a_kernel_that_clears_gradients_and_values(lang64, mode):
             rest.grad[i] = 0.0
             start.grad[i] *= 0.0
 
-    layer = layer_of(mode, [rest, start], end, [(clear,), *launches])
-    agree(mode, layer, simulated, (N,), (N,))
+    layer = make_layer(mode, [rest, start], end, [(clear,), *launches])
+    assert_agree(mode, layer, simulated, (N,), (N,))
 
 
 def clear_members(lang, p):
@@ -148,8 +148,8 @@ def test_gradients_of_a_field_of_structs(lang64, clears):
             p[i].v = lang64.Vector([x[i], p[i].a])
             end[i] = p[i].a * p[i].v.sum()
 
-    layer = layer_of("fields", [x], end, [(clears(lang64, p),), (step,)])
-    agree("fields", layer, lambda x: x**2 * (x + x**2), (N,))
+    layer = make_layer("fields", [x], end, [(clears(lang64, p),), (step,)])
+    assert_agree("fields", layer, lambda x: x**2 * (x + x**2), (N,))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -185,8 +185,8 @@ def test_methods_with_vectors(lang64, mode):
         return pull.diff(dim=-2).square().sum(-1)
 
     springs = Springs()
-    layer = layer_of(mode, [springs.x], springs.e, [(springs.clear,), (springs.force,), (springs.energy,)])
-    agree(mode, layer, twin, (N, 2))
+    layer = make_layer(mode, [springs.x], springs.e, [(springs.clear,), (springs.force,), (springs.energy,)])
+    assert_agree(mode, layer, twin, (N, 2))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -203,8 +203,8 @@ def test_fields_and_gradients_as_arguments(lang64, mode):
         for i in what:
             what[i] = 0.0
 
-    layer = layer_of(mode, [rest, start], end, [(clear, rest), (zero, start.grad), *launches])
-    agree(mode, layer, simulated, (N,), (N,))
+    layer = make_layer(mode, [rest, start], end, [(clear, rest), (zero, start.grad), *launches])
+    assert_agree(mode, layer, simulated, (N,), (N,))
 
 
 def test_on_fields_the_gradients_are_cleared(lang64):
@@ -215,7 +215,7 @@ def test_on_fields_the_gradients_are_cleared(lang64):
         for i in rest:
             rest.grad[i] = 0.0
 
-    layer = layer_of("fields", [rest, start], end, [(clear,), *launches])
+    layer = make_layer("fields", [rest, start], end, [(clear,), *launches])
     rest.grad.fill(3.0)
     layer(rand(N), rand(N))
     assert not rest.grad.to_numpy().any()
@@ -260,9 +260,9 @@ def test_other_uses_of_gradients_are_refused(lang64, make):
     words = (
         r"(?s)kernel `\w+` of EmptyTin uses the gradient `[\w.]+`.*test_gradient_stores\.py:\d+.*Leave the kernel out"
     )
-    layer = layer_of("fields", [rest, start], end, launches)
+    layer = make_layer("fields", [rest, start], end, launches)
     layer(rand(N), rand(N))
     with pytest.raises(ts.GradientError, match=words):
         layer(rand(N), rand(N).requires_grad_())
     with pytest.raises(ts.GradientError, match=words):
-        layer_of("tensors", [rest, start], end, launches)
+        make_layer("tensors", [rest, start], end, launches)

@@ -35,7 +35,7 @@ def simulation(lang):
     return start, end, [(begin,), *((step, t) for t in range(1, STEPS)), (finish,)]
 
 
-def layer_of(start, end, launches, on_tensors):
+def make_layer(start, end, launches, on_tensors):
     layer = ts.EmptyTin(on_tensors=on_tensors).register_input_field(start).register_output_field(end)
     for number, (kernel, *arguments) in enumerate(launches):
         layer.register_kernel(kernel, *arguments, kernel_name=f"launch {number}")
@@ -46,8 +46,8 @@ def layer_of(start, end, launches, on_tensors):
 def test_axes_in_another_order(lang64):
     words = r"(?s)kernel `step` of EmptyTin uses an index of `v` that is outside.*test_indices_outside.*index 1, of 1"
     with pytest.raises(ts.KernelError, match=words):
-        layer_of(*simulation(lang64), on_tensors=True)
-    layer = layer_of(*simulation(lang64), on_tensors=False)
+        make_layer(*simulation(lang64), on_tensors=True)
+    layer = make_layer(*simulation(lang64), on_tensors=False)
     with pytest.warns(UserWarning, match=words):
         layer(rand().requires_grad_())
 
@@ -68,6 +68,6 @@ def test_indices_that_a_branch_or_an_empty_loop_guards(lang64, on_tensors):
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        layer = layer_of(x, end, [(step, 0), (step, 1)], on_tensors)
+        layer = make_layer(x, end, [(step, 0), (step, 1)], on_tensors)
         given = rand(N).requires_grad_()
         torch.testing.assert_close(layer(given), 2 * given + given[0])

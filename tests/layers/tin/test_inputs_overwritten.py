@@ -28,7 +28,7 @@ def layer_on(inputs, outputs, *launches, batched=False):
     return layer.finish()
 
 
-def agree(layer, twin, *given):
+def assert_agree(layer, twin, *given):
     """Values and gradients of a layer are those of a function; what it was given is not changed."""
     before = [one.detach().clone() for one in given]
     for _ in range(2):
@@ -61,7 +61,7 @@ def test_a_state_that_each_step_changes(lang64, lead):
 
     launches = [(step, 0.3)] * STEPS
     layer = layer_on([x], [y], *launches, (finish,), batched=bool(lead))
-    agree(layer, twin, rand(*lead, N).requires_grad_())
+    assert_agree(layer, twin, rand(*lead, N).requires_grad_())
 
 
 def test_a_state_that_is_input_and_output(lang64):
@@ -81,7 +81,7 @@ def test_a_state_that_is_input_and_output(lang64):
         return x
 
     layer = layer_on([x, v], [x], *[(step,)] * STEPS)
-    agree(layer, twin, rand(N, 2).requires_grad_(), rand(N, 2).requires_grad_())
+    assert_agree(layer, twin, rand(N, 2).requires_grad_(), rand(N, 2).requires_grad_())
 
 
 def test_the_first_row_of_a_history(lang64):
@@ -105,7 +105,7 @@ def test_the_first_row_of_a_history(lang64):
         return state**2
 
     layer = layer_on([x], [end], *[(step, t) for t in range(1, STEPS + 1)], (finish,))
-    agree(layer, twin, rand(STEPS + 1, N).requires_grad_())
+    assert_agree(layer, twin, rand(STEPS + 1, N).requires_grad_())
 
 
 def test_a_weight_that_a_kernel_scales(lang64):

@@ -205,7 +205,7 @@ class Fresh:
         return 2 * x**4
 
 
-def layer_of(lang, program, **how):
+def make_layer(lang, program, **how):
     x, y = graded(lang, N), graded(lang, N)
     layer = ts.EmptyTin(on_tensors=True).register_input_field(x, **how).register_output_field(y)
     for number, (kernel, *arguments) in enumerate(program.kernels(lang, x, y)):
@@ -219,7 +219,7 @@ PROGRAMS = [InPlace, TwoRows, TimeAgain, Loops, Tape, Maxima, Fresh]
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
 def test_gradients(lang64, program):
-    layer, c = layer_of(lang64, program()), torch.rand(N, dtype=torch.float64)
+    layer, c = make_layer(lang64, program()), torch.rand(N, dtype=torch.float64)
     for _ in range(2):
         x = (torch.rand(N, dtype=torch.float64) * 0.5 + 0.3).requires_grad_()
         result, expected = layer(x), program().torch(x)
@@ -229,7 +229,7 @@ def test_gradients(lang64, program):
 
 def test_a_batch(lang64):
     x = (torch.rand(3, N, dtype=torch.float64) * 0.5 + 0.3).requires_grad_()
-    result = layer_of(lang64, TimeAgain(), batched=True)(x)
+    result = make_layer(lang64, TimeAgain(), batched=True)(x)
     expected = torch.stack([TimeAgain().torch(one) for one in x])
     cases.assert_close(torch.autograd.grad(result.sum(), x), torch.autograd.grad(expected.sum(), x))
 
@@ -238,7 +238,7 @@ def test_a_batch(lang64):
 @pytest.mark.parametrize("program", [InPlace, TimeAgain, Loops], ids=lambda one: one.__name__)
 def test_batches_and_further_derivatives(lang64, program):
     x = torch.rand(3, N, dtype=torch.float64) * 0.5 + 0.3
-    single, batched = layer_of(lang64, program()), layer_of(lang64, program(), batched=True)
+    single, batched = make_layer(lang64, program()), make_layer(lang64, program(), batched=True)
     slopes = torch.func.vmap(torch.func.grad(lambda x: program().torch(x).sum()))(x)
     given = x.clone().requires_grad_()
     cases.assert_close(torch.autograd.grad(batched(given).sum(), given), (slopes,))

@@ -19,7 +19,7 @@ def graded(lang, shape=N):
     return lang.field(lang.f64, shape=shape, needs_grad=True)
 
 
-def layer_of(mode, inputs, outputs, kernels, internal=(), **options):
+def make_layer(mode, inputs, outputs, kernels, internal=(), **options):
     """Make a layer in one of the modes. `internal` are fields or (field, options)."""
     layer = ts.EmptyTin(on_tensors=mode == "tensors", **options)
     for field in inputs:
@@ -37,7 +37,7 @@ def inputs_for(mode, *shape):
     return rand(*((3,) if mode == "batched" else ()), *shape).requires_grad_()
 
 
-def agree(layer, twin, given):
+def assert_agree(layer, twin, given):
     """Values and gradients."""
     ours, theirs = layer(given), twin(given)
     torch.testing.assert_close(ours, theirs)
@@ -78,12 +78,12 @@ def simulated(force, x, v):
 @pytest.mark.parametrize("mode", MODES)
 def test_a_state_set_from_python_is_where_a_call_begins(lang64, mode, is_registered):
     force, end, x, v, kernels, internal = simulation(lang64, is_registered)
-    layer = layer_of(mode, [force], [(end, {})], kernels, internal)
+    layer = make_layer(mode, [force], [(end, {})], kernels, internal)
     for _ in range(2):
         first, speed = rand(N), rand(N)
         for i in range(N):
             x[0, i], v[0, i] = first[i].item(), speed[i].item()
-        agree(layer, lambda one, first=first, speed=speed: simulated(one, first, speed), inputs_for(mode, N))
+        assert_agree(layer, lambda one, first=first, speed=speed: simulated(one, first, speed), inputs_for(mode, N))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -102,13 +102,13 @@ def test_elements_that_no_kernel_writes_are_those_of_the_field(lang64, mode):
     held, scale = rand(N, 2), rand()
     y.from_torch(held)
     z.from_torch(scale)
-    layer = layer_of(mode, [x], [(y, {"clear": False})], [(some,)], [(z, {"clear": False, "needs_grad": False})])
+    layer = make_layer(mode, [x], [(y, {"clear": False})], [(some,)], [(z, {"clear": False, "needs_grad": False})])
 
     def twin(x):
         rows = [x[..., i, None] * held[0] + scale for i in (1, 2)]
         return torch.stack([held[0].expand_as(rows[0]), *rows, held[3].expand_as(rows[0])], -2)
 
-    agree(layer, twin, inputs_for(mode, N))
+    assert_agree(layer, twin, inputs_for(mode, N))
 
 
 @pytest.mark.parametrize("loop", ["array", "grouped", "range", "ndrange"])
@@ -138,8 +138,8 @@ def test_outputs_overwritten_by_one_statement_are_not_copied(lang64, loop):
 
     kernel = {"array": array, "grouped": grouped, "range": over_range, "ndrange": over_ndrange}[loop]
     y.fill(7.0)
-    layer = layer_of("tensors", [x], [(y, {})], [(kernel,)])
-    agree(layer, lambda x: x * x, inputs_for("tensors", N))
+    layer = make_layer("tensors", [x], [(y, {})], [(kernel,)])
+    assert_agree(layer, lambda x: x * x, inputs_for("tensors", N))
     assert "def start(" not in layer.explain("all")
 
 
@@ -165,13 +165,13 @@ def test_outputs_overwritten_by_several_statements_are_not_copied(lang64, how):
             put(i, x[i] * x[i])
 
     y.fill(7.0)
-    layer = layer_of("tensors", [x], [(y, {})], [(in_branches if how == "in branches" else by_function,)])
-    agree(layer, lambda x: x * x, inputs_for("tensors", N))
+    layer = make_layer("tensors", [x], [(y, {})], [(in_branches if how == "in branches" else by_function,)])
+    assert_agree(layer, lambda x: x * x, inputs_for("tensors", N))
     assert "def start(" not in layer.explain("all")
 
 
 # Sums ---------------------------------------------------------------------------------------------
-def loss_of(lang, x, loss):
+def make_loss_kernel(lang, x, loss):
     @lang.kernel
     def squares():
         for i in x:
@@ -183,9 +183,9 @@ def loss_of(lang, x, loss):
 @pytest.mark.parametrize("mode", MODES)
 def test_an_output_that_is_only_added_to_starts_at_zero(lang64, mode):
     x, loss = graded(lang64), graded(lang64, ())
-    layer = layer_of(mode, [x], [(loss, {})], [(loss_of(lang64, x, loss),)])
+    layer = make_layer(mode, [x], [(loss, {})], [(make_loss_kernel(lang64, x, loss),)])
     for _ in range(3):
-        agree(layer, lambda x: x.square().sum(-1), inputs_for(mode, N))
+        assert_agree(layer, lambda x: x.square().sum(-1), inputs_for(mode, N))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -194,11 +194,11 @@ def test_clear_says_where_an_output_starts(lang64, mode, clear):
     """On tensors a call does not change the field."""
     x, loss = graded(lang64), graded(lang64, ())
     loss.fill(3.0)
-    layer = layer_of(mode, [x], [(loss, {"clear": clear})], [(loss_of(lang64, x, loss),)])
+    layer = make_layer(mode, [x], [(loss, {"clear": clear})], [(make_loss_kernel(lang64, x, loss),)])
     before = 0.0 if clear else 3.0
     for _ in range(3):
         given = inputs_for(mode, N)
-        agree(layer, lambda x, before=before: x.square().sum(-1) + before, given)
+        assert_agree(layer, lambda x, before=before: x.square().sum(-1) + before, given)
         if mode == "fields" and not clear:
             before += given.detach().square().sum().item()
             loss.fill(before)  # `agree` calls it once, and a backward pass changes nothing
@@ -213,11 +213,11 @@ def test_clear_says_where_an_internal_field_starts(lang64, mode):
         for i in x:
             y[i] = x[i] * total[None]
 
-    kernels = [(loss_of(lang64, x, total),), (shares,)]
-    layer = layer_of(mode, [x], [(y, {})], kernels, [(total, {"clear": True})])
+    kernels = [(make_loss_kernel(lang64, x, total),), (shares,)]
+    layer = make_layer(mode, [x], [(y, {})], kernels, [(total, {"clear": True})])
     total.fill(5.0)
     for _ in range(3):
-        agree(layer, lambda x: x * x.square().sum(-1, keepdim=True), inputs_for(mode, N))
+        assert_agree(layer, lambda x: x * x.square().sum(-1, keepdim=True), inputs_for(mode, N))
 
 
 def test_a_growing_sum_warns(lang64):
@@ -228,13 +228,13 @@ def test_a_growing_sum_warns(lang64):
         for i in x:
             y[i] = x[i] * total[None]
 
-    kernels = [(loss_of(lang64, x, total),), (shares,)]
+    kernels = [(make_loss_kernel(lang64, x, total),), (shares,)]
     words = r"(?s)kernels of EmptyTin add to the field `sum`, which is never cleared.*clear=True.*clear=False"
     with pytest.warns(UserWarning, match=words):
-        layer_of("fields", [x], [(y, {})], kernels, [(total, {"name": "sum"})])
+        make_layer("fields", [x], [(y, {})], kernels, [(total, {"name": "sum"})])
     with pytest.warns(UserWarning, match="add to the field `total`"):
-        layer_of("fields", [x], [(y, {})], kernels)
-    layer = layer_of("fields", [x], [(y, {})], kernels, [(total, {"clear": False})])
+        make_layer("fields", [x], [(y, {})], kernels)
+    layer = make_layer("fields", [x], [(y, {})], kernels, [(total, {"clear": False})])
     layer(rand(N))
     before = total[None]
     given = rand(N)
@@ -250,9 +250,9 @@ def test_no_warning_where_a_kernel_clears(lang64):
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        layer = layer_of("fields", [x], [(loss, {})], [(clear,), (loss_of(lang64, x, loss),)])
+        layer = make_layer("fields", [x], [(loss, {})], [(clear,), (make_loss_kernel(lang64, x, loss),)])
     for _ in range(2):
-        agree(layer, lambda x: x.square().sum(), inputs_for("fields", N))
+        assert_agree(layer, lambda x: x.square().sum(), inputs_for("fields", N))
 
 
 def test_values_that_each_call_would_clear_are_warned_of(lang64):
@@ -266,7 +266,7 @@ def test_values_that_each_call_would_clear_are_warned_of(lang64):
 
     words = r"(?s)sets its output `sums` to zero before each call, and it holds values now.*in kernels  y.*clear=False"
     with pytest.warns(UserWarning, match=words):
-        layer_of("fields", [x], [(y, {"name": "sums"})], [(add,)])
+        make_layer("fields", [x], [(y, {"name": "sums"})], [(add,)])
 
 
 @pytest.mark.parametrize("mode", ["fields", "tensors"])
@@ -279,16 +279,16 @@ def test_an_output_that_no_kernel_writes_is_warned_of(lang64, mode):
             y[i] = x[i] * x[i]
 
     with pytest.warns(UserWarning, match=r"(?s)no kernel of EmptyTin writes its output `other`.*kernels  square"):
-        layer_of(mode, [x], [(other, {"name": "other"})], [(square,)])
+        make_layer(mode, [x], [(other, {"name": "other"})], [(square,)])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        layer_of("fields", [x], [(y, {}), (x, {})], [(square,)])  # an input may be a result, unchanged
+        make_layer("fields", [x], [(y, {}), (x, {})], [(square,)])  # an input may be a result, unchanged
 
 
 def test_the_third_argument_of_stannum_still_keeps_sums(lang64):
     x, loss = graded(lang64), graded(lang64, ())
     layer = ts.EmptyTin(None, True, False).register_input_field(x).register_output_field(loss)
-    layer.register_kernel(loss_of(lang64, x, loss)).finish()
+    layer.register_kernel(make_loss_kernel(lang64, x, loss)).finish()
     given = torch.ones(N, dtype=torch.float64)
     assert [layer(given).item() for _ in range(3)] == [4.0, 8.0, 12.0]
 
@@ -338,4 +338,4 @@ def test_outputs_of_a_tube_start_at_zero(lang64, is_on_fields):
     tube.register_output_tensor((N,), torch.float64, "y", True)
     tube.register_intermediate_field((N,), lang64.f64, "t", True).register_kernel(add, ["x", "t", "y"]).finish()
     for _ in range(3):
-        agree(tube, lambda x: 3.0 * x * x, inputs_for("fields", N))
+        assert_agree(tube, lambda x: 3.0 * x * x, inputs_for("fields", N))

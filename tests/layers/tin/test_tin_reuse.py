@@ -19,7 +19,7 @@ def rand(*shape):
     return torch.randn(shape, dtype=torch.float64)
 
 
-def layer_of(lang, **options):
+def make_layer(lang, **options):
     """y = (w x^2)^2 in two kernels, with a field between them that nobody registered, and a counter."""
     n = 5
     x, y, t, w = (lang.field(lang.f64, shape=n, needs_grad=True) for _ in range(4))
@@ -48,7 +48,7 @@ def twin(x, w):
 
 
 def test_two_calls_before_one_backward_have_their_own_gradients(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     a, b = rand(5).requires_grad_(), rand(5).requires_grad_()
     c = rand(5)
     ours = torch.autograd.grad(layer(a) + layer(b), (a, b, layer.w), c)
@@ -56,7 +56,7 @@ def test_two_calls_before_one_backward_have_their_own_gradients(lang64):
 
 
 def test_a_layer_after_itself(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x = rand(5).requires_grad_()
     c = rand(5)
     ours = torch.autograd.grad(layer(layer(x)), (x, layer.w), c)
@@ -64,7 +64,7 @@ def test_a_layer_after_itself(lang64):
 
 
 def test_calls_without_a_gradient_in_between_change_nothing(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x, c = rand(5).requires_grad_(), rand(5)
     y = layer(x)
     with torch.no_grad():
@@ -76,7 +76,7 @@ def test_calls_without_a_gradient_in_between_change_nothing(lang64):
 
 
 def test_fields_changed_by_hand_in_between_change_nothing(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x, c = rand(5).requires_grad_(), rand(5)
     y = layer(x)
     for name in ("x", "t"):
@@ -86,7 +86,7 @@ def test_fields_changed_by_hand_in_between_change_nothing(lang64):
 
 
 def test_a_backward_pass_leaves_what_kernels_count_as_it_was(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x = rand(5).requires_grad_()
     y = layer(x)
     layer(x)
@@ -96,7 +96,7 @@ def test_a_backward_pass_leaves_what_kernels_count_as_it_was(lang64):
 
 
 def test_a_graph_kept_gives_the_same_again(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x, c = rand(5).requires_grad_(), rand(5)
     y = layer(x)
     once = torch.autograd.grad(y, x, c, retain_graph=True)
@@ -105,7 +105,7 @@ def test_a_graph_kept_gives_the_same_again(lang64):
 
 @pytest.mark.compiled_engine
 def test_a_layer_with_save_false_explains_stale_values(lang64):
-    layer = layer_of(lang64, save=False, adjoint="engine")
+    layer = make_layer(lang64, save=False, adjoint="engine")
     x, c = rand(5).requires_grad_(), rand(5)
     ours = torch.autograd.grad(layer(x), (x, layer.w), c)
     cases.assert_close(ours, torch.autograd.grad(twin(x, layer.w), (x, layer.w), c))
@@ -116,7 +116,7 @@ def test_a_layer_with_save_false_explains_stale_values(lang64):
 
 
 def test_an_expanded_and_a_shared_cotangent(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x = rand(5).requires_grad_()
     c = torch.ones((), dtype=torch.float64).expand(5)
     y = layer(x)
@@ -127,7 +127,7 @@ def test_an_expanded_and_a_shared_cotangent(lang64):
 
 
 def test_an_input_changed_in_place_is_refused_by_torch(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x = rand(5).requires_grad_()
     inner = x * 1.0
     y = layer(inner)
@@ -137,7 +137,7 @@ def test_an_input_changed_in_place_is_refused_by_torch(lang64):
 
 
 def test_threads(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     inputs = [rand(5) for _ in range(4)]
     gradients = [None] * 4
 
@@ -156,7 +156,7 @@ def test_threads(lang64):
 
 
 def test_a_first_call_from_another_thread(lang64):
-    layer, x = layer_of(lang64), rand(5)
+    layer, x = make_layer(lang64), rand(5)
     outputs = []
     worker = threading.Thread(target=lambda: outputs.append(layer(x).detach()))
     worker.start()
@@ -166,7 +166,7 @@ def test_a_first_call_from_another_thread(lang64):
 
 @pytest.mark.parametrize("on_tensors", [False, True])
 def test_transforms(lang64, on_tensors):
-    layer = layer_of(lang64, on_tensors=on_tensors)
+    layer = make_layer(lang64, on_tensors=on_tensors)
     batch = rand(3, 5)
     w = layer.w.detach()
     cases.assert_close(vmap(layer)(batch).detach(), twin(batch, w))
@@ -179,14 +179,14 @@ def test_transforms(lang64, on_tensors):
 
 
 def test_a_mapped_call_in_a_graph(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     batch, c = rand(3, 5).requires_grad_(), rand(3, 5)
     ours = torch.autograd.grad(vmap(layer)(batch), (batch, layer.w), c)
     cases.assert_close(ours, torch.autograd.grad(twin(batch, layer.w), (batch, layer.w), c))
 
 
 def test_forward_mode_and_second_derivatives(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x, w = rand(5), layer.w.detach()
     tangents = torch.func.jvp(layer, (x,), (torch.ones_like(x),))
     cases.assert_close(tuple(one.detach() for one in tangents), (twin(x, w), 4 * w**2 * x**3))
@@ -197,7 +197,7 @@ def test_forward_mode_and_second_derivatives(lang64):
 
 @pytest.mark.compiled_engine
 def test_forward_mode_and_second_derivatives_of_the_engines_own_are_refused(lang64):
-    layer = layer_of(lang64, adjoint="engine")
+    layer = make_layer(lang64, adjoint="engine")
     x = rand(5).requires_grad_()
     with pytest.raises(ts.GradientError, match="EmptyTin has no forward mode"):
         torch.func.jvp(layer, (x.detach(),), (x.detach(),))
@@ -211,7 +211,7 @@ def test_forward_mode_and_second_derivatives_of_the_engines_own_are_refused(lang
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_compiled(lang64, fullgraph):
     """On fields a graph breaks at the layer; on tensors it does not."""
-    layer = layer_of(lang64, on_tensors=fullgraph)
+    layer = make_layer(lang64, on_tensors=fullgraph)
     compiled = torch.compile(lambda x: layer(2.0 * x) + 1.0, backend="aot_eager", fullgraph=fullgraph)
     x, c = rand(5).requires_grad_(), rand(5)
     cases.assert_close(compiled(x), twin(2 * x, layer.w) + 1)
@@ -220,7 +220,7 @@ def test_compiled(lang64, fullgraph):
 
 
 def test_checkpointing(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x, c = rand(5).requires_grad_(), rand(5)
     y = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
     layer(rand(5))

@@ -47,7 +47,7 @@ def twin(x, w, n=5):
     return (w * x.square().sum(-1) + torch.linspace(0.0, 1.0, n, dtype=torch.float64)) ** 2
 
 
-def layer_of(lang, register_t=True, **options):
+def make_layer(lang, register_t=True, **options):
     thing = make_object(lang)
     layer = (
         ts.Tin(thing, **options)
@@ -65,7 +65,7 @@ def layer_of(lang, register_t=True, **options):
 @pytest.mark.parametrize("register_t", [True, False])
 @pytest.mark.parametrize("lead", [(), (3,), (2, 3), (0,)])
 def test_batches(lang64, lead, register_t):
-    layer = layer_of(lang64, register_t)
+    layer = make_layer(lang64, register_t)
     x, c = rand(*lead, 5, 2).requires_grad_(), rand(*lead, 5)
     ours, theirs = layer(x), twin(x, layer.w)
     cases.assert_close(ours, theirs)
@@ -74,14 +74,14 @@ def test_batches(lang64, lead, register_t):
 
 
 def test_a_batch_is_one_launch(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     layer(rand(3, 5, 2))
     assert layer.explain("all").count("one launch") == 2
     assert "one launch a sample" not in layer.explain("all")
 
 
 def test_fields_stay_as_they_are(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     thing = layer.data_oriented
     thing.y.fill(7.0)
     thing.x.from_torch(torch.full((5, 2), 3.0, dtype=torch.float64))
@@ -91,7 +91,7 @@ def test_fields_stay_as_they_are(lang64):
 
 
 def test_a_table_is_read_from_its_field_at_each_call(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x = rand(2, 5, 2)
     layer(x)
     layer.data_oriented.k.fill(2.0)
@@ -99,7 +99,7 @@ def test_a_table_is_read_from_its_field_at_each_call(lang64):
 
 
 def test_arguments_change_between_calls_and_not_for_calls_before(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x = rand(3, 5, 2).requires_grad_()
     y = layer(x)
     layer.set_kernel_args("second", 3.0)
@@ -109,7 +109,7 @@ def test_arguments_change_between_calls_and_not_for_calls_before(lang64):
 
 @pytest.mark.parametrize("on_tensors", [True, False])
 def test_both_ways_agree(lang64, on_tensors):
-    layer = layer_of(lang64, on_tensors=on_tensors)
+    layer = make_layer(lang64, on_tensors=on_tensors)
     x, c = rand(5, 2).requires_grad_(), rand(5)
     mine = torch.autograd.grad(layer(x), (x, layer.w), c)
     cases.assert_close(mine, torch.autograd.grad(twin(x, layer.w), (x, layer.w), c))
@@ -119,7 +119,7 @@ def test_both_ways_agree(lang64, on_tensors):
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled_without_a_break(lang64, backend):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     compiled = torch.compile(lambda x: layer(x.tanh()) * 2.0, backend=backend, fullgraph=True)
     x, c = rand(3, 5, 2).requires_grad_(), rand(3, 5)
     mine = torch.autograd.grad(compiled(x), (x, layer.w), c)
@@ -130,7 +130,7 @@ def test_compiled_without_a_break(lang64, backend):
 @pytest.mark.parametrize("lead", [(8,), (8, 3)])
 def test_exported_with_a_dynamic_batch(lang64, lead, strict):
     # A batch may have as many samples as the field has elements: an export with a guard against it fails.
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     # Twice in a tuple: of the arguments, and of `*inputs`.
     sizes = (({axis: torch.export.Dim(f"b{axis}", min=2) for axis in range(len(lead))},),)
     program = torch.export.export(layer, (rand(*lead, 5, 2),), dynamic_shapes=sizes, strict=strict).module()
@@ -140,7 +140,7 @@ def test_exported_with_a_dynamic_batch(lang64, lead, strict):
 
 
 def test_mapped_over_inputs_and_weights(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     x, w = rand(3, 5, 2), rand(3, 5).abs()
     ours = vmap(lambda w, x: torch.func.functional_call(layer, {"w": w}, (x,)))(w, x)
     cases.assert_close(ours, twin(x, w))

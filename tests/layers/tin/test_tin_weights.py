@@ -19,7 +19,7 @@ def rand(*shape):
     return torch.randn(shape, dtype=torch.float64)
 
 
-def layer_of(lang, n=6, on_tensors=False, weight=None):
+def make_layer(lang, n=6, on_tensors=False, weight=None):
     """y = w * sin(v x), with two weights, of a field of its own each."""
     x, y = (lang.field(lang.f64, shape=n, needs_grad=True) for _ in range(2))
     v, w = lang.field(lang.f64, shape=(), needs_grad=True), lang.field(lang.f64, shape=n, needs_grad=True)
@@ -59,7 +59,7 @@ def check_against_torch(layer):
 
 @pytest.mark.parametrize("on_tensors", [False, True])
 def test_a_weight_is_a_parameter_with_a_gradient(lang64, on_tensors):
-    layer = layer_of(lang64, on_tensors=on_tensors)
+    layer = make_layer(lang64, on_tensors=on_tensors)
     assert [name for name, _ in layer.named_parameters()] == ["v", "w"]
     assert all(isinstance(p, torch.nn.Parameter) and p.is_leaf for p in layer.parameters())
     check_against_torch(layer)
@@ -68,7 +68,7 @@ def test_a_weight_is_a_parameter_with_a_gradient(lang64, on_tensors):
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_any_optimizer_updates_the_field(lang64, optimizer):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     theirs = [p.detach().clone().requires_grad_() for p in layer.parameters()]
     x, target = rand(6), rand(6)
     steps = optimizer(layer.parameters(), lr=0.05), optimizer(theirs, lr=0.05)
@@ -97,7 +97,7 @@ def test_any_optimizer_updates_the_field(lang64, optimizer):
 
 
 def test_gradients_add_up_and_zero_grad_clears_them(lang64):
-    layer, x = layer_of(lang64), rand(6)
+    layer, x = make_layer(lang64), rand(6)
     layer(x).sum().backward()
     once = [p.grad.clone() for p in layer.parameters()]
     layer(x).sum().backward()
@@ -111,14 +111,14 @@ def test_gradients_add_up_and_zero_grad_clears_them(lang64):
 
 
 def test_a_weight_without_a_gradient_stays_as_it_is(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     layer.v.requires_grad_(False)
     layer(rand(6)).sum().backward()
     assert layer.v.grad is None and layer.w.grad is not None
 
 
 def test_state_dicts_go_through_torch_save_with_weights_only(lang64):
-    first, second = layer_of(lang64), layer_of(lang64)
+    first, second = make_layer(lang64), make_layer(lang64)
     file = io.BytesIO()
     torch.save(first.state_dict(), file)
     file.seek(0)
@@ -129,7 +129,7 @@ def test_state_dicts_go_through_torch_save_with_weights_only(lang64):
 
 
 def test_state_dicts_go_through_safetensors(lang64, tmp_path):
-    first, second = layer_of(lang64), layer_of(lang64)
+    first, second = make_layer(lang64), make_layer(lang64)
     x = rand(6)
     safetensors.torch.save_model(first, str(tmp_path / "layer.safetensors"))
     safetensors.torch.load_model(second, str(tmp_path / "layer.safetensors"))
@@ -146,17 +146,17 @@ def test_training_resumed_from_a_checkpoint_continues_bit_for_bit(lang64, on_ten
             (layer(x) - target).square().mean().backward()
             optimizer.step()
 
-    whole = layer_of(lang64, on_tensors=on_tensors, weight=start)
+    whole = make_layer(lang64, on_tensors=on_tensors, weight=start)
     train(whole, torch.optim.Adam(whole.parameters(), lr=0.1), 12)
 
-    first = layer_of(lang64, on_tensors=on_tensors, weight=start)
+    first = make_layer(lang64, on_tensors=on_tensors, weight=start)
     optimizer = torch.optim.Adam(first.parameters(), lr=0.1)
     train(first, optimizer, 5)
     file = io.BytesIO()
     torch.save({"layer": first.state_dict(), "optimizer": optimizer.state_dict()}, file)
     file.seek(0)
     saved = torch.load(file, weights_only=True)
-    second = layer_of(lang64, on_tensors=on_tensors)
+    second = make_layer(lang64, on_tensors=on_tensors)
     again = torch.optim.Adam(second.parameters(), lr=0.1)
     second.load_state_dict(saved["layer"])
     again.load_state_dict(saved["optimizer"])
@@ -166,7 +166,7 @@ def test_training_resumed_from_a_checkpoint_continues_bit_for_bit(lang64, on_ten
 
 
 def test_a_deep_copy_has_weights_of_its_own(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     other = copy.deepcopy(layer)
     with torch.no_grad():
         other.w.mul_(3.0)
@@ -180,7 +180,7 @@ def test_a_deep_copy_has_weights_of_its_own(lang64):
 
 
 def test_an_averaged_model_can_be_made_of_it(lang64):
-    layer = layer_of(lang64)
+    layer = make_layer(lang64)
     averaged = torch.optim.swa_utils.AveragedModel(layer)
     before = layer.w.detach().clone()
     with torch.no_grad():
@@ -230,7 +230,7 @@ def test_layers_whose_copies_would_share_fields_cannot_be_copied(lang64):
 
 def test_a_whole_layer_is_not_pickled(lang64):
     with pytest.raises(ts.CheckpointError, match=r"EmptyTin cannot be pickled.*\n.*state_dict"):
-        torch.save(layer_of(lang64), io.BytesIO())
+        torch.save(make_layer(lang64), io.BytesIO())
 
 
 @pytest.mark.parametrize("name", ["a.b", "", "device", "forward"])
@@ -241,7 +241,7 @@ def test_a_weight_needs_a_name_that_a_parameter_can_have(lang64, name):
 
 
 def test_setting_a_weight_by_hand_sets_parameter_and_field(lang64):
-    layer, value = layer_of(lang64), rand(6)
+    layer, value = make_layer(lang64), rand(6)
     layer.set_internal_field("w", value)
     assert torch.equal(layer.w.detach(), value)
     assert torch.equal(FIELDS[layer]["w"].to_torch(), value)

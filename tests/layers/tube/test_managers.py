@@ -135,7 +135,7 @@ def tube_of(lang, manager, *, is_in=True, is_out=False, **options):
     return tube.register_kernel(averaged, ["x", "w", "y"]).finish()
 
 
-def twin_of(enter, leave, shape):
+def make_twin(enter, leave, shape):
     def twin(x, w):
         x = list(enter(x))
         y = [torch.zeros((), dtype=F64)] * shape
@@ -155,7 +155,7 @@ def inputs():
 def test_an_input_that_is_overwritten(lang64, make):
     manager, enter, _ = make(lang64)
     tube = tube_of(lang64, manager, adjoint="source")
-    cases.assert_same_values_and_gradients(tube, twin_of(enter, lambda v: v, 6), inputs())
+    cases.assert_same_values_and_gradients(tube, make_twin(enter, lambda v: v, 6), inputs())
 
 
 @pytest.mark.parametrize("make", SHAPED)
@@ -163,7 +163,7 @@ def test_an_output(lang64, make):
     manager, _, leave = make(lang64)
     tube = tube_of(lang64, manager, is_in=False, is_out=True, adjoint="source")
     length = 8 if make is shifted else 6
-    cases.assert_same_values_and_gradients(tube, twin_of(lambda v: v, leave, length), inputs())
+    cases.assert_same_values_and_gradients(tube, make_twin(lambda v: v, leave, length), inputs())
 
 
 @pytest.mark.parametrize("make", [flipped, shifted])
@@ -171,7 +171,7 @@ def test_one_manager_for_input_and_output(lang64, make):
     manager, enter, leave = make(lang64)
     tube = tube_of(lang64, manager, is_out=True, adjoint="source")
     length = 8 if make is shifted else 6
-    cases.assert_same_values_and_gradients(tube, twin_of(enter, leave, length), inputs())
+    cases.assert_same_values_and_gradients(tube, make_twin(enter, leave, length), inputs())
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_one_manager_for_input_and_output(lang64, make):
 def test_two_calls_before_one_backward_pass(lang64, make, is_out):
     manager, enter, leave = make(lang64)
     tube = tube_of(lang64, manager, is_out=is_out, adjoint="source")
-    twin = twin_of(enter, leave if is_out else lambda v: v, 6)
+    twin = make_twin(enter, leave if is_out else lambda v: v, 6)
 
     def twice(function):
         def both(x, w, other):
@@ -208,7 +208,7 @@ def test_a_backward_pass_may_outlive_the_layer(lang64, is_managed):
 
     results = [made() for _ in range(8)]
     gc.collect()
-    twin = twin_of(enter, leave, 6) if is_managed else twin_of(lambda v: v, lambda v: v, 6)
+    twin = make_twin(enter, leave, 6) if is_managed else make_twin(lambda v: v, lambda v: v, 6)
     wanted = torch.autograd.grad(twin(x, w).sum(), (x, w))
     for one in results:
         cases.assert_close(torch.autograd.grad(one.sum(), (x, w)), wanted)
@@ -231,14 +231,14 @@ def test_fields_are_given_up_quietly_where_another_thread_has_compiled(lang64):
     del tube
     gc.collect()  # pytest fails a test that leaves an exception unraised
     cases.assert_close(
-        tube_of(lang64, manager, adjoint="source")(*arguments), twin_of(enter, lambda v: v, 6)(*arguments)
+        tube_of(lang64, manager, adjoint="source")(*arguments), make_twin(enter, lambda v: v, 6)(*arguments)
     )
 
 
 @pytest.mark.parametrize("make", MANAGERS)
 def test_without_a_gradient(lang64, make):
     manager, enter, _ = make(lang64)
-    tube, twin = tube_of(lang64, manager), twin_of(enter, lambda v: v, 6)
+    tube, twin = tube_of(lang64, manager), make_twin(enter, lambda v: v, 6)
     x, w = cases.make_leaves(inputs())
     with torch.no_grad():
         y = tube(x, w)
@@ -251,7 +251,7 @@ def test_without_a_gradient(lang64, make):
 @pytest.mark.parametrize("make", MANAGERS)
 def test_transforms(lang64, make):
     manager, enter, _ = make(lang64)
-    tube, twin = tube_of(lang64, manager, adjoint="source"), twin_of(enter, lambda v: v, 6)
+    tube, twin = tube_of(lang64, manager, adjoint="source"), make_twin(enter, lambda v: v, 6)
     samples, w = torch.rand(3, 6, dtype=F64) + 0.2, inputs()[1]
     wanted = torch.stack([twin(x, w) for x in samples])
     cases.assert_close(torch.func.vmap(tube, (0, None))(samples, w), wanted)

@@ -40,7 +40,7 @@ def calm(module):
     return module
 
 
-def agree(y, expected, leaves, twins):
+def assert_agree(y, expected, leaves, twins):
     """Values and gradients to 1e-9, for a random cotangent."""
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
     cotangent = torch.randn_like(y)
@@ -60,7 +60,7 @@ def test_network_agrees_with_its_twin(activation, shape):
     params = network.params.detach().clone().requires_grad_()
     widths = (n_in, *[neurons] * hidden, n_out)
     twin = reference.mlp(x, params, widths, activation, output)
-    agree(network(x), twin, (x, network.params), (x, params))
+    assert_agree(network(x), twin, (x, network.params), (x, params))
 
 
 def test_network_agrees_with_torchs_layers():
@@ -124,7 +124,7 @@ def test_network_with_input_encoding_agrees_with_its_twin(engine, encoding, twin
     count = sum(rows * columns for rows, columns in model.matrix_shapes)
     features = twin(x, params[count:])
     expected = reference.mlp(features, params[:count], (features.shape[1], 8, 8, 3), "Tanh")
-    agree(model(x), expected, (x, model.params), (x, params))
+    assert_agree(model(x), expected, (x, model.params), (x, params))
 
 
 def test_an_encoding_of_nothing_leaves_what_the_activations_make_of_it():

@@ -27,7 +27,7 @@ def places(count, end):
     return torch.randint(0, end, (count,), generator=GENERATOR).int()
 
 
-def drawn(draw):
+def draw_arguments(draw):
     return {"x": draw(12), "k": places(12, 4), "w": draw(4, 5)}
 
 
@@ -113,13 +113,13 @@ ALL = {"loaded": LOADED, "two": TWO, **FORMULAS, **COUNTED}
 @pytest.mark.parametrize("name", ALL)
 def test_the_gradient_goes_to_the_winner(name, draw):
     for _ in range(4):
-        assert_torch_s(ALL[name], drawn(draw))
-        assert_torch_s(ALL[name], drawn(draw), is_serial=True)
+        assert_torch_s(ALL[name], draw_arguments(draw))
+        assert_torch_s(ALL[name], draw_arguments(draw), is_serial=True)
 
 
 def test_tapes():
     """A loaded value needs none; room for the others follows from sizes, or is counted."""
-    kept = {name: tapes(assert_torch_s(made, drawn(rand))) for name, made in ALL.items()}
+    kept = {name: tapes(assert_torch_s(made, draw_arguments(rand))) for name, made in ALL.items()}
     assert kept["loaded"] == []
     for name in FORMULAS:
         assert all(size.depth for size in kept[name]) and kept[name][0].arrays[0][1:] == ("f64", 1), name
@@ -191,7 +191,7 @@ IN_TURN = {
 @pytest.mark.parametrize("name", [*PROGRAMS, *IN_TURN])
 def test_maxima_beside_other_tasks(name, draw):
     for _ in range(4):
-        assert_torch_s(kernel([X, K, W, Y, Z], (PROGRAMS | IN_TURN)[name], t="f64"), drawn(draw))
+        assert_torch_s(kernel([X, K, W, Y, Z], (PROGRAMS | IN_TURN)[name], t="f64"), draw_arguments(draw))
 
 
 def test_a_maximum_that_is_not_differentiated_runs_once():

@@ -22,7 +22,7 @@ def group_maxima(lang):
     return best
 
 
-def drawn(dtype):
+def draw_arguments(dtype):
     generator = torch.Generator().manual_seed(3)
     x = torch.rand(20_000, generator=generator, dtype=torch.float64).to(dtype)
     k = torch.randint(0, 700, (20_000,), generator=generator).int()
@@ -32,7 +32,7 @@ def drawn(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_winner_is_lost(lang, dtype):
     """A factor of all candidates has the derivative `y / factor` of each maximum: one that lost its winner has 0."""
-    x, k, w = drawn(dtype)
+    x, k, w = draw_arguments(dtype)
     y = group_maxima(lang)(x, k, w)
     (gradient,) = torch.autograd.grad((y * y).sum(), w)
     torch.testing.assert_close(
@@ -41,7 +41,7 @@ def test_no_winner_is_lost(lang, dtype):
 
 
 def test_gradients_are_torch_s(lang64):
-    x, k, w = drawn(torch.float64)
+    x, k, w = draw_arguments(torch.float64)
     y = group_maxima(lang64)(x, k, w)
     j = torch.arange(3.0, dtype=torch.float64)[:, None]
     v = torch.exp(torch.sin(x * 3.1 + 0.7 * j) * 1.3) * (x - 0.3) + torch.sqrt(x + 1.0) * x

@@ -70,7 +70,7 @@ def with_invisible(given, rows):
     return held
 
 
-def found_by(function, given, options):
+def run_and_differentiate(function, given, options):
     """Image and alpha, and the dense gradient in each argument."""
     inputs = {name: tensor.clone().requires_grad_() for name, tensor in given.items()}
     outputs = function(*(inputs[name] for name in NAMES), WIDTH, HEIGHT, **options)[:3]
@@ -85,8 +85,8 @@ def found_by(function, given, options):
 
 def assert_changes_nothing(function, given, rows, options):
     count = len(given["means"])
-    alone, expected = found_by(function, given, options)
-    among, slopes = found_by(function, with_invisible(given, rows), options)
+    alone, expected = run_and_differentiate(function, given, options)
+    among, slopes = run_and_differentiate(function, with_invisible(given, rows), options)
     for y, twin in zip(among, alone, strict=True):
         torch.testing.assert_close(y, twin, rtol=1e-9, atol=1e-9)
     for name, slope in slopes.items():
@@ -132,7 +132,7 @@ def test_padded_scenes_of_a_batch_have_finite_gradients(engine, packed):
     padded = with_invisible(short, padding)
     options = {"packed": packed, "engine": engine}
     both = {name: torch.stack([full[name], padded[name]]) for name in full}
-    _, slopes = found_by(rasterization, both, options)
+    _, slopes = run_and_differentiate(rasterization, both, options)
     assert all(slope.isfinite().all() for slope in slopes.values())
     for name in NAMES[:5]:
         assert slopes[name][0].abs().max() > 0 and slopes[name][1, :9].abs().max() > 0

@@ -19,13 +19,13 @@ pytestmark = pytest.mark.thinned(4)
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
-def leaves(given):
+def make_leaves(given):
     return {name: tensor.clone().requires_grad_() for name, tensor in given.items()}
 
 
-def found_by(function, given, options, cotangents=None):
+def run_and_differentiate(function, given, options, cotangents=None):
     """Image and alpha, and the gradient in each argument."""
-    inputs = leaves(given)
+    inputs = make_leaves(given)
     named = {name: inputs[name] for name in inputs if name in ("backgrounds", "covars")}
     names = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
     outputs = function(*(inputs.get(name) for name in names), WIDTH, HEIGHT, **named, **options)[:2]
@@ -38,9 +38,9 @@ def found_by(function, given, options, cotangents=None):
 
 def assert_agrees(engine, given, packed=True, tile_size=None, **options):
     by_twin = options | ({} if tile_size is None else {"tile_size": tile_size})
-    twins, expected, cotangents = found_by(reference.rasterize_gaussians, given, by_twin)
+    twins, expected, cotangents = run_and_differentiate(reference.rasterize_gaussians, given, by_twin)
     ours_options = by_twin | {"engine": engine, "packed": packed}
-    ours, slopes, _ = found_by(rasterization, given, ours_options, cotangents)
+    ours, slopes, _ = run_and_differentiate(rasterization, given, ours_options, cotangents)
     for name, y, twin in zip(("image", "alpha"), ours, twins, strict=True):
         torch.testing.assert_close(y, twin, **CLOSE, msg=lambda words, name=name: f"{name}: {words}")
     for name, slope in slopes.items():
@@ -130,8 +130,8 @@ def test_covariances_agree_with_the_twin(engine):
     given = make_scene()
     given["covars"] = reference.gaussian_covariance(given.pop("quats"), given.pop("scales"))
     inputs = given | {"covars": (given["covars"] + given["covars"].mT) / 2}
-    ours, slopes, cotangents = found_by(rasterization, inputs, {"engine": engine})
-    twins, expected, _ = found_by(reference.rasterize_gaussians, inputs, {}, cotangents)
+    ours, slopes, cotangents = run_and_differentiate(rasterization, inputs, {"engine": engine})
+    twins, expected, _ = run_and_differentiate(reference.rasterize_gaussians, inputs, {}, cotangents)
     torch.testing.assert_close(ours[0], twins[0], **CLOSE)
     # Ours reads the upper triangle: an entry off the diagonal gets what the twin gives to two.
     folded = expected["covars"].triu() + expected["covars"].mT.triu(1)
@@ -160,7 +160,7 @@ def test_no_gaussian_at_all(engine, packed):
     given = {name: tensor[:0] for name, tensor in make_scene().items()} | {
         name: tensor for name, tensor in make_scene().items() if name in ("viewmats", "Ks", "backgrounds")
     }
-    inputs = leaves(given)
+    inputs = make_leaves(given)
     backgrounds = inputs.pop("backgrounds")
     image, alpha, meta = rasterization(
         *inputs.values(), WIDTH, HEIGHT, backgrounds=backgrounds, packed=packed, engine=engine
@@ -177,9 +177,9 @@ def test_batches_of_scenes(engine, packed):
     scenes = [make_scene(cameras=2) for _ in range(2)]
     stacked = {name: torch.stack([one[name] for one in scenes]) for name in scenes[0]}
     options = {"engine": engine, "packed": packed, "render_mode": "RGB+ED"}
-    ours, slopes, cotangents = found_by(rasterization, stacked, options)
+    ours, slopes, cotangents = run_and_differentiate(rasterization, stacked, options)
     for b, one in enumerate(scenes):
-        alone, expected, _ = found_by(rasterization, one, options, [c[b] for c in cotangents])
+        alone, expected, _ = run_and_differentiate(rasterization, one, options, [c[b] for c in cotangents])
         torch.testing.assert_close(ours[0][b], alone[0], **CLOSE)
         torch.testing.assert_close(ours[1][b], alone[1], **CLOSE)
         for name, slope in slopes.items():
@@ -205,9 +205,9 @@ def in_lanes(configure, monkeypatch):
 def test_float32(engine, channels, in_lanes):
     """Blending and its gradient run in lanes; both are the twin's in float64 but for digits."""
     given = make_scene(60, channels=channels)
-    twins, expected, cotangents = found_by(reference.rasterize_gaussians, given, {})
+    twins, expected, cotangents = run_and_differentiate(reference.rasterize_gaussians, given, {})
     single = {name: tensor.float() for name, tensor in given.items()}
-    ours, slopes, _ = found_by(rasterization, single, {"engine": engine}, [c.float() for c in cotangents])
+    ours, slopes, _ = run_and_differentiate(rasterization, single, {"engine": engine}, [c.float() for c in cotangents])
     torch.testing.assert_close(ours[0].double(), twins[0], rtol=1e-4, atol=2e-4)
     for name, slope in slopes.items():
         size = expected[name].abs().max()
@@ -217,9 +217,11 @@ def test_float32(engine, channels, in_lanes):
 
 def test_on_each_device(engine, device):
     given = make_scene()
-    twins, expected, cotangents = found_by(reference.rasterize_gaussians, given, {})
+    twins, expected, cotangents = run_and_differentiate(reference.rasterize_gaussians, given, {})
     there = {name: tensor.to(device) for name, tensor in given.items()}
-    ours, slopes, _ = found_by(rasterization, there, {"engine": engine}, [c.to(device) for c in cotangents])
+    ours, slopes, _ = run_and_differentiate(
+        rasterization, there, {"engine": engine}, [c.to(device) for c in cotangents]
+    )
     torch.testing.assert_close(ours[0].cpu(), twins[0], **CLOSE)
     for name, slope in slopes.items():
         size = expected[name].abs().max()
@@ -237,7 +239,7 @@ def test_compiled_it_stays_one_graph_for_any_number_of_gaussians(engine, packed)
 
     compiled = torch.compile(light, fullgraph=True, backend="aot_eager")
     for count in (24, 15):
-        inputs = list(leaves(make_scene(count)).values())[:-1]
+        inputs = list(make_leaves(make_scene(count)).values())[:-1]
         gradients = torch.autograd.grad(compiled(*inputs), inputs)
         for slope, plain in zip(gradients, torch.autograd.grad(light(*inputs), inputs), strict=True):
             torch.testing.assert_close(slope, plain, **CLOSE)

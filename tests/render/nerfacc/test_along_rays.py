@@ -38,7 +38,7 @@ SCANS = {
 PACKED = {"packed_info": {"packed_info": INFO}, "indices": {"indices": INDICES}}
 
 
-def agree(ours, twin, *inputs):
+def assert_agree(ours, twin, *inputs):
     """Values, and gradients for a random cotangent."""
     inputs = [one.detach().clone().requires_grad_() for one in inputs]
     y, expected = ours(*inputs), twin(*inputs)
@@ -55,13 +55,15 @@ def agree(ours, twin, *inputs):
 def test_packed_scans(engine, name, how):
     x = torch.randn(S, dtype=torch.float64)
     x[4] = 0.0  # whose gradient of a product is not a quotient
-    agree(lambda x: getattr(nerfacc, name)(x, **PACKED[how], engine=engine), lambda x: by_ray(SCANS[name], x), x)
+    assert_agree(lambda x: getattr(nerfacc, name)(x, **PACKED[how], engine=engine), lambda x: by_ray(SCANS[name], x), x)
 
 
 @pytest.mark.parametrize("name", SCANS)
 def test_batched_scans(name):
     x = torch.randn(2, 3, 4, dtype=torch.float64)
-    agree(getattr(nerfacc, name), lambda x: torch.stack([SCANS[name](row) for row in x.view(6, 4)]).view(x.shape), x)
+    assert_agree(
+        getattr(nerfacc, name), lambda x: torch.stack([SCANS[name](row) for row in x.view(6, 4)]).view(x.shape), x
+    )
 
 
 def test_runs_of_equal_indices_are_rays_in_any_order(engine):
@@ -103,8 +105,8 @@ def test_weights_from_densities(engine, way, has_prefix):
         trans = by_ray(transmittance, alphas) * factor
         return torch.stack([trans * alphas, trans, alphas])
 
-    agree(lambda *given_: torch.stack(nerfacc.render_weight_from_density(*given_, **given)), twin, *samples())
-    agree(
+    assert_agree(lambda *given_: torch.stack(nerfacc.render_weight_from_density(*given_, **given)), twin, *samples())
+    assert_agree(
         lambda *given_: torch.stack(nerfacc.render_transmittance_from_density(*given_, **given)),
         lambda *measures: twin(*measures)[1:],
         *samples(),
@@ -124,8 +126,8 @@ def test_weights_from_alphas(engine, way, has_prefix):
         trans = by_ray(transmittance, alphas) * factor
         return torch.stack([trans * alphas, trans])
 
-    agree(lambda alphas: torch.stack(nerfacc.render_weight_from_alpha(alphas, **given)), twin, alphas)
-    agree(
+    assert_agree(lambda alphas: torch.stack(nerfacc.render_weight_from_alpha(alphas, **given)), twin, alphas)
+    assert_agree(
         lambda alphas: nerfacc.render_transmittance_from_alpha(alphas, **given), lambda alphas: twin(alphas)[1], alphas
     )
 
@@ -164,8 +166,10 @@ def test_accumulation():
     def ours(weights, values):
         return nerfacc.accumulate_along_rays(weights[order], values[order], INDICES[order], N)
 
-    agree(ours, lambda weights, values: sum_by_ray(weights[:, None] * values), weights, values)
-    agree(lambda w: nerfacc.accumulate_along_rays(w, None, INDICES, N), lambda w: sum_by_ray(w)[:, None], weights)
+    assert_agree(ours, lambda weights, values: sum_by_ray(weights[:, None] * values), weights, values)
+    assert_agree(
+        lambda w: nerfacc.accumulate_along_rays(w, None, INDICES, N), lambda w: sum_by_ray(w)[:, None], weights
+    )
     batched = nerfacc.accumulate_along_rays(weights[:12].view(3, 4), values[:12].view(3, 4, 3))
     torch.testing.assert_close(batched, (weights[:12, None] * values[:12]).view(3, 4, 3).sum(1))
     outputs = torch.ones(N, 3, dtype=torch.float64)
@@ -180,7 +184,7 @@ def test_distortion(engine):
         return (pairs.sum() + (weights**2 * (ends - starts)).sum() / 3)[None]
 
     starts, _, weights = samples()
-    agree(
+    assert_agree(
         lambda *given: nerfacc.distortion(*given, INDICES, N, engine=engine),
         lambda *given: by_ray(of_ray, *given)[:, None],
         weights,
@@ -226,7 +230,7 @@ def test_rendering(engine, is_packed, kind, has_background, is_expected):
             rows.append(torch.cat([color, opacity[None], depth[None]]))
         return torch.stack(rows)
 
-    agree(ours, twin, measures, rgbs)
+    assert_agree(ours, twin, measures, rgbs)
 
 
 def test_an_opaque_last_sample_is_finite():
