@@ -67,7 +67,7 @@ def time_parts(build: Callable[[Any], Any], lang: Any) -> dict[str, float]:
 
 def time_first_call(build: Callable[[Any], Any], lang: Any) -> float:
     """Return the seconds of an op's first call, forward and backward, with an engine that takes no time to compile."""
-    _kernel_families._FAMILIES.clear()  # what ops before had in common with it is not known yet either
+    _kernel_families._FAMILIES.clear()  # forget what earlier ops shared with it, too
     op = build(lang)
     signature = op._core.signature
     case = _make_key(signature, op)
@@ -171,7 +171,7 @@ def _find_shape(case: str) -> Callable[[Any], Any]:
 def main() -> None:
     name = sys.argv[1]
     torch.set_num_threads(1)
-    # What the garbage collector takes goes with all that a process has, not with what is compiled.
+    # The garbage collector's time depends on all objects of the process, not on what is compiled.
     gc.disable()
     with contextlib.redirect_stdout(io.StringIO()):  # engines say that they start
         ts.init("cpu", engine=name, offline_cache=False)

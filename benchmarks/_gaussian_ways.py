@@ -60,7 +60,7 @@ def rendered(engine: str, *given: Tensor, side: int) -> tuple[Tensor, Tensor, di
     """Render colors and alpha with `ts.render.gaussians`; return them with the dict of intermediate results."""
     *gaussians, view, intrinsics = given
     images, alphas, meta = rasterization(*gaussians, view[None], intrinsics[None], side, side, engine=engine)
-    # views back and forth: the gradient of `images[0]` would be copied into a batch of zeros
+    # views in both directions, since the gradient of `images[0]` would be copied into a batch of zeros
     return images.squeeze(0), alphas.squeeze(0), meta
 
 
@@ -204,7 +204,7 @@ def _of_status(name: str) -> int:
 def measure_in_a_process(name: str, n: int, side: int) -> Memory:
     """Measure the memory of a step in a new process."""
     command = [sys.executable, str(Path(__file__)), name, str(n), str(side)]
-    # Each tensor is memory of its own, given back when it goes: what malloc would keep is not what a step needs.
+    # Let malloc map each tensor by itself and unmap it when it is freed, so that only used memory counts.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return Memory(*map(int, done.stdout.split()[-3:]))

@@ -78,7 +78,7 @@ def _planned(call: Call, effort: Effort, finish: Call) -> tuple[int, int]:
     call()  # compiles
     finish()
     seconds = _round(call, 1, finish)
-    if seconds < 10 * effort.moment:  # one call may meet anything; the quickest of some tells what they take
+    if seconds < 10 * effort.moment:  # a single call may be disturbed; the fastest of several is a good estimate
         seconds = min(seconds, *(_round(call, 1, finish) for _ in range(4)))
     calls = max(1, min(round(effort.moment / seconds), 1000))
     affordable = max(2, int(effort.patience / (seconds * (calls + 1))))
@@ -87,7 +87,7 @@ def _planned(call: Call, effort: Effort, finish: Call) -> tuple[int, int]:
 
 def _round(call: Call, calls: int, finish: Call) -> float:
     if calls > 1:
-        call()  # what the way before left in the caches is not this way's fault
+        call()  # warm the caches, which the previous way has filled with its data
     finish()
     start = time.perf_counter()
     for _ in range(calls):

@@ -138,7 +138,7 @@ def compositing(density: Tensor, step: Tensor, color: Tensor) -> Tensor:
 
 def ragged(density: Tensor, step: Tensor, color: Tensor, rays: Tensor) -> Tensor:
     absorbed = density * step
-    before = absorbed.double().cumsum(0) - absorbed  # of all rays: a difference of two loses digits
+    before = absorbed.double().cumsum(0) - absorbed  # over all rays, so a difference of two sums loses digits
     ray = torch.arange(len(rays)).repeat_interleave(rays[:, 1])
     start = rays[:, 0].long().clamp(max=len(density) - 1)
     through = torch.exp(before.index_select(0, start).index_select(0, ray) - before).to(absorbed.dtype)

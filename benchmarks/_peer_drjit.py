@@ -167,7 +167,7 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
                 gradients = [dr.grad(one) for one in leaves]
                 dr.eval(
                     gradients, outputs
-                )  # who asks for gradients alone gets the forward pass only where they need it
+                )  # if only gradients are requested, Dr.Jit skips the unused part of the forward pass
                 dr.sync_thread()
                 dr.disable_grad(*leaves)
                 return gradients

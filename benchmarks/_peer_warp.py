@@ -262,7 +262,7 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
                     launch(kernel, *space)
                 for one in (*leaves, *space):
                     one.grad.zero_()
-                for one, cotangent in zip(outputs, cotangents, strict=True):  # of its own: the reverse zeroes it
+                for one, cotangent in zip(outputs, cotangents, strict=True):  # own memory: the reverse zeroes it
                     wp.copy(one.grad, cotangent)
                 tape.backward()
                 return [one.grad for one in leaves]

@@ -71,6 +71,6 @@ def copied_kernel(engine, rays, adjoint):
     the generated one.
     """
     options = {"adjoint": adjoint, "trust_engine": adjoint == "engine"}
-    # Slots of two rays differ, which no promise of a spec says.
+    # Different rays use different slots, but no promise of the spec can say so.
     op = ts.op(_SPEC, scratch="through[s + n]", name="copied", races="allow", **options)(copied(get(engine).lang))
     return lambda *samples: op(*samples, rays)

@@ -50,5 +50,5 @@ def padded(weights: list[Tensor], biases: list[Tensor], x: Tensor, cells: Tensor
     slot = owner * longest + torch.arange(len(x)) - (counts.cumsum(0) - counts)[owner]
     batches = x.new_zeros(len(counts) * longest, N_IN).index_copy_(0, slot, x.index_select(0, order))
     y = perceptrons(weights, biases, batches.view(len(counts), longest, N_IN))
-    place = torch.empty_like(order).index_copy_(0, order, slot)  # of each point, as they came
+    place = torch.empty_like(order).index_copy_(0, order, slot)  # for each point, in the original order
     return y.flatten(0, 1).index_select(0, place)

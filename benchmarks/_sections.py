@@ -85,7 +85,7 @@ def both(way: Way, inputs: Sequence[Tensor], cotangent: Tensor, leaves: int | No
     by default.
     """
     mine = [tensor.clone().requires_grad_(leaves is None or i < leaves) for i, tensor in enumerate(inputs)]
-    given = cotangent.clone()  # not everybody leaves it as it was
+    given = cotangent.clone()  # some ways overwrite the cotangent
 
     def call() -> None:
         for leaf in mine[:leaves]:
@@ -247,7 +247,7 @@ def of_import(bench: Bench) -> list[Row | Absent]:
         for place, (code, seconds) in enumerate(zip(codes[1:], with_us, strict=True), 1):
             figure = Figure.of([times[place] - times[0] for times in pairs], seconds - without)
             said = f"{code}: {in_words(seconds)}", f"{base}: {in_words(without)}"
-            bar = 0.2 if place == 1 else None  # what a first op loads besides is shown, not promised
+            bar = 0.2 if place == 1 else None  # modules that a first op loads are reported without a target
             rows.append(Row("whole process, processor time", *said, figure, "<=", bar, None, "s"))
     return rows
 

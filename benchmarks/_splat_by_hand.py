@@ -39,7 +39,7 @@ def splat_by_hand(lang: Any) -> Any:
                 ax, ay, bx, by = frame(scale[i, 0], scale[i, 1], angle[i])
                 reach2 = 2.0 * lang.log(peak * INVERSE_FAINTEST)
                 # With light = d loss / d log(alpha): sums over the pixels of light a, light b, light a^2, ...
-                zero = peak - peak  # of the tensors' dtype, which a literal is not
+                zero = peak - peak  # in the tensors' dtype, unlike a literal
                 sum_a, sum_b, sum_aa, sum_ab, sum_bb = zero, zero, zero, zero, zero
                 red, green, blue = zero, zero, zero
                 top, bottom = rows(py, ax, ay, bx, by, reach2, grad_image.shape[0])

@@ -24,7 +24,7 @@ class TinnScheme:
     def __init__(self, weights, biases, x, target, rate=1e-3):
         cells, batch = x.shape[:2]
         self.batch, self.rate = batch, rate
-        sizes = [(w.shape[2], w.shape[1]) for w in weights]  # rows are what comes out
+        sizes = [(w.shape[2], w.shape[1]) for w in weights]  # rows are the outputs
         self.weights = [ti.Matrix.field(n, m, ti.f32, shape=cells, needs_grad=True) for n, m in sizes]
         self.biases = [ti.Vector.field(n, ti.f32, shape=cells, needs_grad=True) for n, _ in sizes]
         widths = [N_IN, *(n for n, _ in sizes)]

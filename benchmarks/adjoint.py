@@ -133,7 +133,7 @@ def started(rows: list[Row | Absent]) -> Iterator[str]:
         if isinstance(lang, Missing):
             rows.append(Absent(f"on {name}", lang.reason))
             continue
-        with contextlib.redirect_stdout(io.StringIO()):  # Quadrants says that it starts, whatever the log level
+        with contextlib.redirect_stdout(io.StringIO()):  # Quadrants prints that it starts at any log level
             ts.init("cpu", engine=name, offline_cache=False)
         yield name
 

@@ -69,7 +69,7 @@ class Worker:
         environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
         # Another checkout may not know the setting, and refuses what it does not know.
         if (checkout / "src" / "tinsmith" / "_disk_cache.py").exists():
-            # Where passes are checked, as in tests, nothing is read from disk.
+            # If passes are verified, as in tests, nothing is read from the cache on disk.
             environment |= {"TINSMITH_CACHE": "1" if folder else "0", "TINSMITH_VERIFY": "0"}
         if folder:
             environment["XDG_CACHE_HOME"] = folder
@@ -143,7 +143,7 @@ def measure(engine: str, names: Sequence[str], rounds: int, other: Path | None) 
         first.stop()
         second = Worker(HERE.parent, engine, folder)
         for worker in (*workers, *compilers, second):
-            worker.measure(names[0])  # imports what is imported late
+            worker.measure(names[0])  # run once for late imports
         times = {name: Times() for name in names}
         jobs = [name for _ in range(rounds) for name in names]
         for name in track(jobs, f"Compiling for {engine}", console=Console(stderr=True), transient=True):
@@ -165,7 +165,7 @@ def find_growth(times: Mapping[str, Times], engine: str) -> Iterator[Row]:
         if len(sizes) < 2:
             continue
         seen = [times[name_of(what, size)] for size in sizes]
-        # The size is that of the text that is written: an op has some lines of its own, whatever its size.
+        # Measure the size by the generated text, since an op has some lines regardless of its size.
         factor = seen[-1].part("lines") / seen[0].part("lines")
         pairs = zip(seen[-1].ours, seen[0].ours, strict=True)
         powers = [math.log(_add_parts(large) / _add_parts(small), factor) for large, small in pairs]

@@ -62,7 +62,7 @@ class EngineClock:
 
             def launch_timed_once(*given: Any) -> Any:
                 nonlocal timed
-                # The engine turns what it compiled into machine code when it is launched first.
+                # The engine generates machine code at the first launch.
                 now, timed = timed, launch
                 return now(*given)
 

@@ -58,7 +58,7 @@ def main() -> None:
     out = options.out or (None if options.quick else RESULTS)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    warnings.filterwarnings("ignore", r"\s*Some internal fields require gradients")  # Stannum, at every backward
+    warnings.filterwarnings("ignore", r"\s*Some internal fields require gradients")  # Stannum warns so
     run(prepared(options.device, options.rounds, is_quick=options.quick), out)
 
 
@@ -86,7 +86,7 @@ def prepared(device: str, rounds: int, *, is_quick: bool) -> Bench:
     """Start the engines, and import Stannum if it is installed; return the benchmark's setup."""
     engines = {name: library(name, name, name) for name in ENGINES}
     langs = {name: lang for name, lang in engines.items() if not isinstance(lang, Missing)}
-    with contextlib.redirect_stdout(io.StringIO()):  # Quadrants says that it starts, whatever the log level
+    with contextlib.redirect_stdout(io.StringIO()):  # Quadrants prints that it starts at any log level
         for name in langs:
             ts.init(device, engine=name)
     effort = Effort(3, 1e-4, 0.0) if is_quick else Effort(rounds)
@@ -204,7 +204,7 @@ def of_memory(bench: Bench) -> list[Row | Absent]:
 
 def growth(layer: Any, step: Call, steps: int) -> float:
     """Return how many MiB the process grows by over 10,000 steps, extrapolated from `steps`."""
-    for _ in range(max(2, steps // 5)):  # what is made once is made here
+    for _ in range(max(2, steps // 5)):  # warm up, so that one-time allocations do not count
         step()
     gc.collect()
     before = resident()

@@ -29,7 +29,8 @@ from typing import Any
 
 os.environ |= {"ENABLE_TAICHI_HEADER_PRINT": "False", "ENABLE_QUADRANTS_HEADER_PRINT": "False"}
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")  # inductor's setuptools finds Taichi's distutils there
+# Engines import the standard library's distutils, so setuptools, which inductor imports, must use it too.
+os.environ.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
 
 import torch
 from rich.console import Console

@@ -19,7 +19,8 @@ from pathlib import Path
 
 os.environ |= {"ENABLE_TAICHI_HEADER_PRINT": "False", "ENABLE_QUADRANTS_HEADER_PRINT": "False"}
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")  # inductor's setuptools finds Taichi's distutils there
+# Engines import the standard library's distutils, so setuptools, which inductor imports, must use it too.
+os.environ.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
 
 import torch
 from torch import Tensor
@@ -244,7 +245,7 @@ def blend(bench: Bench) -> None:
     torch.manual_seed(0)
     given = [one.to(bench.device) for one in splatting.scene(n, side)]
     ways = {f"tinsmith on {engine}": splatting.ours(engine) for engine in bench.engines()}
-    # By tiles alone: how many Gaussians a tile has depends on the scene, so torch.compile would compile every tile.
+    # Only by tiles in plain torch: tiles differ in their number of Gaussians, so torch.compile would compile each.
     ways["torch, by tiles"] = splatting.by_tiles
     calls = {name: gradients(lambda *x, way=way: way(*x, side=side), given, 5) for name, way in ways.items()}
     bench.race(f"splatting, {n:,} Gaussians, {side} x {side}, forward and backward", calls)

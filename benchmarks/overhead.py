@@ -48,7 +48,7 @@ QUESTIONS = (
     of_import,
     of_tube,
     of_many_elements,
-)  # the last changes how memory is kept
+)  # the last section changes how freed memory is kept
 
 
 def main() -> None:
@@ -90,7 +90,7 @@ def run(device: str, rounds: int, out: Path | None, *, is_quick: bool) -> None:
 
 def prepared(device: str, rounds: int, langs: dict[str, Any], is_quick: bool) -> Bench:
     """Start the engines, and import the libraries to compare with; return the benchmark's setup."""
-    with contextlib.redirect_stdout(io.StringIO()):  # Quadrants says that it starts, whatever the log level
+    with contextlib.redirect_stdout(io.StringIO()):  # Quadrants prints that it starts at any log level
         for name in langs:
             ts.init(device, engine=name)
     warp, stannum = (library(name, label, "peers") for name, label in (("warp", "Warp"), ("stannum", "Stannum")))

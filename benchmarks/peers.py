@@ -86,11 +86,11 @@ def checked(at: Given, makes: Mapping[str, Mapping[str, Makes]], page: Page) -> 
             continue
         way = by_name[at.name](at)
         pairs = [*zip(way.tensors(way.forward()), outputs, strict=True)]
-        # Twice: what a second run adds to what is left of the first is wrong too.
+        # Run twice, to notice results that are added to those of the first run.
         for _ in range(2 if way.both else 0):
             assert way.both is not None
             pairs += zip(way.tensors(way.both()), gradients, strict=True)
-        # Not as numbers of a few: where a test falls differently, one of them is off, and all others are right.
+        # Compare norms: if a comparison falls differently, a single number differs and all others are right.
         far = max(((one.double().reshape(other.shape) - other).norm() / other.norm()).item() for one, other in pairs)
         if far > CLOSE:
             page.left_out.append(f"{at.name} in {who} (computes something else: {far:.1e} of all numbers)")

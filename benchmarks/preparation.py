@@ -87,7 +87,7 @@ def main() -> None:
     options = asked.parse_args()
     console = Console(width=160)
     worker = Worker(HERE.parent, options.engine)
-    worker.measure("chain 100")  # imports what is imported late
+    worker.measure("chain 100")  # run once for late imports
     measured: dict[str, Seconds] = {}
     for shape in SHAPES:
         if not options.only or any(one in shape for one in options.only):

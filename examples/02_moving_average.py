@@ -186,7 +186,7 @@ if __name__ == "__main__":
 
 # %% Plot: all right ways lie on one line
 if __name__ == "__main__":
-    shown = min(12, STEPS)  # of those long before the end nothing is left
+    shown = min(12, STEPS)  # early values have decayed to nothing
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
     for name, way in WAYS.items():
         is_right = way is not naive

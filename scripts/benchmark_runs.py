@@ -178,7 +178,7 @@ class Run:
             try:
                 code = self.wait(process, head, self.record.estimate(benchmark))
             finally:
-                process.kill()  # it has ended already unless this run was interrupted
+                process.kill()  # the process still runs only if this run was interrupted
                 process.wait()
         if benchmark.is_printed and code == 0:
             printed = self.log_of(benchmark).read_text("utf-8").strip("\n")

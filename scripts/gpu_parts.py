@@ -174,7 +174,7 @@ class Run:
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                with contextlib.suppress(ProcessLookupError):  # a part that ended well has left nothing behind
+                with contextlib.suppress(ProcessLookupError):  # a part that succeeded leaves no processes
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         seconds = time.monotonic() - start

@@ -44,7 +44,7 @@ def describe() -> dict[str, object]:
 
     # Before the engines: after Quadrants, setuptools does not load everywhere, which torch's compiler needs.
     of_torch = tracing.torch_probes()
-    with warnings.catch_warnings():  # engines warn at import, on newer Pythons
+    with warnings.catch_warnings():  # engines warn when newer Python versions import them
         warnings.simplefilter("ignore")
         for name in engines.list_installed():
             importlib.import_module(name).init(arch=importlib.import_module(name).cpu)

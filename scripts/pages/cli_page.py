@@ -83,7 +83,7 @@ def _placeholder(name: str, info: Any, default: Any) -> str:
 
 
 def _flags(name: str, info: Any) -> str:
-    first = [info.default] if isinstance(info.default, str) else []  # typer's first place is the default's
+    first = [info.default] if isinstance(info.default, str) else []  # typer's first argument is the default
     flags = [*first, *(info.param_decls or ())] or [f"--{name.replace('_', '-')}"]
     return ", ".join(f"`{flag}`" for flag in flags) + (f" {info.metavar}" if info.metavar else "")
 

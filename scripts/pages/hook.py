@@ -56,7 +56,7 @@ def on_page_markdown(markdown, page, config, files):
     if not uri.startswith("repository/"):
         markdown = as_the_site_has_it(markdown)
     page.meta.setdefault("search", {"boost": _boost(uri)})
-    pieces = _FENCED.split(markdown)  # code, with nothing to be rewritten, at odd places
+    pieces = _FENCED.split(markdown)  # code stands at odd indices and is not rewritten
     pieces[::2] = [
         _LINK.sub(lambda link: _rewritten(link, origin, uri), _unfoldered(piece, origin)) for piece in pieces[::2]
     ]
@@ -75,7 +75,7 @@ def _boost(uri: str) -> float:
 def on_post_page(output, page, config):
     """Remove the private modules before types in signatures, and keep arrows whole. Called by mkdocs."""
     output = _PRIVATE_TITLE.sub("", output)  # here, since mkdocstrings resolves links after on_page_content
-    pieces = _PREFORMATTED.split(output)  # blocks of code, whose lines do not break, at odd places
+    pieces = _PREFORMATTED.split(output)  # blocks of code stand at odd indices; their lines never break
     pieces[::2] = [_INLINE_CODE.sub(_keep_arrows_whole, piece) for piece in pieces[::2]]
     return "".join(pieces)
 

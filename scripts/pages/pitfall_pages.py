@@ -21,7 +21,7 @@ from .pitfalls.kernels import shown
 FOLDER = ROOT / "docs" / "about" / "pitfalls"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 ENGINES = ("taichi", "quadrants")
-UNMEASURED = {"32_f32_local_in_f64", "51_out_of_bounds"}  # wrong in single precision alone; outside of all arrays
+UNMEASURED = {"32_f32_local_in_f64", "51_out_of_bounds"}  # wrong only in single precision; out of range
 _HEAD = """
 import taichi as ti
 import tinsmith as ts

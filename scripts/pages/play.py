@@ -46,7 +46,7 @@ def main(folders: list[str]) -> None:
     """Run all pages, as many at a time as there are cores."""
     for room in _ROOMS:
         importlib.import_module(room)
-    gc.freeze()  # else each page looks through all modules whenever it collects, and copies them to mark them
+    gc.freeze()  # otherwise each page's collector visits all modules, which copies their memory pages
     running: dict[int, str] = {}
     for folder in folders:
         if len(running) >= (os.cpu_count() or 1):

@@ -101,7 +101,7 @@ def gradients(axes: Any, source: str) -> None:
         widths = [of[engine] for of in ratios.values()]
         axes.barh(places, widths, height=0.34, color=_OURS[engine], label=f"on {engine}")
     axes.axvline(1.0, color=_GRAY, lw=1)
-    # What is to hold differs from kernel to kernel: it stands in the table.
+    # The target differs between kernels; the table shows it.
     axes.set(yticks=range(len(ratios)), yticklabels=list(ratios), xlabel="times the gradient by hand")
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)

@@ -42,7 +42,7 @@ def run(pages: Sequence[Path]) -> dict[Path, str]:
     """Run the pages whose outputs are not cached; return the error messages of those that fail."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the build waits for the tests that run the same pages
+        fcntl.flock(lock, fcntl.LOCK_EX)  # wait for other processes that run the same pages
         blocks = {page: program for page in pages if (program := _read(page)) and not _kept(program).exists()}
         with tempfile.TemporaryDirectory() as top:
             folders = {page: Path(top, str(number)) for number, page in enumerate(_longest_first(blocks))}
@@ -93,7 +93,7 @@ def _trouble(folder: Path, blocks: list[Block]) -> str:
 def _environment() -> dict[str, str]:
     given = {name: text for name, text in os.environ.items() if not name.startswith("TINSMITH_")}
     quiet = {"TI_LOG_LEVEL": "error", "ENABLE_TAICHI_HEADER_PRINT": "0", "COLUMNS": "110", "NO_COLOR": "1"}
-    quiet["OMP_WAIT_POLICY"] = "passive"  # pages run several at once: threads that spin would be in each other's way
+    quiet["OMP_WAIT_POLICY"] = "passive"  # several pages run at once, so spinning threads would slow each other down
     commands = str(Path(sys.executable).parent) + os.pathsep + given.get("PATH", "")
     return given | quiet | {"PATH": commands}
 

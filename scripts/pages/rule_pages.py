@@ -1,6 +1,6 @@
 """The pages of lint rules, and the table that leads to them: docs/reference/lint/.
 
-What a page shows as said is said: the kernels are linted, or run under the sanitizer, when the pages are written.
+Messages on a page are real: the kernels are linted, or run under the sanitizer, when the pages are written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What could not be looked at, and hygiene."""
+"""Failed checks, and hygiene."""
 
 from .row import Row
 
