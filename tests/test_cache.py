@@ -26,7 +26,7 @@ def test_a_full_dict_drops_its_older_half():
     assert dict(known) == {2: 4, 3: 9, 4: 16}
 
 
-def test_the_setting_is_the_capacity_where_there_is_no_other(configure):
+def test_the_setting_is_the_default_capacity(configure):
     configure(plan_cache="2")
     known = Cache("of a test")
     for number in range(100):
@@ -164,7 +164,7 @@ def test_a_checkpoint_that_runs_again_with_another_value_is_refused_after_clear_
         y.sum().backward()
 
 
-def test_a_rerun_is_told_from_the_first_run_after_clear_caches(lang):
+def test_a_rerun_is_distinguished_from_the_first_run_after_clear_caches(lang):
     """The message names values that the caches no longer have."""
     held = Held()
     op = make_op(lang, held)

@@ -108,7 +108,7 @@ CHANGES = {
 }
 
 
-def test_all_that_a_result_follows_from_is_in_its_name(disk_cache):
+def test_the_file_name_depends_on_everything_that_decides_a_result(disk_cache):
     for part in (make_kernel(factor=0.0), *CHANGES.values()):
         compute = Counter()
         for _ in range(2):
@@ -263,7 +263,7 @@ def test_the_file_of_another_user_is_not_read(disk_cache, monkeypatch):
     assert compute.count == 2
 
 
-def test_a_folder_that_cannot_be_written_is_done_without(disk_cache, monkeypatch):
+def test_an_unwritable_folder_turns_the_cache_off(disk_cache, monkeypatch):
     compute = Counter()
     disk_cache.parent.mkdir()
     disk_cache.write_text("a file where the folder should be")
@@ -324,7 +324,7 @@ def test_a_refusal_is_not_kept(disk_cache):
     assert not disk_cache.exists()
 
 
-def test_what_is_no_ir_is_not_kept(disk_cache):
+def test_results_other_than_ir_are_not_kept(disk_cache):
     assert encode(ts.KernelError("no")) is None
     assert encode((make_kernel(), [Path("x")])) is None
     assert encode(os.getcwd) is None

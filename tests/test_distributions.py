@@ -41,7 +41,7 @@ def hatch_build():
     return module
 
 
-def test_the_built_readme_has_addresses_alone(hatch_build):
+def test_the_built_readme_has_only_absolute_links(hatch_build):
     built = hatch_build.make_links_absolute(README, ROOT, REPOSITORY, "v1.2.3")
     assert checks.faults_of_readme(built, "<table><img><pre>") == []
     assert f"]({REPOSITORY}/blob/v1.2.3/CONTRIBUTING.md)" in built

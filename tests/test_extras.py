@@ -95,7 +95,7 @@ def test_the_command_fits_how_it_was_installed(case, monkeypatch):
     assert install_command("apps") == expected
 
 
-def test_on_the_path_alone_the_packages_are_named(monkeypatch, tmp_path):
+def test_packages_are_named_if_tinsmith_is_not_installed(monkeypatch, tmp_path):
     monkeypatch.setattr(metadata, "distributions", lambda **_: [Installed(tmp_path)])
     assert install_command("view") == "pip install viser"
 

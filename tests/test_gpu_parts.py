@@ -146,7 +146,7 @@ JUDGED = {
 
 
 @pytest.mark.parametrize("text", JUDGED)
-def test_what_pytest_says_is_read(text):
+def test_the_output_of_pytest_is_parsed(text):
     code, ok, words = JUDGED[text]
     assert judge(code, f"something\n{text}\n", 9, "a.log") == (ok, words)
 

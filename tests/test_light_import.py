@@ -118,7 +118,7 @@ def test_a_first_op_and_call_load_what_they_need(engine, tmp_path):
 
 
 @pytest.mark.parametrize("name", UNUSED)
-def test_what_a_first_call_leaves_out_exists(name):
+def test_the_list_of_modules_not_loaded_names_existing_ones(name):
     assert importlib.util.find_spec(name) is not None
 
 

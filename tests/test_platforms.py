@@ -119,7 +119,7 @@ def test_without_an_engine_the_remedy_is_one(tmp_path):
 
 
 @pytest.mark.parametrize("installed", [("quadrants",), ()], ids=["quadrants", "nothing"])
-def test_on_linux_on_arm_nobody_is_told_to_install_taichi(installed, monkeypatch):
+def test_taichi_is_not_suggested_on_linux_on_arm(installed, monkeypatch):
     monkeypatch.setattr(_registry, "_has_taichi_wheel", lambda: False)
     monkeypatch.setattr(_registry, "list_installed", lambda: installed)
     with pytest.raises(_registry.EngineError) as refused:

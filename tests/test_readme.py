@@ -28,7 +28,7 @@ def commands_in(text):
     return [line.partition(" #")[0].rstrip() for line in lines]
 
 
-def test_its_program_runs(tmp_path):
+def test_the_first_program_of_the_readme_runs(tmp_path):
     program = tmp_path / "readme.py"  # a file: the engines read a kernel's source
     (shown,) = PYTHON
     program.write_text(f"{shown}\n{CHECK}\n", encoding="utf-8")
@@ -36,7 +36,7 @@ def test_its_program_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_it_is_short():
+def test_the_readme_is_short():
     assert len(README.split()) < 900
 
 
@@ -66,7 +66,7 @@ def test_the_badges_are_current():
     assert {f"docs/assets/badges/{path.name}" for path in badges.badges()} <= set(re.findall(r"\(([^)]+)\)", README))
 
 
-def test_what_it_links_to_exists():
+def test_the_links_of_the_readme_exist():
     for link in re.findall(r"\]\(([^)#\s]+)|(?:src|srcset)=\"([^\"]+)", README):
         link = "".join(link)
         assert link.startswith("http") or (ROOT / link).exists(), link

@@ -52,7 +52,7 @@ def run(checkout: Path, command: str, **env: str):
     )
 
 
-def test_it_takes_a_python_that_fits(checkout):
+def test_scripts_choose_a_supported_python(checkout):
     assert run(checkout, 'find_python; echo "$BASE_PYTHON"', PYTHON=sys.executable).stdout.strip() == sys.executable
 
 
@@ -97,7 +97,7 @@ def test_nothing_is_done_when_nothing_changed(set_up_checkout, extras):
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "src/tinsmith/_version.py", "scripts/_setup.sh"])
-def test_it_sets_up_again_when_what_it_depends_on_changed(set_up_checkout, changed):
+def test_the_venv_is_set_up_again_after_a_change(set_up_checkout, changed):
     with (set_up_checkout / changed).open("a") as file:
         file.write("\n# changed\n")
     done = run(set_up_checkout, "set_up dev", PYTHON="nowhere")

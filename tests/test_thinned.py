@@ -101,7 +101,7 @@ MANY = """
         (["{file}::test_on_engines[taichi-2]"], {"on_engines": 1}),
     ],
 )
-def test_what_a_run_takes(pytester: pytest.Pytester, options: list[str], chosen: dict[str, int]) -> None:
+def test_the_cases_that_a_run_takes(pytester: pytest.Pytester, options: list[str], chosen: dict[str, int]) -> None:
     file = pytester.makepyfile(MANY)
     names = collect(pytester, *(one.format(file=file.name) for one in options))
     counts = {name: sum(f"test_{name}[" in one or one.endswith(f"test_{name}") for one in names) for name in chosen}

@@ -110,7 +110,7 @@ def test_an_error_in_a_thread_is_shortened_too(double, capsys, monkeypatch):
     assert not [frame for frame in frames if "src/tinsmith" in frame.filename]
 
 
-def test_what_is_caught_and_logged_is_short(double):
+def test_logged_tracebacks_are_short(double):
     try:
         double(torch.ones(2, 3))
     except ts.ShapeError as error:

@@ -33,7 +33,7 @@ def test_the_matrix_tests_the_bounds_of_torch():
 
 
 @pytest.mark.parametrize("package", ["torch", "taichi", "quadrants"])
-def test_what_is_leaned_on_is_bounded_above(package):
+def test_dependencies_on_private_names_are_bounded_above(package):
     bounds_of_all = re.findall(rf'"{package}([<>=][^"]*)"', PROJECT)
     assert bounds_of_all and all(",<" in bounds for bounds in bounds_of_all)
 

@@ -59,7 +59,7 @@ def test_names_in_a_file(case):
     assert [one.rule for one in words_check.check_source("f.py", text)] == rules
 
 
-def test_a_phrase_is_told_with_its_line_and_what_to_write():
+def test_phrases_are_reported_with_line_and_suggestion():
     (breach,) = words_check.check_text("f.md", "Fine.\nA row is named that there is not.\n")
     assert breach.line == 2
     assert "row index out of range" in breach.words

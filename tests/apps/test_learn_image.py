@@ -260,7 +260,7 @@ def test_a_single_block_is_learned(engine, learning, seen):
 
 
 @pytest.mark.parametrize("way", ["saved", "handed over"])
-def test_a_block_that_was_trained_alone_is_in_the_checkpoint(engine, learning, seen, tmp_path, way):
+def test_a_separately_trained_block_is_in_the_checkpoint(engine, learning, seen, tmp_path, way):
     settled, path = resolve_recipe(learning(ARRAY)), tmp_path / "run.safetensors"
     straight, resumed = (Training(NetworkLearner(seen, settled, 0, engine, "cpu")) for _ in range(2))
     for _ in range(4):

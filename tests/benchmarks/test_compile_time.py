@@ -42,7 +42,7 @@ def count_calls(function):
 
 
 @pytest.mark.costly
-def test_a_quick_run_beside_another_checkout_writes_a_page(tmp_path):
+def test_a_quick_comparison_with_another_checkout_writes_a_page(tmp_path):
     done = run_benchmark("compile_time.py", "--quick", "--against", BENCHMARKS.parent, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "compile-time-cpu.md").read_text(encoding="utf-8")

@@ -54,7 +54,7 @@ def test_a_quick_run_without_peers_writes_a_page_and_a_plot_and_names_who_is_mis
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_cuda_is_refused_in_words_where_there_is_none():
+def test_missing_cuda_is_reported():
     done = run("--device", "cuda")
     assert done.returncode == 2
     assert done.stderr.startswith("overhead: torch sees no CUDA device, so nothing was measured")

@@ -91,7 +91,7 @@ def test_values_and_gradients_of_a_batch(lang64, row, batch):
 
 
 @pytest.mark.thinned(6)
-def test_gradients_where_one_input_alone_has_samples(lang64, row, batch):
+def test_gradients_if_only_one_input_is_batched(lang64, row, batch):
     op, places = op_of(row, lang64), tuple(range(len(batch)))
     for place in places:
         mixed = [x if place == other else x[:1].expand_as(x) for other, x in enumerate(batch)]

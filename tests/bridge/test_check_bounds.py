@@ -68,7 +68,7 @@ def test_an_index_outside_is_named(lang, x):
     assert isinstance(raised.value, IndexError)
 
 
-def test_the_next_call_starts_anew(lang):
+def test_a_violation_does_not_affect_the_next_call(lang):
     op = gather(lang, check_bounds=True)
     with pytest.raises(ts.BoundsError):
         op(X, OUTSIDE)

@@ -60,7 +60,7 @@ def test_a_gradient_buffer_that_the_user_made_is_added_to(square):
     cases.assert_close(x.grad, 10.0 + 2 * x.detach())
 
 
-def test_autograd_grad_leaves_the_leaf_alone(square):
+def test_autograd_grad_does_not_touch_the_leaf(square):
     x = torch.rand(5, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(square(x).sum(), x)
     assert x.grad is None
@@ -181,7 +181,7 @@ def test_retain_graph_gives_the_same_gradient_again(lang64):
 
 
 @pytest.mark.parametrize("used", [(0,), (1,), (0, 1), (1, 1)], ids=str)
-def test_outputs_that_nobody_used(lang64, used):
+def test_unused_outputs(lang64, used):
     case = cases.select_cases("two_outputs")[0]
     op = case.op(lang64, torch.float64)
 
@@ -229,7 +229,7 @@ def test_anomaly_mode(square):
     cases.assert_close(x.grad, 2 * x.detach())
 
 
-def test_what_a_backward_returned_stays_when_the_op_runs_again(square):
+def test_returned_gradients_are_not_overwritten_by_later_calls(square):
     x = torch.rand(4, dtype=torch.float64, requires_grad=True)
     first = square(x)
     (gradient,) = torch.autograd.grad(first.sum(), x)
@@ -243,7 +243,7 @@ def test_what_a_backward_returned_stays_when_the_op_runs_again(square):
 
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
-def test_nothing_of_the_caller_is_modified(lang64, case):
+def test_the_callers_tensors_are_not_modified(lang64, case):
     inputs = cases.make_leaves(case.inputs(torch.float64))
     given = [v for v in inputs if isinstance(v, torch.Tensor)]
     before = [(t.detach().clone(), t._version, t.data_ptr()) for t in given]

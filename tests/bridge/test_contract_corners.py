@@ -184,7 +184,7 @@ def test_threads_race_for_the_first_call(lang64, name):
     assert not failures
 
 
-def test_nothing_is_kept_alive(ops):
+def test_calls_keep_no_tensors_alive(ops):
     x = rand(3).requires_grad_()
     ops("square")(x).sum().backward()
     y = ops("square")(x)

@@ -154,7 +154,7 @@ def test_an_op_is_hashable_and_equal_to_itself_alone(lang64):
     assert one == one and one != two and len({one, two, one}) == 2
 
 
-def test_an_op_that_nobody_holds_is_freed(lang):
+def test_unreferenced_ops_are_freed(lang):
     """Ops are made in loops, one an object: none may stay in a table of ours."""
     op = cases.select_cases("square")[0].op(lang, torch.float32)
     op = ts.op("x[n] -> y[n]")(op.kernel)

@@ -35,7 +35,7 @@ def test_all_cases_run_on_the_other_engine(ti, monkeypatch, case):
     )
 
 
-def test_what_taichi_gets_wrong_quadrants_gets_right(ti):
+def test_kernels_that_taichi_gets_wrong_are_right_on_quadrants(ti):
     """exp of a loop-carried value, summed in an inner loop: silently wrong in Taichi 1.7.4 (pitfall 88)."""
 
     @ts.op("x[n] -> y[n]", engine="quadrants")

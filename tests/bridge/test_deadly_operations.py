@@ -122,7 +122,7 @@ def test_deadly_operations_are_refused(lang):
     assert not wrong, "\n".join(wrong)
 
 
-def test_others_are_not(lang):
+def test_similar_operations_are_not_refused(lang):
     def run():
         return [call(lang, body, *kinds).tolist() for body, kinds in ALIVE.items()]
 

@@ -267,7 +267,7 @@ def test_printed_source(lang):
 
 
 @pytest.mark.compiled_engine
-def test_what_is_refused(lang):
+def test_unsupported_decompositions_are_refused(lang):
     given = lang.types.ndarray(dtype=lang.types.matrix(2, 3, lang.f64), ndim=1)
 
     @ts.op("x[n, 2, 3] -> y[n]", adjoint="source")

@@ -128,7 +128,7 @@ def part(lang, array):
 @pytest.mark.parametrize(
     "made", [number, size, neighbor, inner, handed_on, handed_on_in_order, two_at_once, part], ids=lambda f: f.__name__
 )
-def test_what_keeps_a_dim_whole(lang64, made):
+def test_constructs_that_prevent_sharding(lang64, made):
     kernel, reason = made(lang64, lang64.types.ndarray())
     (line,) = shared(ts.op("x[n] -> y[n]")(kernel))
     assert line.startswith("not n: ")

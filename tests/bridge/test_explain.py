@@ -50,7 +50,7 @@ def test_the_summary_before_a_call(wave):
     assert "generated from the kernels' source where they are covered" in text and "0 kinds of calls so far" in text
 
 
-def test_all_has_every_section(wave):
+def test_explain_all_has_every_section(wave):
     call_in_all_ways(wave)
     text = wave.explain("all")
     for words in ("def wave_adjoint_0(", "program of `wave`", "compiled variants: ", "batches of `wave`: one launch"):

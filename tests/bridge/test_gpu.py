@@ -183,7 +183,7 @@ torch.testing.assert_close(x.grad, 6 * x.detach())
 
 
 @pytest.mark.parametrize("engine", ["taichi", "quadrants"])
-def test_an_engine_that_is_started_anew_between_two_backward_passes(engine, tmp_path):
+def test_an_engine_restart_between_two_backward_passes(engine, tmp_path):
     """Launches of the engine before would end the process."""
     program = tmp_path / "restart.py"
     program.write_text(RESTART.replace("ENGINE", engine))

@@ -117,7 +117,7 @@ def test_the_dtypes_of_results(lang, half):
     assert [one.dtype for one in asked(x.float(), w.float())] == [half, torch.float32]
 
 
-def test_both_halves_give_float32(lang, half):
+def test_float16_and_bfloat16_together_give_float32(lang, half):
     x, w = (one.detach() for one in inputs(half))
     other = HALVES[1 - HALVES.index(half)]
     assert weighed(lang)(x, w.to(other)).y.dtype == torch.float32

@@ -144,7 +144,7 @@ def test_other_gradients_start_at_zero_despite_init(lang64, adjoint):
     assert ts.gradcheck(op, X, adjoint=adjoint).findings == []
 
 
-def test_a_gradient_that_is_only_added_to_starts_at_zero_or_is_refused(lang64):
+def test_an_accumulated_gradient_starts_at_zero_or_is_refused(lang64):
     @lang64.kernel
     def doubled(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in x:

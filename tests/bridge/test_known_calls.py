@@ -66,7 +66,7 @@ def test_the_memory_layout_of_cotangents_is_respected(lang, order):
     torch.testing.assert_close(cotangents[order], before)
 
 
-def test_what_is_no_strided_tensor_is_refused(lang):
+def test_tensors_that_are_not_strided_are_refused(lang):
     square = make_known(lang)
     for given in (1.0, [1.0], torch.ones(3).to_sparse()):
         with pytest.raises(ts.ArgumentError):

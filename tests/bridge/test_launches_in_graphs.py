@@ -37,7 +37,7 @@ def test_a_known_call_is_neither_differentiated_nor_checked_again(lang, monkeypa
     torch.testing.assert_close(again, first)
 
 
-def test_what_differs_is_another_call(lang):
+def test_calls_that_differ_have_launches_of_their_own(lang):
     """Sizes, memory order and numbers; 2 and 2.0 are equal, and so are hashes of them."""
     scaled = make_scaled(lang)
     operator = scaled.operator

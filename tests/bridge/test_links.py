@@ -99,7 +99,7 @@ def _by_autograd(op, x):
 
 
 @pytest.mark.parametrize("gradient", [_by_autograd, _by_transform], ids=["autograd", "func"])
-def test_nothing_flows_through_what_is_detached(lang64, gradient):
+def test_detached_arrays_pass_no_gradient(lang64, gradient):
     x = torch.randn(6, dtype=torch.float64)
     torch.testing.assert_close(gradient(_with_detached(lang64), x), gradient(_detached_twin, x))
 

@@ -108,7 +108,7 @@ def test_elements_that_are_never_added_to_may_be_out_of_range(lang64):
     compare(ts.op("x[n, m], at[n]: i32 -> y[6, 2]")(sparse), reference, (torch.randn(7, 6, dtype=torch.float64), at))
 
 
-def test_what_a_loop_reads_stays_in_memory(lang64):
+def test_elements_that_a_loop_reads_are_not_kept_in_locals(lang64):
     """A loop that reads what it adds to, or changes which element it is, adds in memory, in order."""
     array, f64 = lang64.types.ndarray(), lang64.f64
 

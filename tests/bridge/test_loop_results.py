@@ -88,7 +88,7 @@ def test_gradients(op, numbers):
 
 
 @pytest.mark.compiled_engine
-def test_what_is_kept_is_said(op, numbers):
+def test_explain_lists_the_saved_results(op, numbers):
     op(*numbers).out.sum().backward()
     text = op.explain("all")
     assert "left_trips: 4 bytes\n" in text and "left_through: 8 bytes\n" in text
@@ -208,7 +208,7 @@ def test_a_loop_that_never_runs_and_no_iterations(op):
     assert op(alpha, alpha, starts[:1]).out.shape == (0,)
 
 
-def test_a_loop_after_another_whose_tape_nobody_reads(lang64):
+def test_a_loop_after_another_one_whose_tape_is_unused(lang64):
     """The kept form stored to a tape that it had no memory for: a raw KeyError."""
 
     @lang64.kernel

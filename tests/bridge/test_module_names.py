@@ -110,7 +110,7 @@ def test_a_race_of_a_layer(named, lang):
 
 
 @pytest.mark.compiled_engine
-def test_what_an_atomic_returned(named):
+def test_the_remedy_for_the_return_value_of_an_atomic(named):
     module, name = named
     op = ts.op("x[n] -> count[1]: i32, y[n]", adjoint="engine")(module.slots)
     words = words_of(ts.GradientError, lambda: op(torch.rand(8).requires_grad_()).y.sum().backward())
@@ -136,7 +136,7 @@ def test_a_method_without_an_object(named):
     assert f"@{name}.data_oriented" in words_of(ts.KernelError, call)
 
 
-def test_what_the_sanitizer_says_to_write(named):
+def test_the_remedy_of_the_sanitizer(named):
     module, name = named
     findings = ts.sanitize(ts.op("x[n] -> y[n]")(module.narrow), torch.rand(3, dtype=torch.float64))
     remedy = next(one.remedy for one in findings if one.rule == "TS609")
@@ -146,7 +146,7 @@ def test_what_the_sanitizer_says_to_write(named):
 @pytest.mark.parametrize(
     ("rule", "start"), [("TS106", "{}.loop_config("), ("TS306", "a = {}.static("), ("TS305", "total = {}.f64(")]
 )
-def test_what_lint_says_to_write(named, rule, start):
+def test_the_remedy_of_lint(named, rule, start):
     module, name = named
     kernels = [module.neighbors, module.known, module.narrow]
     for findings in (lint_file(module.__file__), [one for kernel in kernels for one in ts.lint(kernel)]):

@@ -91,7 +91,7 @@ def normed(lang, real):
 @pytest.mark.parametrize("serial_below", [0, 10**9])
 @pytest.mark.parametrize("fp", ["f32", "f64"])
 @pytest.mark.parametrize("case", [functions, gathered, composited, marched, normed])
-def test_a_cotangent_that_is_no_number(lang, case, fp, serial_below, bad, configure):
+def test_a_nan_cotangent(lang, case, fp, serial_below, bad, configure):
     configure(serial_below=str(serial_below))
     spec, kernel, twin, shape = case(lang, getattr(lang, fp))
     op = ts.op(spec)(kernel)

@@ -38,7 +38,7 @@ def name_of(op):
     return op.operator.name()
 
 
-def test_its_name_is_that_of_the_op_and_a_digest(lang64):
+def test_an_operators_name_has_the_ops_name_and_a_digest(lang64):
     assert re.fullmatch(r"tinsmith::run_[0-9a-f]{12}", name_of(scaled(lang64, 2.0)))
     assert name_of(scaled(lang64, 2.0, name="my op²")).startswith("tinsmith::my_op_")
 
@@ -61,7 +61,7 @@ def test_the_same_content_is_the_same_operator(lang64):
     torch.testing.assert_close(second.operator(x), 2 * x)
 
 
-def test_one_whose_op_is_gone_says_so(lang64):
+def test_an_operator_whose_op_is_gone_says_so(lang64):
     op = scaled(lang64, 77.0)
     operator = op.operator
     del op
@@ -129,7 +129,7 @@ def test_comments_and_positions_are_not_part_of_the_content(lang64):
     assert name_of(ts.op("x[n] -> y[n]")(one())) == name_of(ts.op("x[n] -> y[n]")(other()))
 
 
-def test_closures_of_one_content_are_told_apart_once_they_differ(lang64):
+def test_closures_are_distinguished_once_their_values_differ(lang64):
     def counted():
         times = 1.0
 
@@ -154,7 +154,7 @@ def test_closures_of_one_content_are_told_apart_once_they_differ(lang64):
     torch.testing.assert_close(compiled(x[0]), 6 * x[0])
 
 
-def test_ops_of_a_factory_are_told_apart(lang64):
+def test_ops_of_a_factory_are_distinguished(lang64):
     """What a factory bakes in is part of the content, also where it is not looked at again in each call."""
 
     def steady(factor):
@@ -167,7 +167,7 @@ def test_ops_of_a_factory_are_told_apart(lang64):
 
 
 @pytest.mark.parametrize("steady", [False, True])
-def test_ops_of_one_text_on_different_fields_are_told_apart(lang64, steady):
+def test_ops_of_one_source_on_different_fields_are_distinguished(lang64, steady):
     def table(value):
         held = lang64.field(lang64.f64, shape=())
         held[None] = value

@@ -92,7 +92,7 @@ def test_values_are_float64_whatever_the_inputs_are(lang, dtype):
     assert answer.outputs["y"].dtype == answer.gradients["x"].dtype == torch.float64
 
 
-def test_without_cotangents_there_are_outputs_alone(lang):
+def test_only_outputs_are_computed_without_cotangents(lang):
     answer = ts.oracle(decay(lang), draw(6), draw(4))
     assert set(answer.outputs) == {"y"}
     assert answer.gradients == {}
@@ -325,7 +325,7 @@ def test_cotangents_that_fit_no_output(lang64):
     assert "(4,)" in words
 
 
-def test_what_cannot_be_followed_is_named_with_its_line(lang):
+def test_unanalyzable_code_is_reported_with_its_line(lang):
     def outside(v):
         return v.undoable
 

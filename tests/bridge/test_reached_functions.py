@@ -348,7 +348,7 @@ def test_fill_is_a_store(lang64, make):
     assert x.eq(0).all()
 
 
-def test_fill_starts_a_sum_of_a_layer_anew(lang64):
+def test_fill_resets_a_sum_of_a_layer(lang64):
     """No warning that the sum goes on from call to call; a gradient may be cleared beside it."""
     x, t, y = (lang64.Vector.field(2, lang64.f64, shape=3, needs_grad=True) for _ in range(3))
 

@@ -364,7 +364,7 @@ def test_counters_of_other_integers(lang64, kind):
     torch.testing.assert_close(torch.autograd.grad((y**2).sum(), x)[0], 6.0 * x.detach() ** 5)
 
 
-def test_where_the_result_is_of_floats_or_of_no_known_number(lang64):
+def test_atomics_on_floats_or_of_unknown_number_are_not_recorded(lang64):
     array = lang64.types.ndarray()
 
     @ts.op("x[n] -> y[n], total[]", adjoint="source")

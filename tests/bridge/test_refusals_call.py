@@ -106,7 +106,7 @@ def test_builtin_kinds(lang64):
         op(rand(5), rand(5).to(torch.complex64))
 
 
-def test_nothing_ran_and_nothing_changed(lang64):
+def test_a_refused_call_runs_and_changes_nothing(lang64):
     op = cases.select_cases("formula")[0].raw_op(lang64, F64)
     x, k = rand(5).requires_grad_(), rand(4)
     before = x.detach().clone(), k.clone()

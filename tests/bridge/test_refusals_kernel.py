@@ -337,7 +337,7 @@ RETURNS = [
 
 
 @pytest.mark.parametrize(("make", "spec", "words"), RETURNS, ids=lambda value: getattr(value, "__name__", None))
-def test_what_is_returned(lang, make, spec, words):
+def test_the_number_and_types_of_returned_values(lang, make, spec, words):
     with pytest.raises(ts.TinsmithError, match=words) as caught:
         ts.op(spec)(make(lang))
     lines, first = inspect.getsourcelines(make)
@@ -494,7 +494,7 @@ def test_an_engine_s_message_is_quoted_without_its_colors(lang, monkeypatch):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", NOT_COMPILED)
-def test_what_does_not_compile_is_shown_with_its_lines(lang, make):
+def test_compile_errors_show_the_kernels_lines(lang, make):
     kernel, spec, fragments = make(lang)
     op = ts.op(spec)(kernel)
     with pytest.raises(ts.KernelError) as caught:
@@ -638,7 +638,7 @@ def test_starting_an_unknown_engine_or_arch():
 
 @pytest.mark.compiled_engine
 @pytest.mark.filterwarnings("ignore:.*holds integers:UserWarning")
-def test_what_an_engine_is_given_is_named_after_the_file(lang, capfd):
+def test_generated_sources_are_named_after_the_users_file(lang, capfd):
     """Engines' own warnings name nothing else: a text's line, in no file that a user has."""
 
     @lang.kernel
@@ -680,7 +680,7 @@ def test_a_method_of_an_array_is_named(lang):
         ts.op("x[n], w[n] -> y[n]")(weighed)
 
 
-def test_a_spec_that_names_a_field_is_told_of_layers(lang):
+def test_the_error_of_a_spec_with_a_field_suggests_layers(lang):
     x, y = lang.field(lang.f32, 3), lang.field(lang.f32, 3)
 
     @lang.data_oriented

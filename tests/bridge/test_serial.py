@@ -136,7 +136,7 @@ def test_kernels_that_were_launched_before_are_counted():
     assert pace.serial_below == 10
 
 
-def test_a_slow_backward_pass_leaves_the_forward_pass_alone(lang, monkeypatch):
+def test_a_slow_backward_pass_does_not_affect_the_forward_pass(lang, monkeypatch):
     op = ts.op("x[n] -> y[n]")(squares(lang))
     x = torch.ones(100, requires_grad=True)
     y = op(x).sum()

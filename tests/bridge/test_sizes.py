@@ -225,7 +225,7 @@ def test_other_scalars_and_other_sizes_in_turn(lang64):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_nothing_is_kept_for_a_size(lang64, program):
+def test_sizes_leave_nothing_in_caches(lang64, program):
     op, twin, inputs = program(lang64)
     for n in range(2, 12):
         given = tuple(map(doubled, inputs(n)))
@@ -233,7 +233,7 @@ def test_nothing_is_kept_for_a_size(lang64, program):
     assert len(op._programs._known) == len(op._core.programs) == len(op._core.conversions) == 1
 
 
-def test_what_is_kept_for_each_kind_of_call_is_bounded_and_the_newest_stay(lang64, monkeypatch):
+def test_caches_per_kind_of_call_are_bounded_and_keep_the_newest(lang64, monkeypatch):
     monkeypatch.setattr("tinsmith._cache.config", lambda: Config(plan_cache=4))
 
     @ts.op("x[...] -> y[...]")

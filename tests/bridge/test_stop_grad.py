@@ -130,7 +130,7 @@ def test_an_engine_s_gradient_of_arrays_is_refused(lang64):
         ("lang.atomic_max(x[i], 0.0); lang.stop_grad(x)", "`stop_grad` of an array that `atomic_max` reads"),
     ],
 )
-def test_what_cannot_be_stopped_is_named(lang64, line, reason):
+def test_unsupported_stop_grad_is_refused_by_name(lang64, line, reason):
     parameters = "x: lang.types.ndarray(), y: lang.types.ndarray()"
     kernel = compile_kernel(lang64, [LOOP, f"    {line}", "    y[None] += x[i]"], parameters)
     op = ts.op("inout x[n] -> y[]" if "atomic" in line else "x[n] -> y[]", adjoint="source")(kernel)

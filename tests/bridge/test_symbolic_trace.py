@@ -127,7 +127,7 @@ def assert_same(actual, wanted):
         torch.testing.assert_close(mine, theirs)
 
 
-def test_one_node_as_of_a_custom_op(lang64):
+def test_a_call_is_one_node_like_that_of_a_custom_op(lang64):
     op = cubes(lang64)
     graphs = [torch.fx.symbolic_trace(Model(function)) for function in (op, cube_of_torch)]
     ours, theirs = ([(node.op, node.name) for node in graph.graph.nodes] for graph in graphs)
@@ -226,7 +226,7 @@ def test_mistakes_are_refused_while_tracing(lang64, name):
         torch.fx.symbolic_trace(make(cubes(lang64)))
 
 
-def test_what_a_graph_is_given_is_checked_when_it_runs(lang64):
+def test_arguments_of_a_graph_are_checked_when_it_runs(lang64):
     cube, mix = cubes(lang64), mixes(lang64)
     with pytest.raises(ts.ShapeError, match="`w` does not fit `x` in op `cube`"):
         torch.fx.symbolic_trace(lambda x, w: cube(x, w))(X, W[:2])
@@ -300,7 +300,7 @@ def test_a_saved_trace_has_a_gradient_and_draws(lang64):
     assert (drawing(X) != drawing(X)).all()
 
 
-def test_what_the_older_tracer_would_take_for_a_constant(lang64):
+def test_values_that_jit_trace_would_record_as_constants_are_refused(lang64):
     op = mixes(lang64)
     with pytest.raises(ts.ArgumentError, match=r"(?s)torch.jit.trace would record dim `m` of op `mix`.*torch.export"):
         torch.jit.trace(lambda x: op(x, A, 1.0, 2, (1.0, 2.0), 0, m=x.shape[0]).y, (X,))

@@ -119,7 +119,7 @@ def test_first_backward_passes_of_one_op(lang):
         list(pool.map(run, range(16)))
 
 
-def test_a_warmed_call_waits_for_nobody(lang):
+def test_a_cached_call_waits_for_no_lock(lang):
     """Neither forward nor backward asks for the lock that another thread compiles under."""
     op, x = make(lang, 3), torch.linspace(0.1, 1.0, 5)
     before = [compute_gradient(op, x), torch.func.grad(lambda value: op(value).sum())(x), torch.func.vmap(op)(x[None])]

@@ -46,7 +46,7 @@ def test_operations_are_counted_from_the_source(lang64):
     ]
 
 
-def test_of_batches_too(lang64):
+def test_operations_of_batches_are_counted(lang64):
     op, a, b = matmul(lang64), rand(7, 3, 4), rand(4, 5)
     with FlopCounterMode(display=False) as counter:
         torch.func.vmap(op, (0, None))(a, b)
@@ -98,7 +98,7 @@ def test_a_selective_checkpointing_policy_knows_it(lang64):
     assert False in calls
 
 
-def test_its_signature_and_docstring(lang64):
+def test_the_signature_and_docstring_of_an_op(lang64):
     op = matmul(lang64)
     assert op.__doc__ == "Multiply matrices."
     assert str(inspect.signature(op)) == "(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor"

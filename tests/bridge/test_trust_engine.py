@@ -148,7 +148,7 @@ def test_a_vector_that_a_loop_rebuilds_is_right(lang64, make):
     torch.testing.assert_close(compute_gradient(ts.op(SPEC, adjoint="engine")(kernel), x, c), right)
 
 
-def test_a_gradient_that_nobody_wants_is_not_refused(lang64):
+def test_unused_wrong_gradients_are_not_refused(lang64):
     op = ts.op(SPEC, adjoint="engine")(greatest(lang64))
     assert op(torch.tensor([0.2, 0.7, 0.1], dtype=torch.float64))[0] == 0.7
 

@@ -540,7 +540,7 @@ def test_a_change_around_a_scan(lang64, what):
     check(lambda x: run(x, checkpoint=1), *rest, modes=[plain, create_graph])
 
 
-def test_of_two_outputs_one_is_differentiated(lang64):
+def test_only_one_of_two_outputs_is_differentiated(lang64):
     """What was prepared for both is of no use then."""
 
     @lang64.kernel
@@ -557,7 +557,7 @@ def test_of_two_outputs_one_is_differentiated(lang64):
     check(lambda x: op(x).y, change, "`FACTOR`", "3.0", "4.0")
 
 
-def test_of_two_inputs_one_is_differentiated(lang64):
+def test_only_one_of_two_inputs_is_differentiated(lang64):
     @lang64.kernel
     def kernel(x: lang64.types.ndarray(), w: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in x:

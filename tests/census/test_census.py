@@ -12,7 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWa
 @pytest.mark.costly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ENGINES)
-def test_what_comes_out_wrong_is_named(name, tmp_path):
+def test_kernels_with_wrong_gradients_are_reported_by_lint(name, tmp_path):
     tried = _engines.tried(name, range(100), tmp_path / "log", jobs=2)
     assert not _engines.unnamed(tried)
     kinds = [one.kind for one in tried]

@@ -110,7 +110,7 @@ def invoke(engine, tmp_path):
     sys.modules.pop("some_kernels", None)
 
 
-def test_it_prints_python_with_the_kernel_s_lines(invoke, engine):
+def test_the_output_is_python_with_the_kernels_lines_as_comments(invoke, engine):
     result = invoke("decay")
     assert result.exit_code == 0, result.output
     made = ast.parse(result.stdout).body
@@ -227,7 +227,7 @@ LISTED = {
 """Not `templated` and `open_rank`, which are refused, nor what writes no array, nor what a function defines."""
 
 
-def test_a_file_alone_lists_what_can_be_shown_and_does_not_run(invoke, tmp_path):
+def test_a_file_without_a_kernel_name_lists_its_kernels(invoke, tmp_path):
     file = tmp_path / "some_kernels.py"
     file.write_text(file.read_text("utf-8") + "\nraise SystemExit('it ran')\n", "utf-8")
     result = invoke("")
@@ -238,7 +238,7 @@ def test_a_file_alone_lists_what_can_be_shown_and_does_not_run(invoke, tmp_path)
 
 
 @pytest.mark.parametrize("name", [name for name in LISTED if name not in ("racing", "broken")])
-def test_what_is_listed_is_shown(invoke, name):
+def test_every_listed_kernel_can_be_printed(invoke, name):
     needs_spec = "--spec" in LISTED[name]
     result = invoke(name, *(("--spec", "x[n] -> y[n]") if needs_spec else ()))
     assert result.exit_code == 0, result.output
@@ -256,7 +256,7 @@ NOT_LISTED = {
 
 
 @pytest.mark.parametrize("case", NOT_LISTED)
-def test_a_file_alone_is_refused(tmp_path, case):
+def test_files_without_kernels_are_refused(tmp_path, case):
     text, options, words = NOT_LISTED[case]
     file = tmp_path / "kernels.py"
     if text is not None:
@@ -285,7 +285,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("name", "options", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_it_refuses(invoke, name, options, words):
+def test_invalid_arguments_are_refused(invoke, name, options, words):
     result = invoke(name, *options)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
@@ -364,7 +364,7 @@ BOUND = {
 
 
 @pytest.mark.parametrize("case", BOUND)
-def test_what_may_be_there_is_not_refused(tmp_path, case):
+def test_names_that_may_be_defined_at_run_time_are_not_refused(tmp_path, case):
     file = tmp_path / "kernels.py"
     file.write_text(BOUND[case], "utf-8")
     _file_names.require_defined(str(file), "join.split" if case == "by a base" else "join")

@@ -82,7 +82,7 @@ def test_a_baseline_says_what_was_fixed(folder):
     assert "2 others of it were not found any more: write the baseline again." in " ".join(result.stdout.split())
 
 
-def test_what_was_fixed_is_counted_only_in_files_that_are_checked_or_gone(folder):
+def test_fixed_findings_are_counted_only_in_checked_or_deleted_files(folder):
     write("old.py", "first")
     write("other.py", "second")
     check(".", "--write-baseline", "known.json")

@@ -124,7 +124,7 @@ class Swarm:
 """
 
 
-def test_it_says_what_it_read_and_which_ops_have_no_example(write):
+def test_the_summary_lists_files_and_ops_without_examples(write):
     write("fine.py", RIGHT)
     write("many.py", MANY)
     result = check("fine.py", "many.py", "--output-format", "json")
@@ -193,7 +193,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("case", BROKEN)
 @pytest.mark.parametrize("run", [(), ("--run",)])
-def test_a_file_that_is_no_python_is_named_with_its_line(write, folder, case, run):
+def test_a_syntax_error_is_reported_with_its_line(write, folder, case, run):
     data, line, words = BROKEN[case]
     (folder / "broken.py").write_bytes(data)
     write("counts.py", TRUNCATES)
@@ -270,7 +270,7 @@ def test_pythons_warnings_about_a_file_are_not_shown(write):
         assert result.exit_code == 1 and result.stderr == "", result.output
 
 
-def test_one_file_that_the_linter_fails_on_does_not_silence_the_others(write, monkeypatch):
+def test_a_failure_of_the_linter_in_one_file_does_not_hide_others(write, monkeypatch):
     def fail(path, *rest):
         if path.name == "odd.py":
             raise RecursionError("too deep")
@@ -375,7 +375,7 @@ def test_findings_of_an_example_fail_the_check(write):
     assert result.exit_code == 1
 
 
-def test_what_lint_and_a_run_find_in_a_file_stands_under_one_heading(write):
+def test_findings_of_lint_and_run_are_grouped_by_file(write):
     write("counts.py", TRUNCATES, "1 / 0\n")
     result = check("counts.py", "--run")
     assert "TS301" in result.stdout and "TS002" in result.stdout

@@ -95,7 +95,7 @@ def test_an_unknown_rule_is_refused(folder, case):
     assert result.exit_code == 2 and words in result.stderr, result.stderr
 
 
-def test_what_could_not_be_checked_is_always_reported(folder):
+def test_failed_checks_are_always_reported(folder):
     Path("broken.py").write_text("def f(:\n", "utf-8")
     for options in (("--select", "TS303"), ("--ignore", "ALL")):
         result = check("broken.py", *options)
@@ -103,7 +103,7 @@ def test_what_could_not_be_checked_is_always_reported(folder):
     assert RuleSelection(("TS3",), ("ALL",)).includes("TS002")
 
 
-def test_github_shows_findings_beside_lines(folder):
+def test_github_annotations_have_file_and_line(folder):
     text = check("old", "--output-format", "github", "--select", "TS301,TS303,TS202").stdout.splitlines()
     assert text[0].startswith(
         "::error file=old/deep/second.py,line=8,col=9,title=TS301 silent-truncation::`count` holds integers since "

@@ -68,7 +68,7 @@ def test_it_reports_invalid_input(folder, tmp_path):
 
 
 @pytest.mark.costly  # tests/cli/test_learn_image.py interrupts a command in every run
-def test_ctrl_c_writes_and_the_viewer_s_address_is_told(folder, tmp_path):
+def test_ctrl_c_writes_results_and_the_viewers_address_is_printed(folder, tmp_path):
     """The whole command in a process of its own, 80 columns wide."""
     pytest.importorskip("viser", reason="viser, of the extra `view`, serves the viewer")
     out = tmp_path / "out"

@@ -112,7 +112,7 @@ def test_it_reports_invalid_input(photo, config, tmp_path):
     assert f"{config}: encoding.log2_hash_map_size" in done.output and "`log2_hashmap_size`" in done.output
 
 
-def test_the_page_s_address_is_told_and_ctrl_c_writes(photo, config, tmp_path):
+def test_the_pages_address_is_printed_and_ctrl_c_writes_results(photo, config, tmp_path):
     """The whole command in a process of its own, 80 columns wide."""
     out = tmp_path / "out"
     script = "import sys; from tinsmith.cli import app; app(sys.argv[1:])"

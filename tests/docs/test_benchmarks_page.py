@@ -28,7 +28,7 @@ def test_the_plots_are_those_of_the_results():
     assert not plots.stale(), "run ./scripts/docs write"
 
 
-def test_every_miss_is_told():
+def test_every_missed_target_is_listed():
     page = benchmarks_page.PAGE.read_text(encoding="utf-8")
     for path in results.FOLDER.glob("*.md"):
         for line in path.read_text(encoding="utf-8").splitlines():

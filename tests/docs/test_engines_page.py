@@ -15,5 +15,5 @@ def test_the_tables_have_each_member_of_the_contract():
     assert sorted(rows) == sorted(members)
 
 
-def test_it_says_how_many_must_be_implemented():
+def test_the_page_has_the_number_of_required_members():
     assert f"of the {len(Engine.__abstractmethods__)} members that must be implemented" in " ".join(PAGE.split())

@@ -18,11 +18,11 @@ for cell in json.load(open(sys.argv[1]))["cells"]:
 """
 
 
-def test_it_is_that_of_the_page():
+def test_the_notebook_is_generated_from_the_page():
     assert notebook.NOTEBOOK.read_text(encoding="utf-8") == notebook.notebook(), "run ./scripts/docs write"
 
 
-def test_it_has_every_program_with_its_output():
+def test_the_notebook_has_every_program_with_its_output():
     page = notebook.PAGE.read_text(encoding="utf-8")
     cells = json.loads(notebook.notebook())["cells"]
     install, *programs = [cell for cell in cells if cell["cell_type"] == "code"]
@@ -33,7 +33,7 @@ def test_it_has_every_program_with_its_output():
     assert "<!-- output" not in json.dumps(cells) and "```python" not in json.dumps(cells)
 
 
-def test_it_runs_in_a_notebook(tmp_path):
+def test_the_notebook_runs(tmp_path):
     """Where a kernel's source is in no file."""
     pytest.importorskip("IPython")
     done = subprocess.run(

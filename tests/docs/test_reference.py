@@ -90,7 +90,7 @@ def test_every_setting_is_on_its_page():
         assert f"| `TINSMITH_{field.name.upper()}` | {shown} |" in text
 
 
-def test_items_that_share_their_words_are_told_apart():
+def test_documented_items_with_shared_text_are_split():
     pytest.importorskip("griffe")
     from pages.examples import as_griffe_reads
 

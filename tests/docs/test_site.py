@@ -107,7 +107,7 @@ def test_outputs_are_below_their_programs(site):
     assert "n was 1024" in page and "&lt;!-- output" not in page and '<div class="output highlight">' in page
 
 
-def test_nothing_is_asked_of_another_computer(site):
+def test_the_site_loads_nothing_from_other_hosts(site):
     for page in site.rglob("*.html"):
         loaded = re.findall(
             r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"([^\"]+)\"", page.read_text(encoding="utf-8")

@@ -76,7 +76,7 @@ def test_the_text_of_a_result(lang):
     assert result.errors["x"].max() < 1e-12
 
 
-def test_single_precision_is_told_and_held_against_float64(lang):
+def test_float32_is_compared_with_float64(lang):
     @ts.op("x[n] -> y[n]")
     @lang.kernel
     def sums(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -93,7 +93,7 @@ def test_single_precision_is_told_and_held_against_float64(lang):
     assert 0 < result.errors["x"].max() < 1e-5
 
 
-def test_inputs_are_left_alone_and_integers_are_not_differentiated(lang):
+def test_inputs_are_not_changed_and_integers_not_differentiated(lang):
     @ts.op("x[n], k[m]: i32 -> y[m], c[m]: i32")
     @lang.kernel
     def gather(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray(), c: lang.types.ndarray()):
@@ -212,7 +212,7 @@ def test_many_numbers_are_checked_along_directions(lang):
 
 
 @pytest.mark.costly
-def test_what_takes_the_interpreter_too_long_is_checked_without_it(lang64, monkeypatch):
+def test_slow_kernels_are_checked_without_the_interpreter(lang64, monkeypatch):
     monkeypatch.setattr("tinsmith.doctor._gradcheck.SECONDS", 1e6)
     result = gradcheck(conv(lang64), torch.rand(1000), torch.rand(200))
     assert result.ok

@@ -275,7 +275,7 @@ def test_an_op_with_a_field_is_judged_in_this_process(lang64):
     assert gradcheck(scaled, torch.rand(3), adjoint="engine").ok
 
 
-def test_the_oracle_alone(lang64, monkeypatch):
+def test_the_oracle_without_differences(lang64, monkeypatch):
     @ts.op("x[n] -> y[n]")
     @lang64.kernel
     def bent(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
@@ -289,7 +289,7 @@ def test_the_oracle_alone(lang64, monkeypatch):
     assert "the oracle alone differs by 3 of 3 elements" in result.findings[0].message
 
 
-def test_differences_alone(lang64):
+def test_differences_without_the_oracle(lang64):
     @ts.op("x[n] -> y[n]")
     @lang64.kernel
     def steps(x: lang64.types.ndarray(), y: lang64.types.ndarray()):

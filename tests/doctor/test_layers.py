@@ -211,7 +211,7 @@ def test_the_generated_gradient_of_a_layer_on_fields(lang, monkeypatch):
 
 
 @pytest.mark.each_engine
-def test_what_the_engine_is_known_to_get_wrong(engine, lang):
+def test_constructs_that_the_engine_gets_wrong_are_reported(engine, lang):
     x, y = graded(lang), graded(lang)
 
     @lang.kernel
@@ -296,7 +296,7 @@ def test_fields_are_left_as_they_are(lang):
         assert (field.grad.to_numpy() == 10.0 * value).all()
 
 
-def test_what_fields_hold_is_part_of_the_values(lang):
+def test_contents_of_fields_are_part_of_the_values(lang):
     """The oracle, the differences and the layer see the same `goal`."""
     layer = scaled(lang, goal_s=5.0)
     torch.testing.assert_close(layer(torch.zeros(N, dtype=torch.float64)), torch.full((N,), 5.0, dtype=torch.float64))
@@ -305,7 +305,7 @@ def test_what_fields_hold_is_part_of_the_values(lang):
 
 # Refusals -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("ask", [ts.check, ts.gradcheck, ts.sanitize], ids=["check", "gradcheck", "sanitize"])
-def test_what_is_refused(lang, ask):
+def test_unsupported_layers_are_refused(lang, ask):
     layer = scaled(lang)
     with pytest.raises(ts.ArgumentError, match="EmptyTin got 0 tensors"):
         ask(layer)

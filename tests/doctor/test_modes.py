@@ -140,7 +140,7 @@ def test_a_mode_that_raises_what_it_should_not_is_wrong(lang, monkeypatch):
     assert str(result.modes[2]) == "wrong: it raises ValueError: zip() argument 2 is longer"
 
 
-def test_what_is_refused_is_not_wrong(lang):
+def test_a_refused_mode_is_not_wrong(lang):
     op = cubes(lang)
 
     @op.backward
@@ -163,7 +163,7 @@ def test_what_is_refused_is_not_wrong(lang):
         ({}, torch.rand(5000), "the inputs are too large"),
     ],
 )
-def test_what_is_left_out_says_why(lang, options, x, reason):
+def test_skipped_modes_say_why(lang, options, x, reason):
     result = ts.gradcheck(cubes(lang, **options), x)
     assert {str(one) for one in result.modes} == {f"not compared: {reason}"}
 

@@ -258,7 +258,7 @@ def test_long_lines_are_clipped_around_the_column(line, column, width, shown):
         assert text[caret - 1] == line.expandtabs(1)[column - 1]
 
 
-def test_what_is_said_of_a_gradient_keeps_its_indentation_where_it_is_wrapped():
+def test_wrapped_lines_of_a_gradient_keep_their_indentation():
     words = "right\n  " + "differences " * 8
     lines = str(Report("f", [], {"f": Gradient(True, words)})).splitlines()
     start = lines.index("right")

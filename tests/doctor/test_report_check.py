@@ -233,7 +233,7 @@ def test_a_comment_turns_a_wrong_gradient_off(lang64):
     assert check(square, torch.rand(3)).ok
 
 
-def test_a_literal_that_rounds_is_told_once(lang):
+def test_a_rounding_literal_is_reported_once(lang):
     array = "lang.types.ndarray(lang.f64, ndim=1)"
     text = f"""
 def total(x: {array}, y: {array}):
@@ -247,7 +247,7 @@ def total(x: {array}, y: {array}):
     assert [one.rule for one in report.findings if one.rule in ("TS305", "TS609") and one.line == 4] == ["TS609"]
 
 
-def test_what_engines_get_wrong_is_put_aside_unless_the_op_uses_them(lang):
+def test_findings_about_unused_engine_gradients_are_set_aside(lang):
     def op(**how):
         @ts.op("x[n] -> y[n]", **how)
         @lang.kernel

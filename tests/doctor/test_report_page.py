@@ -125,7 +125,7 @@ def report(swarm):
     return Report("op `swarm`", findings, {}, ("lint",), ((swarm, 8),))
 
 
-def test_it_is_one_file_that_needs_no_other(report):
+def test_the_page_is_self_contained(report):
     report = Report(report.name, report.findings, {"swarm": Gradient(False, (Compared("x", np.ones((2, 3))),))})
     page = Pages(report.html())
     assert not {"script", "link", "iframe"} & {tag for tag, _ in page.tags}
@@ -191,7 +191,7 @@ def test_a_clean_report_shows_the_kernel(swarm):
     assert not page.ids
 
 
-def test_it_is_written_where_asked(report, tmp_path):
+def test_the_page_is_written_to_the_given_path(report, tmp_path):
     text = report.html(tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text("utf-8") == text
 
@@ -256,7 +256,7 @@ def test_rounding_is_pale():
     assert inside.min() > 200
 
 
-def test_what_is_not_finite_is_gray():
+def test_values_that_are_not_finite_are_gray():
     seen = pixels(np.array([[0.0, np.nan], [np.inf, 1.0]]))
     assert (np.abs(seen - 153).max(axis=-1) < 3).sum() > 1000
 
@@ -285,7 +285,7 @@ def test_the_lines_shown_around_findings(marked, shown):
     assert choose_excerpts(SOURCE.splitlines(), marked) == shown
 
 
-def test_of_functions_in_functions_the_inner_one_is_shown():
+def test_the_innermost_function_of_a_finding_is_shown():
     lines = ["def test():", "    a = 1", "    def kernel():", "        b = 2", "    c = 3"]
     assert choose_excerpts(lines, {4}) == [range(3, 5)]
     assert choose_excerpts(lines, {5}) == [range(1, 6)]

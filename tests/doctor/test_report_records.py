@@ -93,7 +93,7 @@ def test_sarif_places_every_finding(report, root):
     assert places[2]["artifactLocation"] == {"uri": (root.parent / "elsewhere.py").as_uri()}
 
 
-def test_a_remedy_is_told(report, root):
+def test_records_contain_the_remedy(report, root):
     results = json.loads(as_sarif(report, root))["runs"][0]["results"]
     assert results[0]["message"]["text"] == "`b` is an integer\n\nWrite:\n\nb = 2.0"
     assert results[1]["message"]["text"] == "infinite slope"

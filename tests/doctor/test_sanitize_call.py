@@ -62,7 +62,7 @@ def test_scalars_templates_sizes_and_structs(lang):
     assert "`y[3, 0]` is written in iteration i = 2, j = 0" in findings.one("TS604", "here").message
 
 
-def test_what_cannot_be_followed_is_a_finding(lang):
+def test_unanalyzable_code_is_a_finding(lang):
     def outside(v):
         return v.undoable
 

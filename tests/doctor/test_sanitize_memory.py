@@ -338,7 +338,7 @@ def test_an_index_behind_the_last_and_a_negative_one(lang):
     assert sanitize_call(guarded, X) == []
 
 
-def test_a_store_outside_is_left_out_and_the_run_goes_on(lang):
+def test_stores_out_of_range_are_skipped(lang):
     @ts.op("x[n], k[n] -> y[m], z[n]: i32")
     @lang.kernel
     def scatter(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):

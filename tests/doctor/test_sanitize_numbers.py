@@ -36,7 +36,7 @@ def test_products_sums_powers_shifts_and_signs_overflow(lang):
     assert sanitize_call(grow, K[:1]) == []
 
 
-def test_what_an_atomic_adds_up(lang):
+def test_overflow_of_an_atomic_sum(lang):
     @ts.op("k[n] -> y[]: i32")
     @lang.kernel
     def total(k: lang.types.ndarray(dtype=lang.i32, ndim=1), y: lang.types.ndarray(dtype=lang.i32, ndim=0)):
@@ -146,7 +146,7 @@ def test_nan_is_reported_where_it_first_appears(lang):
     assert sanitize_call(roots, X[2:]) == []
 
 
-def test_a_nan_that_nobody_uses_is_a_warning(lang):
+def test_an_unused_nan_is_a_warning(lang):
     @ts.op("x[n] -> y[n]")
     @lang.kernel
     def unused(x: lang.types.ndarray(), y: lang.types.ndarray()):

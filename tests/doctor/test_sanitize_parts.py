@@ -84,7 +84,7 @@ def test_columns_of_operations(path, line, name, text):
     assert TEXT.splitlines()[line - 1][column - 1 :].startswith(text)
 
 
-def test_what_is_not_there_has_no_column(path, tmp_path):
+def test_missing_text_has_no_column(path, tmp_path):
     assert Columns().element(path, 4, "z") == (4, 0)
     assert Columns().operation(path, 4, "exp") == (4, 0)
     assert Columns().element(str(tmp_path / "lost.py"), 1, "x") == (1, 0)

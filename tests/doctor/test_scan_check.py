@@ -117,7 +117,7 @@ def test_a_gradient_that_vanishes_is_said_to():
     assert check._repr_html_().startswith("<pre>the gradient of a scan")
 
 
-def test_where_a_gradient_stops_being_finite_is_named_with_kernel_and_line(lang):
+def test_the_origin_of_a_nonfinite_gradient_is_reported_with_kernel_and_line(lang):
     array = lang.types.ndarray()
 
     @ts.op("x[n] -> y[n]")
@@ -183,7 +183,7 @@ def test_states_that_are_updated_in_place_are_named_too(lang):
         ts.scan(sink, begin, length=30, check_finite=True)
 
 
-def test_what_has_no_float64_is_checked_in_its_own_precision():
+def test_steps_without_float64_are_checked_in_their_own_precision():
     torch.manual_seed(0)
     layer = torch.nn.Linear(3, 3)
     rows = torch.rand(20, 3)

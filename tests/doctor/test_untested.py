@@ -79,7 +79,7 @@ def test_proposals_stay_inside_arrays_and_keep_the_dtype(lang64):
     assert ts.gradcheck(look_up, proposed["table"], proposed["x"]).verdict == "right"
 
 
-def test_nothing_is_proposed_where_nothing_can_move(lang):
+def test_no_inputs_are_proposed_if_none_can_change(lang):
     @ts.op("x[n] -> y[n]")
     @lang.kernel
     def steps(x: lang.types.ndarray(), y: lang.types.ndarray()):

@@ -15,7 +15,7 @@ def collects(request):
     (gc.enable if was_enabled else gc.disable)()
 
 
-def test_the_garbage_collector_is_paused_and_left_as_it_was(collects):
+def test_the_garbage_collector_is_paused_and_restored(collects):
     with COMPILING:
         assert not gc.isenabled()
         with COMPILING:

@@ -37,7 +37,7 @@ def precision(lang):
     return torch.float64 if error < 1e-12 else torch.float32
 
 
-def test_it_starts_the_engine_that_is_named(lang):
+def test_init_starts_the_named_engine(lang):
     name = lang.__name__
     lang.reset()
     assert ts.init("cpu", engine=name) == (name,)
@@ -93,7 +93,7 @@ def test_the_first_launch_may_come_from_another_thread(lang):
     assert not failures
 
 
-def test_ops_made_before_go_on_working(lang):
+def test_ops_made_before_a_restart_keep_working(lang):
     case = cases.select_cases("convolution")[0]
     op, inputs = case.build(lang, lang.f64), case.inputs(torch.float64)
     leaves = cases.make_leaves(inputs)

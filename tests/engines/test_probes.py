@@ -18,7 +18,7 @@ def test_a_started_engine_is_run(lang, engine):
 
 
 @pytest.mark.parametrize("path", ["kernel._primal.no_such_name", "impl.no_such_name"])
-def test_a_lost_name_is_told(lang, engine, monkeypatch, path):
+def test_a_missing_name_is_reported(lang, engine, monkeypatch, path):
     adapter = engines.get(engine)
     facts = adapter.facts()
     lost = dataclasses.replace(facts, paths=(*facts.paths, path))

@@ -237,7 +237,7 @@ def test_a_change_is_seen(lang64, make):
     assert factor(op) == 3.0
 
 
-def test_template_arguments_are_told_apart(lang64):
+def test_template_arguments_are_distinguished(lang64):
     """Numbers, fields, and objects with fields or functions of their own, each back and forth."""
     tables = [lang64.field(lang64.f64, shape=1) for _ in range(2)]
     tables[0][0], tables[1][0] = 2.0, 3.0

@@ -39,7 +39,7 @@ STATEMENTS = {  # each change: the location, how, what is worked out for it, whe
 
 
 @pytest.mark.parametrize("text", STATEMENTS)
-def test_changes(text):
+def test_effects_of_statements(text):
     (node,) = ast.parse(text).body
     changes = changes_of(node.value if isinstance(node, ast.Expr) else node)
     assert [(ast.unparse(o.target), o.kinds, ast.unparse(o.value), o.is_plain) for o in changes] == STATEMENTS[text]
@@ -58,7 +58,7 @@ def test_changes(text):
         "state[0] = 1": {"state"},
     }.items(),
 )
-def test_what_a_call_may_change(text, changed):
+def test_effects_of_calls(text, changed):
     """An array whose name has `shape` in it is passed like any other."""
     tree = ast.parse(f"def kernel(reshaped, state):\n    {text}").body[0]
     assert possibly_changed(tree, ["reshaped", "state"]) == changed

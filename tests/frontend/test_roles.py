@@ -290,7 +290,7 @@ def test_a_sum_that_all_iterations_share_and_read_is_refused(lang64):
         ts.op("x[n] -> y[n]", scratch=scratch, races="allow")(kernel)(draw_floats(6).requires_grad_()).sum().backward()
 
 
-def test_what_an_atomic_returned_is_refused_where_the_gradient_needs_it(lang64):
+def test_the_return_value_of_an_atomic_is_refused_if_the_gradient_needs_it(lang64):
     @ts.op("x[n] -> y[n], count[1]: i32", adjoint="engine")
     @lang64.kernel
     def packed(x: lang64.types.ndarray(), count: lang64.types.ndarray(), y: lang64.types.ndarray()):
@@ -302,7 +302,7 @@ def test_what_an_atomic_returned_is_refused_where_the_gradient_needs_it(lang64):
         packed(draw_floats(5).requires_grad_()).y.sum().backward()
 
 
-def test_what_an_atomic_returned_of_a_float_is_refused(lang64):
+def test_the_return_value_of_an_atomic_on_a_float_is_refused(lang64):
     @ts.op("x[n] -> y[n]", scratch="h[1]")
     @lang64.kernel
     def running(x: lang64.types.ndarray(), h: lang64.types.ndarray(), y: lang64.types.ndarray()):

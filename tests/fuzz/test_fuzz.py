@@ -139,7 +139,7 @@ def test_one_element_by_two_names(lang64):
 
 
 @pytest.mark.parametrize("line", ["v1 = x[i] + (w[i, 0] - x[i])", "v1 = w[i, 0] + 1e-3"])
-def test_a_kernel_at_a_jump_is_told_from_a_wrong_one(lang64, monkeypatch, line):
+def test_kernels_at_a_discontinuity_do_not_count_as_wrong(lang64, monkeypatch, line):
     """What says nothing is only what changes with the last digits."""
     body = f"""
     for i in x:
@@ -159,7 +159,7 @@ def test_a_refusal_does_not_count_as_agreement(lang64):
     assert "out of range in every call" in verdict.words
 
 
-def test_a_child_that_dies_is_a_crash_and_the_rest_goes_on(monkeypatch, tmp_path):
+def test_a_dead_child_process_counts_as_a_crash_and_others_run(monkeypatch, tmp_path):
     dying = tmp_path / "fuzz"
     dying.mkdir()
     (dying / "__init__.py").write_text("")

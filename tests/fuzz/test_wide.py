@@ -173,7 +173,7 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize(("statements", "right"), STATEMENTS)
-def test_what_a_statement_means(statements, right):
+def test_statements_compute_what_python_computes(statements, right):
     y = Array(torch.zeros(1, dtype=torch.float64))
     x = Array(torch.tensor([1.0, 2.0], dtype=torch.float64))
     run_mirror(f"def kernel(x, y):\n    {statements}\n", {"x": x, "y": y}, {})
@@ -227,14 +227,14 @@ def test_a_disagreement_in_any_mode_is_found_and_shrunk(lang64, monkeypatch):
 
 
 @pytest.mark.parametrize(("value", "outcome"), [("x[i] + (w[i, 0] - x[i])", UNSTEADY), ("w[i, 0] + 1e-3", DISAGREE)])
-def test_a_jump_is_told_from_a_mistake(lang64, monkeypatch, value, outcome):
+def test_discontinuities_do_not_count_as_mistakes(lang64, monkeypatch, value, outcome):
     """What says nothing is only what changes with the last digits."""
     program = wide_program(0, f"    for i in x:\n        y[i] = lang.select({value} > w[i, 0], 0.3, 0.7)")
     monkeypatch.setattr(_mirror.LANG, "select", lambda condition, a, b: b if condition else a)  # surely wrong
     assert judge_modes(program, lang64, ["backward"]).outcome == outcome
 
 
-def test_what_is_refused_has_its_reason(lang64):
+def test_refusals_have_a_reason(lang64):
     body = "    for i in x:\n        y[i] = lang.atomic_add(t[None], x[i])"
     verdict = judge_modes(wide_program(0, body), lang64, ["backward"])
     assert verdict.outcome == REFUSED
@@ -267,7 +267,7 @@ def test_the_page_names_the_commits_and_leaves_out_engines_without_programs():
     assert "### Taichi" not in page
 
 
-def test_a_campaign_that_is_stopped_goes_on_later(monkeypatch, tmp_path):
+def test_a_stopped_campaign_can_be_continued(monkeypatch, tmp_path):
     """Programs that were being tried have no outcome: they did not crash."""
     log = tmp_path / "log.jsonl"
     campaign = Campaign("python", range(6), jobs=1, log=log)

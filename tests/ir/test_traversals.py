@@ -31,7 +31,7 @@ def test_operands_are_replaced(expr):
 
 
 @pytest.mark.parametrize("one", by_type(STATEMENTS), ids=lambda one: type(one).__name__)
-def test_what_a_statement_holds_is_replaced(one):
+def test_parts_of_statements_are_replaced(one):
     assert walk.with_expressions(one, lambda expr: expr) is one
     assert walk.with_bodies(one, lambda body: body) is one
     assert walk.rename_results(one, lambda name: name) is one
@@ -49,7 +49,7 @@ def test_every_type_of_node_is_tried():
     assert {type(one) for one in (*STATEMENTS, *EXPRESSIONS)} == set(nodes.NODE_TYPES)
 
 
-def test_what_loops_in_ssa_form_read():
+def test_the_reads_of_loops_in_ssa_form():
     loop = KERNELS[1].body[0]
     assert walk.locals_read(loop) == {"then", "done"}
     assert set(walk.inner_expressions(loop)) == {nodes.Local("then", "f32"), nodes.Local("done", "u1")}

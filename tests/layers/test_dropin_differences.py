@@ -62,7 +62,7 @@ def test_a_tensor_is_left_without_a_gradient_that_it_did_not_get(lang64):
 
 
 @side_by_side
-def test_a_backward_pass_leaves_what_kernels_count_as_it_was(layers, lang64):
+def test_a_backward_pass_does_not_change_counters(layers, lang64):
     """The engines' reverse kernels run counters again, and Stannum lets them."""
     x, y, calls = make_field(lang64, (3,)), make_field(lang64, (3,)), lang64.field(lang64.i32, shape=())
 

@@ -90,7 +90,7 @@ def test_a_field_begins_each_call_at_zero(layers, lang64):
 
 
 @pytest.mark.compiled_engine
-def test_what_was_active_in_one_call_is_not_in_the_next(layers, lang64):
+def test_activated_cells_do_not_survive_a_call(layers, lang64):
     class Active(placed_in(layers, lang64, lambda builder, shape: builder.pointer(lang64.i, shape))):
         def from_tensor(self, field, tensor):
             for place, value in enumerate(tensor.tolist()):
@@ -132,7 +132,7 @@ def test_a_manager_of_vectors(layers, lang64):
     assert_agree(tube(x), (x**2).sum(1), [x])
 
 
-def test_a_manager_is_told_the_shape_and_whether_there_is_a_gradient(layers, lang64):
+def test_managers_receive_the_shape_and_needs_grad(layers, lang64):
     calls = []
 
     class Noting(placed_in(layers, lang64, lambda builder, shape: builder.dense(lang64.i, shape))):

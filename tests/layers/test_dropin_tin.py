@@ -310,7 +310,7 @@ def test_the_gradient_of_an_internal_field_is_cleared_or_adds_up(layers, lang64,
 
 # Arguments of kernels -----------------------------------------------------------------------------
 @pytest.mark.parametrize("by_name", [True, False])
-def test_kernel_arguments_are_kept_and_set_anew(layers, lang64, by_name):
+def test_kernel_arguments_are_kept_until_set_again(layers, lang64, by_name):
     scene = Scene(layers, lang64)
     kernel = scene.times()
     tin = scene.registered().register_kernel(kernel, 2.0).finish()

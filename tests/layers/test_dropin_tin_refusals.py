@@ -56,7 +56,7 @@ def test_an_internal_field_set_before_finish(layers, lang64):
         tin.set_internal_field("w", torch.tensor(1.0))
 
 
-def test_an_internal_field_that_nobody_registered(layers, lang64):
+def test_setting_an_unknown_internal_field_is_refused(layers, lang64):
     scene = Scene(layers, lang64)
     tin = scene.registered().register_internal_field(scene.w, name="weight").register_kernel(scene.scaled()).finish()
     with assert_refused(layers, (REGISTRATION, ARGUMENT), "wieght", "wieght not registered"):
@@ -103,7 +103,7 @@ def test_a_kernel_s_name_is_taken_once(layers, lang64):
         tin.register_kernel(kernel, 2.0)
 
 
-def test_arguments_for_a_kernel_that_nobody_registered(layers, lang64):
+def test_arguments_for_an_unknown_kernel_are_refused(layers, lang64):
     scene = Scene(layers, lang64)
     tin = scene.registered().register_kernel(scene.times(), 1.0).finish()
     with assert_refused(layers, (REGISTRATION, ARGUMENT), "tmies", "Kernel not found"):
@@ -120,7 +120,7 @@ def test_tin_does_not_find_a_kernel(layers, lang64):
         layers.Tin(model(lang64), CPU, True).register_kernel("scael")
 
 
-def test_tin_finds_something_that_is_no_kernel(layers, lang64):
+def test_attributes_that_are_no_kernels_are_refused(layers, lang64):
     with assert_refused(layers, (REGISTRATION, ts.KernelError, ARGUMENT), "kernel", "not a Taichi kernel"):
         layers.Tin(model(lang64), CPU, True).register_kernel("x")
 

@@ -197,7 +197,7 @@ def test_dims_of_an_output_are_calculated(layers, lang64, calculator, persistent
         assert_agree(tube(x, k), convolved(x, k), [x, k])
 
 
-def test_a_calculator_is_told_the_name_the_registered_dims_and_the_shapes(layers, lang64):
+def test_calculators_receive_name_dims_and_shapes(layers, lang64):
     calls, dims = [], (2, layers.MatchDim("n"))
 
     def calculator(*arguments):
@@ -244,7 +244,7 @@ def test_kernels_run_in_order_and_backwards_in_reverse(layers, lang64, persisten
     assert_agree(tube(x), torch.sin(x) * x, [x])
 
 
-def test_nothing_flows_through_an_intermediate_without_a_gradient(layers, lang64):
+def test_intermediates_without_a_gradient_pass_none(layers, lang64):
     @lang64.kernel
     def product(s: lang64.template(), x: lang64.template(), y: lang64.template()):
         for i in s:
@@ -324,7 +324,7 @@ def test_a_tensor_of_another_dtype_is_converted(layers, lang64):
 
 # Extra arguments ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("by_name", [True, False])
-def test_extra_arguments_are_kept_and_set_anew_and_calls_before_keep_theirs(layers, lang64, by_name):
+def test_extra_arguments_are_kept_until_set_again(layers, lang64, by_name):
     kernel = affine(lang64)
     tube = layers.Tube().register_input_tensor((3,), F64, "w").register_input_tensor((3,), F64, "x")
     tube = tube.register_output_tensor((3,), F64, "y", True).register_kernel(kernel, ["w", "x", "y"], 2.0, 1.0).finish()

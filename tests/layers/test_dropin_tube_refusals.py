@@ -151,7 +151,7 @@ def test_a_kernel_s_name_is_taken_once(layers, lang64):
         tube.register_kernel(kernel, ["x", "y"])
 
 
-def test_extra_arguments_for_a_kernel_that_nobody_registered(layers, lang64):
+def test_extra_arguments_for_an_unknown_kernel_are_refused(layers, lang64):
     tube = finished(layers, lang64)
     with assert_refused(layers, (REGISTRATION, ARGUMENT), "sclae", "sclae not found"):
         tube.set_kernel_extra_args("sclae", 1.0)
@@ -226,7 +226,7 @@ def test_batches_are_of_one_size(layers, lang64):
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_what_a_batch_makes_is_batched(layers, lang64, kind):
+def test_outputs_of_batched_inputs_must_be_batched(layers, lang64, kind):
     batch = (layers.BatchDim, 3)
     tube = registering(with_ends(layers, batch), kind, lang64, (3,), name="picture")
     tube.register_kernel(scale(lang64), ["x", "y"])

@@ -48,7 +48,7 @@ def layers_of(lang, body):
 
 
 @pytest.mark.parametrize("body", CLEARED)
-def test_sums_that_nobody_reads_start_at_zero(lang64, body):
+def test_unread_sums_start_at_zero(lang64, body):
     rollout, layer = layers_of(lang64, CLEARED[body])
     x = torch.randn(N, dtype=torch.float64, requires_grad=True)
     for run in (rollout, layer.finish()):

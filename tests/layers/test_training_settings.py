@@ -44,7 +44,7 @@ def compare(engine, *names, processes=2):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("engine", ENGINES)
-def test_one_setting(engine):
+def test_one_training_setting_in_a_single_process(engine):
     """The one that ended the process when a field was filled from a DTensor."""
     assert compare(engine, "full") == 1
 

@@ -41,7 +41,7 @@ def test_a_notebook_shows_a_table():
     )
 
 
-def test_what_lint_and_the_sanitizer_return(lang):
+def test_the_types_that_lint_and_the_sanitizer_return(lang):
     @lang.kernel
     def count(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:

@@ -154,7 +154,7 @@ def test_an_output_that_may_begin_at_zero_or_be_another_iteration_s(loop, statem
     assert "TS104" not in [rule for rule, _ in list_rules(output_of(loop, statement))]
 
 
-def test_what_an_earlier_kernel_of_a_chain_wrote_is_there(lang):
+def test_outputs_of_earlier_kernels_of_a_chain_count_as_written(lang):
     @lang.kernel
     def first(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
@@ -226,7 +226,7 @@ def test_fields_of_an_object():
     assert (by_rule["TS409"].line, by_rule["TS409"].severity) == (13, "info")
 
 
-def test_an_array_that_is_handed_on():
+def test_arrays_passed_to_functions():
     text = """
     import taichi as ti
 
@@ -255,7 +255,7 @@ def test_kernels_of_a_factory():
 
 
 @pytest.mark.parametrize("text", ["import warp as wp", "from numba import cuda as wp"])
-def test_kernels_of_others_are_left_alone(text):
+def test_kernels_of_other_libraries_are_not_linted(text):
     kernel = "@wp.kernel\ndef k(x: int, y: int):\n    for i in x:\n        y[0] = x[i]\n"
     assert not lint_file("k.py", f"{text}\n{kernel}")
 
@@ -404,7 +404,7 @@ def test_a_list_of_fields_is_not_one_array():
     assert not list_rules(text)
 
 
-def test_a_file_that_is_no_python():
+def test_a_file_with_a_syntax_error():
     with pytest.raises(SyntaxError):
         lint_file("k.py", "def k(:\n")
 
@@ -581,7 +581,7 @@ def test_a_function_of_another_file_is_not_passed_over():
     assert "`self.inherited` is not in this file" in findings[1].message
 
 
-def test_a_parameter_that_is_made_from_itself_is_no_number_that_is_known():
+def test_reassigned_parameters_are_not_treated_as_constants():
     text = """
     import taichi as ti
 
@@ -598,7 +598,7 @@ def test_a_parameter_that_is_made_from_itself_is_no_number_that_is_known():
     assert not list_rules(text)
 
 
-def test_a_local_that_a_loop_carries_through_a_function_with_two_results():
+def test_loop_carried_locals_through_functions_with_two_results():
     text = """
     import taichi as ti
 

@@ -197,7 +197,7 @@ def test_an_optimizer_is_named_as_a_loss_is(engine):
         Trainer(mlp(), "Adan")
 
 
-def test_what_is_misspelt_is_refused():
+def test_misspelled_options_are_refused():
     with pytest.raises(ConfigError, match="RelativeL2"):
         Trainer(mlp(), ADAM, "RelativL2")
     with pytest.raises(ConfigError, match="learning_rate"):
@@ -439,7 +439,7 @@ def test_a_state_of_something_else():
         Trainer(mlp(), ADAM).load_state_dict({"model": {}})
 
 
-def test_what_cannot_be_saved(tmp_path):
+def test_states_that_cannot_be_saved_are_refused(tmp_path):
     trainer = Trainer(mlp(), ADAM)
     with pytest.raises(InputError, match="the checkpoint cannot be written"):
         trainer.save(tmp_path / "none" / "run.safetensors")

@@ -126,7 +126,7 @@ def test_eligible_loops_run_in_strips(name):
     assert "strip_of" in text(strip_functions(GOES[name]))
 
 
-def test_what_an_iteration_stored_it_reads_from_a_local():
+def test_stored_elements_are_read_from_locals():
     body = [store(Y, "r", Y["r"] + X["r"]), store(Y, "r", Y["r"] * 2.0), store(X, "r", Y["r"])]
     lines = [line.strip() for line in text(strip_functions(of(*body))).splitlines()]
     assert "y_value_1 = y_value * 2.0" in lines and "x_value = y_value_1" in lines

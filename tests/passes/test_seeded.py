@@ -156,6 +156,6 @@ def test_other_types_are_refused():
         seed_random(made, "seed")
 
 
-def test_a_kernel_without_random_numbers_is_left_as_it_is():
+def test_kernels_without_random_numbers_are_unchanged():
     made = kernel([X], [store(X, 0, 1.0)])
     assert seed_random(made, "seed") is made and not any(walk.loads(made.body))

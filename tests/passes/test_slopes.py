@@ -117,7 +117,7 @@ def assert_slopes_are_torch_s(operation, points, kinds):
 
 @pytest.mark.parametrize("kind", ["f64", "f32", "f16"])
 @pytest.mark.parametrize("name", UNARY + FLAT)
-def test_one_number(name, kind):
+def test_derivatives_of_unary_operations(name, kind):
     operation = unary(name, array("x", kind)["i"]).expr
     points = [point * point for point in POINTS] if name == "norm" else POINTS  # of a square, always
     assert_slopes_are_torch_s(operation, {"x": points}, {"x": kind})
@@ -126,7 +126,7 @@ def test_one_number(name, kind):
 
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 @pytest.mark.parametrize("name", BINARY)
-def test_two_numbers(name, kinds):
+def test_derivatives_of_binary_operations(name, kinds):
     """Every point with every other: both zero, equal, of either sign."""
     left, right = PAIRS
     if name in ("//", "%") and kinds[1] == "u8":
@@ -172,7 +172,7 @@ def test_casts(source, target):
     assert not wholes
 
 
-def test_what_is_whole_or_a_truth_has_none():
+def test_integers_and_booleans_have_no_derivative():
     for operation in (
         binary("<", X["i"], Z["i"]),
         binary("+", local("j", "i32"), 2),

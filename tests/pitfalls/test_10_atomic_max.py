@@ -37,7 +37,7 @@ def test_the_winner_alone_has_a_gradient(lang64, draw, make):
     assert_right(make(lang64), TWINS[make], (draw(40),))
 
 
-def test_what_stood_there_before_may_win(lang64, draw):
+def test_the_initial_value_may_win(lang64, draw):
     """Outputs start at zero: below it nobody has a gradient."""
 
     @ts.op("x[n] -> m[1]")

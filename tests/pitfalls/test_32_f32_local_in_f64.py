@@ -31,7 +31,7 @@ def test_the_literal_is_named(lang, draw):
     assert sanitize_call(sums(lang), draw(10).float()) == []
 
 
-def test_what_it_costs(lang, draw):
+def test_the_error_of_a_float32_local(lang, draw):
     x = draw(10)
     assert (sums(lang)(x) - (x * x).sum()).abs() > 1e-10
 

@@ -164,7 +164,7 @@ def test_a_tensor_for_a_plain_vector_is_refused_with_what_to_write(lang64, name,
     torch.testing.assert_close(op(n, light.tolist(), turn.tolist()), shaded(n, light, turn))
 
 
-def test_so_are_tensors_in_a_list(lang64):
+def test_tensors_in_a_list_are_refused_too(lang64):
     op = ts.op("n[k, 3] -> y[k]")(shade_kernel(lang64))
     light = rand(3)
     with pytest.raises(ts.ArgumentError, match=r"(?s)`light`.*`shade` holds tensors.*light\[3\]"):
@@ -181,7 +181,7 @@ TRANSFORMS = {
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
 @pytest.mark.parametrize("transform", TRANSFORMS)
-def test_and_under_transforms(lang64, transform):
+def test_tensors_are_refused_under_transforms_too(lang64, transform):
     op = ts.op("n[k, 3] -> y[k]")(shade_kernel(lang64))
     n, light, turn = rand(4, 3).detach(), rand(3).detach(), rand(9).tolist()
     with pytest.raises(Exception, match=r"(?s)`light`.*`shade`.*light\[3\]"):

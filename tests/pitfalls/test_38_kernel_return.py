@@ -18,7 +18,7 @@ def test_a_returned_value_is_refused_with_what_to_write(lang64):
         ts.op("x[n] -> y[n]")(loss)
 
 
-def test_what_was_written_instead(lang64):
+def test_the_suggested_kernel_is_right(lang64):
     @ts.op("x[n] -> loss[]")
     @lang64.kernel
     def squares(x: lang64.types.ndarray(), loss: lang64.types.ndarray(ndim=0)):

@@ -56,7 +56,7 @@ def test_a_field_that_the_kernel_counts_in(lang64):
     assert "`seen`" in words and "`squares`" in words
 
 
-def test_a_counter_that_steers_the_kernel(lang64):
+def test_a_counter_that_decides_a_branch(lang64):
     """The counter is read again: run a second time, it would stand elsewhere."""
 
     @ts.op("x[n] -> y[n], slot[n]: i32", scratch="count[1]: i32")

@@ -5,7 +5,7 @@ import torch
 import tinsmith as ts
 
 
-def test_nothing_in_nothing_out(lang64):
+def test_empty_inputs_give_empty_outputs(lang64):
     @ts.op("x[n] -> y[n]")
     @lang64.kernel
     def square(x: lang64.types.ndarray(), y: lang64.types.ndarray()):

@@ -66,19 +66,19 @@ MAKERS = pytest.mark.parametrize("make", FUNCTIONS, ids=lambda make: make.__name
 
 
 @MAKERS
-def test_of_a_carried_sum(lang64, draw, make):
+def test_functions_of_a_carried_sum(lang64, draw, make):
     op = sums_of(lang64, make(lang64))
     assert_right(op, lambda x: FUNCTIONS[make](x.cumsum(1)).sum(1), (draw(5, 40, low=-0.6, high=0.6),))
 
 
 @MAKERS
-def test_of_a_carried_sum_in_a_batch(lang64, draw, make):
+def test_functions_of_a_carried_sum_in_a_batch(lang64, draw, make):
     op = sums_of(lang64, make(lang64))
     assert_right_in_a_batch(op, lambda x: FUNCTIONS[make](x.cumsum(1)).sum(1), (draw(2, 3, 7),))
 
 
 @MAKERS
-def test_of_a_carried_sum_forwards(lang64, draw, make):
+def test_functions_of_a_carried_sum_forwards(lang64, draw, make):
     op = sums_of(lang64, make(lang64))
     assert_right_forwards(op, lambda x: FUNCTIONS[make](x.cumsum(1)).sum(1), (draw(5, 9),))
 

@@ -112,7 +112,7 @@ def test_a_path_that_is_not_taken_has_no_part(lang64, path, mode):
 
 @pytest.mark.parametrize("mode", REVERSE)
 @pytest.mark.parametrize("path", FACTORS)
-def test_no_cotangent_is_no_gradient(lang64, path, mode):
+def test_zero_cotangents_give_zero_gradients(lang64, path, mode):
     body, wanted = FACTORS[path]
     torch.testing.assert_close(REVERSE[mode](op_of(lang64, body)), torch.tensor(wanted, dtype=torch.float64))
 

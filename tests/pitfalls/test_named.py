@@ -100,7 +100,7 @@ def test_each_row_names_tests_that_are_there():
             assert function in {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}, function
 
 
-def test_what_is_named_has_a_mark():
+def test_every_reported_line_has_a_mark():
     for row in ROWS:
         if row.does == REPORTED:
             text = text_of(row.name, "taichi")

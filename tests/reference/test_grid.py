@@ -53,7 +53,7 @@ def features_by_hand(x: list[float], table: list[list[float]], level, kind: str,
 @pytest.mark.parametrize("interpolation", ["Nearest", "Linear", "Smoothstep"])
 @pytest.mark.parametrize("kind", ["Hash", "Dense", "Tiled"])
 @pytest.mark.parametrize("n_dims", [1, 2, 3, 5, 7])
-def test_it_agrees_with_loops_over_numbers(n_dims, kind, interpolation):
+def test_the_grid_agrees_with_plain_loops(n_dims, kind, interpolation):
     options = {"n_levels": 3, "base_resolution": 3 if n_dims < 5 else 2, "per_level_scale": 1.5}
     levels = reference.grid_levels(n_dims, **options, kind=kind, log2_hashmap_size=6)
     table = torch.randn(levels[-1].first + levels[-1].size, 2, dtype=torch.float64)

@@ -38,7 +38,7 @@ def test_values_are_in_the_middles_of_cells():
         torch.testing.assert_close(seen.color[0, 0], volume[i, j, k])
 
 
-def test_it_samples_as_torch_does():
+def test_sampling_agrees_with_torch():
     volume = torch.rand(4, 3, 5, dtype=torch.float64)
     low, high = torch.tensor(BOX, dtype=torch.float64).view(2, 3)
     at = torch.rand(200, 3, dtype=torch.float64)

@@ -90,7 +90,7 @@ def test_second_derivatives(engine):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_what_is_opaque_has_weight_one(engine, dtype):
+def test_opaque_samples_have_weight_one(engine, dtype):
     rays = make_rays([3, 2])
     densities, colors, t, steps = make_leaves(*draw_samples(rays, dtype=dtype))
     with torch.no_grad():
@@ -148,7 +148,7 @@ def test_behind_something_opaque_gradients_keep_their_digits_in_float32(engine):
     torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-4, atol=0)
 
 
-def test_where_a_ray_ends_and_where_it_does_not(engine):
+def test_rays_end_at_opaque_samples(engine):
     densities = torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]], requires_grad=True)
     colors, one = torch.rand(2, 4, 3, requires_grad=True), torch.ones(2, 4)
     rendered = composite(densities, colors, one, one, threshold=0.2, engine=engine)
@@ -289,7 +289,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
-def test_what_does_not_fit_is_refused(case):
+def test_invalid_arguments_are_refused(case):
     change, error, words = case
     rays = make_rays([3, 2])
     given = dict(zip(("densities", "colors", "t", "steps"), draw_samples(rays, dtype=torch.float32), strict=True))

@@ -124,7 +124,7 @@ def test_under_func_grad_and_vmap(engine, is_compiled):
             torch.testing.assert_close(slope[j], twin, **CLOSE)
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_arguments_are_refused():
     with pytest.raises(ts.ShapeError, match=r"The arguments of `composite_alphas` do not fit\.\n *alphas .*\[n, k\]"):
         composite_alphas(torch.rand(3), torch.rand(3, 1), torch.rand(3))
     with pytest.raises(ts.ShapeError, match=r"`composite_alphas` do not fit each other\.(?s:.)*t  *\[s\] = \(2,\)"):

@@ -125,7 +125,7 @@ def test_near_and_far_of_each_ray_are_those_of_the_twin(engine):
     assert len(ours.t) > 50
 
 
-def test_what_is_sampled_lies_in_the_scene(engine):
+def test_samples_lie_in_the_scene(engine):
     origins, directions = draw_rays(100, dtype=torch.float32)
     scene = (-0.7, -0.3, 0.1, 0.4, 0.6, 1.3)
     samples = march(origins, directions, OccupancyGrid(BOX, 4, levels=2), step=0.02, scene_box=scene, engine=engine)

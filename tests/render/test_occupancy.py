@@ -48,7 +48,7 @@ def test_a_new_grid_is_occupied_everywhere():
 
 
 @pytest.mark.parametrize("resolution", [(4, 4, 4), (5, 4, 7), (1, 9, 2)], ids=str)
-def test_what_is_assigned_comes_back(resolution):
+def test_assigned_occupancy_is_read_back(resolution):
     grid = OccupancyGrid(BOX, resolution, levels=3)
     occupied = torch.rand(3, *resolution) < 0.4
     grid.occupied = occupied
@@ -112,7 +112,7 @@ def test_a_cell_that_is_drawn_twice_decays_once_and_keeps_the_larger(engine):
     assert grid.density.item() == pytest.approx(0.9)
 
 
-def test_what_was_not_drawn_is_left_alone(engine):
+def test_cells_that_are_not_drawn_are_unchanged(engine):
     grid = OccupancyGrid(BOX, 10, engine=engine)
     grid.update(in_the_ball, step=0)
     before = grid.density.clone()
@@ -232,7 +232,7 @@ def test_refusals(name):
     assert words in str(caught.value)
 
 
-def test_its_words_tell_what_it_is():
+def test_the_repr_of_a_grid():
     grid = OccupancyGrid((-1, -1, -1, 1, 1, 1), 8, 2)
     assert repr(grid) == "OccupancyGrid((-1, -1, -1, 1, 1, 1), resolution=(8, 8, 8), levels=2, 100.0% occupied)"
 

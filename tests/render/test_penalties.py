@@ -113,7 +113,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
-def test_what_does_not_fit_is_refused(case):
+def test_invalid_arguments_are_refused(case):
     call, error, words = case
     with pytest.raises(error, match=words):
         call(torch.rand(3), make_rays([3]))

@@ -39,7 +39,7 @@ def test_poses_get_gradients():
     assert slope[:, :3, 3].sum() == 21
 
 
-def test_what_does_not_fit_is_refused():
+def test_invalid_arguments_are_refused():
     with pytest.raises(ts.ShapeError, match=r"expected +\(2, height, width, c\)"):
         render.PixelSampler(PICTURES[:1], POSES, INTRINSICS)
     with pytest.raises(ts.ArgumentError, match="no pixel to draw from"):

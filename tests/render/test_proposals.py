@@ -120,7 +120,7 @@ def test_each_entry_of_a_batch_draws_its_own_offsets(engine):
     assert len(t[..., 0].unique()) == 6
 
 
-def test_what_composite_takes_lies_between_near_and_far(engine):
+def test_samples_lie_between_near_and_far(engine):
     samples = render.sample_proposals(
         [bump(9.0)], [32], 8, n_rays=3, near=NEAR, far=FAR, jitter=torch.Generator().manual_seed(0), engine=engine
     )
@@ -183,7 +183,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
-def test_what_does_not_fit_is_refused(case):
+def test_invalid_arguments_are_refused(case):
     call, error, words = case
     with pytest.raises(error, match=words):
         call()

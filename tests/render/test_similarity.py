@@ -104,6 +104,6 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("call", "kind", "words"), REFUSED)
-def test_what_does_not_fit_is_refused(call, kind, words):
+def test_invalid_arguments_are_refused(call, kind, words):
     with pytest.raises(kind, match=words):
         call()

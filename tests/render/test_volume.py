@@ -134,7 +134,7 @@ def test_the_whole_gradient_is_that_of_finite_differences(engine):
 
 @pytest.mark.costly
 @pytest.mark.parametrize("shading", [None, SHADED], ids=["plain", "shaded"])
-def test_some_gradients_are_as_all_are(engine, shading):
+def test_requesting_some_gradients_gives_the_same_as_all(engine, shading):
     given = scene()
     everything = outputs_and_gradients(
         functools.partial(volume_render, engine=engine), given, 0.11, {"shading": shading}
@@ -209,7 +209,7 @@ def test_one_and_two_threads_give_the_same_bits(engine, lang):
         assert all(torch.equal(again[name], expected) for name, expected in seen[0].items())
 
 
-def test_what_is_hidden_has_as_small_a_gradient_as_it_should(engine):
+def test_gradients_of_hidden_cells_are_small(engine):
     """In float32, behind a wall: what is subtracted from a sum would leave the sum's rounding."""
     volume = torch.zeros(40, 1, 1)
     volume[10:14] = 1.0
@@ -360,7 +360,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_does_not_fit_is_refused_in_words(engine, case):
+def test_invalid_arguments_are_refused(engine, case):
     changed, error, words = REFUSED[case]
     given = {
         "volume": torch.rand(3, 3, 3),

@@ -277,7 +277,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize("case", MISFITS)
-def test_misfits_are_refused_in_words(case):
+def test_the_messages_of_arguments_that_do_not_fit(case):
     (spec, shapes, values), message = MISFITS[case]
     spec, _, scratch = spec.partition(" | ")
     with pytest.raises(TinsmithError) as caught:
@@ -325,7 +325,7 @@ UNEXPECTED = {
 
 
 @pytest.mark.parametrize("keyword", UNEXPECTED)
-def test_unexpected_keywords_are_refused_in_words(keyword):
+def test_the_messages_of_unexpected_keywords(keyword):
     spec = parse("pos[n, 3] -> image[h, w]", "t[n]")
     error = unexpected_keyword(spec, keyword, ["pos", "seed"], "splat")
     assert isinstance(error, ArgumentError)

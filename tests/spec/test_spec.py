@@ -101,7 +101,7 @@ MISTAKES = [block.split("\n") for block in BLOCKS if not block.startswith("#")]
 
 
 @pytest.mark.parametrize(("text", "caret", "headline", "remedy"), MISTAKES)
-def test_mistakes_are_refused_in_words(text, caret, headline, remedy):
+def test_the_messages_of_mistakes(text, caret, headline, remedy):
     with pytest.raises(SpecError) as caught:
         parse(text)
     assert str(caught.value).split("\n") == [headline, text, caret, remedy]
@@ -168,7 +168,7 @@ def test_mistakes_in_scratch_point_into_scratch(scratch, caret, headline, remedy
         ("x[n],\tk(m) -> y[n]", ["  x[n], k(m) -> y[n]", "         ^"]),
     ],
 )
-def test_of_many_lines_the_one_in_question_is_shown(text, shown):
+def test_the_line_of_the_mistake_is_shown(text, shown):
     with pytest.raises(SpecError) as caught:
         parse(text)
     assert str(caught.value).split("\n")[1:-1] == shown

@@ -218,7 +218,7 @@ def test_layer_on_tensors_refuses_the_content_of_an_ndarray():
 
 
 @each_backend
-def test_check_leaves_state_alone(backend):
+def test_check_does_not_change_state(backend):
     state = make_state(backend, needs_grad=True)
     out = qd.tensor(qd.f64, (3,), backend=backend, needs_grad=True)
     layer = ts.EmptyTin().register_input_field(state.q).register_internal_field(state.out, clear=False)

@@ -150,7 +150,7 @@ def test_steps_that_are_more_than_launches(lang64, checkpoint):
     torch.testing.assert_close(gradients, torch.autograd.grad(right, (x, k)))
 
 
-def test_numbers_and_sizes_are_handed_on(lang64):
+def test_numbers_and_sizes_are_passed_to_steps(lang64):
     ti = lang64
     array = ti.types.ndarray()
 

@@ -41,7 +41,7 @@ def test_states_and_steps_are_bounded(length, states, passes):
     assert step.most <= 4  # kept are copies
 
 
-def test_nothing_is_run_again_where_all_fits_into_memory():
+def test_no_step_is_run_again_if_all_states_fit():
     step = Watched()
     end, _ = ts.scan(step, torch.ones(250, requires_grad=True), length=100, memory="10MB")
     end.sum().backward()

@@ -84,7 +84,7 @@ def test_arguments_may_be_given_by_name(springs, numbers, name):
     torch.testing.assert_close((state["x"], state["v"], outputs), (wanted_x, wanted_v, wanted))
 
 
-def test_nothing_of_the_callers_is_changed(springs, numbers):
+def test_the_callers_tensors_are_not_changed(springs, numbers):
     before = [one.detach().clone() for one in numbers]
     x, v, force, stiffness = numbers
     (x_end, _), _ = ts.scan(springs.updating, (x, v), force, parameters=stiffness)

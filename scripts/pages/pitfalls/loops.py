@@ -206,7 +206,7 @@ ROWS = (
         "wrong",
         STACK,
         RIGHT,
-        ("test_77_nonlinear_in_loop.py::test_of_a_carried_sum",),
+        ("test_77_nonlinear_in_loop.py::test_functions_of_a_carried_sum",),
         "x[n] -> y[1]",
         ([0.5, -1.0, 2.0, 0.3],),
     ),

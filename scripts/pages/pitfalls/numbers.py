@@ -126,7 +126,7 @@ ROWS = (
         "right",
         "right",
         RIGHT,
-        ("test_50_empty_tensor.py::test_nothing_in_nothing_out",),
+        ("test_50_empty_tensor.py::test_empty_inputs_give_empty_outputs",),
     ),
     Row(
         "73_dtype_mismatch",

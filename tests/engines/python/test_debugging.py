@@ -290,7 +290,7 @@ def test_large_arrays_warn_once(lang):
         op(torch.ones(100_001))
 
 
-def test_what_cannot_run_is_refused_by_name(lang):
+def test_unsupported_functions_are_refused_by_name(lang):
     @lang.kernel
     def shared(x: lang.types.ndarray(), y: lang.types.ndarray()):
         lang.loop_config(block_dim=4)

@@ -69,7 +69,7 @@ BODIES = {  # what compiled engines do not take, with what is said of it
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_what_compiled_engines_refuse(lang, body, tmp_path):
+def test_statements_that_compiled_engines_refuse_are_refused(lang, body, tmp_path):
     lines = ["def build(lang):", "    @lang.kernel"]
     lines += ["    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):"]
     lines += ["        for i in x:", "            j = 0"]

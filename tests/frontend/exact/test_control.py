@@ -187,7 +187,7 @@ def test_a_store_resets_the_candidates_of_a_maximum():
     assert result.gradients["x"].tolist() == [0.0, 0.0, 0.5, 0.5]
 
 
-def test_what_an_atomic_returns():
+def test_return_values_of_atomics():
     """y[i] is the sum before x[i]: differentiable, as the order is known here."""
     total = array("total")
     body = [atomic("add", total, 0, X["i"], result="before"), store(Y, "i", local("before") * local("before"))]

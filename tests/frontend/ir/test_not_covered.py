@@ -263,7 +263,7 @@ def engine_function(lang):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_refused_with_its_line(name, lang):
+def test_unsupported_constructs_are_refused_with_their_line(name, lang):
     build, words = CASES[name]
     with pytest.raises(NotCovered) as refused:
         lower_kernel(build(lang), torch.zeros(4))
@@ -287,7 +287,7 @@ def test_a_sparse_field_is_no_range(lang):
         lower_kernel(kernel, torch.zeros(4))
 
 
-def test_of_an_engines_own_function_the_call_is_named(lang):
+def test_the_call_of_an_engine_function_is_named(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray()):
         for i in x:

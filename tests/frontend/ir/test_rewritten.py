@@ -92,7 +92,7 @@ def _tree(source, ranks, is_serial):
 @pytest.mark.parametrize("is_batched", [False, True], ids=["one", "batched"])
 @pytest.mark.parametrize("is_serial", [False, True], ids=["parallel", "serial"])
 @pytest.mark.parametrize("name", CASES)
-def test_it_computes_what_the_op_does(name, is_serial, is_batched, lang64):
+def test_the_printed_kernel_computes_what_the_op_does(name, is_serial, is_batched, lang64):
     build, spec, shapes = CASES[name]
     kernel = build(lang64)
     op = ts.op(spec)(kernel)

@@ -28,7 +28,7 @@ def test_float64(row, lang64):
 
 
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
-def test_what_is_printed_is_the_same_again(lang):
+def test_printing_a_printed_kernel_changes_nothing(lang):
     row = rows.ALL[0]
     arguments = row.draw(Draw(torch.float32))
     assert print_lowered(row.build(lang, lang.f32), *arguments) == print_lowered(row.build(lang, lang.f32), *arguments)

@@ -134,7 +134,7 @@ def test_the_gradient_is_that_of_the_call_whatever_happens_to_the_fields_afterwa
 
 
 @pytest.mark.filterwarnings("ignore:rollout <lambda> carries values from call to call in `state`")
-def test_fields_that_are_no_input_start_with_what_they_hold(lang64):
+def test_other_fields_start_with_their_current_values(lang64):
     x, y = (lang64.field(lang64.f64, N, needs_grad=True) for _ in range(2))
     state = lang64.field(lang64.f64, N)
 

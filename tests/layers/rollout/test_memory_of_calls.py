@@ -83,7 +83,7 @@ def test_a_result_may_be_changed_in_place(lang64, has_gradient):
     torch.testing.assert_close(out.detach(), 3.0 * kept)
 
 
-def test_what_was_read_is_changed_in_place_where_nothing_is_saved(lang64):
+def test_inputs_are_changed_in_place_if_nothing_is_saved(lang64):
     chain = Chain(lang64)
     chain.run(torch.rand(N, dtype=torch.float64))
     (program,) = chain.run._programs.values()

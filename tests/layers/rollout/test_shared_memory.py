@@ -123,7 +123,7 @@ def test_a_write_before_the_first_kernel_that_uses_a_field_comes_in_order(scene)
     assert torch.equal(gradient, torch.full((N,), 10.0, dtype=torch.float64))
 
 
-def test_members_of_structs_are_told_apart():
+def test_members_of_structs_are_distinguished():
     qd = pytest.importorskip("quadrants")
     get("quadrants").start("cpu", default_fp=qd.f64)
     part = qd.types.struct(pos=qd.f64, mark=qd.f64).field(shape=N, layout=qd.Layout.SOA)

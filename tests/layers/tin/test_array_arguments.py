@@ -151,7 +151,7 @@ def test_values_that_go_through_an_array_have_no_gradient(lang, kind):
 
 @pytest.mark.compiled_engine
 @pytest.mark.filterwarnings("ignore:the gradient of EmptyTin is the engine's own")
-def test_an_array_that_only_takes_results_is_no_obstacle(lang):
+def test_arrays_that_are_only_written_do_not_prevent_gradients(lang):
     x, y = (lang.field(lang.f64, shape=N, needs_grad=True) for _ in range(2))
     total = torch.zeros(1, dtype=torch.float64)
 

@@ -249,7 +249,7 @@ def twice_an_output(layer, x, y):
 
 
 @pytest.mark.parametrize("register", [twice_an_input, an_input_and_a_weight, twice_an_output])
-def test_one_field_cannot_be_two(lang64, register):
+def test_one_field_cannot_be_registered_twice(lang64, register):
     x, y = graded(lang64), graded(lang64)
 
     @lang64.kernel

@@ -202,7 +202,7 @@ def test_a_state_that_a_function_changes_in_place_is_refused_by_the_engine(lang6
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("on_tensors", [False, True])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_its_generated_gradient_is_right(lang64, way, tmp_path, on_tensors):
+def test_the_generated_gradient_is_right(lang64, way, tmp_path, on_tensors):
     layer = squaring(lang64, way, tmp_path, times=2, on_tensors=on_tensors)
     x, c = rand(N).requires_grad_(), rand(N)
     y = layer(x)
@@ -277,7 +277,7 @@ def test_a_loop_that_no_engine_reverses(lang64):
 
 @pytest.mark.compiled_engine
 @pytest.mark.each_engine
-def test_what_lint_knows_of_the_engine_is_not_hidden(lang, engine):
+def test_lint_findings_about_functions_are_reported(lang, engine):
     """TS404: Taichi keeps the last iteration's value of `exp`."""
     if engine != "taichi":
         pytest.skip("Quadrants is right here")
@@ -302,7 +302,7 @@ def test_what_lint_knows_of_the_engine_is_not_hidden(lang, engine):
         layer(torch.rand(2, requires_grad=True))
 
 
-def test_what_the_engine_gets_right_runs_as_before(lang64):
+def test_functions_that_the_engine_gets_right_still_run(lang64):
     """A state of its own for each step, read by a function: nothing is lost, and nothing is said."""
     x, s, y, w = graded(lang64), graded(lang64), graded(lang64), graded(lang64)
     w.fill(3.0)
@@ -330,7 +330,7 @@ def test_what_the_engine_gets_right_runs_as_before(lang64):
     cases.assert_close(torch.autograd.grad(result, (given, weight), c), (24 * given * c, 4 * given * given * c))
 
 
-def test_a_function_s_numbers_are_read_anew(lang64):
+def test_captured_numbers_of_a_function_are_read_again(lang64):
     """What a function reads off its object, and off its module, is what it is at the call."""
     x, y = graded(lang64), graded(lang64)
     held = [2.0]

@@ -250,7 +250,7 @@ def test_batches_and_further_derivatives(lang64, program):
     cases.assert_close(torch.func.hessian(lambda x: single(x).sum())(x[0]), hessian)
 
 
-def test_arguments_that_are_set_anew(lang64):
+def test_arguments_may_be_set_again(lang64):
     """Other times are other dependences: what the first call could leave in place is overwritten in the second."""
     x, y, s = graded(lang64, N), graded(lang64, N), graded(lang64, 3, N)
 

@@ -112,7 +112,7 @@ def test_on_tensors_kernels_are_compiled_once_and_no_array_is_copied(lang64, mon
     assert counts[0] == counts[1]
 
 
-def test_what_is_overwritten_is_copied_once_a_launch(lang64, monkeypatch):
+def test_overwritten_arrays_are_copied_once_per_launch(lang64, monkeypatch):
     x, y, s = (lang64.field(lang64.f64, shape=MASSES, needs_grad=True) for _ in range(3))
 
     @lang64.kernel

@@ -96,7 +96,7 @@ def splatted(x):
 
 
 @pytest.mark.parametrize("how", [{}, {"on_tensors": True}], ids=["on fields", "on tensors"])
-def test_steps_of_their_own_time_are_told_apart(lang64, how):
+def test_elements_of_different_time_steps_are_distinguished(lang64, how):
     x, c = torch.rand(PARTICLES, 2, dtype=torch.float64) + 0.5, torch.rand(PARTICLES, 2, dtype=torch.float64)
     x.requires_grad_()
     result, expected = Splatting(lang64).layer(**how)(x), splatted(x)

@@ -85,7 +85,7 @@ def test_fields_changed_by_hand_in_between_change_nothing(lang64):
     cases.assert_close(ours, torch.autograd.grad(twin(x, layer.w), (x, layer.w), c))
 
 
-def test_a_backward_pass_leaves_what_kernels_count_as_it_was(lang64):
+def test_a_backward_pass_does_not_change_counters(lang64):
     layer = make_layer(lang64)
     x = rand(5).requires_grad_()
     y = layer(x)
@@ -417,7 +417,7 @@ def test_nothing_is_set_before_the_backward_pass_where_nothing_is_saved(lang64):
         out.sum().backward()
 
 
-def test_what_a_kernel_returns_besides_is_left_alone(lang64):
+def test_return_values_of_kernels_are_ignored(lang64):
     x, y = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(2))
 
     @lang64.kernel

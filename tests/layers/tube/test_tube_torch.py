@@ -129,7 +129,7 @@ def test_values_and_gradients_for_any_size(lang64, example):
 
 @pytest.mark.gpu
 @examples
-def test_where_the_tensors_are(lang64, example):
+def test_the_device_of_tensors(lang64, example):
     inputs = [tensor.detach().cuda().requires_grad_() for tensor in example.inputs(4)]
     outputs = example.make(lang64)(*inputs)
     assert all(part.is_cuda for part in flat(outputs))
@@ -244,7 +244,7 @@ def test_new_sizes_compile_nothing(lang64):
     assert tube.explain("all") == before
 
 
-def test_what_is_kept_for_each_size_is_bounded(lang64, monkeypatch):
+def test_the_cache_of_sizes_is_bounded(lang64, monkeypatch):
     monkeypatch.setattr("tinsmith._cache.config", lambda: Config(plan_cache=4))
     tube = blend(lang64)
     for size in range(1, 12):

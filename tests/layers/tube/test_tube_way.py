@@ -114,7 +114,7 @@ ON_FIELDS = [
 
 
 @pytest.mark.parametrize("make", ON_FIELDS)
-def test_what_only_fields_can_do_takes_fields_and_says_so(lang64, make):
+def test_kernels_that_need_fields_run_on_fields_and_explain_says_why(lang64, make):
     kernel, extra, reason = make(lang64)
     explanation = explain_way(tube_of(kernel, *extra))
     assert explanation.startswith(f"Tube(kernel) runs on fields, because kernel `kernel` {reason}")
@@ -210,7 +210,7 @@ def value_returned(lang):
 
 
 @pytest.mark.parametrize("make", [grouped, aliased, through_a_function, reading_a_field, value_returned])
-def test_what_tensors_can_do_takes_no_field(lang64, make):
+def test_kernels_that_do_not_need_fields_run_on_tensors(lang64, make):
     tube = tube_of(make(lang64))
     assert explain_way(tube) == "Tube(kernel) runs on the caller's tensors, without fields"
     x = make_leaf(4)

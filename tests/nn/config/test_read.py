@@ -64,7 +64,7 @@ def test_invalid_configurations_are_refused(source, error, words):
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)
 
 
-def test_a_file_that_is_no_object(tmp_path):
+def test_a_json_file_without_an_object_is_refused(tmp_path):
     path = tmp_path / "list.json"
     path.write_text("[1, 2]", encoding="utf-8")
     with pytest.raises(ConfigError, match="list.json is not a JSON object"):

@@ -324,7 +324,7 @@ def test_a_refusal_names_the_place_in_the_whole():
         resolve_section("encoding", {"n_bins": 0}, where="dir_encoding")
 
 
-def test_nothing_of_the_given_is_changed_or_shared():
+def test_the_given_configuration_is_not_changed_or_shared():
     given = {"otype": "HashGrid", "n_levels": 4}
     first, second = resolve_section("encoding", given), resolve_section("encoding", given)
     first.options["n_levels"] = 99

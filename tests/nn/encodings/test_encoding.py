@@ -274,7 +274,7 @@ def test_inputs_are_cast(engine, dtype):
     assert torch.equal(y, encoding(x.float()))
 
 
-def test_its_dtype_may_change(engine):
+def test_an_encodings_dtype_may_change(engine):
     encoding = Encoding(2, GRID, engine=engine)
     x = torch.rand(5, 2)
     y = encoding(x)
@@ -325,7 +325,7 @@ def test_under_autocast_it_stays_in_full_precision(engine):
         assert torch.equal(encoding(x), y)
 
 
-def test_what_repr_shows(engine):
+def test_the_repr_of_an_encoding(engine):
     shown = repr(Encoding(2, GRID, engine=engine))
     assert shown == "Encoding(2, 8, otype='Grid', n_params=352)"
 
@@ -410,7 +410,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("attempt", "error", "words"), REFUSED)
-def test_what_is_refused_and_how(attempt, error, words):
+def test_invalid_inputs_are_refused(attempt, error, words):
     with pytest.raises(error) as caught:
         attempt()
     assert words in str(caught.value)

@@ -61,7 +61,7 @@ def test_relative_losses_treat_their_denominator_as_constant(otype):
         torch.autograd.gradcheck(lambda p: Loss(otype)(p, target, pdf), prediction.requires_grad_())
 
 
-def test_one_density_a_row_broadcasts():
+def test_one_density_per_row_is_broadcast():
     prediction, target, pdf = _drawn("L2", 3)
     whole = Loss("L2")(prediction, target, pdf[:, :1].expand(-1, 3))
     assert Loss("L2")(prediction, target, pdf[:, :1]) == whole
@@ -117,7 +117,7 @@ def _zeros(*shape: int) -> torch.Tensor:
         ),
     ],
 )
-def test_what_is_refused(call, error, words):
+def test_invalid_inputs_are_refused(call, error, words):
     with pytest.raises(error) as caught:
         call()
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)

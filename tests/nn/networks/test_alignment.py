@@ -110,7 +110,7 @@ def test_a_network_is_filled_up_with_ones():
     torch.testing.assert_close(network(x), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_what_another_layout_saved_is_told():
+def test_checkpoints_of_another_layout_are_reported():
     theirs = Network(3, 1, MLP).state_dict()
     with pytest.raises(RuntimeError, match=r"If tiny-cuda-nn saved it, make the module with alignment=16, the default"):
         Network(3, 1, MLP, alignment=1).load_state_dict(theirs)

@@ -173,7 +173,7 @@ def test_places_as_nonzero_gives_them():
 
 
 @pytest.mark.costly
-def test_what_is_frozen_stays_where_a_few_learn():
+def test_frozen_parameters_stay_while_selected_networks_learn():
     for frozen in ("params", "encoding.params"):
         net, x = array(TABLE), normal(2, 5, 3).sigmoid()
         net.get_parameter(frozen).requires_grad_(False)
@@ -192,7 +192,7 @@ def test_cells_of_any_integer_type():
 # Wrong arguments ---------------------------------------------------------------------------------
 @pytest.mark.thinned(1)
 @pytest.mark.parametrize("at", ["all", {1, 2}, [(0, 1), (1,)], 3])
-def test_what_names_no_cells(at):
+def test_invalid_cells_are_refused(at):
     with pytest.raises(ts.ArgumentError, match="`at` does not select cells"):
         array()(normal(2, 5, 3), at=at)
 

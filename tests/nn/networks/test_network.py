@@ -231,7 +231,7 @@ def test_made_on_torchs_default_device():
     assert modules[1].encoder.scales.device.type == "cpu"
 
 
-def test_what_is_shown():
+def test_the_repr_of_a_network():
     shown = repr(Network(3, 2, config()))
     assert shown.startswith("Network(3, 2, otype='FullyFusedMLP', activation='ReLU'") and "n_params=768" in shown
     assert "encoding='Grid'" in repr(NetworkWithInputEncoding(2, 1, GRID, config()))

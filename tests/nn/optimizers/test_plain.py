@@ -110,7 +110,7 @@ def test_a_closure_is_called_with_gradients_on():
 @pytest.mark.parametrize(
     ("key", "value"), [("beta1", 0.5), ("beta2", 0.5), ("relative_decay", 0.1), ("absolute_decay", 0.1)]
 )
-def test_what_the_librarys_shampoo_lacks_is_refused(key, value):
+def test_unsupported_options_of_shampoo_are_refused(key, value):
     with pytest.raises(ConfigError) as caught:
         make_optimizer(make_parameters((2, 2)), {"otype": "EMA", "nested": {"otype": "Shampoo", key: value}})
     assert f"`optimizer.nested.{key}` of Shampoo does not fit" in str(caught.value)

@@ -105,7 +105,7 @@ OF_LIBRARY = ("novograd", "shampoo", "shampoo ungrafted", "lookahead", "composit
 
 
 @pytest.mark.parametrize("name", OF_LIBRARY)
-def test_what_would_be_pickled_broken_is_refused(name):
+def test_optimizers_that_cannot_be_pickled_are_refused(name):
     with pytest.raises(ArgumentError, match="of pytorch_optimizer cannot be pickled or deep-copied") as caught:
         pickle.dumps(make_optimizer(make_parameters((6, 4), (5,)), CONFIGS[name]))
     assert "Save its state_dict()" in str(caught.value)

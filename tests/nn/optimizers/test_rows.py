@@ -128,7 +128,7 @@ def test_a_row_trained_ten_times_has_the_bias_correction_of_ten():
     assert optimizer.counts.tolist() == [50, 11]
 
 
-def test_all_rows_of_one_count_are_the_plain_optimizer(monkeypatch):
+def test_rows_with_equal_step_counts_equal_the_plain_optimizer(monkeypatch):
     given, twin = make_parameters(*SHAPES, dtype=torch.float32), make_parameters(*SHAPES, dtype=torch.float32)
     drawn = draw_gradients(given, 4)
     optimizer = RowOptimizer(given)
@@ -143,7 +143,7 @@ def test_all_rows_of_one_count_are_the_plain_optimizer(monkeypatch):
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_rows_that_catch_up_go_on_together(name):
+def test_rows_with_equal_step_counts_are_updated_together(name):
     given, twin = make_parameters(*SHAPES), make_parameters(*SHAPES)
     first, second, third = draw_gradients(given, 3)
     optimizer = RowOptimizer(given, OPTIMIZERS[name])

@@ -70,7 +70,7 @@ def test_hidden_rows_stay_to_the_bit():
             assert torch.equal(optimizer.state[parameter][key][others], value[others])
 
 
-def test_its_state_goes_on_where_it_was():
+def test_a_saved_state_can_be_resumed():
     one, other = problem(torch.float32), problem(torch.float32)
     first, second = SelectiveAdam(one, lr=0.1), SelectiveAdam(other, lr=0.1)
     for step in range(3):

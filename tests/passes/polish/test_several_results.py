@@ -37,7 +37,7 @@ def test_an_unused_result_keeps_its_own_local():
     assert len(set(one.results)) == 8
 
 
-def test_it_stays_as_long_as_one_result_is_wanted():
+def test_a_decomposition_stays_while_one_result_is_used():
     names = tuple(f"r_{number}" for number in range(8))
     assert eliminate_dead_code((polar(*names),), ("r_5",)) == (polar(*names),)
     assert eliminate_dead_code((polar(*names),), ("other",)) == ()

@@ -230,7 +230,7 @@ def same_values(body):
     return torch.equal(one, other) and not torch.equal(one, y)
 
 
-def test_what_is_known_outside_of_a_parallel_loop_stays():
+def test_constants_outside_a_parallel_loop_are_not_sunk():
     """One local of many iterations would be a race."""
     body = (assign("a", X[0]), loop("i", X.size(), [assign("b", A), assign("b", B + 1.0), store(Y, "i", B)], True))
     assert coalesce_locals(body, KINDS) == body

@@ -201,7 +201,7 @@ def test_sums(lang64, operator):
 
 
 @pytest.mark.parametrize("operator", ["add", "sub", "mul", "max"])
-def test_what_an_atomic_returns(lang64, operator):
+def test_return_values_of_atomics(lang64, operator):
     """In order: the old value's tangent; in a parallel loop too, where the element is the iteration's own."""
     anywhere = [atomic(operator, Y, K["i"], X["i"], "old"), store(Z, "i", OLD * X["i"])]
     own = [atomic(operator, Y, "i", X["i"], "old"), store(Z, "i", OLD * X["i"])]
@@ -252,7 +252,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_depends_on_the_order_is_refused(name):
+def test_order_dependent_atomics_are_refused(name):
     body, words = REFUSED[name]
     made = kernel([X, K, Y, Z], [loop("i", X.size(), body, is_parallel=True, line=1)], old="f64")
     with pytest.raises(NotCovered, match=words) as caught:

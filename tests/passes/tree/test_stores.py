@@ -34,7 +34,7 @@ def test_stores_without_an_adjoint_go(statement):
     assert ast.unparse(tree.body[0].body[0]) == ast.unparse(ast.parse(statement))  # the kernel itself is as it was
 
 
-def test_what_an_atomic_returns_may_stay():
+def test_atomics_whose_result_is_used_stay():
     tree = parse_module("def f(count, y):\n    y[0] = ti.atomic_add(count[0], 1)\n").body[0]
     assert isinstance(tree, ast.FunctionDef)
     changed = drop_stores(tree, ["count"], keep_returns=True)

@@ -114,7 +114,7 @@ def test_a_lower_degree_leaves_later_coefficients_alone(engine):
     [{"near_plane": 3.2}, {"far_plane": 2.9}, {"radius_clip": 8.0}, {"eps2d": 0.0}, {"eps2d": 2.0}],
     ids=str,
 )
-def test_what_is_left_out_agrees_with_the_twin(engine, options):
+def test_omitted_arguments_agree_with_the_twin(engine, options):
     given = make_scene()
     (plain, _), _ = assert_agrees(engine, given)
     (image, _), _ = assert_agrees(engine, given, **options)
@@ -147,7 +147,7 @@ def test_opaque_gaussians_end_a_pixel(engine):
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
-def test_nothing_is_seen(engine, packed):
+def test_nothing_visible_gives_the_background(engine, packed):
     given = make_scene()
     given["means"][:, 2] = -20.0
     ours, slopes = assert_agrees(engine, given, packed)

@@ -25,7 +25,7 @@ def splats(count=200, rest=15, seed=0):
 
 @pytest.mark.parametrize("rest", [0, 3, 8, 15, 24])
 @pytest.mark.parametrize("count", [0, 1, 200])
-def test_numbers_come_back_as_near_as_it_says(tmp_path, count, rest):
+def test_values_round_trip_within_the_documented_precision(tmp_path, count, rest):
     given = splats(count, rest)
     save_spz(tmp_path / "a.spz", given, sh_bits=(8, 8))
     read = load_spz(str(tmp_path / "a.spz"))

@@ -378,7 +378,7 @@ def test_a_seed_decides(make):
 
 
 @pytest.mark.parametrize("make", [DefaultStrategy, MCMCStrategy])
-def test_what_does_not_fit_is_refused(make):
+def test_invalid_parameters_are_refused(make):
     strategy, params = make(), scene()
     optimizers = stepped(params)
     with pytest.raises(ts.ArgumentError, match="needs parameters that `params` does not have(.|\n)*missing +quats"):

@@ -104,7 +104,7 @@ def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
 @pytest.mark.parametrize(
     "options", [{"near_plane": 3.2}, {"far_plane": 2.9}, {"radius_clip": 9.0}, {"tile_size": 7}], ids=str
 )
-def test_what_is_left_out_agrees_with_the_twin(engine, options):
+def test_omitted_arguments_agree_with_the_twin(engine, options):
     given = make_scene(cameras=1)
     assert_agrees(engine, given, **options)
 
@@ -126,7 +126,7 @@ def test_opaque_surfels_end_a_pixel(engine):
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
-def test_nothing_is_seen(engine, packed):
+def test_nothing_visible_gives_the_background(engine, packed):
     given = make_scene()
     given["means"][:, 2] = -20.0
     (_, alphas, *_), _ = assert_agrees(engine, given, packed)

@@ -29,7 +29,7 @@ def updated(engine, levels=1):
 
 
 # OccGridEstimator -----------------------------------------------------------------------------
-def test_its_buffers_are_nerfaccs():
+def test_the_buffers_are_those_of_nerfacc():
     estimator = nerfacc.OccGridEstimator(torch.tensor(BOX), [4, 3, 2], levels=2)
     shapes = {name: tuple(value.shape) for name, value in estimator.state_dict().items()}
     assert shapes == {"resolution": (3,), "aabbs": (2, 6), "occs": (48,), "binaries": (2, 4, 3, 2)}
