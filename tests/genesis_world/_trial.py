@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ._arrays import find_arrays, hold_arguments
+from ._arrays import Array, find_arrays, hold_arguments
 
 STEPS = 1e-5, 2.5e-6, 6.25e-7
 """Sizes of a difference, relative to the largest element of an input."""
@@ -27,6 +27,9 @@ AGREEMENT = 1e-5
 
 ROUGH = 1e-4
 """How uncertain differences may be, relative to the same sum: a direction in which they are worse is not compared."""
+
+UNWRITTEN = 1e100
+"""Larger numbers are what memory held that nobody wrote to. Differences cannot see how they are passed on."""
 
 REPEATS = 3
 """How often a launch is repeated to see that it is not random: random numbers that are clamped are often equal."""
@@ -59,7 +62,7 @@ class Launch:
     def __init__(self, run: Callable[[], Any], names: tuple[str, ...], arguments: tuple[Any, ...]) -> None:
         self._run = run
         self.arrays = find_arrays(names, arguments)
-        self.before = [one.read() for one in self.arrays]
+        self.before = [_clear_unwritten(one) for one in self.arrays]
         self.written = [False] * len(self.arrays)
 
     def restore(self) -> None:
@@ -356,9 +359,22 @@ def _differences(
             error = error + 2**-24 * np.abs(base[writes[number]]) / steps[0]
         slopes.append(slope)
         errors.append(np.where(np.isfinite(error), error, 0.0))
-        is_smooth.append(np.isfinite(error) | ~np.isfinite(base[writes[number]]))
+        # What is passed on, and is not finite, has no slope. What a kernel makes so has one of 0.
+        is_made = ~np.isfinite(base[writes[number]]) & np.isfinite(launch.before[writes[number]])
+        is_smooth.append(np.isfinite(error) & np.isfinite(base[writes[number]]) | is_made)
         slopes[-1] = np.where(np.isfinite(base[writes[number]]), slope, 0.0)
     return slopes, errors, is_smooth
+
+
+def _clear_unwritten(array: Array) -> np.ndarray:
+    """Return the content of an array, where memory that nobody wrote to is set to 0."""
+    content = array.read()
+    if _is_float64(content):
+        is_unwritten = np.isfinite(content) & (np.abs(content) > UNWRITTEN)
+        if is_unwritten.any():
+            content[is_unwritten] = 0.0
+            array.write(content)
+    return content
 
 
 def _disturb(content: np.ndarray, rng: np.random.Generator) -> np.ndarray:
