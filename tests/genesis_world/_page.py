@@ -83,9 +83,12 @@ def collect(log: Path) -> dict[str, Any]:
 
 
 def _drop_unfinished(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the trials that came to an end if there are any, else all: a limit of time says nothing of a kernel."""
+    """Return the trials that came to an end if one of them shows more than nothing to differentiate, else all.
+
+    A limit of time says nothing of a kernel; that it does nothing in one scene says nothing of another scene.
+    """
     ended = [one for one in trials if one["verdict"] not in ("timeout", "broken")]
-    return ended or trials
+    return ended if any(one["verdict"] != "nothing" for one in ended) else trials
 
 
 def _shorten(one: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ._recorder import Recorder, write_outcome
 from ._scenes import SCENES, save_kernels, start
 from ._trial import Outcome
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 """How much longer a trial may take on a busy machine than its processor time."""
 SOME_SCENES = 2
 """In how many scenes a kernel is tried that has nothing to differentiate there."""
@@ -43,20 +43,26 @@ def run_scene(name: str, log: Path, limit: float, only: str, counts_only: bool) 
     # A cache of the engine's own is emptied by other programs, whose limit is lower than what Genesis needs.
     os.environ.setdefault("QD_OFFLINE_CACHE_FILE_PATH", str(log.absolute() / "engine"))
     counted = log / "scenes" / f"{name}.json"
-    if counted.exists():
-        recorder.earlier = json.loads(counted.read_text())["launches"]
+    if counted.exists() and (counts := json.loads(counted.read_text())).get("is_complete", True):
+        recorder.earlier = counts["launches"]
     gs = start(scene)
+    counted.parent.mkdir(parents=True, exist_ok=True)
+
+    def save_counts(is_complete: bool) -> None:
+        counts = {"launches": recorder.launches, "forms": recorder.forms, "is_complete": is_complete}
+        counted.write_text(json.dumps(counts, indent=1))
 
     def ready() -> None:
         recorder.is_ready = True
+        if not recorder.earlier:  # a scene that is stopped has launched this much
+            save_counts(is_complete=False)
 
     with recorder:
         try:
             scene.run(gs, ready)
         except Exception:  # noqa: BLE001  # what was launched until then counts
             traceback.print_exc()
-    counted.parent.mkdir(parents=True, exist_ok=True)
-    counted.write_text(json.dumps({"launches": recorder.launches, "forms": recorder.forms}, indent=1))
+    save_counts(is_complete=True)
     save_kernels()  # last: a kernel that is launched after that crashes
     os._exit(0)  # an engine's threads may not end
 
