@@ -10,7 +10,7 @@ import pytest
 
 import tinsmith as ts
 from tinsmith.doctor import Report, as_json, as_sarif
-from tinsmith.linter import RULES, Finding
+from tinsmith.linter import RULES, Edit, Finding
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def report(root):
     return Report(
         "1 file",
         [
-            Finding("TS301", "error", path, 2, 5, "`b` is an integer", "b = 2.0"),
+            Finding("TS301", "error", path, 2, 5, "`b` is an integer", "b = 2.0", fix=Edit((2, 5), (2, 6), "2.0")),
             Finding("TS303", "warning", path, 2, 0, "infinite slope"),
             Finding("TS501", "info", str(root.parent / "elsewhere.py"), 7, 1, "unused"),
         ],
@@ -51,7 +51,7 @@ def test_json(report, root):
         "message": "`b` is an integer",
         "remedy": "b = 2.0",
         "engines": [],
-        "fix": None,
+        "fix": {"start": {"line": 2, "column": 5}, "end": {"line": 2, "column": 6}, "replacement": "2.0"},
     }
     assert [one["path"] for one in whole["findings"]][2] == str(root.parent / "elsewhere.py")
 
@@ -91,6 +91,22 @@ def test_sarif_places_every_finding(report, root):
     assert places[0] == {"artifactLocation": inside, "region": {"startLine": 2, "startColumn": 5}}
     assert places[1] == {"artifactLocation": inside, "region": {"startLine": 2}}
     assert places[2]["artifactLocation"] == {"uri": (root.parent / "elsewhere.py").as_uri()}
+
+
+def test_sarif_proposes_fixes(report, root):
+    """As the standard has it: lines and columns from 1, the end after the last character that goes."""
+    first, *others = json.loads(as_sarif(report, root))["runs"][0]["results"]
+    ((change,),) = (one["artifactChanges"] for one in first["fixes"])
+    assert change["artifactLocation"] == first["locations"][0]["physicalLocation"]["artifactLocation"]
+    (replacement,) = change["replacements"]
+    region, path = replacement["deletedRegion"], Path(report.findings[0].path)
+    lines = path.read_text("utf-8").splitlines()
+    line = lines[region["startLine"] - 1]
+    assert region["startLine"] == region["endLine"]
+    fixed = line[: region["startColumn"] - 1] + replacement["insertedContent"]["text"] + line[region["endColumn"] - 1 :]
+    assert fixed == "b = 2.0"
+    assert first["fixes"][0]["description"]["text"]
+    assert not any("fixes" in one for one in others)
 
 
 def test_records_contain_the_remedy(report, root):

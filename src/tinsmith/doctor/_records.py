@@ -144,7 +144,7 @@ def _result(finding: Finding, place: int, root: Path) -> dict[str, Any]:
     region = {"startLine": max(finding.line, 1)}
     if finding.column:
         region["startColumn"] = finding.column
-    return {
+    result = {
         "ruleId": finding.rule,
         "ruleIndex": place,
         "level": _LEVELS[finding.severity],
@@ -152,6 +152,16 @@ def _result(finding: Finding, place: int, root: Path) -> dict[str, Any]:
         "locations": [{"physicalLocation": {"artifactLocation": _artifact(finding.path, root), "region": region}}],
         "partialFingerprints": {"primaryLocationLineHash": _fingerprint(finding, root)},
     }
+    return result if finding.fix is None else result | {"fixes": [_propose(finding.fix, finding, root)]}
+
+
+def _propose(fix: Edit, finding: Finding, root: Path) -> dict[str, Any]:
+    """Convert the edit that corrects a finding to a fix of SARIF."""
+    (line, column), (end_line, end_column) = fix.start, fix.end
+    region = {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column}
+    replacement = {"deletedRegion": region, "insertedContent": {"text": fix.replacement}}
+    change = {"artifactLocation": _artifact(finding.path, root), "replacements": [replacement]}
+    return {"description": {"text": f"Replace it by `{fix.replacement}`."}, "artifactChanges": [change]}
 
 
 def _artifact(path: str, root: Path) -> dict[str, str]:

@@ -47,12 +47,15 @@ def _loads(conflict: Conflict) -> Iterator[nodes.Load]:
 def _report_conflict(subject: Subject, sketch: Sketch, conflict: Conflict) -> Finding:
     is_certain = conflict.verdict is Verdict.CERTAIN
     words = describe_conflict(conflict, sketch.kernel)
-    remedy = f"{subject.module_name}.loop_config(serialize=True)  # before the loop; or use one atomic operation"
-    remedy += "" if is_certain else "; or a promise in the spec, `unique k[n]`"
     change = conflict.change.of
     node = subject.tree if isinstance(change, nodes.Load) else sketch.places.get(change.number, subject.tree)
     rule = "TS106" if conflict.is_of_neighbors else "TS105"
     fix = _add_atomically(subject, node, conflict.array)
+    in_order = f"{subject.module_name}.loop_config(serialize=True)  # before the loop"
+    remedy = (
+        f"{in_order}; or use one atomic operation" if fix is None else f"{fix.replacement}  # atomic; or {in_order}"
+    )
+    remedy += "" if is_certain else "; or a promise in the spec, `unique k[n]`"
     return subject.finding(rule, "error" if is_certain else "warning", node, words, remedy, fix=fix)
 
 
