@@ -1,6 +1,7 @@
 """What a user sees who mistypes, and what a prompt or a notebook shows of an object: short, and never with colors."""
 
 import linecache
+import re
 
 import pytest
 import torch
@@ -59,6 +60,14 @@ def test_a_misspelt_option_is_named_with_the_nearest(function):
         function("x[n] -> y[n]", scrach="t[n]")
 
 
+COMPARED = ["off from the oracle by", "off from differences by"]
+
+
+def _find_cells(page):
+    """Return the texts of all cells of the tables of a page."""
+    return re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", page, re.DOTALL)
+
+
 @pytest.fixture
 def double(lang):
     @ts.op("x[n] -> y[n]")
@@ -72,13 +81,17 @@ def double(lang):
 
 def test_an_op_in_a_notebook(double):
     shown = double._repr_html_()
-    assert "<code>double</code>" in shown and "<code>x[n] -&gt; y[n]</code>" in shown
+    assert shown.startswith("<table>") and "op double" in shown and ">x[n] -&gt; y[n]</td>" in shown
 
 
 def test_a_gradient_check_is_short(double):
     check = ts.gradcheck(double, torch.rand(5))
     assert repr(check) == "<tinsmith gradient check of op `double`: right>"
-    assert check._repr_html_().startswith("<pre>the gradient of op `double`")
+    shown = check._repr_html_()
+    assert re.match(r"<table><caption[^>]*>the gradient of op `double`.*: right</caption>", shown)
+    assert _find_cells(shown)[:8] == ["input", "shape", *COMPARED, "x", "(5)", *_find_cells(shown)[6:8]]
+    assert all(float(one) < 1e-4 for one in _find_cells(shown)[6:8])
+    assert _find_cells(shown)[8:10] == ["vmap(grad)", "right"]
 
 
 def test_a_report_is_short_and_without_colors(monkeypatch):
@@ -86,7 +99,8 @@ def test_a_report_is_short_and_without_colors(monkeypatch):
     report = ts.Report("op `conv`", [ts.Finding("TS301", "error", "conv.py", 3, 1, "0 < 0.5 is cut to 0")])
     assert repr(report) == "<tinsmith report of op `conv`: wrong, 1 error>"
     shown = report._repr_html_()
-    assert shown.startswith("<pre>") and "0 &lt; 0.5 is cut to 0" in shown
+    assert _find_cells(shown)[5:8] == ["conv.py:3:1", "error", "TS301"] and "0 &lt; 0.5 is cut to 0" in shown
+    assert "check of op `conv`" in shown and shown.endswith("wrong: 1 error</p>") and "<pre>" not in shown
     assert "\x1b" not in shown + str(report)
 
 

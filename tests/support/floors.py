@@ -22,6 +22,7 @@ FLOORS = {
     "_cache": 0,
     "_config": 0,
     "_extras": 0,
+    "_html": 0,
     "_lazy": 0,
     "_offers": 0,
     "_output": 0,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal
 
 import numpy as np
 import torch
 
-from ..linter import Finding
+from .._html import write_paragraphs, write_table
+from ..linter import Finding, Findings
 from .gradients import InputDerivatives, Mode
 
 Verdict = Literal["right", "wrong", "refused", "not compared", "not tested", "nothing to differentiate"]
@@ -82,6 +82,16 @@ class Gradcheck:
     @property
     def summary(self) -> str:
         """The text of the result without its findings."""
+        head, *notes = self._describe()
+        lines = [head, *(f"  {note}" for note in notes)]
+        width = max([0, *(len(one.name) for one in self.inputs)])
+        lines += [f"  {one.name:{width}}  {_line(self.kind, one)}" for one in self.inputs]
+        width = max([0, *(len(one.name) for one in self.modes)])
+        lines += [f"  {one.name:{width}}  {one}" for one in self.modes]
+        return "\n".join(lines)
+
+    def _describe(self) -> list[str]:
+        """Return the verdict in a sentence, then notes about how the gradient was checked."""
         origin = (
             f", {self.origin}" if self.inputs or self.was_refused else ""
         )  # without a gradient, its origin does not matter
@@ -94,36 +104,50 @@ class Gradcheck:
         elif untested:
             lines[0] += f", but not tested by {', '.join(f'`{one.name}`' for one in untested)}"
         if self.obstacle:
-            lines.append(f"  {self.obstacle}, so nothing was launched")
-        lines += [f"  {note}" for note in self.notes]
-        width = max([0, *(len(one.name) for one in self.inputs)])
-        lines += [f"  {one.name:{width}}  {_line(self.kind, one)}" for one in self.inputs]
-        width = max([0, *(len(one.name) for one in self.modes)])
-        lines += [f"  {one.name:{width}}  {one}" for one in self.modes]
-        return "\n".join(lines)
+            lines.append(f"{self.obstacle}, so nothing was launched")
+        return [*lines, *self.notes]
 
     def __repr__(self) -> str:
         return f"<tinsmith gradient check of {self.kind} `{self.name}`: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        """Return the result as HTML for notebooks."""
-        return f"<pre>{escape(str(self))}</pre>"
+        """Return the result as HTML for notebooks: tables of the derivatives, the modes and the findings."""
+        return self.summary_in_html + (Findings(self.findings)._repr_html_() if self.findings else "")
+
+    @property
+    def summary_in_html(self) -> str:
+        """The tables of the result without its findings, as HTML."""
+        head, *notes = self._describe()
+        parts = [
+            write_table(head, [(one.name, *_compare(one)) for one in self.inputs], _COLUMNS if self.inputs else ())
+        ]
+        if self.modes:
+            parts.append(write_table("other ways to differentiate", [(one.name, str(one)) for one in self.modes]))
+        return "".join([*parts, write_paragraphs(notes)])
 
     def __str__(self) -> str:
         return "\n".join([self.summary, *map(str, self.findings)])
 
 
+_COLUMNS = ("input", "shape", "off from the oracle by", "off from differences by")
+
+
+def _compare(one: InputDerivatives) -> tuple[str, str, str]:
+    """Return the shape of an input, and the greatest differences of its gradient from the oracle's and from difference
+    quotients; "" where nothing was compared.
+    """
+    shape = f"({', '.join(map(str, one.op.shape))})"
+    oracle = "" if one.oracle is None else f"{_greatest(one.op, one.oracle):.1e}"
+    if one.differences is None:
+        return shape, oracle, f"{one.along:.1e} along directions"
+    return shape, oracle, f"{_greatest(one.op, one.differences):.1e}"
+
+
 def _line(kind: str, one: InputDerivatives) -> str:
     """Format the greatest differences between the derivatives by one input."""
-    shape = f"({', '.join(map(str, one.op.shape))})"
-    parts = []
-    if one.oracle is not None:
-        parts.append(f"{kind} - oracle {_greatest(one.op, one.oracle):.1e}")
-    if one.differences is not None:
-        parts.append(f"{kind} - differences {_greatest(one.op, one.differences):.1e}")
-    else:
-        parts.append(f"{kind} - differences {one.along:.1e} along directions")
-    return f"{shape}  {', '.join(parts)}"
+    shape, oracle, differences = _compare(one)
+    parts = [f"{kind} - oracle {oracle}"] if oracle else []
+    return f"{shape}  {', '.join([*parts, f'{kind} - differences {differences}'])}"
 
 
 def _greatest(left: torch.Tensor, right: torch.Tensor) -> float:

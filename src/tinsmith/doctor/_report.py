@@ -7,12 +7,12 @@ browsers) and `_records` (for machines).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._extras import require_packages
-from ..linter import Finding, in_order
+from .._html import write_paragraphs
+from ..linter import Finding, Findings, in_order
 from ._report_contents import ReportContents
 
 if TYPE_CHECKING:
@@ -54,8 +54,16 @@ class Report(ReportContents):
         return f"<tinsmith report of {self.name}: {self.verdict}, {self.summary}>"
 
     def _repr_html_(self) -> str:
-        """Return the report as HTML for notebooks."""
-        return f"<pre>{escape(str(self))}</pre>"
+        """Return the report as HTML for notebooks: the verdict, then tables of the findings and the gradients."""
+        from ._terminal import describe_engine_findings  # needs rich, which both engines install
+
+        aside = describe_engine_findings(self.aside) if self.aside else ""
+        looked = f" ({', '.join(self.looked)})" if self.looked else ""
+        notes = [aside, self.coverage, self.baseline, f"{self.verdict}: {self.summary}{looked}"]
+        findings = Findings(self.findings)._repr_html_() if self.findings else ""
+        gradients = "".join(one.summary_in_html for one in self.gradients.values())
+        head = write_paragraphs([f"check of {self.name}"])
+        return head + findings + gradients + write_paragraphs(filter(None, notes))
 
     def __str__(self) -> str:
         from ._terminal import plain  # needs rich, which both engines install

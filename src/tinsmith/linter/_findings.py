@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from html import escape
 
 from ._finding import SEVERITIES, Finding
 
@@ -34,12 +33,11 @@ class Findings(list[Finding]):
 
     def _repr_html_(self) -> str:
         """Return a table of the findings, the first in the file first."""
-        rows = "".join(
-            f"<tr><td>{escape(one.place)}</td><td>{one.severity}</td><td>{escape(one.rule)}</td>"
-            f"<td style='text-align: left'>{escape(one.message)}<pre>{escape(one.remedy)}</pre></td></tr>"
-            for one in self
-        )
-        return f"<table><caption>{escape(repr(self)[1:-1])}</caption>{rows}</table>"
+        # Here, so that a program that shows nothing does not load it.
+        from .._html import write_table
+
+        rows = [(one.place, one.severity, one.rule, one.message, one.remedy) for one in self]
+        return write_table(repr(self)[1:-1], rows, ("place", "severity", "rule", "message", "write") if rows else ())
 
 
 def count_severities(findings: Iterable[Finding]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from inspect import Parameter
 from inspect import Signature as PythonSignature
 from typing import Any
@@ -32,5 +31,7 @@ def python_signature(signature: Signature, structs: Structs, result: Any) -> Pyt
 
 def describe_in_html(name: str, rows: Mapping[str, str]) -> str:
     """Return a table of an op's properties, for notebooks."""
-    cells = "".join(f"<tr><th>{title}</th><td><code>{escape(text)}</code></td></tr>" for title, text in rows.items())
-    return f"<table><caption>op <code>{escape(name)}</code></caption>{cells}</table>"
+    # Here, so that a program that shows nothing does not load it.
+    from .._html import write_table
+
+    return write_table(f"op {name}", rows.items())

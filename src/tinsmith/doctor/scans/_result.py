@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +12,7 @@ from typing_extensions import deprecated
 
 from ..._errors import CheckError
 from ..._extras import require_packages
+from ..._html import write_paragraphs, write_table
 
 GROWTH = 1e6
 """A gradient explodes if its norm is this many times the norm at the end."""
@@ -150,18 +150,28 @@ class ScanCheck:
         return f"<tinsmith check of a scan over `{self.name}`, {len(self.sizes) - 1} steps: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        """Return the result as HTML for notebooks."""
-        return f"<pre>{escape(str(self))}</pre>"
+        """Return the result as HTML for notebooks: a table of the horizons."""
+        head, *notes = self._describe()
+        rows = [
+            (f"{one.steps}", f"{one.gradient:.4g}", f"{one.difference:.4g}", _format_error(one).strip(), one.verdict)
+            for one in self.horizons
+        ]
+        table = write_table(head, rows, ("steps", "gradient", "differences", "error", "verdict"))
+        return table + write_paragraphs([*notes, *self._growth()])
 
     def __str__(self) -> str:
-        lines = [f"the gradient of a scan over `{self.name}`, {len(self.sizes) - 1} steps: {self.verdict}"]
-        lines += [f"  {note}" for note in self.notes]
+        head, *notes = self._describe()
+        lines = [head, *(f"  {note}" for note in notes)]
         lines.append(f"  {'steps':>7}  {'gradient':>12}  {'differences':>12}  {'error':>8}")
         lines += [
             f"  {one.steps:7}  {one.gradient:12.4g}  {one.difference:12.4g}  {_format_error(one)}  {one.verdict}"
             for one in self.horizons
         ]
         return "\n".join([*lines, *(f"  {line}" for line in self._growth())])
+
+    def _describe(self) -> list[str]:
+        """Return the verdict in a sentence, then the notes."""
+        return [f"the gradient of a scan over `{self.name}`, {len(self.sizes) - 1} steps: {self.verdict}", *self.notes]
 
     def _growth(self) -> list[str]:
         """Return lines about how the gradient by the state grows, from the last step to the first."""
