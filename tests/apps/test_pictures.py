@@ -10,7 +10,7 @@ import torch
 from PIL import Image, ImageFilter
 
 from tinsmith.apps._film import flat_psnr, format_decibels, psnr
-from tinsmith.apps._pictures import arrange_side_by_side, write_film, write_summary
+from tinsmith.apps._pictures import arrange_side_by_side, caption_film, write_film, write_summary
 
 
 def _frames(count):
@@ -50,6 +50,17 @@ def test_a_film_of_few_frames(tmp_path, count):
     write_film(tmp_path / "film.gif", frames[:count], frames[-1])
     with Image.open(tmp_path / "film.gif") as film:
         assert film.n_frames == count + 1
+
+
+@pytest.mark.parametrize(("size", "shown"), [((24, 20), (480, 400)), ((20, 40), (480, 480)), ((600, 90), (600, 90))])
+def test_a_film_with_captions_is_wide_and_shows_whole_frames(size, shown):
+    frame = torch.full((size[1], size[0], 3), 90, dtype=torch.uint8)
+    (made,) = caption_film([frame], "a title that is far too long for a film of this width" * 3, "once around")
+    assert (made.shape[1], made.shape[0]) == (shown[0], shown[1] + 49)
+    assert (made[:49, -6:] == 255).all() and (made[:49] < 64).any()
+    filled = (made[49:] == 90).all(-1)
+    factor = 1 if max(size) > 480 else 480 / max(size)
+    assert filled.sum() == round(size[0] * factor) * round(size[1] * factor)
 
 
 @pytest.mark.parametrize("size", [(3, 200), (50, 40), (600, 500)])

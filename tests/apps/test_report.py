@@ -53,6 +53,12 @@ def test_curves_go_from_the_first_value_to_the_last_through_few_points():
     ]
 
 
+def test_curves_name_the_unit_of_their_steps():
+    page = _build(unit="iteration")
+    assert "by iteration, logarithmic</figcaption>" in page and "by iteration</figcaption>" in page
+    assert "by step" not in page and "by step" in _build()
+
+
 @pytest.mark.parametrize("values", [[], [1.0], [math.nan, math.nan, 3.0], [math.inf, -1.0]])
 def test_a_curve_of_less_than_two_numbers_is_left_out(values):
     page = _build(curves={"loss": (range(len(values)), values)}, rows=[])

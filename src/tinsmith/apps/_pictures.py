@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ BRIGHTEST_ERROR = 0.1  # mean error of the channels; the same for all maps, so t
 _PANEL_SIDE = 384  # pixels; smaller photographs are shown enlarged
 _MARGIN = 12
 _LEAST_TEXT = 15  # pixels; captions of larger pictures are larger
+_TITLE, _LINE, _LEADING = 17, 14, 6  # pixels of a film's caption: sizes of its first line and of the others; margins
+_FILM_SIDE = 480  # pixels to which small frames of a film are enlarged; the least width of one with a caption
 _SAMPLED = 5  # frames from which a film's palette is computed
 _FRAME_MS = 70
 _LAST_FRAME_MS = 2000
@@ -52,6 +54,11 @@ def _finite(value: object) -> object:
 def make_image(pixels: Tensor) -> Image.Image:
     """Convert (h, w, 3) uint8 to an image of Pillow."""
     return Image.fromarray(pixels.numpy())
+
+
+def take_pixels(image: Image.Image) -> Tensor:
+    """Convert an image of Pillow to (h, w, 3) uint8."""
+    return torch.from_numpy(np.array(image))
 
 
 def apply_colormap(values: Tensor, colors: str = "inferno") -> Image.Image:
@@ -97,6 +104,41 @@ def stack_sheets(sheets: Sequence[Image.Image]) -> Image.Image:
         whole.paste(sheet, (0, top))
         top += sheet.height
     return whole
+
+
+def add_caption(frame: Tensor, *lines: str) -> Tensor:
+    """Add lines of text above a frame (rows, columns, 3) uint8; the first is larger. A line that is too long is cut."""
+    sizes = (_TITLE, *[_LINE] * (len(lines) - 1))
+    top = sum(_LEADING + size for size in sizes) + _LEADING
+    width = max(frame.shape[1], _FILM_SIDE)
+    whole = Image.new("RGB", (width, frame.shape[0] + top), "white")
+    whole.paste(make_image(frame), ((width - frame.shape[1]) // 2, top))
+    pen, y = ImageDraw.Draw(whole), _LEADING
+    for line, size in zip(lines, sizes, strict=True):
+        font = ImageFont.load_default(size)
+        pen.text((_LEADING, y), _cut_text(line, font, width - 2 * _LEADING), "black", font)
+        y += size + _LEADING
+    return take_pixels(whole)
+
+
+def _cut_text(text: str, font: Any, width: int) -> str:
+    """Return a text, or as much of its beginning as fits into a width in pixels, with an ellipsis."""
+    if font.getlength(text) <= width:
+        return text
+    return next(cut for end in range(len(text), -1, -1) if font.getlength(cut := f"{text[:end]}...") <= width)
+
+
+def caption_film(frames: Sequence[Tensor], *lines: str) -> list[Tensor]:
+    """Add a caption to each frame (rows, columns, 3) uint8. Small frames are enlarged to 480 pixels before."""
+    return [add_caption(_enlarge(frame), *lines) for frame in frames]
+
+
+def _enlarge(frame: Tensor) -> Tensor:
+    factor = _FILM_SIDE / max(frame.shape[:2])
+    if factor <= 1:
+        return frame
+    size = round(frame.shape[1] * factor), round(frame.shape[0] * factor)
+    return take_pixels(make_image(frame).resize(size, Image.Resampling.BICUBIC))
 
 
 def write_loop(file: Path | BinaryIO, frames: Sequence[Tensor], *, is_dithered: bool = True) -> None:
@@ -151,7 +193,10 @@ def _reduce_colors(sample: Image.Image, *pictures: Image.Image, is_dithered: boo
 
 
 def write_curve(
-    path: Path, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], logarithmic: str = ""
+    path: Path,
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    logarithmic: str = "",
+    unit: str = "step",
 ) -> None:
     """Plot curves below each other in one PNG.
 
@@ -159,6 +204,7 @@ def write_curve(
         path: the file.
         curves: steps and values of each curve, by its label.
         logarithmic: the label of a curve that gets a logarithmic axis if all its values are above 0.
+        unit: the label of the x axis.
     """
     # Slow to load; opens no window.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -172,5 +218,5 @@ def write_curve(
             axes.set_yscale("log")
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
-    diagrams[-1].set_xlabel("step")
+    diagrams[-1].set_xlabel(unit)
     figure.savefig(path, dpi=120)

@@ -26,6 +26,7 @@ class Report:
         facts: numbers and options, by their names in `summary.json`.
         curves: steps and values of each curve, by its label.
         rows: pictures to compare, side by side in a row; each has its caption as key.
+        unit: the word for a step of the training, which the curves' x axes show.
     """
 
     title: str
@@ -33,6 +34,7 @@ class Report:
     facts: Mapping[str, object]
     curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]
     rows: Sequence[Mapping[str, Image.Image]]
+    unit: str = "step"
 
     def draw_rows(self) -> Image.Image:
         """Draw all rows of pictures with their captions as one picture."""
@@ -42,11 +44,11 @@ class Report:
         """Return the function that writes each of `REPORT_FILES`, by the file's name."""
 
         def write_page(path: Path) -> None:
-            page = build_page(self.title, self.score, self.facts, self.curves, self.rows, _LOGARITHMIC)
+            page = build_page(self.title, self.score, self.facts, self.curves, self.rows, _LOGARITHMIC, self.unit)
             path.write_text(page, encoding="utf-8")
 
         writers = (
-            lambda path: write_curve(path, self.curves, logarithmic=_LOGARITHMIC),
+            lambda path: write_curve(path, self.curves, logarithmic=_LOGARITHMIC, unit=self.unit),
             lambda path: write_summary(path, self.facts),
             write_page,
         )

@@ -47,6 +47,7 @@ def build_page(
     curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     rows: Sequence[Mapping[str, Image.Image]],
     logarithmic: str,
+    unit: str = "step",
 ) -> str:
     """Build the page of a training as HTML.
 
@@ -57,6 +58,7 @@ def build_page(
         curves: steps and values of each curve, by its label.
         rows: pictures to show side by side, by their captions.
         logarithmic: the label of a curve that gets a logarithmic scale if all its values are above 0.
+        unit: the word for a step of the training.
     """
     style = Path(__file__).with_name("page.css").read_text("utf-8") + _STYLE
     return "\n".join(
@@ -67,7 +69,7 @@ def build_page(
             f"<style>\n{style}</style>\n</head>\n<body>\n<main>",
             f'<header><h1>{escape(title)}</h1></header>\n<p class="score">{escape(score)}</p>',
             *_build_rows(rows),
-            *_build_curves(curves, logarithmic),
+            *_build_curves(curves, logarithmic, unit),
             *_build_facts(facts),
             f"<footer>tinsmith {__version__}. The same numbers are in summary.json.</footer>",
             "</main>\n</body>\n</html>\n",
@@ -102,15 +104,19 @@ def _encode(picture: Image.Image) -> str:
     return f"data:image/{form};base64,{base64.b64encode(held.getvalue()).decode()}"
 
 
-def _build_curves(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], logarithmic: str) -> Iterator[str]:
-    drawn = [_build_curve(label, *curve, is_logarithmic=label == logarithmic) for label, curve in curves.items()]
+def _build_curves(
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], logarithmic: str, unit: str
+) -> Iterator[str]:
+    drawn = [_build_curve(label, *curve, unit, is_logarithmic=label == logarithmic) for label, curve in curves.items()]
     if any(drawn):
         yield '<h2>Training</h2>\n<div class="curves">'
         yield from filter(None, drawn)
         yield "</div>"
 
 
-def _build_curve(label: str, steps: Sequence[float], values: Sequence[float], *, is_logarithmic: bool) -> str:
+def _build_curve(
+    label: str, steps: Sequence[float], values: Sequence[float], unit: str, *, is_logarithmic: bool
+) -> str:
     """Return a curve as HTML with an SVG; an empty string if it has fewer than two finite values."""
     points = [(step, value) for step, value in zip(steps, values, strict=True) if math.isfinite(value)]
     if len(points) < 2:
@@ -126,13 +132,13 @@ def _build_curve(label: str, steps: Sequence[float], values: Sequence[float], *,
     )
     marks = [f"{math.exp(y) if is_logarithmic else y:.3g}" for y in (high, (high + low) / 2, low)]
     lines = "".join(f'<line x1="0" x2="1" y1="{y}" y2="{y}"/>' for y in (0, 0.5, 1))
-    scale = "by step, logarithmic" if is_logarithmic else "by step"
+    scale = f"by {unit}, logarithmic" if is_logarithmic else f"by {unit}"
     text = escape(label)
     return (
         f"<figure><figcaption><b>{text}</b> {scale}</figcaption>\n"
         f'<div class="axes"><div class="up">{"".join(f"<span>{mark}</span>" for mark in marks)}</div>'
         f'<svg viewBox="0 0 1 1" preserveAspectRatio="none" role="img" '
-        f'aria-label="{text} by step, from {values[0]:.3g} to {values[-1]:.3g}">{lines}<path d="M{path}"/></svg>'
+        f'aria-label="{text} by {unit}, from {values[0]:.3g} to {values[-1]:.3g}">{lines}<path d="M{path}"/></svg>'
         f'<div class="along"><span>0</span><span>{last:g}</span></div></div></figure>'
     )
 

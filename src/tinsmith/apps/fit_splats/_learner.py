@@ -21,7 +21,7 @@ from ..scenes import (
     Evaluation,
     Orbit,
     SceneLearner,
-    depth_frames,
+    depth_film,
     describe_scene,
     make_scene_report,
     picture_writers,
@@ -93,7 +93,7 @@ class SplatLearner(SceneLearner):
 
     def writers(self, training: Training[Any], evaluation: Evaluation, report: Report) -> Mapping[str, Writer]:
         frames = turntable(self)
-        depths = depth_frames(frames)
+        depths = depth_film(report, frames)
         return {
             **picture_writers(report, evaluation, frames),
             "depth.gif": lambda path: write_loop(path, depths),

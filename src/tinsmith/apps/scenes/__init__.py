@@ -3,7 +3,7 @@
 from ._learner import Evaluation, SceneLearner, SceneReached
 from ._orbit import Orbit
 from ._pictures import FILES as PICTURE_FILES
-from ._pictures import depth_frames, describe_scene, make_scene_report, picture_writers, turntable
+from ._pictures import depth_film, describe_scene, make_scene_report, picture_writers, turntable
 from ._run import identify_run, load_scene, run_scene
 from ._solids import Box
 from ._viewer import Viewer, viewer_page
@@ -19,7 +19,7 @@ __all__ = [
     "SceneReached",
     "Viewer",
     "Views",
-    "depth_frames",
+    "depth_film",
     "describe_scene",
     "identify_run",
     "load_scene",

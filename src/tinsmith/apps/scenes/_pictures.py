@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -16,8 +15,10 @@ from .._pictures import (
     Writer,
     apply_colormap,
     arrange_side_by_side,
+    caption_film,
     draw_error_map,
     make_image,
+    take_pixels,
     write_loop,
 )
 from .._report import Report
@@ -48,7 +49,9 @@ def make_scene_report(title: str, history: History, evaluation: Evaluation, fact
 
 def picture_writers(report: Report, evaluation: Evaluation, frames: Sequence[Rendered]) -> dict[str, Writer]:
     """Return the function that writes each of `FILES`, by name; `frames` are those of a turntable."""
-    shown = [as_pixels(frame.color) for frame in frames]
+    shown = caption_film(
+        [as_pixels(frame.color) for frame in frames], *_describe_film(report), "Once around the scene."
+    )
     writers = (
         report.draw_rows().save,
         _depths(evaluation).save,
@@ -56,6 +59,11 @@ def picture_writers(report: Report, evaluation: Evaluation, frames: Sequence[Ren
         lambda path: write_loop(path, shown),
     )
     return dict(zip(FILES, writers, strict=True))
+
+
+def _describe_film(report: Report) -> tuple[str, str]:
+    """Return the first lines of a film's caption: what was trained for how long, and the quality."""
+    return f"{report.title}, step {report.facts['step']}", report.score
 
 
 def _pick_evenly(count: int) -> list[int]:
@@ -92,12 +100,13 @@ def _depths(evaluation: Evaluation) -> Image.Image:
     return arrange_side_by_side(panels)
 
 
-def depth_frames(frames: Sequence[Rendered]) -> list[Tensor]:
-    """Convert the depths of frames to colors as `_depths` does, each (h, w, 3) uint8."""
+def depth_film(report: Report, frames: Sequence[Rendered]) -> list[Tensor]:
+    """Convert the depths of frames to colors as `_depths` does, each (h, w, 3) uint8 with a caption."""
     depth, opacity = (torch.stack([getattr(frame, name).cpu() for frame in frames]) for name in ("depth", "opacity"))
     near, far = _depth_range(depth, opacity)
     shown = [_shaded_depth(one, other, near, far) for one, other in zip(depth, opacity, strict=True)]
-    return [torch.from_numpy(np.array(image)) for image in shown]
+    depths = f"Depth, once around the scene: {near:.2f} yellow to {far:.2f} violet."
+    return caption_film([take_pixels(image) for image in shown], *_describe_film(report), depths)
 
 
 def _depth_range(depth: Tensor, opacity: Tensor) -> tuple[float, float]:

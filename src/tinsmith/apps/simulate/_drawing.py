@@ -11,9 +11,8 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional
 
-from .._pictures import apply_colormap
+from .._pictures import apply_colormap, take_pixels
 
-_TITLE, _TEXT, _LEADING = 17, 14, 6  # pixels of a caption: sizes of its first line and of the others; margins
 _SHARPER = 3  # the factor of supersampling, for smooth edges
 
 
@@ -22,7 +21,7 @@ def colorize(values: Tensor, low: float, high: float, zoom: int = 1, colors: str
     # Enlarge numbers, not colors: all frames of a film then have the 256 colors of the map, which a GIF holds exactly.
     image = Image.fromarray(values.detach().cpu().float().numpy())
     image = image.resize((zoom * image.width, zoom * image.height), Image.Resampling.BICUBIC)
-    return _pixels(apply_colormap((torch.from_numpy(np.array(image)) - low) / (high - low), colors))
+    return take_pixels(apply_colormap((torch.from_numpy(np.array(image)) - low) / (high - low), colors))
 
 
 class Canvas:
@@ -48,28 +47,11 @@ class Canvas:
     def pixels(self) -> Tensor:
         """Return the picture, (rows, columns, 3) uint8."""
         size = self._image.width // _SHARPER, self._image.height // _SHARPER
-        return _pixels(self._image.resize(size, Image.Resampling.LANCZOS))
+        return take_pixels(self._image.resize(size, Image.Resampling.LANCZOS))
 
     def _place(self, point: Any) -> tuple[float, float]:
         x, y = point
         return self._scale * (float(x) - self._left), self._scale * (self._high - float(y))
-
-
-def add_caption(frame: Tensor, *lines: str) -> Tensor:
-    """Add lines of text above a frame (rows, columns, 3) uint8; the first is larger."""
-    sizes = (_TITLE, *[_TEXT] * (len(lines) - 1))
-    top = sum(_LEADING + size for size in sizes) + _LEADING
-    whole = Image.new("RGB", (frame.shape[1], frame.shape[0] + top), "white")
-    whole.paste(Image.fromarray(frame.numpy()), (0, top))
-    pen, y = ImageDraw.Draw(whole), _LEADING
-    for line, size in zip(lines, sizes, strict=True):
-        pen.text((_LEADING, y), line, "black", ImageFont.load_default(size))
-        y += size + _LEADING
-    return _pixels(whole)
-
-
-def _pixels(image: Image.Image) -> Tensor:
-    return torch.from_numpy(np.array(image))
 
 
 def draw_text(text: str, side: int, height: int) -> Tensor:

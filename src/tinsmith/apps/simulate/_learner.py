@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from ...nn import write_checkpoint
-from .._pictures import Writer, make_image, stack_sheets, write_loop
+from .._pictures import Writer, caption_film, make_image, stack_sheets, write_loop
 from .._report import Report
 from .._training import History, Learner, Training
-from ._drawing import add_caption
 from ._simulation import Look, Simulation, SimulationOutcome
 
 FILES = ("simulation.png", "simulation.gif")
@@ -102,12 +101,13 @@ class SimulationLearner(Learner[Look, SimulationOutcome]):
             for words, look in (("before training", self.before), ("after", evaluation))
         ]
         curves = {"loss": (range(len(losses)), losses)}
-        return Report(f"simulate: {self.name}", f"{after} (before training: {before})", facts, curves, rows)
+        score = f"{after} (before training: {before})"
+        return Report(f"simulate: {self.name}", score, facts, curves, rows, SimulationOutcome.unit)
 
     def writers(self, training: Training[Any], evaluation: Look, report: Report) -> Mapping[str, Writer]:
         simulation = self.simulation
         title = f"{self.name}, iteration {training.step}: {simulation.figure.format(evaluation.figure)}"
-        film = [add_caption(frame, title, simulation.caption) for frame in evaluation.frames]
+        film = caption_film(evaluation.frames, title, simulation.caption)
 
         def draw(path: Path) -> None:
             looks = (self.before, evaluation)
