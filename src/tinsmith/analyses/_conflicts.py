@@ -102,8 +102,8 @@ def find_conflicts(
 
     Args:
         kernel: the kernel.
-        exempt: returns arrays of which no two iterations of a loop use one element, as somebody promises.
-        unique: arrays of which somebody promises that no two numbers are equal.
+        exempt: returns arrays that are promised to have no element that two iterations of a loop use.
+        unique: arrays whose numbers are promised to be all different.
     """
     conflicts: list[Conflict] = []
     for loop in kernel.body:

@@ -30,7 +30,7 @@ _SHIFTS = {
 
 
 _Cases: TypeAlias = "list[tuple[analyses.Constraint, ...]]"
-"""Sets of constraints of which one holds."""
+"""Sets of constraints; one of them holds."""
 
 
 def is_private(expr: nodes.Expr) -> bool:

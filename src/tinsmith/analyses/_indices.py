@@ -54,7 +54,7 @@ def concurrent_loop(task: nodes.Stmt) -> nodes.For | None:
 
 
 def find_owned(loop: nodes.For | nodes.Loop, arrays: Collection[str] | None = None) -> frozenset[str]:
-    """Return the arrays (if given, among `arrays`) no element of which is touched by two iterations of a loop."""
+    """Return the arrays (if given, among `arrays`) without an element that two iterations of a loop touch."""
     accesses: Iterable[Access] = (*walk.loads(loop.body), *walk.stores(loop.body))
     if arrays is not None:
         accesses = [one for one in accesses if one.array in arrays]

@@ -45,7 +45,7 @@ class Scalar(Protocol):
 
 @dataclass(frozen=True)
 class LaneArray:
-    """A local array of which loops in vectors use one element for each lane.
+    """A local array with one element for each lane, which loops in vectors use.
 
     Attributes:
         vectors: names of its vectors; none if other loops store to it.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def format_statistics(report: ReportContents) -> str:
     """Return a line for each rule and severity: the number of findings, the rule's id and name, and how many files
-    have one. `[*]` marks rules of which `--fix` can fix findings. The most severe rules come first.
+    have one. `[*]` marks rules whose findings `--fix` can fix. The most severe rules come first.
     """
     rows = summarize(report.findings)
     width = max([len(str(len(one.findings))) for one in rows], default=0)

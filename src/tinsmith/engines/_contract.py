@@ -187,7 +187,7 @@ class CompileOptions(NamedTuple):
         stack: the required depth of the gradient stack; 0 leaves it to the engine.
         is_careful: whether an element may be read and written under two indices, which the engines' optimizers do not
             consider.
-        is_aliased: whether an element may be changed under two indices of which an inner loop changes only one.
+        is_aliased: whether an element may be changed under two indices, and an inner loop changes only one of them.
         is_simd: whether vectors are kept whole, as machine vectors on the CPU, which require memory aligned to an
             element's size.
         is_printed: whether the text was printed from IR, so that its parameters are arrays, numbers and fields only.

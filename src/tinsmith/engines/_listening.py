@@ -142,7 +142,7 @@ def _replace_method(
 class _Tape:
     """Replaces an engine's tape: notifies a listener of functions with a custom gradient."""
 
-    grad_checker = None  # of which Quadrants asks
+    grad_checker = None  # Quadrants reads it
 
     def __init__(
         self,

@@ -122,7 +122,7 @@ def indices_of(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def shaping_name(iterator: ast.expr) -> str:
-    """Return the array of which a loop uses the shape alone, `for i in x` or `ti.grouped(x)`; "" for other loops."""
+    """Return the array that a loop uses only for its shape, `for i in x` or `ti.grouped(x)`; "" for other loops."""
     is_grouped = isinstance(iterator, ast.Call) and resolve_callee(iterator) == "grouped" and iterator.args
     inner = iterator.args[0] if is_grouped and isinstance(iterator, ast.Call) else iterator
     return inner.id if isinstance(inner, ast.Name) else ""

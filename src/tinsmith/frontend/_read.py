@@ -147,7 +147,7 @@ class Source:
 
     @lazy
     def names_changed(self) -> frozenset[str]:
-        """Return the names of objects and arrays of which the body stores to an attribute or an element."""
+        """Return the names of objects and arrays whose attributes or elements the body stores to."""
         parts = (node for node in self.nodes if isinstance(node, ast.Attribute | ast.Subscript))
         return frozenset([root(node) for node in parts if isinstance(node.ctx, ast.Store)])
 

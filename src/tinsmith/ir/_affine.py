@@ -287,7 +287,7 @@ def _gap(first: AffineIndex, second: AffineIndex, query: DependenceQuery) -> _Ga
 
 
 class PartialIndexMap:
-    """Values filed under indices of which only some axes are known.
+    """Values filed under partly known indices: only some axes have a known index.
 
     A query yields the values whose indices may equal a given one.
     """

@@ -23,7 +23,7 @@ class Part:
     Attributes:
         name: what formulas call it.
         shape: as the IR has it.
-        is_diagonal: whether the engine gives it as a matrix of which the IR has the diagonal.
+        is_diagonal: whether the engine returns a diagonal matrix, whose diagonal alone the IR has.
     """
 
     name: str

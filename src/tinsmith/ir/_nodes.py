@@ -17,8 +17,8 @@ field, is visited everywhere without another line of code:
 | `Inner` or `InnerLocal` | operands that it computes inside its body, at the end of an iteration |
 | `Block` | the statements inside it |
 | `Defined`, or a tuple of it | the names of locals that it gives a value |
-| `Loaded` | the array of which it loads an element |
-| `Changed` | the array of which it changes an element |
+| `Loaded` | the array that it loads an element from |
+| `Changed` | the array whose element it changes |
 | `tuple[CarriedLocal, ...]` | parts of the node that are made of the same kinds of fields |
 | anything else | data of its own |
 
@@ -45,10 +45,10 @@ InnerLocal: TypeAlias = "Local"
 """A local that a loop reads at the end of an iteration."""
 
 Loaded: TypeAlias = str
-"""The name of an array of which a node loads an element."""
+"""The name of the array that a node loads an element from."""
 
 Changed: TypeAlias = str
-"""The name of an array of which a statement changes an element."""
+"""The name of the array whose element a statement changes."""
 
 # Expressions ------------------------------------------------------------------------------------
 

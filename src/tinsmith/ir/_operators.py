@@ -74,7 +74,7 @@ class Operator(TextEnum):
     LE = "<="
     GT = ">"
     GE = ">="
-    # Of two truths, of which both are computed.
+    # Of two truths; both are computed.
     AND = "and"
     OR = "or"
     # The value of the left one with the derivative of the right one.

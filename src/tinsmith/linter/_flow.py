@@ -132,7 +132,7 @@ def has_gradient(subject: Subject, statement: Node, node: Expression) -> bool:
 
 
 def find_doubtful_arrays(subject: Subject) -> frozenset[str]:
-    """Return the arrays that hold integers by their uses, or of which nothing tells that they hold floats."""
+    """Return the arrays that hold integers by their uses, or that nothing shows to hold floats."""
     return frozenset(name for name in subject.arrays - subject.integers if _is_doubtful(subject, name))
 
 

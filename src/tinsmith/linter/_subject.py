@@ -77,7 +77,7 @@ class Subject:
         declared: its parameters.
         spec: of the op that it belongs to.
         lines: the file.
-        find_doubtful: finds the arrays of which nothing tells that they hold floats.
+        find_doubtful: finds the arrays that nothing shows to hold floats.
         default_fp: what a float literal is.
         labels: what the source calls those texts of the tree that are none there.
         handed: fields that its functions name themselves, and that its tree hands to them.

@@ -168,7 +168,7 @@ CPU: Pipeline = (
     Pass("strip", _strip, "every statement has a number of its own, or none"),
     Pass("index-by-rows", _index_by_rows),
 )
-"""To strips and lanes, of which an engine's compiler makes machine vectors."""
+"""To strips and lanes, which an engine's compiler turns into machine vectors."""
 
 ENGINE: Pipeline = (
     Pass(

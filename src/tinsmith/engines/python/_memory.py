@@ -184,7 +184,7 @@ class FieldView(ArrayView):
 
     @property
     def snode(self) -> Any:
-        """Its placement, of which the engines' own `copy_from` asks the offset: `field.snode.ptr.offset`."""
+        """Its placement: the engines' own `copy_from` reads its offset, `field.snode.ptr.offset`."""
         return SimpleNamespace(ptr=SimpleNamespace(offset=self.first))
 
 

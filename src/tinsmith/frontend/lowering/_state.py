@@ -52,7 +52,7 @@ class State:
     """Everything that grows while a kernel is lowered.
 
     In a statement with a call that changes memory, expressions read memory after the call, where the statement uses
-    them. So a selection of which only one side may be evaluated stays in the expression until then (`defer`).
+    them. So a selection that may evaluate only one side stays in the expression until then (`defer`).
 
     Attributes:
         body: the statements of the innermost block.

@@ -31,7 +31,7 @@ class SavedValues:
     Attributes:
         values: arrays whose values it reads.
         locals: locals whose values it reads.
-        returns: arrays of which it reads what an atomic returned.
+        returns: arrays whose atomics return values that it reads.
         active: locals that depend on an array with a gradient, whether or not the reverse pass reads them.
         reads: by the name of an array, the places of the reads whose values it needs.
         own_reads: the same without those in the functions that get the array as a whole.
@@ -308,7 +308,7 @@ class _Walker:
         )
 
     def _hand_over(self, arguments: list[ast.expr]) -> None:
-        """Note the arrays that a call gets as a whole, and of which it may read any element."""
+        """Note the arrays that a call gets as a whole: it may read any of their elements."""
         for argument in arguments:
             name = root(argument)
             if name in self.roles and isinstance(argument, ast.Name):

@@ -39,7 +39,7 @@ class Constants:
     Attributes:
         paths: of an object, only those of the attributes that are read. A path that leads to nothing is one, too: what
             appears there later changes the fingerprint.
-        by_type: paths whose value counts by its type: of an object of which a kernel only asks whether it is there. A
+        by_type: paths whose value counts by its type: a kernel only asks whether the object is there. A
             Python function counts by identity, and the values that its body reads have paths of their own.
         sources: the kernel, and the engine functions that it calls.
         uses: of fields, one for each name and field.
@@ -292,7 +292,7 @@ class _Finder:
 
     # Objects ------------------------------------------------------------------------------------
     def _is_object(self, value: Any) -> bool:
-        """Return True for an object of which only the attributes that are read are baked in."""
+        """Return True for an object whose attributes are baked in only if they are read."""
         return is_plain_object(value, self.engine) and not self._is_leaf(value)
 
     def _find_object(self, node: ast.AST, source: Source, roots: Mapping[str, Path]) -> Path | None:
@@ -304,8 +304,8 @@ class _Finder:
     def _follow_objects(self, source: Source, roots: Mapping[str, Path]) -> set[ast.AST]:
         """Note what is read of objects that a body names as a whole. Return the expressions that name them.
 
-        These are objects that it passes to engine functions, whose bodies are followed; objects of which it reads an
-        attribute by `getattr` or `hasattr`; and objects of which it only asks whether they are there.
+        These are objects that it passes to engine functions, whose bodies are followed; objects whose attributes
+        it reads by `getattr` or `hasattr`; and objects that it uses only for their type or truth value.
         """
         names: set[ast.AST] = set()
         for node in source.nodes:

@@ -32,7 +32,7 @@ _REFLECTIVE = frozenset(["super", "globals", "locals", "eval", "exec", "__class_
 
 
 def find_tested(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the parts of a statement or expression of which only the type or the truth value is used."""
+    """Yield the parts of a statement or expression that are used only for their type or truth value."""
     match node:
         case ast.If(test) | ast.While(test) | ast.IfExp(test) | ast.Assert(test):
             yield _inside_static(test)

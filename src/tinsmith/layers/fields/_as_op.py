@@ -36,7 +36,7 @@ class OpProgram:
         cleared: fields that start each call at zero.
         changeable: filled fields whose memory is given away: kernels may change it in place.
         adjoint: where the gradient comes from, as for `tinsmith.op`.
-        auxiliary: outputs of which the caller passes no gradient on.
+        auxiliary: outputs whose gradient the caller does not pass on.
         begins_at_zero: whether indices of the kernels begin at 0, whatever the fields' offsets are (`name_fields`).
 
     Raises:

@@ -112,7 +112,7 @@ class ArrayProgram:
         managed = by_key([one for one in managed_roles.filled if one.manager is not None])
         left = (place for place, one in enumerate(roles.filled) if one.facts.key not in written)
         self._left = tuple(place for place in left if roles.filled[place].facts.key not in managed)
-        self._moved = managed.keys()  # gradients of which their managers' copies leave in the fields' own
+        self._moved = managed.keys()  # their managers' copies leave these gradients in the fields' own
         self._written_back = (*(roles.filled[place] for place in self._left), *made.outputs)
         kept_clear = [one for key, one in cleared.items() if key not in written]
         self._clear = self._transfer("clear", kept_clear) if kept_clear else None
@@ -230,7 +230,7 @@ class ArrayProgram:
         return [self._fields[place] for place in alone or places]
 
     def _is_state(self, one: LayerField) -> bool:
-        """Return True for a field that nobody fills, of which a call reads what it held, and which it changes."""
+        """Return True for a field that is not filled by a call, which reads its earlier content and changes it."""
         return any(one is other for other in self.held) and one.name in self._state
 
     def _check_reruns(

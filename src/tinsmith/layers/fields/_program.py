@@ -148,7 +148,7 @@ class Program:
 
     @property
     def is_unforeseen(self) -> bool:
-        """Whether the gradient could not be checked before a call, of which the first call warned."""
+        """Whether the gradient could not be checked before a call; the first call warned of that."""
         return not isinstance(self._op_for_checks(), OpProgram)
 
     def explain(self, gradient: str = "") -> str:

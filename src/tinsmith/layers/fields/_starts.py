@@ -103,7 +103,7 @@ def find_held(roles: Roles, launches: Sequence[Launch], cleared: Collection[int]
 
     Args:
         roles: the fields of the layer.
-        launches: its kernels, of which each names its fields by itself.
+        launches: its kernels. Each has names of its own for its fields.
         cleared: keys of the fields that start each call at zero.
     """
     uses = uses_of_each(launches)

@@ -34,7 +34,7 @@ from ..fields import (
 from ._replaced_gradients import CustomGradient
 
 MakeProgram = Callable[[Roles, tuple[Launch, ...], Habits, Sequence[LayerField]], ArrayProgram]
-"""Makes the program of a block, of which the last argument are the fields whose gradient may be asked for."""
+"""Makes the program of a block. The last argument is the fields whose gradient may be asked for."""
 State = dict[int, torch.Tensor]
 
 

@@ -50,7 +50,7 @@ class Recording(Listener):
 
     Attributes:
         calls: what is called, and with which arguments.
-        read: keys of the fields of which Python was told something.
+        read: keys of the fields that Python code got a value from.
     """
 
     def __init__(self, kernels: Kernels, dry_run: DryRun | None) -> None:

@@ -286,7 +286,7 @@ class Rollout:
 
     def _make(self, launches: tuple[Launch, ...], read: Collection[int]) -> ArrayProgram:
         starts = Starts(self._roles, launches, _HABITS)
-        # An output of which Python was told something is no plain sum, which would start at zero.
+        # An output that Python code got a value from is no plain sum, which would start at zero.
         grown = [one for one in starts.fields_at_zero if one.facts.key in read]
         sums = [*grown, *(one for one in starts.accumulators if starts.is_seen(one))]
         warn_of_sums(self.name, starts, sums, _SUMS_REMEDY)

@@ -61,7 +61,7 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
 
 
 def check_accessible(one: LayerField, parameter: torch.Tensor, layer: str) -> None:
-    """Raise DeviceError for a parameter of which this process has a shard alone, or no numbers.
+    """Raise DeviceError for a parameter that this process has only a shard of, or no numbers of.
 
     A DTensor is accessible: its processes can gather it.
     """

@@ -145,7 +145,7 @@ class Tracer:
         return self.find_object(name) if kernel is None else Object(f"{kernel}.grad")
 
     def find_object(self, text: str) -> Object:
-        """Return what a text stands for of which nothing is known: the same object each time."""
+        """Return the object that stands for an unknown text: the same object each time."""
         return self._objects.setdefault(text, Object(text))
 
     def is_own(self, text: str) -> bool:

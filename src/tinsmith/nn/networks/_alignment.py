@@ -43,7 +43,7 @@ class _MixedColumn(Exception):
 
 
 def _compute_alignment(encoder: Encoder) -> int:
-    """Return the number of columns of which an encoding's first column must be a multiple."""
+    """Return the alignment of an encoding: its first column must be a multiple of this number of columns."""
     if isinstance(encoder, Grid):
         return encoder.n_features
     return math.lcm(*(_compute_alignment(part) for _, part in encoder.parts)) if isinstance(encoder, Composite) else 1

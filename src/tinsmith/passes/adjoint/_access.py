@@ -12,7 +12,7 @@ from ._ssa import Step, frame_steps, parallel_loop
 
 
 def find_owned(steps: Sequence[Step]) -> frozenset[str]:
-    """Return the arrays no element of which is touched by two parallel iterations, according to the indices."""
+    """Return the arrays whose elements are each touched by at most one parallel iteration, according to the indices."""
     accesses = (*walk.loads(steps), *walk.stores(steps))
     parallel = parallel_loop(steps)
     # One thread runs a serial task, so whatever it touches is its own.

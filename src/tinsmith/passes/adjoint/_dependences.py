@@ -75,7 +75,7 @@ def never_overwritten_after_read(steps: Sequence[Step], arrays: Collection[str])
 
     Args:
         steps: what one thread runs: the body of a parallel loop, or a serial task.
-        arrays: no element of which another thread touches.
+        arrays: those whose elements no other thread touches.
     """
     return _without(steps, arrays, lambda change, load: may_overwrite(change, load, is_invariant))
 
@@ -121,8 +121,8 @@ def find_written_once(
 
     Args:
         tasks: the steps of each, in the order in which they run.
-        own: for each, arrays of which no two parallel iterations use one element.
-        kept: arrays of which somebody wants to know the adjoint that they had before all tasks.
+        own: for each, arrays without an element that two parallel iterations use.
+        kept: arrays whose adjoint from before all tasks is needed afterwards.
         repeated: numbers of tasks that run again later: what they store to may have been used the time before.
     """
     uses: dict[str, list[_Use]] = {}

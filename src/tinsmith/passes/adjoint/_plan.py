@@ -113,7 +113,7 @@ class TaskPlan:
 
     Attributes:
         state: arrays that its reverse changes in copies of them, and puts back as they were.
-        settled: arrays that it reads and changes, of which the reverse finds everything in place.
+        settled: arrays that it reads and changes, and whose values the reverse finds in place.
         loops: by the numbers of its loops.
         results: memory in which a forward pass may keep what the reverse needs of loops; None where it keeps nothing.
     """

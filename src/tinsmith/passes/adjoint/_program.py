@@ -86,7 +86,7 @@ class Program:
         notes: what else is to be known of it, in words.
         has_long_tapes: whether checkpoints would make its tapes shorter.
         results: another forward pass with its backward pass, where loops need not run twice.
-        whole: adjoints of which it stores every element, so that nobody need clear their memory.
+        whole: adjoints that it stores every element of, so that their memory need not be cleared.
     """
 
     actions: tuple[Action, ...]

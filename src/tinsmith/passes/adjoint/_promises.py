@@ -24,7 +24,7 @@ Index = tuple[nodes.Expr, ...]
 _INDICES = (Type.I32, Type.I64)
 _WHOLE = (Type.I8, Type.I16, *_INDICES, Type.U8, Type.U16, Type.U32, Type.U64)
 _MOST_CHOICES = 6
-"""Minima and maxima of which a proof looks at both sides; one more could double the work."""
+"""The most minima and maxima in a proof that looks at both sides of each; one more could double the work."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ NO_PROMISES: Mapping[str, Promise] = MappingProxyType({})
 
 
 def find_promised_arrays(steps: Sequence[Step], promises: Mapping[str, Promise]) -> frozenset[str]:
-    """Return the arrays no element of which is used by two iterations of the parallel loop, according to promises."""
+    """Return the arrays without an element that two iterations of the parallel loop use, according to promises."""
     loop = parallel_loop(steps)
     if not promises or loop is None:
         return frozenset()

@@ -21,7 +21,7 @@ class Task:
         kernel: the kernel that it is a part of.
         number: its place among the tasks of the op.
         steps: its steps.
-        own: arrays no element of which two parallel iterations touch.
+        own: arrays without an element that two parallel iterations touch.
         activity: what has a gradient.
         names: its names.
         gradients: names of the adjoints of arrays that have one.

@@ -44,7 +44,7 @@ def write_in_order(
     Args:
         task: the statements.
         kinds: the kernel's arrays.
-        arrays: those of which maxima and minima are written out.
+        arrays: those whose maxima and minima are written out.
         names: where what is added gets its names.
     """
     wanted = sorted({(one.array, one.operator) for one in extremes_in(task, arrays)})

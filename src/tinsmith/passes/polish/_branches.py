@@ -177,7 +177,7 @@ class _Uses:
         return _Uses(self.defined | other.defined, self.mentioned | other.mentioned)
 
     def commutes(self, other: _Uses) -> bool:
-        """Return True if statements may be exchanged, of which some use no memory."""
+        """Return True if statements may change their order: some of them use no memory."""
         return self.defined.isdisjoint(other.mentioned) and other.defined.isdisjoint(self.mentioned)
 
 

@@ -29,7 +29,7 @@ def eliminate_dead_code(
         body: the statements.
         wanted: locals whose values are read afterwards.
         private: arrays that nobody reads afterwards: stores to them stay only before something that reads them.
-        unread: arrays of which nobody reads what is stored, here either: no stores to them stay.
+        unread: arrays whose stored values nothing reads, in this kernel either: stores to them are removed.
     """
     return _Elimination(frozenset(private), frozenset(unread)).block(tuple(body), {*wanted})[0]
 

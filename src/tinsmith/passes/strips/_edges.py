@@ -43,7 +43,7 @@ class _Answer(NamedTuple):
 
 
 class EdgeSplit(NamedTuple):
-    """A loop in parts: the iterations of which no condition on its variables is left, and those around them."""
+    """A loop in parts: iterations without conditions on its variables, and those around them."""
 
     before: tuple[nodes.For, ...]
     middle: nodes.For

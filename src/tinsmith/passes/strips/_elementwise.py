@@ -149,7 +149,7 @@ def _compute_values(
         kernel: its kernel.
         names: where what is added gets its names.
         fresh: the locals that stand for the loop's own.
-        load: what stands for a load, of which the place is given in the loop's own names too.
+        load: returns the replacement of a load, whose place is also given in the loop's own names.
     """
     values: list[nodes.Stmt] = []
     stored: dict[tuple[str, Index], nodes.Local] = {}

@@ -17,7 +17,7 @@ from ...ir import Operator, Type, nodes, number, walk
 from ._parts import FUNCTIONS, POWER, is_vector
 
 WIDTH = 16
-"""Numbers of a vector: float32 of 512 bits, of which LLVM makes two or four vectors where the machine's are shorter."""
+"""Numbers of a vector: float32 of 512 bits. LLVM splits it into two or four vectors where the machine's are shorter."""
 _KINDS = frozenset({Type.F32, Type.I32, Type.U1})
 _WHOLE = frozenset({"neg", "not", "sqrt", "floor"})
 

@@ -94,7 +94,7 @@ def bounds_of_strip(
 
 
 def at_line(body: Sequence[nodes.Stmt], line: int) -> nodes.Block:
-    """Return statements of which those without a line, which are ours, get this one."""
+    """Return statements with this line for those that have none, since tinsmith added them."""
     return walk.rewrite(body, lambda one: (one if one.line else replace(one, line=line),))
 
 

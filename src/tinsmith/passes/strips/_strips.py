@@ -177,7 +177,7 @@ def _functions_in(expr: nodes.Expr) -> Iterator[nodes.Unary]:
 class _Writer:
     """Writes the strips of one kernel, with locals of new `names`.
 
-    `private` are the numbers of loops of which no local is read outside, nor by another iteration.
+    `private` are the numbers of loops whose locals are read neither outside nor by another iteration.
     """
 
     def __init__(self, kernel: nodes.Kernel, names: Names, private: frozenset[int], *, has_vectors: bool) -> None:

@@ -47,7 +47,7 @@ def write_out_extremes(kernel: nodes.Kernel, arrays: Collection[str], names: Nam
 
     Args:
         kernel: the kernel.
-        arrays: those of which maxima and minima are written out.
+        arrays: those whose maxima and minima are written out.
         names: where what is added gets its names.
 
     Raises:

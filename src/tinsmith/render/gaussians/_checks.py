@@ -28,7 +28,7 @@ _UNSUPPORTED: dict[str, tuple[object, str]] = {
     "rolling_shutter": (None, _ONE_POSE),
     "viewmats_rs": (None, _ONE_POSE),
 }
-"""Options of gsplat of which only the default is supported: the default, and a remedy for other values."""
+"""Options of gsplat that are supported only with their default: the default, and a remedy for other values."""
 
 
 def refuse_unsupported(function: str, **options: object) -> None:

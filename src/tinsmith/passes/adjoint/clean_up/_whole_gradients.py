@@ -1,4 +1,4 @@
-"""Adjoints of which a launch is the first to change an element, and changes it once: it stores and need not add.
+"""Adjoints whose elements a launch is the first to change, each once: it stores and need not add.
 
 `grad_x[i] = grad_x[i] + v`, as the first that is done to `grad_x`, is `grad_x[i] = v`. Where that is so for every i
 there is, whoever makes the memory need not clear it: an elementwise kernel moves half as many bytes then. Where it is

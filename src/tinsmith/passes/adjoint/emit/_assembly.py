@@ -30,9 +30,9 @@ class Turn:
     Attributes:
         number: of the task among those of the kernels; launches of one kernel share it.
         launch: the place of the launch.
-        stable: arrays of which no later turn changes what this one reads.
+        stable: arrays whose values, as this turn reads them, no later turn changes.
         reverse: the task's reverse.
-        final: those of which the turn does not change it either: it reads what they hold in the end.
+        final: those that the turn does not change either: it reads what they hold in the end.
     """
 
     number: int

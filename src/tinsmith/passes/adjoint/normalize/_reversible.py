@@ -33,7 +33,7 @@ class Reversible:
 
     Attributes:
         source: the number of the op's kernel that it is a part of.
-        own: arrays no element of which two parallel iterations touch.
+        own: arrays without an element that two parallel iterations touch.
         prelude: what runs before its reverse.
         beside: memory that it works on, at 0 before it.
         part: its number among the tasks of the kernel.
@@ -201,7 +201,7 @@ class _Making:
 
 
 def find_promised(kernel: nodes.Kernel, loop: nodes.For, promises: Mapping[str, Promise]) -> frozenset[str]:
-    """Return the arrays no element of which is used by two iterations of a parallel loop, according to promises."""
+    """Return the arrays without an element that two iterations of a parallel loop use, according to promises."""
     if not promises:
         return frozenset()
     return find_promised_arrays(SsaBuilder(kernel, _names(kernel, {})).task((loop,)), promises)
@@ -235,7 +235,7 @@ def find_races(
     Args:
         kernel: the kernel of the task.
         statements: the task.
-        own: arrays no element of which two iterations touch.
+        own: arrays without an element that two iterations touch.
         refuses_possible: whether possible races count too. If not, iterations that may race run in order, or the
             caller promises that they do not.
     """

@@ -98,7 +98,7 @@ def with_named_bounds(body: Sequence[nodes.Stmt], names: Names) -> nodes.Block:
 def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.Block, set[str]]:
     """Rewrite loops that run backwards by the place `end - 1 - back` instead of `back`. Return their new names too.
 
-    Lanes of which such a loop has different lengths begin apart, but are at one place together: the passes of a
+    Lanes for which such a loop has different lengths begin apart, but are at one place together: the passes of a
     gradient go back over what lanes went through side by side.
     """
     by_place: set[str] = set()

@@ -17,7 +17,7 @@ class Sharing:
         descending: names of those places.
         definitions: how often each local is given a value in the text.
         agreed: locals that blocks in lanes agree on, with their places in the body.
-        varying: locals of which lanes have values of their own.
+        varying: locals that differ between lanes.
         own_places: locals from 0 to before a size of the loop, with that size and what they are by the loop's names.
     """
 

@@ -174,7 +174,7 @@ class Writer:
         self.block.lanes.append(one)
 
     def guard_expression(self, expr: nodes.Expr, mask: nodes.Expr) -> nodes.Expr:
-        """Return an expression for all lanes, of which inactive ones load element 0; functions by arithmetic."""
+        """Return an expression for all lanes: inactive ones load element 0; functions become arithmetic."""
         if isinstance(expr, nodes.Load) and expr in self.own_elements:
             return self.own_elements[expr]
         if isinstance(expr, nodes.Unary) and moves(expr):
