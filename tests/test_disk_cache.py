@@ -1,5 +1,6 @@
 """The cache on disk: what one process generates another one reads, and nothing that is damaged, old or strange."""
 
+import contextlib
 import dataclasses
 import os
 import pickle
@@ -17,7 +18,7 @@ import cases
 import tinsmith as ts
 from tinsmith import _disk_cache
 from tinsmith.calls.backward import _source_adjoint
-from tinsmith.compiling import _remember
+from tinsmith.compiling import _remember, _stage
 from tinsmith.compiling._remember import decode, describe, encode, remember
 from tinsmith.ir import Operator, Type, nodes, observe_passes
 from tinsmith.passes.adjoint import AdjointOptions, Decision, Fresh, How, Program, Run
@@ -424,11 +425,14 @@ def generated(monkeypatch):
     for module, name in [
         (_source_adjoint, "generate_adjoint"),
         (_source_adjoint, "clean_up_adjoint"),
+        (_stage, "find_conflicts"),
         (_remember, "write_entry"),
     ]:
         function = getattr(module, name)
         monkeypatch.setattr(
-            module, name, lambda *given, function=function, name=name: (calls.append(name), function(*given))[1]
+            module,
+            name,
+            lambda *given, function=function, name=name, **named: (calls.append(name), function(*given, **named))[1],
         )
     return calls
 
@@ -461,7 +465,9 @@ def test_an_op_made_again_generates_nothing(lang, disk_cache, generated):
         results, gradients = differentiate(make_scale(lang, factor), x)
         assert results[0].tolist() == [factor, 4 * factor]
         assert gradients[0].tolist() == [2 * factor, 4 * factor]
-        assert {*generated} == ({"generate_adjoint", "clean_up_adjoint", "write_entry"} if is_new else set())
+        assert {*generated} == (
+            {"generate_adjoint", "clean_up_adjoint", "find_conflicts", "write_entry"} if is_new else set()
+        )
 
 
 def test_the_python_engine_has_entries_of_its_own(lang, disk_cache, generated, configure):
@@ -474,19 +480,48 @@ def test_the_python_engine_has_entries_of_its_own(lang, disk_cache, generated, c
     assert generated.count("generate_adjoint") <= 1
 
 
-def make_race(lang):
+def make_race(lang, spec="x[n], k[n]: i32 -> y[n]", stride=1, **options):
     @lang.kernel
     def race(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
-            y[k[i]] = x[i]
+            y[k[i] * stride] = x[i]
 
-    return ts.op("x[n], k[n]: i32 -> y[n]")(race)
+    return ts.op(spec, **options)(race)
 
 
 def test_warnings_come_again(lang, disk_cache):
     for _ in range(2):
         with pytest.warns(ts.RaceWarning, match="may have a data race"):
             differentiate(make_race(lang), torch.ones(3), torch.arange(3, dtype=torch.int32))
+
+
+@pytest.mark.each_engine
+@pytest.mark.compiled_engine
+def test_conflicts_are_those_of_the_kernel_and_its_promises(lang, disk_cache, generated):
+    given = torch.ones(3), torch.arange(3, dtype=torch.int32)
+    promise = "x[n], unique k[n]: i32 -> y[n]"
+
+    def refuses():
+        return pytest.raises(ts.KernelError, match="data race")
+
+    def warns():
+        return pytest.warns(ts.RaceWarning, match="may have a data race")
+
+    # A warning is an error in tests.
+    for outcome, options in (
+        (warns, {}),
+        (contextlib.nullcontext, {"spec": promise}),
+        (refuses, {"stride": 0}),
+        (refuses, {"spec": promise, "stride": 0}),
+        (contextlib.nullcontext, {"races": "allow"}),
+    ):
+        counts = []
+        for _ in range(2):
+            generated.clear()
+            with outcome():
+                make_race(lang, **options)(*given)
+            counts.append(generated.count("find_conflicts"))
+        assert counts == [0 if "races" in options else 1, 0], options
 
 
 @pytest.mark.compiled_engine
@@ -552,14 +587,14 @@ import torch
 import {engine} as lang
 import tinsmith as ts
 from tinsmith.calls.backward import _source_adjoint
-from tinsmith.compiling import _from_ir, _remember
+from tinsmith.compiling import _from_ir, _remember, _stage
 
 calls = []
 def count(module, name):
     function = getattr(module, name)
-    setattr(module, name, lambda *given: (calls.append(name), function(*given))[1])
+    setattr(module, name, lambda *given, **named: (calls.append(name), function(*given, **named))[1])
 for module, name in ((_source_adjoint, "generate_adjoint"), (_source_adjoint, "clean_up_adjoint"),
-                     (_from_ir, "print_kernel"), (_remember, "write_entry")):
+                     (_from_ir, "print_kernel"), (_stage, "find_conflicts"), (_remember, "write_entry")):
     count(module, name)
 lang.init(arch=lang.cpu, offline_cache_file_path=sys.argv[1], log_level=lang.ERROR)
 """

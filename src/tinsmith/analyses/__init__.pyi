@@ -1,3 +1,4 @@
+from ._accesses import Condition as Condition
 from ._accesses import LoopAccess as LoopAccess
 from ._accesses import Origin as Origin
 from ._accesses import opaque as opaque

@@ -1,8 +1,8 @@
 """Disk cache for results of passes, so that later processes need not compute them again.
 
 `remember` is the only entry point. It is for results that take long and depend on content alone: the adjoint, the
-tangent, the vectorized form for CPUs, the text of a printed kernel. Checks that may warn or refuse run in every
-process.
+tangent, the vectorized form for CPUs, the text of a printed kernel, the conflicts of parallel loops. Checks that may
+warn or refuse run in every process.
 
 The name of an entry is a digest of everything that a result depends on: the input IR, options, the engine's name and
 version, Python's version, and the source of the passes. Only nodes of the IR and records of programs are loaded: no
@@ -23,6 +23,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from .. import analyses
 from .._config import config
 from .._disk_cache import name_entry, read_entry, write_entry
 from .._version import __version__
@@ -81,12 +82,13 @@ _KERNEL_CLASSES: Mapping[tuple[str, str], type] = {
 
 @functools.cache
 def _list_records() -> Mapping[tuple[str, str], type]:
-    """Return the classes of programs and tangents that entries may contain. Called when one is met, since it loads the
-    passes of gradients.
+    """Return the classes of programs, tangents and conflicts that entries may contain. Called when one is met, since it
+    loads the passes of gradients.
     """
     records = (
         *(adjoint.Program, adjoint.Fresh, adjoint.Copy, adjoint.Run, adjoint.Reserve, adjoint.TapeSize),
         *(adjoint.WithResults, adjoint.Decision, adjoint.How, tangent.Tangent),
+        *(analyses.Conflict, analyses.Verdict, analyses.LoopAccess, analyses.Condition),
     )
     return {(one.__module__, one.__qualname__): one for one in records}
 

@@ -36,6 +36,7 @@ from ..passes import BATCH, FORWARD, PassOptions, adjoint, run_pipeline
 from ..spec import DimSizes
 from ._baked_values import BakedValues, build_changed_value_error
 from ._linked_kernel import NO_NAMES, Links, link_kernel
+from ._remember import remember
 from ._variant import ArrayType, Variant
 
 NO_DIMS: Mapping[str, DimSizes] = {}
@@ -301,12 +302,25 @@ class Stage:
         `conflicts`.
         """
         if not (self.allows_races or variant.adjoint or variant.is_serial):
-            conflicts += find_conflicts(kernel, exempt=self._build_exemption(kernel), unique=self._unique)
+            conflicts += self._find_conflicts(kernel)
         if self.engine.device_type() != "cpu":
             return []
         racing = [one for one in conflicts if one.verdict is not Verdict.CERTAIN]
         self._loops_in_order |= {one.loop.line: analyses.describe_conflict(one, kernel) for one in racing}
         return [one.loop for one in racing]
+
+    def _find_conflicts(self, kernel: nodes.Kernel) -> list[Conflict]:
+        """Return the conflicts of a kernel's parallel loops, read from disk or found."""
+
+        def find() -> tuple[tuple[int, Conflict], ...]:
+            conflicts = find_conflicts(kernel, exempt=self._build_exemption(kernel), unique=self._unique)
+            places = {id(one): place for place, one in enumerate(kernel.body)}
+            return tuple([(places[id(one.loop)], one) for one in conflicts])
+
+        numbered = remember(self.engine, "conflicts", lambda: (kernel, self._promises), find)
+        # Passes find the loops by identity, and an entry has copies.
+        loops = [(kernel.body[place], one) for place, one in numbered]
+        return [one._replace(loop=loop) for loop, one in loops if isinstance(loop, nodes.For)]
 
     @property
     def _unique(self) -> frozenset[str]:
