@@ -64,7 +64,8 @@ def refuse_unseen_writes(stage: Stage, variant: Variant, values: Mapping[str, An
     if not quiet:
         return
     try:
-        kernel = stage.lower_variant(variant, values).kernel
+        # The search for races has lowered this form already, and all forms store to the same arrays.
+        kernel = stage.lower_variant(variant.parallel, values).kernel
     except NotCovered as reason:
         if whole:
             name = min(whole)

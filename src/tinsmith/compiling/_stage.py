@@ -135,6 +135,7 @@ class Stage:
         self.given_warnings: set[tuple[str, str, int]] = set()
         self.compiled: Cache[Variant, Compiled] = Cache("compiled kernels")
         self._lowered: Cache[tuple[Variant, types.Defaults, bool], _Lowering] = Cache("kernels as IR")
+        self._in_blocks: Cache[tuple[Variant, types.Defaults, bool], LoweredKernel] = Cache("kernels with blocks as IR")
         self._loops_in_order: dict[int, str] = {}
         self._batch_refusals: Cache[Variant, str] = Cache("refused batches")
 
@@ -270,7 +271,7 @@ class Stage:
         Raises NotCovered.
         """
         if in_blocks and self.uses_blocks:
-            return self._lower_in_blocks(variant, values, self._defaults)
+            return self._find_in_blocks(variant, values)
         return self._find_lowering(variant, values).kernel
 
     def _find_lowering(self, variant: Variant, values: Mapping[str, Any]) -> _Lowering:
@@ -287,7 +288,7 @@ class Stage:
         if variant.batched_arrays:
             one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
             return _Lowering(LoweredKernel(run_pipeline(BATCH, one, batch_options(variant)), fields))
-        lowered = self._lower_in_blocks(variant, values, self._defaults)
+        lowered = self._find_in_blocks(variant, values)
         conflicts: list[Conflict] = []
         divisions: list[Variant] = []
         options = PassOptions(
@@ -328,6 +329,19 @@ class Stage:
 
     def _build_exemption(self, kernel: nodes.Kernel) -> Callable[[nodes.For], frozenset[str]]:
         return lambda loop: adjoint.find_promised(kernel, loop, self._promises) if self._promises else frozenset()
+
+    def _find_in_blocks(self, variant: Variant, values: Mapping[str, Any]) -> LoweredKernel:
+        """Return the kernel's IR before any pass, with its blocks of threads. Lower a kernel with blocks once."""
+        if not self.uses_blocks:
+            return self._lower_in_blocks(variant, values, self._defaults)
+        key = (variant, self._defaults, self.engine.is_debugging())
+        with COMPILING:
+            known = self._in_blocks.get(key)
+            if known is None:
+                if variant.fingerprint:
+                    self.check_values(variant, values)
+                known = self._in_blocks.keep(key, self._lower_in_blocks(variant, values, self._defaults))
+            return known
 
     def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
         """Return the kernel's IR before any pass, with its blocks of threads."""
