@@ -98,15 +98,50 @@ def build_chain() -> tuple[Callable[[], None], Mapping[str, Any], Mapping[str, A
     return step, inputs, {"qpos_out": info.qpos, "vel_out": state.dofs.vel}
 
 
-def work() -> None:
+def build_particles() -> tuple[Callable[[], None], Mapping[str, Any], Mapping[str, Any]]:
+    """Return substeps of an elastic cube of the material point method, and what goes in and comes out of them."""
+    import genesis as gs
+
+    gs.init(backend=gs.cpu, precision="64", logging_level="error")
+    scene = gs.Scene(
+        show_viewer=False,
+        sim_options=gs.options.SimOptions(dt=4 * 0.004, substeps=4, requires_grad=True),
+        mpm_options=gs.options.MPMOptions(
+            lower_bound=(-0.2,) * 3, upper_bound=(1.0,) * 3, grid_density=16, particle_size=0.0375
+        ),
+    )
+    body = gs.morphs.Box(pos=(0.4, 0.4, 0.25), size=(0.15,) * 3)
+    scene.add_entity(morph=body, material=gs.materials.MPM.Elastic(E=1e4, nu=0.3, sampler="regular"))
+    scene.build()
+    sim, particles = scene.sim, scene.sim.mpm_solver.particles
+
+    def step() -> None:
+        for substep in range(4):
+            sim._cur_substep_global = substep
+            sim.substep(substep)
+        sim._cur_substep_global = 0
+
+    return step, {"places": (particles.pos, 0), "velocities": (particles.vel, 0)}, {"end": (particles.pos, -1)}
+
+
+SCENES = {"rigid chain": build_chain, "mpm": build_particles}
+
+
+def read_tensor(given: Any) -> Any:
+    """Return what a field, or its part `(field, index)`, holds, as a tensor that requires a gradient."""
+    field, index = given if isinstance(given, tuple) else (given, ...)
+    return field.to_torch()[index].clone().requires_grad_()
+
+
+def work(name: str) -> None:
     """Print the seconds of a first forward and backward pass, of the engine and of the rest, as JSON."""
     import torch
 
     import tinsmith as ts
 
     clock = EngineClock()
-    step, inputs, outputs = build_chain()
-    given = [field.to_torch().clone().requires_grad_() for field in inputs.values()]
+    step, inputs, outputs = SCENES[name]()
+    given = [read_tensor(one) for one in inputs.values()]
     roll = ts.rollout(step, inputs, outputs)
     clock.watch_engine()
     seconds: dict[str, tuple[float, float]] = {}
@@ -118,14 +153,15 @@ def work() -> None:
         return made
 
     results = note("forward", lambda: roll(*given))
-    total = sum(one.sum() for one in results)
+    shown = results if isinstance(results, tuple) else (results,)
+    total = torch.stack([one.sum() for one in shown]).sum()
     note("backward", lambda: torch.autograd.grad(total, given))
     print(json.dumps(seconds))
 
 
 def main() -> None:
-    if sys.argv[1:] == ["work"]:
-        work()
+    if sys.argv[1:2] == ["work"]:
+        work(sys.argv[2])
         return
     print("| process | pass | engine, s | tinsmith, s | ratio |\n|---|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as folder:
