@@ -401,7 +401,7 @@ def fem_held(gs: Any, ready: Ready) -> None:
 # Coupling --------------------------------------------------------------------------------
 @scene()
 def coupling_sap_alone(gs: Any, ready: Ready) -> None:
-    """An elastic ball on the floor: hydroelastic contact (SAP), without rigid bodies."""
+    """Build an elastic ball on the floor, with hydroelastic contact (SAP) and without rigid bodies."""
     world, _ = _fem(
         gs,
         gs.materials.FEM.Elastic(model="linear_corotated", E=1e5),
