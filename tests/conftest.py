@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Spare the collector what lives as long as the session: modules and tests, a million objects and more.
+    """Exempt from garbage collection what lives as long as the session: a million objects and more.
 
     A tenth of the suite's CPU time went into looking through them, again and again, and as much into looking through
     the trees of syntax of each kernel while it is compiled. What tests leave behind is still collected.
@@ -173,7 +173,7 @@ def _skip_gpu_without_one(items: list[pytest.Item]) -> None:
 
 
 def wanted_configuration(item: pytest.Item) -> Configuration:
-    """How the engines must run for this test."""
+    """Return how the engines must run for this test."""
     return Configuration(
         arch="cuda" if item.get_closest_marker("gpu") else "cpu",
         default_fp="f64" if "lang64" in getattr(item, "fixturenames", ()) else "f32",
@@ -217,13 +217,13 @@ def lang(engine: str, engine_keeper: EngineKeeper, request: pytest.FixtureReques
 
 @pytest.fixture
 def lang64(lang: ModuleType) -> ModuleType:
-    """`lang` with default_fp=f64; asking for this fixture is what makes it so."""
+    """Return `lang` with default_fp=f64, which asking for this fixture causes."""
     return lang
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> str:
-    """Where the test's tensors live."""
+    """Return the device of the test's tensors."""
     return request.param
 
 
@@ -251,7 +251,7 @@ def disk_cache(configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch, 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
-    """Every test sees the same random numbers, whatever ran before it, and leaves torch's as they were."""
+    """Seed torch for every test, and restore its random state afterwards."""
     state = torch.get_rng_state()
     # Where there is no GPU, `torch.manual_seed` notes the stack of each call for devices that never come.
     seed = torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed
@@ -262,7 +262,7 @@ def _seeded() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _forgetful() -> Iterator[None]:
-    """No test depends on what others compiled: torch compiles `__call__` for eight ops of a process at most."""
+    """Reset torch's compiler after each test: it compiles `__call__` for eight ops of a process at most."""
     yield
     if "torch._dynamo" in sys.modules:
         # Not `torch.compiler.reset`, which loads torch's default backend where a test says that there is a GPU.

@@ -24,7 +24,7 @@ print(*sorted({{name.partition(".")[0] for name in sys.modules}}))
 
 
 def _loaded_after(statement: str) -> tuple[float, list[str]]:
-    """Processor seconds that a statement took in a fresh Python that has torch, and the guests loaded then."""
+    """Return processor seconds of a statement in a fresh Python that has torch, and the optional packages loaded."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE.format(statement=statement)],
         check=True,

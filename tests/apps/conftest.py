@@ -33,7 +33,7 @@ def photo(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def options(photo, tmp_path):
-    """Options of a small fit, changed by name: `options(steps=5)`."""
+    """Return options of a small fit, changed by name: `options(steps=5)`."""
 
     def make(**changes) -> FitOptions:
         return FitOptions(
@@ -70,7 +70,7 @@ def configuration(tmp_path):
 
 @pytest.fixture
 def learning(photo, tmp_path, configuration):
-    """Options of a small run of learn-image: `learning(ARRAY, steps=5)`."""
+    """Return options of a small run of learn-image: `learning(ARRAY, steps=5)`."""
 
     def make(config=GRID, **changes) -> LearnOptions:
         given = {"out": tmp_path / "out", "image": photo, "config": configuration(config), "size": 48}
@@ -89,7 +89,7 @@ def scene_folder(tmp_path_factory) -> Path:
 
 
 def small_views():
-    """(train, test) of that dataset."""
+    """Return the training and test views of that dataset."""
     poses = torch.stack([make_pose(0.53 * number, 0.2 + 0.07 * number) for number in range(15)])
     intrinsics = torch.tensor([[26.0, 0, 12], [0, 26, 10], [0, 0, 1]], dtype=torch.float64).expand(15, 3, 3)
     pictures = torch.stack([render_picture(pose, 26.0, (24, 20)) for pose in poses])
@@ -100,7 +100,7 @@ def small_views():
 
 @pytest.fixture
 def fitting(scene_folder, tmp_path, monkeypatch):
-    """Options of a small run of fit-scene: `fitting(steps=5)`. Its grid is coarse: looking at all cells takes time."""
+    """Return options of a small run of fit-scene: `fitting(steps=5)`. Its grid is coarse, to be updated quickly."""
     monkeypatch.setattr(_field, "_RESOLUTION", 16)
 
     def make(**changes) -> SceneOptions:
@@ -112,7 +112,7 @@ def fitting(scene_folder, tmp_path, monkeypatch):
 
 @pytest.fixture
 def splatting(scene_folder, tmp_path):
-    """Options of a small run of fit-splats: `splatting(steps=5)`."""
+    """Return options of a small run of fit-splats: `splatting(steps=5)`."""
 
     def make(**changes) -> SplatOptions:
         given = {"out": tmp_path / "out", "dataset": scene_folder, "steps": 6, "gaussians": 60, "degree": 1}

@@ -27,7 +27,7 @@ ABSURD = {
 
 @pytest.fixture
 def a_machine(monkeypatch):
-    """One with 16 GB free."""
+    """Pretend that 16 GB are free."""
     monkeypatch.setattr(_cost, "_find_free_memory", lambda device: 16 * GB)
 
 

@@ -114,7 +114,7 @@ def test_ctrl_c_works_as_before_afterwards(options):
 
 @pytest.fixture
 def heard():
-    """Ctrl-C raises KeyboardInterrupt, also where whoever started the tests turned it off, as `nohup` and `&` do."""
+    """Let Ctrl-C raise KeyboardInterrupt, even if the tests run under `nohup` or `&`, which turn it off."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -155,7 +155,7 @@ def finished(photo, tmp_path_factory):
 
 @pytest.fixture
 def resuming(finished, tmp_path):
-    """Options that resume that fit in a folder of their own, and its checkpoint there."""
+    """Return options that resume that fit in a folder of their own, and its checkpoint there."""
     copy = tmp_path / "checkpoint.safetensors"
     copy.write_bytes((finished.out / copy.name).read_bytes())
     return dataclasses.replace(finished, out=tmp_path, steps=5, resume=True), copy

@@ -301,7 +301,7 @@ def test_a_reconstruction_of_colmap_is_a_dataset(folder, tmp_path):
 
 
 def _quaternion(viewmat):
-    """w x y z of a rotation, as the eigenvector of its greatest eigenvalue (Bar-Itzhack 2000): no case is special."""
+    """Return w x y z of a rotation: the eigenvector of its greatest eigenvalue (Bar-Itzhack 2000)."""
     (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = viewmat[:3, :3].tolist()
     rows = [
         [xx + yy + zz, zy - yz, xz - zx, yx - xy],

@@ -206,7 +206,7 @@ def test_a_run_that_learned_nothing_says_so(learning):
 
 
 def _pixels_at(blocks, block, positions):
-    """Rows and columns, in the photograph, of positions in a block."""
+    """Return rows and columns, in the photograph, of positions in a block."""
     row, column = divmod(block, blocks.grid_shape[1])
     high, wide = blocks.rows[row + 1] - blocks.rows[row], blocks.columns[column + 1] - blocks.columns[column]
     down, across = positions[:, 1] * high - 0.5, positions[:, 0] * wide - 0.5

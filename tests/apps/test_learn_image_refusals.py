@@ -72,7 +72,7 @@ def test_overwriting_the_input_is_refused(learning, photo, configuration, tmp_pa
 
 @pytest.fixture
 def stopped(learning):
-    """Options that resume a run of five steps, and its checkpoint."""
+    """Return options that resume a run of five steps, and its checkpoint."""
     options = learning(GRID, steps=5)
     learn_image(options)
     return dataclasses.replace(options, steps=8, resume=True), options.out / "checkpoint.safetensors"

@@ -78,7 +78,7 @@ BROKEN = [
 
 
 def send(port, request, *, is_ended=False):
-    """Status and text of the answer to a request, in which PORT is the server's."""
+    """Send a request, in which PORT is the server's; return the answer's status and text."""
     version = getattr(sys.modules.get("viser"), "__version__", "")
     raw = request.replace("PORT", str(port)).replace("VERSION", version).replace("\n", "\r\n").encode("latin-1")
     answer = b""

@@ -14,7 +14,7 @@ from tinsmith.apps._pictures import arrange_side_by_side, caption_film, write_fi
 
 
 def _frames(count):
-    """From colored stripes to a smooth slope of blues, whose colors the stripes do not share; (48, 64, 3) uint8."""
+    """Return frames from colored stripes to a smooth slope of blues, which share no color; (48, 64, 3) uint8."""
     y, x = np.mgrid[0:48, 0:64]
     first = np.stack([200 + y, 40 + x * 2, 30 + (x // 4 % 2) * 100], -1)
     last = np.stack([20 + x // 3, 60 + y, 255 - x - y], -1)

@@ -47,7 +47,7 @@ class Fitted:
 
 @pytest.fixture(params=["fit-scene", "fit-splats"])
 def fitted(request):
-    """Each app that has the viewer."""
+    """Run each app that has the viewer."""
     if request.param == "fit-scene":
         return Fitted(fit_scene, request.getfixturevalue("fitting"))
     return Fitted(fit_splats, request.getfixturevalue("splatting"))

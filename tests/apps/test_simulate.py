@@ -56,7 +56,7 @@ def test_gradients_are_those_of_central_differences(engine, name):
 
 @pytest.fixture
 def options(tmp_path):
-    """Options of a small run, changed by name: `options(name="smoke")`."""
+    """Return options of a small run, changed by name: `options(name="smoke")`."""
 
     def make(**changes):
         given = {"out": tmp_path / "out", "name": "wave-source", "iterations": 6} | changes

@@ -70,7 +70,7 @@ def test_gradients_by_hand_are_the_generated_ones(engine, lang64, order, monkeyp
 
 
 def compute_gradients(op, count, tensors, options):
-    """Of all outputs in the first inputs."""
+    """Compute the gradients of all outputs by the first inputs."""
     leaves = [tensor.detach().requires_grad_() for tensor in tensors[:count]]
     outputs = op(*leaves, *tensors[count:], **options)
     outputs = [outputs] if isinstance(outputs, torch.Tensor) else outputs

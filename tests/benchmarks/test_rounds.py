@@ -27,7 +27,7 @@ def test_a_quick_run_writes_a_page(tmp_path):
 
 
 def shares(lines, picture):
-    """Per cent of the samples that the field is asked for: at once, in rounds, and with one sample at a time."""
+    """Return the percentage of samples evaluated at once, in rounds, and with one sample at a time."""
     return [int(line.split("|")[-2].strip(" %")) for line in lines if line.startswith(f"| {picture}") and "% |" in line]
 
 

@@ -64,7 +64,7 @@ WEIGHT = 3.0
 
 
 def weighted(lang):
-    """Scratch, and a Python value that a graph's two passes compare."""
+    """Build an op with scratch, and a Python value that a graph's two passes compare."""
 
     @ts.op("x[n, m] -> y[n, m]", scratch="t[n, m]")
     @lang.kernel
@@ -121,7 +121,7 @@ def by_operator(op):
 
 
 def compare(name, op, mesh, inputs, placements, expected, *, wrap=lambda f: f):
-    """Values, gradients and placements of results, against the op on whole tensors."""
+    """Compare values, gradients and placements of results with those of the op on whole tensors."""
     shared = [distribute_tensor(x.clone(), mesh, p).requires_grad_() for x, p in zip(inputs, placements, strict=True)]
     plain = [x.clone().requires_grad_() for x in inputs]
     outputs, wanted = listed(wrap(op)(*shared)), listed(op(*plain))

@@ -51,7 +51,7 @@ def test_gradients(lang64, size):
 
 
 def every_one_its_own(size):
-    """Each index is its own place, which no compiler can know."""
+    """Return indices that are all different, which no compiler can know."""
     return torch.arange(size, dtype=torch.int32)
 
 

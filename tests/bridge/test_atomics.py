@@ -177,7 +177,7 @@ PROGRAMS = {
 
 
 def weighted(results):
-    """One number of all outputs, each summed with a weight of its own."""
+    """Sum all outputs with weights of their own."""
     results = (results,) if isinstance(results, torch.Tensor) else results
     return sum((1.0 + 2.0 * place) * one.sum() for place, one in enumerate(results) if one.is_floating_point())
 

@@ -121,7 +121,7 @@ def tiled_product(lang):
 
 
 def splats(lang):  # noqa: C901  # as such kernels are
-    """Pixels of a tile load its splats together, then each walks through them until it is full."""
+    """Build a kernel whose pixels of a tile load its splats together, then each blends until it is opaque."""
     vector, matrix = _arrays(lang)
     integers = lang.types.ndarray(dtype=lang.i32, ndim=1)
     vec3 = lang.types.vector(3, lang.f64)
@@ -204,7 +204,7 @@ def splats(lang):  # noqa: C901  # as such kernels are
 
 
 def moments(lang):
-    """Atomics on shared arrays; sums by lane 0; a value that lane 0 tells the others; a range that begins at 2."""
+    """Build a kernel with atomics on shared arrays, sums by lane 0, its broadcast, and a range from 2."""
     vector, _ = _arrays(lang)
 
     @ts.op("x[n] -> y[n]")
@@ -231,7 +231,7 @@ def moments(lang):
 
 
 def in_functions(lang):
-    """Barriers in a function, under a branch of an argument, and in a loop that a block may leave."""
+    """Build a kernel with barriers in a function, under a branch of an argument, and in a loop that may end early."""
     vector, _ = _arrays(lang)
 
     @lang.func
@@ -275,7 +275,7 @@ def in_functions(lang):
 
 
 def queue(lang):
-    """Work that a block takes piece by piece, told by lane 0; places that an atomic on shared memory hands out."""
+    """Build a kernel whose blocks take pieces of work, and slots that an atomic on shared memory hands out."""
     vector, _ = _arrays(lang)
 
     @ts.op("x[n] -> y[n]")
@@ -353,7 +353,7 @@ def votes(lang):
 
 
 def default_size(lang):
-    """Blocks of 128 iterations where the kernel does not say; two loop variables of which neither is the block's."""
+    """Build a kernel with the default blocks of 128 iterations, and two loop variables that span blocks."""
     _, matrix = _arrays(lang)
 
     @ts.op("x[n, k] -> y[n, k]")
@@ -412,7 +412,7 @@ def test_values_and_gradients(lang64, name):
 
 
 def _derivatives(op, twin, x, direction):
-    """Each way of using an op that is made of another form of its kernels, and the same in torch."""
+    """Return each way of using an op that needs another form of its kernels, and the same in torch."""
     batch = torch.stack([x, x.flip(0), 1.5 * x])
 
     def squared(function):
@@ -642,7 +642,7 @@ def read_too_early_of_a_name_with_a_number(lang, array):
 
 
 def read_too_early_in_a_second_loop(lang, array):
-    """Two arrays have one name, as have two locals, and the refusal says it as the source does."""
+    """Build a kernel with two arrays and two locals of one name; the refusal uses the source's names."""
 
     @lang.kernel
     def kernel(x: array, y: array):

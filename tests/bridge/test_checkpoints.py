@@ -80,7 +80,7 @@ def compute_gradient(op, x, starts):
 
 @pytest.fixture
 def tapes(monkeypatch):
-    """How many numbers the tapes have that are made."""
+    """Count how many numbers the tapes have that are made."""
     sizes = []
     make = TapeRoom.__call__
 

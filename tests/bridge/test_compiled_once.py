@@ -17,7 +17,7 @@ from tinsmith.engines._common import _SHARED
 
 @pytest.fixture
 def compiled(engine, lang, monkeypatch):
-    """Names of the kernels that the engine has compiled since."""
+    """Return a list of the names of kernels that the engine compiles from now on."""
     names, real = [], get(engine)._compile_alone
 
     def compile_noted(function, *given):

@@ -18,7 +18,7 @@ def square(lang64):
 
 @pytest.fixture
 def formula(lang64):
-    """y = f(x, k), nonlinear in both."""
+    """Compute y = f(x, k), nonlinear in both."""
     return cases.select_cases("formula")[0]
 
 

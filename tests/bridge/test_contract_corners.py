@@ -22,7 +22,7 @@ def rand(*shape):
 
 @pytest.fixture
 def ops(lang64):
-    """Ops of the table by name."""
+    """Return ops of the table by name."""
     return lambda name: cases.select_cases(name)[0].op(lang64, torch.float64)
 
 

@@ -70,7 +70,7 @@ def test_jacrev(lang64, case):
 
 
 def stack_draws(case, dtype=torch.float64):
-    """Several draws of a case: floating tensors stacked, the rest as in the first; and the vmap in_dims."""
+    """Return several draws of a case: floating tensors stacked, the rest as in the first; and the vmap in_dims."""
     draws = [case.inputs(dtype, seed) for seed in range(SAMPLES)]
     batch = [
         torch.stack(same) if torch.is_tensor(same[0]) and same[0].is_floating_point() else same[0]

@@ -42,7 +42,7 @@ def test_attributes(lang64):
     @remember
     @lang64.kernel
     def square(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
-        """Squares every element."""
+        """Square every element."""
         for i in x:
             y[i] = x[i] * x[i]
 

@@ -12,7 +12,7 @@ from support.engine_keeper import Configuration
 
 @pytest.fixture
 def ti(engine_keeper):
-    """Taichi, with both engines running in float64."""
+    """Return Taichi, with both engines running in float64."""
     engine_keeper.ensure("quadrants", Configuration(default_fp="f64"))
     return engine_keeper.ensure("taichi", Configuration(default_fp="f64"))
 

@@ -67,7 +67,7 @@ def statements_alone(lang):
 
 
 def shadowed_name(lang):
-    """`b`, `batch`, `_b` and their like are names that a rewriting might want for itself."""
+    """Build a kernel with the names `b`, `batch` and `_b`, which a rewriting might want for itself."""
 
     @lang.kernel
     def shadowed_name(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):

@@ -10,7 +10,7 @@ import tinsmith as ts
 
 
 def step_op(lang, side, by_svd):
-    """Particles to grid: momentum and mass, from velocities, affine velocities and deformations."""
+    """Build the step from particles to grid: momentum and mass, from velocities, affine velocities and deformations."""
     real = lang.f64
     vectors = lang.types.ndarray(dtype=lang.types.vector(side, real), ndim=1)
     matrices = lang.types.ndarray(dtype=lang.types.matrix(side, side, real), ndim=1)

@@ -50,7 +50,7 @@ def make_ops(lang):
 
 
 def compute_gradients(function, tensors):
-    """Values, then gradients of their squares."""
+    """Compute values, then gradients of their squares."""
     leaves = [one.clone().requires_grad_(one.is_floating_point()) for one in tensors]
     made = function(*leaves)
     inputs = [one for one in leaves if one.requires_grad]

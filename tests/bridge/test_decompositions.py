@@ -69,7 +69,7 @@ def proper(x):
 
 
 def values_of(x):
-    """Singular values: in three dims, the last one with the sign of the determinant."""
+    """Compute singular values: in three dims, the last one with the sign of the determinant."""
     s = torch.linalg.svdvals(x)
     sign = torch.linalg.det(x.detach()).sign()[..., None] if x.shape[-1] == 3 else torch.ones(len(x), 1)
     return torch.diag_embed(torch.cat([s[..., :-1], s[..., -1:] * sign], -1))

@@ -26,7 +26,7 @@ def kernel(x: lang.types.ndarray(), j: lang.types.ndarray(), y: lang.types.ndarr
 
 @pytest.fixture(autouse=True)
 def _many_threads(lang, monkeypatch):
-    """So many threads that a kernel's atomics never take one thread by themselves."""
+    """Use so many threads that atomics never make a kernel serial."""
     monkeypatch.setattr(type(get_engine(lang.__name__)), "thread_count", lambda self: 64)
 
 

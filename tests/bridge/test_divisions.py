@@ -15,7 +15,7 @@ Q, R = operator.floordiv, operator.mod
 
 
 def all_at_once(lang, number, divisor):
-    """Everything that a kernel may do with two known numbers."""
+    """Build a kernel with every operation on two constants."""
 
     @lang.func
     def halved(n):

@@ -58,7 +58,7 @@ def traces(lang):
 
 
 def through(lang):
-    """By way of scratch."""
+    """Build a kernel that passes values through scratch."""
     vec3 = lang.types.vector(3, lang.f64)
 
     @lang.kernel

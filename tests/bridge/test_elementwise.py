@@ -30,7 +30,7 @@ def sigmoid(lang):
 
 
 def clipped(lang):
-    """Choices, and a number that all iterations read."""
+    """Build a kernel with selections, and a number that all iterations read."""
     array = lang.types.ndarray()
 
     @lang.kernel

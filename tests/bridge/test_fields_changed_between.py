@@ -17,7 +17,7 @@ def fill(field, value):
 
 
 def tracking(lang, adjoint):
-    """loss = sum (x - goal)^2 with a goal in a field, a table of vectors and one that a function reads."""
+    """Build loss = sum (x - goal)^2 with a goal in a field, a table of vectors and one that a function reads."""
     goal = lang.field(lang.f64, shape=())
     table = lang.Vector.field(2, lang.f64, shape=N)
     hidden = lang.field(lang.f64, shape=N)

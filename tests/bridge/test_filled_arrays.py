@@ -153,7 +153,7 @@ def _poisoned(configure, request):
 
 @pytest.fixture
 def zeros_made(monkeypatch):
-    """Shapes of memory of zeros that ops make."""
+    """Return a list of the shapes of zeroed memory that ops allocate."""
     shapes, zeros, zeros_like = [], torch.zeros, torch.zeros_like
     monkeypatch.setattr(torch, "zeros", lambda *size, **kind: shapes.append(size) or zeros(*size, **kind))
     monkeypatch.setattr(torch, "zeros_like", lambda one: shapes.append(tuple(one.shape)) or zeros_like(one))

@@ -33,7 +33,7 @@ def decorated(lang):
 
 
 def called(lang):
-    """Functions that call the kernels, as the engines' documentation writes them."""
+    """Build functions that call the kernels, as the engines' documentation writes them."""
     cube, cube_grad = kernels(lang)
 
     @lang.ad.grad_replaced

@@ -12,14 +12,14 @@ pytestmark = pytest.mark.parametrize("half", HALVES, ids=["float16", "bfloat16"]
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler():
-    """torch counts how often one piece of code was compiled, and all ops are called by one."""
+    """Reset torch's compiler, which compiles the code shared by all ops only a limited number of times."""
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
 
 
 def weighed(lang, annotated=False, **options):
-    """y = sum of w x over a row, and the row's squares."""
+    """Build y = sum of w x over a row, and the row's squares."""
     array = lang.types.ndarray(dtype=lang.f32) if annotated else lang.types.ndarray()
 
     @ts.op(options.pop("spec", "x[n, m], w[m] -> y[n], s[n, m]"), **options)
@@ -34,7 +34,7 @@ def weighed(lang, annotated=False, **options):
 
 
 def compute_expected(x, w):
-    """In float32, rounded at the end."""
+    """Compute in float32, rounded at the end."""
     a, b = x.float(), w.float()
     return (a @ b).to(x.dtype), (a * a).to(x.dtype)
 

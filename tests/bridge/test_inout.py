@@ -69,7 +69,7 @@ def test_the_argument_is_updated(lang, dtype):
 
 
 def compute_gradients(step, x, before):
-    """Of something that uses the state before, between and after two steps."""
+    """Differentiate a function that uses the state before, between and after two steps."""
     x, before = x.clone().requires_grad_(), before.clone().requires_grad_()
     state = before * 2
     first = step(x, state)

@@ -18,13 +18,13 @@ COUNTS = (0, 1, 15, 16, 33, 100)
 
 @pytest.fixture(autouse=True)
 def in_parallel(configure):
-    """Small loops would run on one thread, as they are written."""
+    """Run all loops in parallel; small ones would run on one thread, as they are written."""
     configure(serial_below="0")
 
 
 @pytest.fixture
 def ran(monkeypatch):
-    """Names of the kernels of which a loop runs in lanes."""
+    """Return the names of the kernels with a loop that runs in lanes."""
     kernel_names = []
 
     def run(task, kernel, names, **options):
@@ -101,7 +101,7 @@ def nested(lang):
 
 
 def gathered(lang):
-    """Which element is read depends on the lane; beyond the last one nobody may read."""
+    """Build a kernel whose lanes read different elements; none may be read beyond the last one."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -251,7 +251,7 @@ def by_other_lists(lang):
 
 
 def of_vectors(lang):
-    """Locals that are vectors, and an atomic of which elements meet."""
+    """Build a kernel with locals that are vectors, and an atomic whose lanes may add to one element."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -305,7 +305,7 @@ def of_pairs(lang):
 
 
 def powers(lang):
-    """Powers of positive and negative numbers, which lanes raise by arithmetic where that is faster."""
+    """Build a kernel with powers of positive and negative numbers, which lanes compute by arithmetic if faster."""
     array = lang.types.ndarray()
 
     @lang.kernel

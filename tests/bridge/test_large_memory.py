@@ -60,7 +60,7 @@ def test_systems_without_huge_pages_use_ordinary_ones(monkeypatch):
 
 @pytest.fixture
 def pair(lang64):
-    """x * k and x + k, where the second is never cleared."""
+    """Build x * k and x + k, where the second is never zeroed."""
 
     @ts.op("x[n], k[m] -> y[n], z[n]", init={"z": "empty"})
     @lang64.kernel

@@ -23,7 +23,7 @@ def _kernels(lang):
 
 
 def _joined(lang, **options):
-    """y = (x * by) ** 2 * again: three kernels, two of them one and the same."""
+    """Build y = (x * by) ** 2 * again of three kernels, two of them the same."""
     scale, square = _kernels(lang)
     links = [
         Links({"x": "x", "y": "t", "by": "by"}, {}),

@@ -10,7 +10,7 @@ import tinsmith as ts
 
 @pytest.fixture(params=[0, 10**9], ids=["threads", "serial"], autouse=True)
 def is_serial(request, configure):
-    """Whether all launches use one thread: every test runs in both forms."""
+    """Run each test with one thread for all launches, and without."""
     configure(serial_below=str(request.param))
     return request.param > 0
 

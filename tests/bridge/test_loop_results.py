@@ -7,7 +7,7 @@ import tinsmith as ts
 
 
 def blended(lang, fp):
-    """Blending of a list, front to back, that ends when little is left."""
+    """Build a kernel that blends a list front to back, and ends when little is transmitted."""
     array, real = lang.types.ndarray(), getattr(lang, fp)
 
     @lang.kernel

@@ -48,7 +48,7 @@ def registered_calls(function, inputs):
 
 
 def copied(value, requires_grad):
-    """Arguments that opcheck may keep: tensors of its own."""
+    """Copy the arguments, which opcheck may keep."""
     if torch.is_tensor(value):
         fresh = value.detach().clone()
         return fresh.requires_grad_(requires_grad and fresh.is_floating_point())

@@ -13,7 +13,7 @@ from tinsmith.operation import Op, OpOptions
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler():
-    """torch counts how often one piece of code was compiled, and all ops are called by one."""
+    """Reset torch's compiler, which compiles the code shared by all ops only a limited number of times."""
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
@@ -24,7 +24,7 @@ def rand(*shape):
 
 
 def scaled(lang, factor, **options):
-    """y = factor x^2, with the factor in a closure."""
+    """Build y = factor x^2, with the factor in a closure."""
 
     @lang.kernel
     def run(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -119,7 +119,7 @@ def test_comments_and_positions_are_not_part_of_the_content(lang64):
     def other():
         @lang64.kernel
         def run(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
-            """Doubles."""
+            """Double the input."""
             # each element alone
             for i in x:
                 y[i] = 2 * x[i]

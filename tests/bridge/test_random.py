@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.thinned(4), pytest.mark.filterwarnings("ignore:.*torch
 
 
 def dropouts(lang, **options):
-    """Each element is kept or not, and scaled by another number; the second is drawn only if it is kept."""
+    """Build a kernel that drops or scales each element; the scale is drawn only if the element is kept."""
 
     @ts.op("x[*b, n] -> y[*b, n], factor[*b, n]", **options)
     @lang.kernel

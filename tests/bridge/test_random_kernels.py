@@ -18,7 +18,7 @@ CLOSE = {"rtol": 1e-8, "atol": 1e-10}
 
 @pytest.fixture(autouse=True)
 def _poisoned(configure, seed):
-    """Every other kernel runs in parallel, the others as their serial twin."""
+    """Run every other kernel in parallel, the others as their serial twin."""
     configure(poison="1", serial_below="0" if seed % 2 else "65536")
 
 

@@ -127,7 +127,7 @@ def test_batches_of_the_spec(lang64):
 
 
 def functions_on_pairs(lang):
-    """Entering a list, and the distance of two particles, squared."""
+    """Build functions that append to a list, and compute the squared distance of two particles."""
 
     @lang.func
     def enter(num: lang.template(), nb: lang.template(), i, j):
@@ -143,7 +143,7 @@ def functions_on_pairs(lang):
 
 
 def particles(lang, h):
-    """Smoothed particles: lists that both of a pair enter into, then density, pressure and forces by them."""
+    """Build smoothed particles: lists that both of a pair are appended to, then density, pressure and forces."""
     array, lists = lang.types.ndarray(), lang.types.ndarray(ndim=2)
     enter, distance = functions_on_pairs(lang)
 

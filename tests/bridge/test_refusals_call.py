@@ -15,7 +15,7 @@ def rand(*shape, dtype=F64):
 
 
 def quantized():
-    """Made when the test runs: torch warns that it is deprecated."""
+    """Make a quantized tensor when the test runs, since torch warns that it is deprecated."""
     return torch.quantize_per_tensor(torch.rand(5), 0.1, 0, torch.qint8)
 
 

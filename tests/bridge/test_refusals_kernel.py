@@ -578,7 +578,7 @@ def overwritten_scratch(lang):
 
 
 def moving_average(lang):
-    """Pitfall 07: a buffer of one cell carries the state from sample to sample."""
+    """Build the kernel of pitfall 07: a buffer of one cell carries the state from sample to sample."""
 
     @lang.kernel
     def kernel(x: lang.types.ndarray(), h: lang.types.ndarray(), y: lang.types.ndarray()):

@@ -14,7 +14,7 @@ SIZES = [(0, 3), (1, 1), (5, 7), (70, 9), (3, 66)]
 
 
 def weighted_rows(lang):
-    """Three axes, of which the spec knows one."""
+    """Build a kernel over three axes, of which the spec knows one."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -31,7 +31,7 @@ def weighted_rows(lang):
 
 
 def unequal_rows(lang):
-    """Dims of which the spec says nothing, and which differ."""
+    """Build a kernel with dims that the spec does not name, and that differ."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -48,7 +48,7 @@ def unequal_rows(lang):
 
 
 def rows_by_index(lang):
-    """Rows that an index from memory chooses, one of 64 bits, in a `while`."""
+    """Build a kernel that reads rows at indices from memory, one of 64 bits, in a `while`."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -72,7 +72,7 @@ def rows_by_index(lang):
 
 
 def rows_of_vectors(lang):
-    """Arrays of vectors with two axes."""
+    """Build a kernel on arrays of vectors with two axes."""
     vectors = lang.types.ndarray(dtype=lang.math.vec3, ndim=2)
     array = lang.types.ndarray()
 

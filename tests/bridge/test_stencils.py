@@ -30,7 +30,7 @@ def at(one, by, axis=0):
 
 
 def has(one, by, axis=0):
-    """Whether something lies so far ahead of each element."""
+    """Return True for each element that has another one so far ahead."""
     place = torch.arange(one.shape[axis]) + by
     return ((place >= 0) & (place < one.shape[axis])).reshape([-1 if a == axis else 1 for a in range(one.ndim)])
 

@@ -206,7 +206,7 @@ def make_checked(lang, number):
 
 
 def make_layer(lang, number):
-    """On fields, which all threads share: each has its own, and the lock of all."""
+    """Make a layer on fields that all threads share, with the lock of all."""
     x, y = lang.field(lang.f32, 7, needs_grad=True), lang.field(lang.f32, 7, needs_grad=True)
 
     @lang.kernel
@@ -243,7 +243,7 @@ def call(made, expect, number):
 
 @pytest.fixture
 def _switching():
-    """Threads take turns as often as they can."""
+    """Let threads take turns as often as they can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-4)
     yield

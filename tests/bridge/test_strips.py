@@ -36,7 +36,7 @@ def along_rays(lang):
 
 
 def two_loops_deep(lang):
-    """Two functions, one of the other, in a loop that begins at 1 below a loop that changes nothing."""
+    """Build a kernel with two nested function calls, in a loop from 1 below a loop that changes nothing."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -62,7 +62,7 @@ def two_loops_deep(lang):
 
 
 def of_what_the_loop_carries(lang):
-    """One function of the state, which stays where it is, and one of an element."""
+    """Build a kernel with one function of the carried state, which stays in place, and one of an element."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -84,7 +84,7 @@ def of_what_the_loop_carries(lang):
 
 
 def of_what_came_before_and_now(lang):
-    """One text that stands for two values: that of the element before, and of this one."""
+    """Build a kernel with one expression for two values: of the previous element, and of this one."""
     array = lang.types.ndarray()
 
     @lang.kernel
@@ -122,7 +122,7 @@ def in_a_branch(lang):
 
 
 def with_an_early_end(lang):
-    """Where the loop ends decides which elements there are: nothing is read ahead."""
+    """Build a kernel whose loop may end early, so that nothing may be read ahead."""
     array = lang.types.ndarray()
 
     @lang.kernel

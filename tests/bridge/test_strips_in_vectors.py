@@ -15,7 +15,7 @@ SIZES = (0, 1, 63, 64, 65, 200)
 
 @pytest.fixture
 def ran(monkeypatch):
-    """Kernels of which a loop has strips in vectors."""
+    """Return the kernels with a loop in strips of vectors."""
     kernels = []
 
     def write(task, kernel, *others):

@@ -45,7 +45,7 @@ def cubes(lang):
 
 
 def mixes(lang):
-    """Numbers of all kinds, a dim given by keyword, scratch and two outputs."""
+    """Build a kernel with numbers of all kinds, a dim given by keyword, scratch and two outputs."""
 
     @ts.op("x[n], a[] -> y[m], total[]", scratch="t[n]")
     @lang.kernel

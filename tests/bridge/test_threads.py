@@ -67,7 +67,7 @@ MODES = (
 
 @pytest.fixture
 def _switching():
-    """Threads take turns as often as they can."""
+    """Let threads take turns as often as they can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

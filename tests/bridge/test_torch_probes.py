@@ -46,7 +46,7 @@ def raises(*_):
 
 
 def applied_publicly(_, *arguments):
-    """As with `torch.library.register_autograd`: a Function of the public kind."""
+    """Apply a Function of the public kind, as with `torch.library.register_autograd`."""
 
     class Public(torch.autograd.Function):
         @staticmethod

@@ -10,7 +10,7 @@ F64 = torch.float64
 
 
 def make(lang, **options):
-    """Two functions of a number: the first is NaN below 2, the second is not."""
+    """Build a kernel with two functions of a number: the first is NaN below 2, the second is not."""
 
     @lang.kernel
     def kernel(a: lang.types.ndarray(), axis: lang.types.ndarray(), inverse: lang.types.ndarray()):

@@ -166,7 +166,7 @@ def chosen_function(lang):
 
 
 def negative_integer(lang):
-    """Python's hash of -1 is that of -2."""
+    """Build an op that reads -1, whose hash in Python is that of -2."""
     value = -1
 
     @lang.kernel
@@ -456,7 +456,7 @@ SECOND = [
 
 
 def third(f, x, change):
-    """Of x f(x), since f has none."""
+    """Differentiate x f(x) three times, since f has no third derivative."""
     g = compute_gradient(lambda x: x * f(x), x, create_graph=True)
     (h,) = torch.autograd.grad(g.sum(), x, create_graph=True)
     change()

@@ -20,12 +20,12 @@ class Draw:
         self._generator = torch.Generator().manual_seed(1234 + seed)
 
     def __call__(self, *shape: int, low: float = -1.5, high: float = 1.5) -> torch.Tensor:
-        """Floats between low and high."""
+        """Draw floats between low and high."""
         unit = torch.rand(shape, generator=self._generator, dtype=torch.float64)
         return (low + (high - low) * unit).to(self.dtype)
 
     def integers(self, *shape: int, below: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
-        """Integers from 0 up to but not including `below`."""
+        """Draw integers from 0 up to but not including `below`."""
         return torch.randint(below, shape, generator=self._generator).to(dtype)
 
 

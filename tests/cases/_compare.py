@@ -13,7 +13,7 @@ TOLERANCE = {
 
 
 def list_tensors(result: Any) -> tuple[torch.Tensor, ...]:
-    """One output or several, as a tuple."""
+    """Return one output or several, as a tuple."""
     return tuple(result) if isinstance(result, tuple) else (result,)
 
 
@@ -36,7 +36,7 @@ def draw_cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def assert_close(ours: Any, twin: Any, **tolerance: float) -> None:
-    """Equal shapes, dtypes and, within what the dtype can hold, values."""
+    """Assert equal shapes, dtypes and, within what the dtype can hold, values."""
     ours, twin = list_tensors(ours), list_tensors(twin)
     assert len(ours) == len(twin)
     for mine, theirs in zip(ours, twin, strict=True):

@@ -47,7 +47,7 @@ def kind(line: Mapping[str, Any]) -> str:
 
 
 def doubts(seed: int, engine: str) -> tuple[str, ...]:
-    """Rules by which lint says, of the source alone, that an engine gets the gradient wrong or refuses it."""
+    """Return rules by which lint says, of the source alone, that an engine gets the gradient wrong or refuses it."""
     source = write(seed).source.replace("def kernel(", "@lang.kernel\ndef kernel(")
     findings = lint_file(f"{seed}.py", f"import {engine} as lang\n{source}")
     return tuple(
@@ -56,12 +56,12 @@ def doubts(seed: int, engine: str) -> tuple[str, ...]:
 
 
 def unnamed(tried: Iterable[Tried]) -> list[int]:
-    """Seeds of kernels whose gradient is wrong and that lint does not report."""
+    """Return seeds of kernels whose gradient is wrong and that lint does not report."""
     return [one.seed for one in tried if one.kind == WRONG and not one.rules]
 
 
 def table(tried_by_engine: Mapping[str, Sequence[Tried]]) -> Iterator[str]:
-    """Markdown: the outcomes of all kernels, and of those that each rule reports."""
+    """Return Markdown: the outcomes of all kernels, and of those that each rule reports."""
     yield "| engine | kernels | right | wrong | wrong and reported | refused | process dies | right, but reported |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for engine, ones in tried_by_engine.items():

@@ -22,7 +22,7 @@ class Linted(NamedTuple):
 
 
 def examples_of(engine: str) -> list[Path]:
-    """Files of an installed engine's examples; the engine is not imported."""
+    """Return files of an installed engine's examples; the engine is not imported."""
     spec = importlib.util.find_spec(engine)
     assert spec is not None and spec.origin is not None, f"{engine} is not installed"
     return sorted((Path(spec.origin).parent / "examples").rglob("*.py"))
@@ -40,7 +40,7 @@ def linted(engine: str) -> Linted:
 
 
 def table(linted_by_engine: Mapping[str, Linted]) -> Iterator[str]:
-    """Markdown: findings by rule."""
+    """Return Markdown: findings by rule."""
     yield "| rule | what it finds | severity | " + " | ".join(engine.capitalize() for engine in linted_by_engine) + " |"
     yield "|---|---|---|" + "---:|" * len(linted_by_engine)
     counts = {

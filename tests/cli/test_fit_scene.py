@@ -22,7 +22,7 @@ SMALL = ("--steps", 2, "--rays", 64, "--samples", 8)
 
 @pytest.fixture
 def folder(tmp_path):
-    """Three pictures of noise from three sides."""
+    """Write three pictures of noise from three sides."""
     draw, frames = np.random.default_rng(0), []
     for number in range(3):
         Image.fromarray(draw.integers(0, 255, (16, 16, 3), dtype=np.uint8)).save(tmp_path / f"r_{number}.png")

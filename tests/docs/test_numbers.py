@@ -122,13 +122,13 @@ CLAIMS = [
 
 
 def found_on(page, words):
-    """Where these words stand on a page, in whatever lines."""
+    """Find words on a page, across line breaks."""
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     return re.search(re.escape(words).replace(r"\{\}", NUMBER), text)
 
 
 def rounds(shown, number):
-    """Whether a number is shown rounded; zeros at the end of a whole number beyond two digits are none of it."""
+    """Return True if a number is shown rounded, apart from trailing zeros of a whole number beyond two digits."""
     whole, _, digits = shown.replace(",", "").partition(".")
     unit = 10.0 ** -len(digits) if digits else 10.0 ** max(0, min(len(whole) - 2, len(whole) - len(whole.rstrip("0"))))
     return abs(float(f"{whole}.{digits}") - number) <= unit / 2 * (1 + 1e-9)

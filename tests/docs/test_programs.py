@@ -119,7 +119,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def small_pages(tmp_path_factory):
-    """Pages by their text, and what is told of each: all are run together, as torch is loaded once for them."""
+    """Return pages by their text with the reported errors; all run together, as torch is loaded once for them."""
     folder = tmp_path_factory.mktemp("small")
     pages = {text: folder / f"page-{number}.md" for number, text in enumerate([PAGE, COMMAND, *WRONG])}
     for text, page in pages.items():
@@ -132,7 +132,7 @@ def small_pages(tmp_path_factory):
 
 @pytest.fixture
 def their_cache(small_pages, monkeypatch):
-    """Where the outputs of small pages are kept."""
+    """Return the cache folder of the small pages."""
     monkeypatch.setattr("pages.programs.CACHE", small_pages[0][PAGE].parent / "cache")
 
 

@@ -26,7 +26,7 @@ BY_ZERO = "an integer by zero ends the process"
 
 
 def wrong_indices(lang):
-    """Ops, their inputs, the rule and a part of the reason, by what is wrong with a launch."""
+    """Return ops with inputs, the rule and a part of the reason, by what is wrong with a launch."""
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel

@@ -12,7 +12,7 @@ WAYS = {"fields": {}, "tensors": {"on_tensors": True}}
 
 @pytest.fixture(params=WAYS)
 def way(request):
-    """Options of a layer."""
+    """Return options of a layer."""
     return WAYS[request.param]
 
 
@@ -25,7 +25,7 @@ def graded(lang, shape=N, dtype=None):
 
 
 def scaled(lang, dtype=None, goal_s=3.0, **options):
-    """y[i] = gain * x[i]^2 + goal[i], where `goal` is a field that the layer is not told of."""
+    """Make y[i] = gain * x[i]^2 + goal[i], where `goal` is a field that is not registered."""
     x, y, gain = graded(lang, dtype=dtype), graded(lang, dtype=dtype), graded(lang, (), dtype)
     goal = lang.field(lang.f64, shape=N)
     goal.fill(goal_s)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.each_engine
 
 @pytest.fixture(autouse=True)
 def _quiet(capfd):
-    """Engines say where they start."""
+    """Silence the engines, which print where they start."""
 
 
 def third(lang):

@@ -63,7 +63,7 @@ SAID = {
 
 
 def decibels(printed):
-    """Of the view that was left out, now and then."""
+    """Return the PSNR of the held-out view, before and after training."""
     return [float(number) for number in re.findall(r"the view left out: +([\d.]+) dB", printed)]
 
 

@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture(params=["0", "65536"], ids=["parallel", "serial"])
 def poisoned(request, configure):
-    """Buffers that nobody may read are filled with NaN; kernels run in parallel and in series in turn."""
+    """Fill uninitialized buffers with NaN, and run kernels in parallel and in series in turn."""
     configure(poison="1", serial_below=request.param)

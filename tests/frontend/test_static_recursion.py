@@ -26,7 +26,7 @@ def _horner(lang):
 
 
 def _twice(lang):
-    """Two calls of itself: 2**16 would be far too many to look at."""
+    """Build a function that calls itself twice: 2**16 calls would be far too many to visit."""
 
     @lang.func
     def fibonacci(v, n: lang.template()):
@@ -67,7 +67,7 @@ def _mutual(lang):
 
 
 def _method(lang):
-    """Of objects that lead to each other in a circle."""
+    """Build methods of objects that refer to each other in a circle."""
 
     @lang.data_oriented
     class Link:

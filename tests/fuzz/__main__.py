@@ -99,7 +99,7 @@ def _default_grammar(engine: str) -> str:
 
 
 def _campaigns(options: argparse.Namespace) -> list[Campaign]:
-    """One for each engine, tried or read from its log. They go on side by side, and share the jobs."""
+    """Return a campaign for each engine, run or read from its log. They run side by side, and share the jobs."""
     engines = CHOICES[options.engine]
     campaigns = [_campaign(engine, options, max(1, options.jobs // len(engines))) for engine in engines]
     if options.only_report:

@@ -212,7 +212,7 @@ class _BriefTasks(WideTasks):
         self.words: _BriefStatements = _BriefStatements(dice)
 
     def write(self) -> None:
-        """One loop, with what stands before it."""
+        """Write one loop, with the statements before it."""
         self.dice.choice(self.forms())()
         if not [name for name in self.written if name not in (*SCRATCH, "c")]:
             self._rows(("y",))

@@ -76,7 +76,7 @@ class Campaign:
         return self
 
     def _is_current(self, commit: str) -> bool:
-        """Whether a commit has the same library and the same fuzz as this one."""
+        """Return True if a commit has the same library and the same fuzz as this one."""
         if commit not in self._same_code:
             self._same_code[commit] = commit == self._commit or has_same_code(commit, self._commit)
         return self._same_code[commit]
@@ -194,7 +194,7 @@ class Campaign:
 
 
 def has_same_code(one: str, other: str) -> bool:
-    """Whether two commits differ in nothing that programs are tried with; False where one is not committed or known."""
+    """Return True if two commits have the same code for programs; False if one is unknown or not committed."""
     if not one or not other or "-dirty" in one + other:
         return False
     command = ["git", "diff", "--quiet", one, other, "--", "src/tinsmith", "tests/fuzz"]
@@ -210,7 +210,7 @@ def _crash(seed: int, last: dict[str, Any], words: str) -> dict[str, Any]:
 
 
 def _patiently(child: subprocess.Popen[str], silence: float) -> Iterable[str]:
-    """Lines that a child says in JSON; one that is silent for too long is stopped."""
+    """Read JSON lines from a child process; stop it if it is silent for too long."""
     assert child.stdout is not None
     timer = threading.Timer(silence, child.kill)
     timer.start()

@@ -143,7 +143,7 @@ class Expressions:
         return self._out_of(CONDITIONS, scope, depth)
 
     def _out_of(self, forms: tuple[str, ...], scope: Scope, depth: int) -> str:
-        """One of some forms, its holes filled."""
+        """Draw one of some forms, and fill its holes."""
         fill = {
             "F": lambda: self.number(scope, depth - 1),
             "V": lambda: self.vector(scope, depth - 1),

@@ -77,7 +77,7 @@ class Tasks:
         self.floats: tuple[str, ...] = ()
 
     def write(self) -> None:
-        """One to four loops, and now and then numbers before them."""
+        """Write one to four loops, sometimes with numbers before them."""
         if self.dice.random() < 0.25:
             name = self.words.name("v")
             self.words.lines.append(

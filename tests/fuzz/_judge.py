@@ -170,13 +170,13 @@ def _said(reason: BaseException) -> str:
 
 
 def _tolerance(name: str, dtype: torch.dtype) -> float:
-    """How far what is compared under a name may be off; derivatives by arrays of half precision are rounded to it."""
+    """Return the tolerance for values under a name; derivatives by arrays of half precision are rounded to it."""
     is_rounded = name.rpartition(" ")[2] in HALVES
     return OF_HALF if is_rounded else TOLERANCES[dtype]
 
 
 def _differ(name: str, mine: torch.Tensor, right: torch.Tensor, tolerance: float) -> str:
-    """Words where two tensors are not equal up to rounding; "" where they are."""
+    """Return words where two tensors are not equal up to rounding; "" where they are."""
     mine, right = mine.detach().double(), right.double()
     if mine.shape != right.shape:
         return f"{name} has shape {tuple(mine.shape)} for {tuple(right.shape)}\n"
@@ -212,7 +212,7 @@ def _excuse(verdict: ModesVerdict, trial: Trial) -> None:
 
 
 def _excuse_rounding(verdict: ModesVerdict, wrong: list[str], plain: Trial) -> None:
-    """In float32: what is as far off without strips and lanes is off by rounding, or the fuzz in float64 finds it."""
+    """Excuse a float32 error that is as large without strips and lanes, since float64 would reveal a bug."""
     with no_vectors():
         for mode in wrong:
             outcome, words = _try(plain, mode)
@@ -221,7 +221,7 @@ def _excuse_rounding(verdict: ModesVerdict, wrong: list[str], plain: Trial) -> N
 
 
 def _is_at_a_jump(trial: Trial, draws: int = 4) -> bool:
-    """Whether what the mirror says depends on the last digits of the inputs."""
+    """Return True if what the mirror says depends on the last digits of the inputs."""
     generator = torch.Generator().manual_seed(trial.program.seed)
     here = [one for reference in trial.references for one in _quantities(reference)]
     for _ in range(draws):

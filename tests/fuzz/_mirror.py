@@ -70,7 +70,7 @@ class Array:
         return (place[0] if len(place) == 1 else place for place in places)
 
     def stacked(self) -> torch.Tensor:
-        """All elements as one tensor, connected with what they were computed from."""
+        """Return all elements as one tensor, connected with what they were computed from."""
         flat = [number for one in self.elements.values() for number in _numbers(one)]
         if self.is_integer:
             return torch.tensor(flat, dtype=torch.int64)
@@ -218,7 +218,7 @@ class Struct:
     """What a kernel's dataclass makes."""
 
     def copy(self) -> Struct:
-        """Another one with the same values."""
+        """Copy the value."""
         made = type(self).__new__(type(self))
         vars(made).update({name: _copy(value) for name, value in vars(self).items()})
         return made
@@ -392,7 +392,7 @@ class _Rewrite(ast.NodeTransformer):
         self.references: set[str] = set()
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """Arguments of functions are copies, but for those by reference. Annotations and decorators go."""
+        """Copy arguments of functions, except those by reference; remove annotations and decorators."""
         parameters = node.args.args
         references = {one.arg for one in parameters if one.annotation and "template" in ast.unparse(one.annotation)}
         outer, self.references = self.references, references
@@ -423,7 +423,7 @@ class _Rewrite(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
-        """Methods alone: decorators say how the class is made."""
+        """Visit methods only: decorators say how the class is made."""
         node.body = [self.visit(one) if isinstance(one, ast.FunctionDef) else one for one in node.body]
         return node
 

@@ -99,7 +99,7 @@ class Trial:
         return {**dict(zip(self.outputs, results, strict=True)), **updated}
 
     def _function(self, floats: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        """Floating outputs of floating inputs, at the first sample's integers."""
+        """Return floating outputs of floating inputs, at the first sample's integers."""
         outputs = self._call(self.op, floats, tuple(self.samples[0].integers.values()))
         return tuple(outputs[name] for name in self.returned)
 
@@ -124,7 +124,7 @@ class Trial:
         return tuple(one.to(dtype_of(name, self.dtype), copy=True) for name, one in floats.items())
 
     def _stacked(self) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
-        """Floats and integers of the batch."""
+        """Return floats and integers of the batch."""
 
         def together(name: str, kind: str) -> torch.Tensor:
             ones = [getattr(sample, kind)[name] for sample in self.samples]
@@ -140,7 +140,7 @@ class Trial:
             yield f"value of {name}", one.detach(), torch.stack(values) if one.dim() > values[0].dim() else values[0]
 
     def _pulled(self, by_name: Tensors, leaves: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        """Gradients of the leaves, where some outputs have a cotangent."""
+        """Return gradients of the leaves, where some outputs have a cotangent."""
         ends = [by_name[name] for name in self.weights.chosen]
         weights = [self.weights.linear[name].to(self.dtype) for name in self.weights.chosen]
         given = [one.expand_as(end) for one, end in zip(weights, ends, strict=True)]
@@ -151,7 +151,7 @@ class Trial:
         return torch.autograd.grad(outputs, leaves, cotangents, allow_unused=True, materialize_grads=True)
 
     def backward(self) -> Pairs:
-        """Values, and gradients where some outputs have a cotangent."""
+        """Return values, and gradients where some outputs have a cotangent."""
         leaves = tuple(one.requires_grad_() for one in self._first())
         outputs = self._call(self.op, leaves, tuple(self.samples[0].integers.values()))
         yield from self._values(outputs, self.references[:1])
@@ -175,13 +175,13 @@ class Trial:
         )
 
     def vmap(self) -> Pairs:
-        """Values of a batch."""
+        """Return values of a batch."""
         function: Callable[..., Any] = lambda floats, integers: self._call(self.op, floats, integers)  # noqa: E731
         outputs = torch.func.vmap(function, self._in_dims())(*self._stacked())
         yield from self._values(outputs, self.references)
 
     def vmap_of_grad(self) -> Pairs:
-        """Gradients of each sample's own loss."""
+        """Return gradients of each sample's own loss."""
         gradients = torch.func.vmap(torch.func.grad(self._loss), self._in_dims())(*self._stacked())
         for name, one in zip(self.floats, gradients, strict=True):
             yield f"gradient of {name}", one, torch.stack([reference.of_loss[name] for reference in self.references])
@@ -197,7 +197,7 @@ class Trial:
             yield f"Jacobian by {name}", torch.as_tensor(total), self.references[0].of_all[name]
 
     def jvp(self) -> Pairs:
-        """Tangents, contracted with weights of outputs."""
+        """Return tangents, contracted with weights of outputs."""
         direction = tuple(self.weights.direction[name].to(dtype_of(name, self.dtype)) for name in self.floats)
         values, tangents = torch.func.jvp(lambda *floats: self._function(floats), self._first(), direction)
         yield from self._values(dict(zip(self.returned, values, strict=True)), self.references[:1])
@@ -219,7 +219,7 @@ class Trial:
             yield f"Hessian by {name}", torch.stack(parts).sum(0), self.references[0].curvature[name]
 
     def compiled(self) -> Pairs:
-        """As `backward`, of a function that torch compiles; its backend is `aot_eager`."""
+        """Return the same as `backward` for a function that torch compiles with the backend `aot_eager`."""
         torch.compiler.reset()
         leaves = tuple(one.requires_grad_() for one in self._first())
         function = torch.compile(self.op, backend="aot_eager", fullgraph=True)

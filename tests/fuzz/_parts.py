@@ -211,7 +211,7 @@ KERNELS = ("kernel", "second")
 
 
 def used_functions(text: str) -> str:
-    """Source of the functions and classes that a kernel uses, and of those that they use."""
+    """Return source of the functions and classes that a kernel uses, and of those that they use."""
     names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     while True:
         more = {

@@ -45,7 +45,7 @@ def write_record(path: Path, passed: Mapping[str, Outcomes]) -> None:
 
 
 def _groups(outcomes: Outcomes) -> list[dict[str, Any]]:
-    """Programs with the same outcomes, with the seconds that one took on average."""
+    """Return programs with the same outcomes, with the seconds that one took on average."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for line in sorted(outcomes.values(), key=lambda line: line["seed"]):
         groups.setdefault(json.dumps([line["modes"], line.get("commit", "")]), []).append(line)
@@ -61,7 +61,7 @@ def _groups(outcomes: Outcomes) -> list[dict[str, Any]]:
 
 
 def _ranges(seeds: Iterable[int]) -> str:
-    """Seeds in order as text: "0-3,5"."""
+    """Return seeds in order as text: "0-3,5"."""
     ranges: list[list[int]] = []
     for seed in seeds:
         if ranges and seed == ranges[-1][1] + 1:

@@ -152,7 +152,7 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def draw_sample(seed: int, floats: tuple[str, ...], integers: tuple[str, ...]) -> Sample:
-    """Random arguments."""
+    """Draw random arguments."""
     generator = torch.Generator().manual_seed(seed)
     values = {name: torch.rand(SHAPES[name], generator=generator, dtype=torch.float64) * 1.6 - 0.7 for name in floats}
     a = float(torch.rand((), generator=generator, dtype=torch.float64))
@@ -164,7 +164,7 @@ def draw_sample(seed: int, floats: tuple[str, ...], integers: tuple[str, ...]) -
 
 
 def draw_weights(seed: int, outputs: tuple[str, ...], floats: tuple[str, ...]) -> Weights:
-    """Random weights; in half of the programs some outputs have no cotangent, now and then.
+    """Draw random weights; in half of the programs some outputs have no cotangent now and then.
 
     In the other half `*b` and `vmap(grad)` share kernels, and no gradient is generated for some outputs alone.
     """

@@ -53,7 +53,7 @@ class Counted:
 
 @contextlib.contextmanager
 def small_vectors(seed: int) -> Iterator[Counted]:
-    """Kernels that are compiled inside run in short strips and narrow lanes, also where that does not pay.
+    """Compile kernels with short strips and narrow lanes inside, even where that does not pay.
 
     By the seed they have length 2 or 4: of rows and columns there are as many, or one more.
     """
@@ -68,7 +68,7 @@ def small_vectors(seed: int) -> Iterator[Counted]:
 
 @contextlib.contextmanager
 def no_vectors() -> Iterator[None]:
-    """Kernels that are compiled inside run as they are written."""
+    """Compile kernels without strips and lanes inside."""
     with _replaced(lambda kernel, **_: kernel):
         yield
 

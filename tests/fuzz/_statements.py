@@ -28,7 +28,7 @@ class Statements:
         return scope
 
     def statement(self, scope: Scope) -> Scope:
-        """One statement; gives what may be read after it."""
+        """Write one statement; return what may be read after it."""
         forms = [self._float, self._float, self._vector, self._integer, self._store]
         if scope.floats:
             forms += [self.change, self.change, self._branch, self._two]
@@ -71,7 +71,7 @@ class Statements:
         return replace(scope, **scope.with_integer(name, fixed=False))
 
     def _two(self, scope: Scope) -> Scope:
-        """Two locals at once: new ones out of a function, or old ones that change places."""
+        """Write two locals at once: new ones from a function, or old ones swapped."""
         if len(scope.floats) > 1 and self.dice.random() < 0.6:
             one, two = self.dice.sample(scope.floats, 2)
             self.line(scope, f"{one}, {two} = {two} * 0.7, {one} * 0.5 + {self.say.number(scope, 1)}")
@@ -231,7 +231,7 @@ class Statements:
         return scope
 
     def scatter(self, scope: Scope, name: str, how: str) -> None:
-        """Any element changes, atomically."""
+        """Write an atomic change of any element."""
         value = self.say.number(scope)
         if "v" in RANKS[name]:
             self.line(scope, f"{name}[{self.say.row(scope)}] += {self.say.vector(scope)}")

@@ -68,7 +68,7 @@ class _Writer:
         self.count = 0
 
     def write(self) -> None:
-        """One to three loops of the top level."""
+        """Write one to three loops of the top level."""
         for _ in range(self.dice.choice([1, 1, 2, 3])):
             self.dice.choice([self.parallel, self.scattered, self.steps, self.steps, self.rows])()
 
@@ -119,7 +119,7 @@ class _Writer:
             self.note("y")
 
     def rows(self) -> None:
-        """Rows, each from the row before or after."""
+        """Write rows, each computed from the row before or after."""
         is_back = self.dice.random() < 0.3
         self.lines.append("    lang.loop_config(serialize=True)")
         self.lines.append("    for i in range(x.shape[0] - 1):")

@@ -89,7 +89,7 @@ class _Writer:
         self.left_out: tuple[str, ...] = ()
 
     def write(self) -> None:
-        """One to three loops of the top level."""
+        """Write one to three loops of the top level."""
         for _ in range(self.dice.choice([1, 1, 2])):
             self.said, self.left_out = [], ()
             self.dice.choice([self.elementwise, self.rows, self.rows, self.left_early, self.left_early])()
@@ -97,7 +97,7 @@ class _Writer:
     # Loops of the top level ---------------------------------------------------------------------
 
     def elementwise(self) -> None:
-        """Numbers are worked out and stored."""
+        """Write a loop that computes and stores numbers."""
         self.left_out = ("%",)
         is_pair = self.dice.random() < 0.4
         scope = replace(self.scope(is_pair=is_pair, adds=False), has_branches=False, depth=3)
@@ -107,7 +107,7 @@ class _Writer:
         self.body(scope, ends=True)
 
     def rows(self) -> None:
-        """Inner loops that run to their end."""
+        """Write inner loops that run to their end."""
         self.begin(f"for i in {self.dice.choice(['x', 'range(x.shape[0])'])}:")
         scope = self.float(self.scope())
         if self.dice.random() < 0.5:
@@ -117,7 +117,7 @@ class _Writer:
         self.body(scope, ends=True)
 
     def left_early(self) -> None:
-        """Inner loops that end by data."""
+        """Write inner loops that end by data."""
         self.left_out = _NO_LANES if self.dice.random() < 0.75 else ()
         self.begin(f"for i in {self.dice.choice(['x', 'range(x.shape[0])', 'range(1, x.shape[0])'])}:")
         scope = self.float(self.scope())

@@ -226,7 +226,7 @@ def _compare(verdict: Verdict, program: Program, mine: Mapping[str, Any], theirs
 
 
 def _is_at_a_jump(program: Program, lang: ModuleType, draws: int = 8) -> bool:
-    """Whether what the interpreter says depends on the last digits of the inputs, or on how it rounds, or overflows.
+    """Return True if the interpreter's result depends on the last digits of the inputs or on rounding.
 
     Of a number that grew to infinity, and that a clamp makes finite again, the slope is 0 or no number.
     """
@@ -264,7 +264,7 @@ def _is_at_a_jump(program: Program, lang: ModuleType, draws: int = 8) -> bool:
 
 @contextlib.contextmanager
 def optimizer_off(lang: Any) -> Iterator[None]:
-    """Kernels that are compiled inside are so without the passes that take one element for another."""
+    """Compile kernels without the engine's passes that confuse elements."""
     config = lang.lang.impl.current_cfg()
     before = config.cfg_optimization, config.advanced_optimization
     config.cfg_optimization = config.advanced_optimization = False
@@ -276,7 +276,7 @@ def optimizer_off(lang: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def settings(seed: int) -> Iterator[None]:
-    """Every fourth kernel runs in parallel, the others as their serial twin; memory that nobody may read is poisoned.
+    """Run every fourth kernel in parallel, the others as their serial twin; poison uninitialized memory.
 
     A parallel loop takes engines twice as long to compile. Gradients of every third kernel run from checkpoints, in
     blocks of two iterations.

@@ -81,7 +81,7 @@ def wide_program(seed: int, body: str) -> Program:
 def chain_program(
     seed: int, bodies: Sequence[str], updated: Collection[str] = (), lengths: Mapping[str, str] = NO_LENGTHS
 ) -> Program:
-    """Kernels with these bodies, which run one after the other. Each has the arrays that its body names.
+    """Return kernels with these bodies, which run one after the other. Each has the arrays that its body names.
 
     `updated` and `lengths` are those of `Program`, as far as there are such arrays.
     """
@@ -212,11 +212,11 @@ class WideStatements(Statements):
         return self.dice.choice(forms)(scope)
 
     def _numbers_of(self, scope: Scope) -> list[str]:
-        """Arrays of floats by row that are this iteration's own."""
+        """Return arrays of floats by row that are this iteration's own."""
         return [name for name in scope.own if RANKS[name] == "n"]
 
     def _results(self, scope: Scope) -> Scope:
-        """Several results of a function."""
+        """Write a call of a function with several results."""
         one, two, three = (self.name("v") for _ in range(3))
         number, other = self.say.number(scope, 1), self.say.number(scope, 1)
         form = self.dice.randrange(4)
@@ -353,7 +353,7 @@ class WideTasks(Tasks):
         self.words: WideStatements = WideStatements(dice)
 
     def write(self) -> None:
-        """One to three loops, locals that they share, and statements between them."""
+        """Write one to three loops, locals that they share, and statements between them."""
         for _ in range(self.dice.choice([1, 1, 1, 2, 2, 3])):
             self.dice.choice(self.forms())()
         if not [name for name in self.written if name not in (*SCRATCH, "c")]:
@@ -406,7 +406,7 @@ class WideTasks(Tasks):
         return Scope(read, targets, free=True, floats=self.floats_to_change(), constants=self.floats, depth=2)
 
     def floats_to_change(self) -> tuple[str, ...]:
-        """Locals of the top level that a serial loop carries: a new one, now and then."""
+        """Return top-level locals that a serial loop carries, sometimes a new one."""
         if self.dice.random() < 0.4:
             return ()
         name = self.words.name("f")
@@ -438,7 +438,7 @@ class WideTasks(Tasks):
         self.floats = (*self.floats, *scope.floats)
 
     def _unrolled(self) -> None:
-        """Parallel loops that a static loop unrolls."""
+        """Write parallel loops that a static loop unrolls."""
         scope = self._shares((), ["y", "z", "v"])
         self.words.lines += ["    for turn in lang.static(range(2)):", "        for i in x:"]
         known = {"whole": ("i", "turn"), "fixed": ("i", "turn")}

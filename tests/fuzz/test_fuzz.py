@@ -83,7 +83,7 @@ def called(node):
 
 @pytest.fixture(scope="module")
 def trees():
-    """Of 300 kernels."""
+    """Return the syntax trees of 300 kernels."""
     return [ast.parse(write(seed).source) for seed in range(300)]
 
 

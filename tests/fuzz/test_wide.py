@@ -88,7 +88,7 @@ CONSTRUCTS = {
 
 @pytest.fixture(scope="module")
 def sources():
-    """Of 200 programs."""
+    """Return the sources of 200 programs."""
     return [write_wide(seed).source for seed in range(200)]
 
 
@@ -121,7 +121,7 @@ BRIEF_CONSTRUCTS = {
 
 @pytest.fixture(scope="module")
 def brief_sources():
-    """Of 300 programs."""
+    """Return the sources of 300 programs."""
     programs = map(write_brief, range(300))
     return [f"# {one.spec}\n{one.source}" for one in programs]
 

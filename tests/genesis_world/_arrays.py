@@ -132,7 +132,7 @@ def _list_parts(value: Any, is_argument: bool) -> Iterator[tuple[str, Any, bool]
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether an object holds Python's values alone, as static configurations do."""
+    """Return True if an object holds Python's values alone, as static configurations do."""
     return all(isinstance(one, (int, float, str, bool, type(None))) for one in vars(value).values())
 
 
@@ -147,7 +147,7 @@ def _list_fields() -> list[tuple[str, Any]]:
 
 
 def _is_usable(array: Array) -> bool:
-    """Whether an array has memory that can be read and written."""
+    """Return True if an array has memory that can be read and written."""
     try:
         if 0 in tuple(array.owner.shape):
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -209,11 +209,17 @@ def _result(row: dict[str, Any]) -> str:
     return f"{WORDS[kind]}: {explain(row, one)}" if one["detail"] else WORDS[kind]
 
 
+def _describe(build: Callable[..., Any]) -> str:
+    """Return what a function builds: its docstring's first line without the verb."""
+    words = (build.__doc__ or "").split("\n")[0].removeprefix("Build ")
+    return words[:1].upper() + words[1:]
+
+
 def _scenes(kernels: list[dict[str, Any]]) -> str:
     counts = Counter(name for row in kernels for name in row["launches"])
     lines = [_row(["scene", "what", "kernels launched"]), "|---|---|---:|"]
     run = {name: one for name, one in SCENES.items() if counts[name]}
-    lines += [_row([name, (one.run.__doc__ or "").splitlines()[0], counts[name]]) for name, one in run.items()]
+    lines += [_row([name, _describe(one.run), counts[name]]) for name, one in run.items()]
     return "## Scenes\n\n" + "\n".join(lines)
 
 

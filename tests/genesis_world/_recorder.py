@@ -88,7 +88,7 @@ class Recorder:
             self._is_busy = False
 
     def _is_time(self, key: str) -> bool:
-        """Whether this launch is one to try: the first, or the first of a scene that is ready, if there will be one."""
+        """Return True if this launch is to be tried: the first one, or the first after the scene is ready."""
         earlier = self.earlier.get(key, [0, 0 if BUILDING.search(key) else 1])
         if not self.is_ready and earlier[1]:
             return False

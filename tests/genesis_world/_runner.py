@@ -120,7 +120,7 @@ def _watch(name: str, log: Path, limit: float, only: str, more: list[str]) -> bo
 
 
 def _is_final(outcome: dict[str, Any], limit: float) -> bool:
-    """Whether a kernel need not be tried again: unless it took too long, and may take longer now."""
+    """Return True if a kernel need not be tried again: unless it took too long, and may take longer now."""
     return outcome["is_final"] and outcome["numbers"].get("limit", limit) >= limit
 
 

@@ -73,7 +73,7 @@ def tet_volume(p: qd.types.ndarray(dtype=vec3, ndim=2), volume: qd.types.ndarray
 
 
 def rotate(quat):
-    """Rotation matrices of quaternions, in NumPy."""
+    """Return rotation matrices of quaternions, in NumPy."""
     w, v = quat[:, 0], quat[:, 1:]
     cross = np.zeros((len(quat), 3, 3))
     for (i, j), (k, sign) in {(0, 1): (2, -1), (0, 2): (1, 1), (1, 2): (0, -1)}.items():
@@ -83,13 +83,13 @@ def rotate(quat):
 
 
 def multiply(u, v):
-    """Products of quaternions, in NumPy."""
+    """Return products of quaternions, in NumPy."""
     w = u[:, :1] * v[:, :1] - (u[:, 1:] * v[:, 1:]).sum(1, keepdims=True)
     return np.hstack([w, u[:, :1] * v[:, 1:] + v[:, :1] * u[:, 1:] + np.cross(u[:, 1:], v[:, 1:])])
 
 
 def turn(rotvec):
-    """Quaternions of rotation vectors, in NumPy."""
+    """Return quaternions of rotation vectors, in NumPy."""
     angle = np.linalg.norm(rotvec, axis=1, keepdims=True)
     return np.hstack([np.cos(angle / 2), np.sin(angle / 2) * rotvec / angle])
 

@@ -48,7 +48,7 @@ PROGRAMS: Mapping[str, tuple[Callable[[int], Program], str, int]] = {
 
 
 def list_entries() -> dict[str, Entry]:
-    """All entries by name."""
+    """Return all entries by name."""
     entries = {f"case {one.name}": Entry("f32", partial(_use_case, one)) for one in cases.ALL}
     entries |= {f"row {one.name}": Entry("f32", partial(_use_row, one)) for one in rows.ALL}
     for name, (write_program, kind, count) in PROGRAMS.items():

@@ -41,13 +41,13 @@ def tanh(lang):
 
 
 def numbers_between(low, high, step):
-    """Every so manyth float32 from one to another, of one sign."""
+    """Return every n-th float32 from one to another, of one sign."""
     ends = torch.tensor([low, high]).view(torch.int32).tolist()
     return torch.arange(ends[0], ends[1] + 1, step, dtype=torch.int32).view(torch.float32)
 
 
 def furthest(actual, wanted):
-    """Units in the last place by which numbers are off at most."""
+    """Return the largest error in units in the last place."""
     unit = 2.0 ** (torch.frexp(wanted)[1].double() - 24)
     return ((actual.double() - wanted).abs() / unit).max().item()
 

@@ -18,7 +18,7 @@ NAMES = ("pos", "scale", "angle", "color", "opacity")
 
 
 def gaussians(count: int, h: int, w: int) -> dict[str, torch.Tensor]:
-    """Random Gaussians of a few pixels, centered all over an image."""
+    """Return random Gaussians of a few pixels, centered all over an image."""
     draw = torch.Generator().manual_seed(count)
     return {
         "pos": torch.rand(count, 2, generator=draw, dtype=torch.float64) * torch.tensor([w, h]),

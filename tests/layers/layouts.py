@@ -221,7 +221,7 @@ class Site:
             block(self.lang, self.root).place(*group, **offset)
 
     def finish(self) -> None:
-        """Nothing more is placed."""
+        """Finish the layout: nothing more is placed."""
         if self.row.is_built:
             self.root.finalize()
 

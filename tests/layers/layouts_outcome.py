@@ -57,7 +57,7 @@ def _of_one(lang: ModuleType) -> Any:
 
 
 def _told(layer: Any, row: Row) -> str:
-    """Two calls before two backward passes, so that nothing of one may stay in the fields for the other."""
+    """Run two calls before two backward passes, so that one cannot use the fields of the other."""
     calls = [[torch.randn(row.shape, dtype=torch.float64).requires_grad_() for _ in "xw"] for _ in range(2)]
     results = [layer(x, w) for x, w in calls]
     for (x, w), y in zip(calls, results, strict=True):

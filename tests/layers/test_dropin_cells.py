@@ -55,14 +55,14 @@ def manager(layers, lang):
 
 
 def compute_expected(w, x, w_needs, x_needs, s_needs):
-    """In torch, with `detach` where no gradient is to go."""
+    """Compute in torch, with `detach` where no gradient should flow."""
     w, x = (t.detach() if needs is False else t for t, needs in ((w, w_needs), (x, x_needs)))
     s = w * x
     return 2 * (s if s_needs else s.detach()) ** 2 + x**2
 
 
 def compute_gradients(y, leaves, cotangent):
-    """Zeros stand for none."""
+    """Compute gradients, with zeros where there is none."""
     if not y.requires_grad:
         return [torch.zeros_like(leaf) for leaf in leaves]
     return torch.autograd.grad(y, leaves, cotangent, allow_unused=True, materialize_grads=True)

@@ -183,7 +183,7 @@ def test_a_manager_of_a_single_number(layers, lang64):
 
 # Layouts of Stannum's manual ----------------------------------------------------------------------
 def blocks(layers, lang):
-    """Nested blocks of two."""
+    """Return nested blocks of two."""
     return placed_in(layers, lang, lambda builder, shape: builder.dense(lang.i, shape[0] // 2).dense(lang.i, 2))()
 
 

@@ -23,7 +23,7 @@ def switched(text):
 
 
 def run_script(script, text, folder):
-    """Everything that the script prints, as numbers."""
+    """Run the script; return everything that it prints, as numbers."""
     path = folder / f"{script}.py"
     path.write_text(text, encoding="utf-8")
     printed = io.StringIO()

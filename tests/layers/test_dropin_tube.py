@@ -21,7 +21,7 @@ def square(lang):
 
 
 def affine(lang):
-    """y = a w x + b, with a and b extra arguments."""
+    """Build y = a w x + b, with a and b extra arguments."""
 
     @lang.kernel
     def affine(w: lang.template(), x: lang.template(), y: lang.template(), a: lang.f64, b: lang.f64):
@@ -42,7 +42,7 @@ def convolution(lang):
 
 
 def of_valid_length(name, dims, shapes):
-    """Dims of a convolution's output."""
+    """Return dims of a convolution's output."""
     return (shapes["x"][0] - shapes["k"][0] + 1,)
 
 

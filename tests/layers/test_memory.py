@@ -20,14 +20,14 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="m
 
 
 def resident():
-    """Bytes of the process in memory. What was freed is given back first: what is kept would take its place unseen."""
+    """Return the resident bytes of the process, after freed memory was returned to the system."""
     gc.collect()
     getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)(0)
     return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def grown(step, steps):
-    """Bytes that the process grows by over so many steps, once everything that is made once is there."""
+    """Return by how many bytes the process grows over so many steps, after everything one-time is allocated."""
     for number in range(steps // 5):
         step(number)
     before = resident()

@@ -76,7 +76,7 @@ def smoothing(lang):
 
 @functools.cache
 def fields_and_kernel(lang, number):
-    """Those of a block's EmptyTin: made once, since each kernel is compiled anew for other fields."""
+    """Return the fields and the kernel of an EmptyTin, made once, since other fields would compile it again."""
     is_batched = "batched" in WAYS[number]
     x, y = (lang.field(lang.f64, WIDTH if is_batched else (ROWS, WIDTH), needs_grad=True) for _ in range(2))
     w, s = lang.field(lang.f64, WIDTH, needs_grad=True), lang.field(lang.f64, 1, needs_grad=True)
@@ -221,7 +221,7 @@ def accumulate(model, optimizer, without_sync):
 
 
 def parameters(model):
-    """Whole parameters by the names that they have in the model itself."""
+    """Return whole parameters by the names that they have in the model itself."""
     whole = FullyShardedDataParallel.summon_full_params(model) if isinstance(model, FullyShardedDataParallel) else None
     with whole or contextlib.nullcontext():
         named = {
@@ -244,7 +244,7 @@ def mesh(*names):
 
 
 def shard(model, **options):
-    """`fully_shard`, each block for itself."""
+    """Shard by `fully_shard`, each block by itself."""
     for block in model:
         fully_shard(block, mesh=options.get("mesh") or mesh(), **{k: v for k, v in options.items() if k != "mesh"})
     return fully_shard(model, mesh=options.pop("mesh", None) or mesh(), **options)
@@ -324,7 +324,7 @@ def sharded_compiled(make):
 
 
 def sharded_layers(make):
-    """Layers sharded for themselves, too."""
+    """Shard the layers by themselves, too."""
     model = make()
     for block in model:
         fully_shard(block.tin, mesh=mesh())
@@ -413,7 +413,7 @@ def flat_resumed(make, *, kind, use_orig_params):
 
 
 def distributed_tensors(make):
-    """`distribute_module`: parameters and samples are DTensors, whole in each process."""
+    """Distribute by `distribute_module`: parameters and samples are DTensors, whole in each process."""
     model = distribute_module(make(), mesh())
     optimizer, losses = adam(model), []
     for step in range(STEPS):

@@ -47,7 +47,7 @@ def of(array, tensor):
 
 
 def same(array, whole):
-    """Whether parameters are those of the whole array, and shared out."""
+    """Return True if parameters are those of the whole array, and shared out."""
     for (name, one), (_, other) in zip(array.named_parameters(), whole.named_parameters(), strict=True):
         assert isinstance(one, DTensor), name
         assert len(one.to_local()) == len(array.own_cells), name
@@ -75,7 +75,7 @@ def check_calls(mesh, encoding):
 
 
 def check_routed(mesh, encoding, way):
-    """Points of any cell, of which one process has none: outputs, and gradients of points and parameters."""
+    """Check points of any cell, of which one process has none: outputs, and gradients of points and parameters."""
     whole, shared = array_of(encoding), array_of(encoding).shard(mesh)
     whole.way = shared.way = way
     rank, processes = mesh.get_local_rank(), mesh.size()
@@ -98,7 +98,7 @@ def check_routed(mesh, encoding, way):
 
 
 def check_optimizer(mesh):
-    """One of torch's, on the parameters as they are."""
+    """Check one of torch's optimizers, on the parameters as they are."""
     whole, shared = array_of("hash_grid"), array_of("hash_grid").shard(mesh)
     optimizers = [torch.optim.Adam(one.parameters(), lr=0.01) for one in (whole, shared)]
     for step in range(STEPS):

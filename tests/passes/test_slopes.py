@@ -47,7 +47,7 @@ def convert_points(kind, points):
 
 
 def assert_types_are_right(expr):
-    """Nothing is left to the engines' promotion."""
+    """Assert that all operands have equal types: nothing is left to the engines' promotion."""
     match expr:
         case nodes.Binary("and" | "or", left, right, kind):
             assert left.type == right.type == kind == "u1"
@@ -66,7 +66,7 @@ def assert_types_are_right(expr):
 
 
 def by_table(operation, values, kinds, seeds):
-    """Contributions to x and z, worked out by a kernel, and the slopes."""
+    """Return contributions to x and z, worked out by a kernel, and the slopes."""
     rows = slopes(operation, nodes.Local("value", operation.type))
     body = [assign("value", E(operation)), assign("s", array("seed")["i"])]
     targets = {}

@@ -8,5 +8,5 @@ import cases
 
 @pytest.fixture
 def draw():
-    """Random float64 tensors: `draw(3, 4, low=0.0, high=1.0)`."""
+    """Draw random float64 tensors: `draw(3, 4, low=0.0, high=1.0)`."""
     return cases.Draw(torch.float64)

@@ -20,7 +20,7 @@ def running(lang):
 
 
 def swapped(lang):
-    """15b"""
+    """Build the kernel of pitfall 15b."""
 
     @ts.op("x[n, m] -> y[n]")
     @lang.kernel

@@ -18,7 +18,7 @@ def over_arrays(lang):
 
 
 def over_ranges(lang):
-    """19"""
+    """Build the kernel of pitfall 19."""
 
     @ts.op("y[m] -> x[n]")
     @lang.kernel

@@ -24,7 +24,7 @@ def while_counted(lang):
 
 
 def while_small(lang):
-    """How often it runs depends on the numbers."""
+    """Build a kernel with a `while` whose trip count depends on data."""
 
     @ts.op("x[n, m] -> y[n]")
     @lang.kernel
@@ -69,7 +69,7 @@ def continuing(lang):
 
 
 def while_true(lang):
-    """Left by `break` alone, `continue` in it, below a loop."""
+    """Build a `while True` with `break` and `continue`, inside a loop."""
 
     @ts.op("x[n, m] -> y[n]")
     @lang.kernel

@@ -13,7 +13,7 @@ import tinsmith as ts
 
 
 def check(op, factor):
-    """Value and gradient of y = factor * x * x."""
+    """Assert value and gradient of y = factor * x * x."""
     x = torch.randn(4, dtype=torch.float64, requires_grad=True)
     y = op(x)
     torch.testing.assert_close(y, factor * x * x)

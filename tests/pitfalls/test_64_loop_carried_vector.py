@@ -21,7 +21,7 @@ def as_vector(lang):
 
 
 def as_scalars(lang):
-    """64b"""
+    """Build the kernel of pitfall 64b."""
 
     @ts.op("x[n], k[1]: i32 -> y[n]")
     @lang.kernel
@@ -39,7 +39,7 @@ def as_scalars(lang):
 
 
 def component_by_component(lang):
-    """64d"""
+    """Build the kernel of pitfall 64d."""
 
     @ts.op("x[n], k[1]: i32 -> y[n]")
     @lang.kernel
@@ -84,7 +84,7 @@ def test_carried_by_a_loop_in_a_batch(lang64, draw, make):
 
 
 def constant(lang):
-    """64c"""
+    """Build the kernel of pitfall 64c."""
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel

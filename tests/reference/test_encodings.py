@@ -54,7 +54,7 @@ def test_spherical_harmonics_are_orthonormal():
 
 
 def _gauss_legendre(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Nodes and weights by the eigenvalues of the Jacobi matrix."""
+    """Return nodes and weights by the eigenvalues of the Jacobi matrix."""
     k = torch.arange(1, count, dtype=torch.float64)
     beside = k / (4 * k**2 - 1).sqrt()
     nodes, vectors = torch.linalg.eigh(torch.diag(beside, 1) + torch.diag(beside, -1))

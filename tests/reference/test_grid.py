@@ -13,7 +13,7 @@ PRIMES = (1, 2654435761, 805459861, 3674653429, 2097192037, 1434869437, 21652197
 
 
 def slot_by_hand(corner: list[int], resolution: int, size: int, kind: str) -> int:
-    """As `grid_index` of tiny-cuda-nn's common_device.h, statement by statement, in unsigned 32-bit numbers."""
+    """Compute like `grid_index` of tiny-cuda-nn's common_device.h, in unsigned 32-bit numbers."""
     word = 1 << 32
     index, stride = 0, 1
     if resolution ** len(corner) < word:
@@ -30,7 +30,7 @@ def slot_by_hand(corner: list[int], resolution: int, size: int, kind: str) -> in
 
 
 def features_by_hand(x: list[float], table: list[list[float]], level, kind: str, interpolation: str) -> list[float]:
-    """One point on one level, as `kernel_grid` of tiny-cuda-nn's grid.h."""
+    """Compute one point on one level, like `kernel_grid` of tiny-cuda-nn's grid.h."""
     pos = [v * level.scale + 0.5 for v in x]
     cell = [math.floor(p) for p in pos]
     part = [p - c for p, c in zip(pos, cell, strict=True)]

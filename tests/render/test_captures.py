@@ -274,7 +274,7 @@ def test_a_picture_on_its_side_counts_upright(tmp_path):
 
 
 def _pinhole(x, y, k1=0.0, k2=0.0, p1=0.0, p2=0.0, k3=0.0, k4=0.0, k5=0.0, k6=0.0):
-    """FULL_OPENCV, of COLMAP's documentation."""
+    """Project by FULL_OPENCV, as COLMAP's documentation defines it."""
     r2 = x * x + y * y
     radial = (1 + k1 * r2 + k2 * r2**2 + k3 * r2**3) / (1 + k4 * r2 + k5 * r2**2 + k6 * r2**3)
     return (
@@ -284,7 +284,7 @@ def _pinhole(x, y, k1=0.0, k2=0.0, p1=0.0, p2=0.0, k3=0.0, k4=0.0, k5=0.0, k6=0.
 
 
 def _fisheye(x, y, k1=0.0, k2=0.0, k3=0.0, k4=0.0, p1=0.0, p2=0.0, sx1=0.0, sy1=0.0):
-    """THIN_PRISM_FISHEYE, of COLMAP's documentation, from x and y of which the length is the angle."""
+    """Project by THIN_PRISM_FISHEYE of COLMAP's documentation, from x and y whose length is the angle."""
     r2 = x * x + y * y
     radial = k1 * r2 + k2 * r2**2 + k3 * r2**3 + k4 * r2**4
     return (

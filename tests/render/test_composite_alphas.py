@@ -14,7 +14,7 @@ NAMES = ("alphas", "colors", "t", "background")
 
 
 def given_on(rays, *, channels=3):
-    """Alphas, some of which are 0 and 1, colors, t and a background for each ray."""
+    """Return alphas, some of which are 0 and 1, colors, t and a background for each ray."""
     _, colors, t, _ = draw_samples(rays, channels=channels)
     alphas = torch.rand(len(t), dtype=torch.float64)
     alphas[torch.rand(len(t)) < 0.15] = 0.0

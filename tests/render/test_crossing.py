@@ -17,7 +17,7 @@ BOX = torch.tensor([-1.0, -0.5, 0.25, 1.0, 0.75, 2.0], dtype=torch.float64)
 
 
 def draw_rays(count, dtype=torch.float64):
-    """From inside and outside, half of them parallel to faces."""
+    """Draw rays from inside and outside, half of them parallel to faces."""
     origins = 3 * torch.randn(count, 3, dtype=dtype)
     aims = BOX[:3] + (BOX[3:] - BOX[:3]) * (1.6 * torch.rand(count, 3) - 0.3)
     directions = (aims.to(dtype) - origins) * (0.2 + torch.rand(count, 1, dtype=dtype))

@@ -32,7 +32,7 @@ def test_trunc_exp_is_differentiable_twice_below_the_clamp():
 
 
 def by_hand(x):
-    """Of one vector, in Python."""
+    """Contract one vector in Python."""
     length = math.sqrt(sum(number * number for number in x))
     return list(x) if length <= 1 else [(2 - 1 / length) * number / length for number in x]
 

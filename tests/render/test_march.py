@@ -20,7 +20,7 @@ CUBE = (0, 0, 0, 1, 1, 1)
 
 
 def a_grid(resolution, levels, part, engine=None):
-    """Cells of which a part is occupied at random, in lumps; or every other one."""
+    """Make a grid with random clusters of occupied cells; or every other cell occupied."""
     grid = OccupancyGrid(BOX, resolution, levels, engine=engine)
     if part == "stripes":
         grid.occupied = (sum(torch.meshgrid(*map(torch.arange, grid.resolution), indexing="ij")) % 2 == 0)[None]
@@ -31,7 +31,7 @@ def a_grid(resolution, levels, part, engine=None):
 
 
 def draw_rays(count, spread=1.5, dtype=torch.float64):
-    """From inside and outside of the box, most of them towards it; some are parallel to faces."""
+    """Draw rays from inside and outside of the box, most toward it; some are parallel to faces."""
     origins = torch.tensor([0.0, 0.1, 1.0]) + spread * torch.randn(count, 3)
     aims = torch.tensor([0.0, 0.1, 1.0]) + 0.7 * torch.randn(count, 3)
     directions = (aims - origins) * (0.5 + torch.rand(count, 1))

@@ -26,7 +26,7 @@ def density(t):
 
 
 def kept_by_a_loop(whole, stop, least):
-    """(ray, t) of the samples that stay."""
+    """Return (ray, t) of the samples that stay."""
     kept, left, ray = [], 1.0, None
     for i, t, step in zip(whole.ray_index.tolist(), whole.t.tolist(), whole.steps.tolist(), strict=True):
         if i != ray:

@@ -250,7 +250,7 @@ def turned(angle, place, flip):
 
 
 def seen_in_part(grid, level, poses, near, flip):
-    """Cells with a point, of many drawn at random, whose projection lies within a 32 x 24 image: no planes used."""
+    """Return cells with a point, of many drawn at random, that projects into a 32 x 24 image."""
     cells = grid.density[0].numel()
     numbers = torch.arange(cells).repeat(200)
     places = grid._draw_positions(level, numbers, None).double()

@@ -13,7 +13,7 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 
 
 def weighted(rays, dtype=torch.float64):
-    """Weights, t and steps of random samples."""
+    """Return weights, t and steps of random samples."""
     densities, colors, t, steps = draw_samples(rays, dtype=dtype, dense=0.3)
     return reference.composite(densities, colors, t, steps, rays).weights, t, steps
 

@@ -18,7 +18,7 @@ def bump(scale):
 
 
 def proposed_in_torch(scale, spacing, offsets, nears=NEAR, fars=FAR):
-    """Edges, shares, and of each level its shares and cdfs, as lists of rays."""
+    """Return edges, shares, and of each level its shares and cdfs, as lists of rays."""
     rays = []
     for near, far, offset in zip(nears, fars, offsets.tolist(), strict=True):
         shares = cdfs = torch.tensor([0.0, 1.0], dtype=torch.float64)
@@ -58,7 +58,7 @@ def test_samples_and_gradients_agree_with_plain_torch(engine, spacing):
 
 
 def losses_in_torch(rays, weights):
-    """(n), of what `proposed_in_torch` gives and the weights (n, m) of the last samples."""
+    """Compute losses (n) from the result of `proposed_in_torch` and the weights (n, m) of the last samples."""
     losses = []
     for (_, shares, levels), row in zip(rays, weights, strict=True):
         own = torch.cat([row.new_zeros(1), row.cumsum(0)[:-1], row.new_ones(1)])

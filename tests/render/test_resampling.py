@@ -14,7 +14,7 @@ RAGGED = COUNTS["ragged"]
 
 
 def edges_on(rays):
-    """Random edges and cdfs, of which a quarter are as the one before, and some numbers that no ray names."""
+    """Return random edges and cdfs, of which a quarter are as the one before, and some numbers that no ray names."""
     edges, cdfs = (torch.rand(count_samples(rays), dtype=torch.float64) for _ in range(2))
     cdfs[torch.rand(len(cdfs)) < 0.25] = 0
     for part in each_ray(rays):
@@ -100,7 +100,7 @@ def test_jitter_is_drawn_by_the_generator():
 
 
 def both_on(rays, proposal_rays):
-    """Edges and cdfs, and a proposal's, which cover the same stretch of each ray."""
+    """Return edges and cdfs, and a proposal's, which cover the same stretch of each ray."""
     given = [*edges_on(rays), *edges_on(proposal_rays)]
     for own, theirs in zip(each_ray(rays), each_ray(proposal_rays), strict=True):
         edges, others = given[0][own], given[2][theirs]

@@ -14,7 +14,7 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 
 
 def values_with_zeros(rays, *columns):
-    """Random values; about every third is 0, so that many rays have several zeros."""
+    """Return random values; about every third is 0, so that many rays have several zeros."""
     values = torch.randn(count_samples(rays), *columns, dtype=torch.float64)
     return torch.where(torch.rand_like(values) < 0.3, 0, values)
 

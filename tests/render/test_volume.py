@@ -23,7 +23,7 @@ SHADED = Shading(light=(0.3, -1.0, 0.5), ambient=0.2, diffuse=0.6, specular=0.5,
 
 
 def scene(n=60, size=(5, 4, 6), rows=7, dtype=torch.float64):
-    """Random values, some outside 0 to 1, and rays that cross the box, start in it, run beside faces, and miss."""
+    """Draw random values, some outside 0 to 1, and rays that cross the box, start in it, run beside faces, and miss."""
     low, high = torch.tensor(BOX, dtype=dtype).view(2, 3)
     origins = low + (torch.rand(n, 3, dtype=dtype) * 5 - 2) * (high - low)
     towards = low + torch.rand(n, 3, dtype=dtype) * (high - low)
@@ -151,7 +151,7 @@ def test_requesting_some_gradients_gives_the_same_as_all(engine, shading):
 
 
 def on_a_gpu(name, *given):
-    """`built`, with the gradient's kernel as a GPU has it."""
+    """Build `built` with the gradient's kernel as a GPU has it."""
     if name == "volume_gradient":
         engine, like, shaded, _apart, _volumes, _tables, wanted = given
         given = (engine, like, shaded, False, 1, 64, wanted)
@@ -401,7 +401,7 @@ def test_no_two_rays_race(engine, shading, way, monkeypatch):
 
 
 def spied(build, launched):
-    """`build`, noting what its ops are called with."""
+    """Wrap `build`, noting what its ops are called with."""
 
     def note(op):
         def call(*inputs):

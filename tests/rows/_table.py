@@ -18,16 +18,16 @@ class Draw:
         self._generator = torch.Generator().manual_seed(7)
 
     def __call__(self, *shape: int, low: float = -2.0, high: float = 2.0) -> torch.Tensor:
-        """Floats between two numbers."""
+        """Draw floats between two numbers."""
         unit = torch.rand(shape, generator=self._generator, dtype=torch.float64)
         return (low + (high - low) * unit).to(self.real)
 
     def integers(self, *shape: int, low: int = -9, high: int = 10, dtype: torch.dtype = torch.int32) -> torch.Tensor:
-        """Integers from `low` up to, not including, `high`."""
+        """Draw integers from `low` up to, not including, `high`."""
         return torch.randint(low, high, shape, generator=self._generator).to(dtype)
 
     def zeros(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Memory to write to."""
+        """Return memory to write to."""
         return torch.zeros(shape, dtype=dtype or self.real)
 
 

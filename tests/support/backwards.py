@@ -34,7 +34,7 @@ def run_backward(
     arguments: Mapping[str, Any],
     cotangents: Mapping[str, torch.Tensor],
 ) -> dict[str, torch.Tensor]:
-    """Adjoints by array. `values` are those of all arrays after the forward pass."""
+    """Run a backward pass; return adjoints by array. `values` are those of all arrays after the forward pass."""
     memory: dict[str, torch.Tensor] = {name: values[name] for name in program.reads}
     shapes = {name: tensor.shape for name, tensor in values.items()} | {
         name: torch.Size(()) for name in program.arrays if name not in values
@@ -73,7 +73,7 @@ def _run(
 def _memory(
     name: str, label: str, memory: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor]
 ) -> torch.Tensor:
-    """Memory by name. Of an array that a program does not say to read it may ask the sizes: values are spoiled."""
+    """Return memory by name. Arrays whose values a program must not read are spoiled; it may ask for their sizes."""
     if name in memory:
         return memory[name]
     if label:
@@ -112,7 +112,7 @@ def _reserve(
 
 
 def print_kernels(program: Program) -> str:
-    """Every kernel of a program, as text."""
+    """Print every kernel of a program as text."""
     texts = []
     for action in program.actions:
         runs = [action] if isinstance(action, Run) else []

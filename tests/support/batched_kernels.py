@@ -233,7 +233,7 @@ def a_while_loop_at_the_top(lang):
 
 # Loops that break, or run in order ----------------------------------------------------------------
 def _until(x, limit, value):
-    """`value(x, i, y)` up to the first element above a limit."""
+    """Compute `value(x, i, y)` up to the first element above a limit."""
     y = list(0.0 * x)
     for i in range(len(x)):
         if x[i] > limit:

@@ -9,7 +9,7 @@ NUMBERS = {name: number for number, name in enumerate(MODELS)}
 
 
 def write_text(folder, cameras, images, points=()):
-    """cameras: (number, model, width, height, parameters); images: (number, quaternion, translation, camera, name,
+    """Write cameras (number, model, width, height, parameters), images (number, quaternion, translation, camera, name,
     2-D points); points: (number, position, color, track).
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ def pull_back(function, x, weights):
 
 
 def assert_derivatives_agree(op, reference, x, kind="f64", *, is_symmetric=False, **tolerance):
-    """Values, gradients and tangents of an op against those of a function of torch, in float64."""
+    """Assert that values, gradients and tangents of an op agree with those of a torch function, in float64."""
     wide, limits = x.double(), tolerance or TOLERANCE[kind]
     expected = reference(wide)
     for actual, wanted in zip(op(x), expected, strict=True):
@@ -42,6 +42,6 @@ def assert_derivatives_agree(op, reference, x, kind="f64", *, is_symmetric=False
 
 
 def separate_singular_values(x):
-    """Matrices whose singular values differ by a tenth at least, so that float32 can tell."""
+    """Change matrices so that singular values differ by 0.1 at least, which float32 can resolve."""
     u, s, vh = torch.linalg.svd(x.double())
     return (u @ torch.diag_embed(s + torch.arange(x.shape[-1], 0, -1) * 0.3) @ vh).to(x.dtype)

@@ -62,5 +62,5 @@ def _several(tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def make_leaf(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Random, and asking for a gradient."""
+    """Draw a random tensor that requires a gradient."""
     return torch.randn(shape, dtype=dtype).requires_grad_()

@@ -13,7 +13,7 @@ class FoundByRun(list[Finding]):
     """Findings of one run."""
 
     def of(self, rule: str) -> list[Finding]:
-        """Those of a rule."""
+        """Return the findings of a rule."""
         return [one for one in self if one.rule == rule]
 
     def one(self, rule: str, mark: str) -> Finding:

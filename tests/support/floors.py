@@ -97,7 +97,7 @@ class Breach:
 
 
 def find_breaches(path: str, source: str, files: Collection[str]) -> list[Breach]:
-    """Everything that the file `path` (relative to src/tinsmith, as all of `files`) does against the rules."""
+    """Find every breach of the rules in the file `path` (relative to src/tinsmith, as all of `files`)."""
     tree = ast.parse(source)
     imports = list(list_imports(path, tree))
     all_breaches = [*_file_itself(path, tree)]
@@ -248,7 +248,7 @@ def _aliases(imports: list[_Import]) -> dict[str, str]:
 
 
 def _dotted(node: ast.expr, aliases: dict[str, str]) -> str:
-    """`a.b.c` with what `a` was imported as in its place; "" when it is no chain of names."""
+    """Return `a.b.c` with `a` replaced by what it was imported as; "" if it is no chain of names."""
     if isinstance(node, ast.Name):
         return aliases.get(node.id, "")
     if isinstance(node, ast.Attribute):

@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 40, 24
 def make_scene(
     n: int = 24, cameras: int = 2, *, channels: int = 3, sh_degree: int | None = None, per_camera: bool = False
 ) -> dict[str, Tensor]:
-    """Arguments of `rasterization` by name, in float64, random. `backgrounds` is of all channels."""
+    """Draw arguments of `rasterization` by name, in float64. `backgrounds` is of all channels."""
     double = torch.float64
     means = torch.randn(n, 3, dtype=double) * torch.tensor([0.9, 0.6, 1.0], dtype=double)
     means[::7, 2] -= 6.0  # behind
@@ -34,7 +34,7 @@ def make_scene(
 
 
 def _pose(angle: float) -> Tensor:
-    """World to camera, a bit to the side, 3 units off, not quite upright."""
+    """Return a world-to-camera matrix: slightly to the side, 3 units off, not quite upright."""
     a = torch.tensor(angle, dtype=torch.float64)
     one, zero = torch.ones_like(a), torch.zeros_like(a)
     around = torch.stack([a.cos(), zero, a.sin(), zero, one, zero, -a.sin(), zero, a.cos()]).view(3, 3)

@@ -36,7 +36,7 @@ def open_page(url, **viewport):
 
 
 def ask(url, path, *, body=None, headers=()):
-    """Status, content type and body of an answer."""
+    """Send a request; return status, content type and body of the answer."""
     request = urllib.request.Request(url + path, data=body, headers=dict(headers))
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
@@ -66,7 +66,7 @@ def wait_for(url, met):
 
 @contextmanager
 def visit_meanwhile(live, visit):
-    """Within, a visitor is on the page, in a thread of its own; what goes wrong there goes wrong here."""
+    """Enter a context in which a visitor is on the page, in another thread; its errors are raised here."""
     trouble = []
 
     def go():

@@ -78,7 +78,7 @@ class RecordedLock:
 
 @contextmanager
 def record_locks() -> Iterator[LockRecorder]:
-    """Within, all locks of the library are recorded, in each module that has them."""
+    """Enter a context in which all locks of the library are recorded, in each module that has them."""
     recorder = LockRecorder()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(COMPILING, "_lock", RecordedLock("COMPILING", COMPILING._lock, recorder))

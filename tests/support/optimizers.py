@@ -19,7 +19,7 @@ def make_parameters(*shapes: tuple[int, ...], seed: int = 0, dtype: torch.dtype 
 def draw_gradients(
     given: Iterable[torch.Tensor], steps: int, seed: int = 1, zeros: float = 0.0
 ) -> list[list[torch.Tensor]]:
-    """Of each step those of all parameters; a share of the entries is 0."""
+    """Draw the gradients of all parameters for each step; a share of the entries is 0."""
     rng = torch.Generator().manual_seed(seed)
     drawn = []
     for _ in range(steps):

@@ -15,7 +15,7 @@ COUNTS = {
 
 
 def make_rays(counts, *, gap: int = 0) -> torch.Tensor:
-    """`rays`, with so many samples that no ray names between one ray and the next."""
+    """Make `rays` with these counts, and samples between rays that no ray names."""
     rows, start = [], gap
     for count in counts:
         rows.append([start, count])
@@ -29,7 +29,7 @@ def count_samples(rays) -> int:
 
 
 def draw_samples(rays, *, channels: int = 3, dtype=torch.float64, dense: float = 1.5):
-    """Densities, colors, t (ascending along a ray) and steps; `dense` is the mean of density times step."""
+    """Draw densities, colors, t (ascending along a ray) and steps; `dense` is the mean of density times step."""
     s = count_samples(rays)
     steps = 0.1 + 0.2 * torch.rand(s, dtype=dtype)
     t = 2 + steps.cumsum(0) - steps / 2
@@ -48,7 +48,7 @@ def compute_outputs_and_gradients(function, given, rays, cotangents, **options):
 
 
 def assert_composites_agree(function, twin, names, engine, given, rays, **options):
-    """All outputs, and their gradients in all of `names`, are the twin's. Returns the outputs."""
+    """Assert that all outputs and gradients in all of `names` agree with the twin's. Return the outputs."""
     with torch.no_grad():
         cotangents = [torch.randn_like(y) for y in twin(*given[:-1], rays, background=given[-1])]
     ours, slopes = compute_outputs_and_gradients(function, given, rays, cotangents, engine=engine, **options)

@@ -127,7 +127,7 @@ def _run_pass(pipeline: str, place: int, kernel: nodes.Kernel, options: Options,
 
 
 def _is_backward_pass(pipeline: str, options: Options) -> bool:
-    """Whether the kernel of an example is one of a backward pass already, and not one of an op."""
+    """Return True if the kernel of an example is already one of a backward pass, and not one of an op."""
     return pipeline == "ADJOINT_CLEAN_UP" and "active" not in options
 
 

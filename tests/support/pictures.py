@@ -8,7 +8,7 @@ TOLERANCE = 3.0
 
 
 def measure_difference(one: Image.Image, other: Image.Image) -> float:
-    """How different two pictures look, in gray values of a pixel."""
+    """Measure how different two pictures look, in gray levels per pixel."""
     assert one.size == other.size
     small = (max(1, one.width // 4), max(1, one.height // 4))
     seen = [np.asarray(image.convert("RGB").resize(small, Image.Resampling.BOX), dtype=float) for image in (one, other)]

@@ -12,7 +12,7 @@ from tinsmith.engines import Checks, run_on
 
 @contextmanager
 def use_python_engine(**checks: bool) -> Iterator[None]:
-    """Within, Python runs the kernels of what is made."""
+    """Enter a context in which Python runs the kernels of ops that are made."""
     run_on("python", Checks(**checks))
     try:
         yield

@@ -12,7 +12,7 @@ import tinsmith as ts
 
 
 def assert_right(op: Any, twin: Callable[..., Any], inputs: Sequence[Any], **sizes: int) -> None:
-    """Values and gradients are the twin's, and the oracle's. `sizes` are the call's own."""
+    """Assert that values and gradients are the twin's, and the oracle's. `sizes` are the call's own."""
     cases.assert_same_values_and_gradients(lambda *given: op(*given, **sizes), twin, inputs)
     fresh = cases.make_leaves(inputs)
     outputs = cases.list_tensors(op(*fresh, **sizes))
@@ -25,7 +25,7 @@ def assert_right(op: Any, twin: Callable[..., Any], inputs: Sequence[Any], **siz
 
 
 def assert_right_in_a_batch(op: Any, twin: Callable[..., Any], inputs: Sequence[Any]) -> None:
-    """`vmap` over the first dim of all inputs is the twin of each sample."""
+    """Assert that `vmap` over the first dim of all inputs gives the twin of each sample."""
 
     def each(*batches: Any) -> Any:
         results = [cases.list_tensors(twin(*sample)) for sample in zip(*batches, strict=True)]
@@ -35,7 +35,7 @@ def assert_right_in_a_batch(op: Any, twin: Callable[..., Any], inputs: Sequence[
 
 
 def assert_right_forwards(op: Any, twin: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> None:
-    """For any incoming gradient g and any direction v: g times `jvp` in v is the twin's gradient times v."""
+    """Assert for a random gradient g and direction v: g times `jvp` in v is the twin's gradient times v."""
     directions = tuple(
         torch.cos(3.1 * torch.arange(x.numel()).to(x) + k).reshape(x.shape) for k, x in enumerate(inputs)
     )

@@ -8,7 +8,7 @@ def make_field(lang, shape, *, dtype=None, needs_grad=True):
 
 
 def make_scaling(lang, x, w, y):
-    """y = w x, with a scalar w."""
+    """Build y = w x, with a scalar w."""
 
     @lang.kernel
     def scaled():
@@ -19,7 +19,7 @@ def make_scaling(lang, x, w, y):
 
 
 def make_multiplying(lang, x, y):
-    """y = a x, with a an argument."""
+    """Build y = a x, with a an argument."""
 
     @lang.kernel
     def times(a: lang.f64):

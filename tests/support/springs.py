@@ -4,7 +4,7 @@ import torch
 
 
 def step_in_torch(state, force, stiffness):
-    """One step of torch's own; its output is the energy before."""
+    """Compute one step in torch; its output is the energy before."""
     x, v = state
     energy = (v * v).sum()
     v = v + 0.01 * (force - stiffness * torch.sin(x))

@@ -71,7 +71,7 @@ def draw_directions(
 def list_tangent_arguments(
     made: Tangent, arrays: Tensors, arguments: Mapping[str, Any], moved: Tensors
 ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Arrays and arguments of the tangent's kernel."""
+    """Return arrays and arguments of the tangent's kernel."""
     beside = {of: one for of, one in made.companions.items() if one in made.kernel.arrays}
     tangents = {
         one: moved[of] if of in moved else torch.zeros_like(arrays[of], dtype=torch.float64)
@@ -93,7 +93,7 @@ def list_tangent_arguments(
 def run_tangent(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], moved: Tensors
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """Arrays after the run of the tangent's kernel, and their tangents."""
+    """Run the tangent's kernel; return the arrays and their tangents."""
     made = generate_tangent(kernel, frozenset(moved))
     after = interpret(made.kernel, *list_tangent_arguments(made, arrays, arguments, moved))
     beside = {of: one for of, one in made.companions.items() if one in made.kernel.arrays}
@@ -125,7 +125,7 @@ def _dual(name: str, given: Any, moved: Tensors) -> Any:
 def assert_tangents_agree(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], still: Iterable[str] = (), **tolerance: float
 ) -> None:
-    """By the pass and by torch: the same values, and the same tangents; none where the pass says there is none."""
+    """Assert that the pass and torch give the same values and tangents; none where the pass has none."""
     moved = {name: one for name, one in draw_directions(kernel, arrays, arguments).items() if name not in set(still)}
     tolerance = {"rtol": 1e-9, "atol": 1e-10, **tolerance}
     values, tangents = run_tangent(kernel, arrays, arguments, moved)

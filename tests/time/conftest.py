@@ -55,7 +55,7 @@ def springs(lang64):
 
 @pytest.fixture
 def numbers():
-    """x, v, force, stiffness, which all require a gradient."""
+    """Return x, v, force, stiffness, which all require a gradient."""
     made = [torch.randn(*shape, dtype=torch.float64) for shape in [(5,), (5,), (20, 5), (1,)]]
     made[3] = made[3][0].clone()
     return [one.requires_grad_() for one in made]

@@ -27,7 +27,7 @@ def runners(monkeypatch):
 
 
 def with_scratch_read(ti, array):
-    """Its backward pass, by hand, reads what the step made: an output and scratch."""
+    """Build a step whose hand-written backward pass reads an output and scratch."""
 
     @ti.kernel
     def grow(x: array, k: array, e: array, y: array):
@@ -70,7 +70,7 @@ def with_a_tape(ti, array):
 
 
 def with_a_ragged_tape(ti, array):
-    """How long the loop is depends on values, so a kernel counts, and the launches cannot be prepared."""
+    """Build a step with a data-dependent trip count, so that launches cannot be prepared."""
 
     @ts.op("x[n], k[n] -> y[n]")
     @ti.kernel

@@ -9,7 +9,7 @@ from tinsmith.time._schedule import Advance, Keep, Restore, Reverse, Schedule, c
 
 @cache
 def fewest(count, states):
-    """By trying all: steps that reverse `count` steps with so many states."""
+    """Find by exhaustive search the fewest steps that reverse `count` steps with so many states."""
     if count < 2:
         return 0
     if states == 1:

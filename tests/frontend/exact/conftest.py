@@ -8,7 +8,7 @@ import torch
 
 @pytest.fixture
 def tabled(tmp_path):
-    """Values of expressions in `a` and `b`, an engine's language: (point, expression)."""
+    """Return values of expressions in `a` and `b`, an engine's language: (point, expression)."""
     numbers = itertools.count()
 
     def values(lang, texts, a, b):

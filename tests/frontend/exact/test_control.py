@@ -41,7 +41,7 @@ def outcome(made, **arrays):
 
 
 def assert_agrees_with_torch(result, twin, x, y):
-    """Values and gradients of `y = twin(x)`."""
+    """Assert that values and gradients are those of `y = twin(x)`."""
     x = x.clone().requires_grad_()
     wanted = twin(x)
     wanted.backward(torch.linspace(1, 2, y.numel()).double().reshape(y.shape))

@@ -119,7 +119,7 @@ def softmax(lang):
 
 
 def marching(lang):
-    """Along a ray to a sphere, in vectors that the loop rebuilds, by a function with two results."""
+    """Build a kernel that marches along a ray to a sphere with vectors and a function with two results."""
 
     @lang.func
     def towards(p, radius):

@@ -19,7 +19,7 @@ def compile_kernel(source, lang, seed):
 
 
 def with_gradients(function, x, w, k):
-    """Values, and gradients of them all."""
+    """Return values, and the gradients of all of them."""
     x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
     outputs = function(x, w, k)
     total = sum((out * torch.arange(1, len(out) + 1) * (1.5 + n)).sum() for n, out in enumerate(outputs)) + 0 * x.sum()

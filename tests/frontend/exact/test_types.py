@@ -16,7 +16,7 @@ COUNT = 40
 
 
 def expression(dice, depth=3):
-    """Divisors are positive and counts of shifts small: what is undefined is none of ours.
+    """Draw an expression whose divisors are positive and shift counts small, so that it is defined.
 
     Nor is what both engines get wrong (Taichi 1.7.4, Quadrants 1.3.3): `//` and `%` of 8 bits, `raw_mod` of
     unsigned integers; `max` of u8 kills the process.
@@ -87,7 +87,7 @@ def kernel(lang, seed, tmp_path, writer):
 
 
 def disagreements(kernel, kind, x, z):
-    """Lines whose values differ."""
+    """Return lines whose values differ."""
     kernel, lines = kernel
     out = torch.zeros(len(x), COUNT, dtype=torch.int64 if kind == "i64" else torch.float64)
     kernel(x, z, out)

@@ -84,7 +84,7 @@ def static_above(lang):
 
 
 def _tree(source, ranks, is_serial):
-    """As an op rewrites a kernel for a launch."""
+    """Rewrite a kernel as an op does for a launch."""
     tree = loop_over_ranges(annotate(source.tree, dict.fromkeys(ranks, "_lang.types.ndarray()")), ranks)
     return serialize_loops(tree) if is_serial else tree
 

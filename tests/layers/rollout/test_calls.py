@@ -13,7 +13,7 @@ N = 4
 
 
 def doubling(lang, steps=3, **python):
-    """`x[t + 1] = x[t] * (x[t] + dt)`, `loss` adds the last up. What is in `python` is looked up in each run."""
+    """Build `x[t + 1] = x[t] * (x[t] + dt)` with a `loss` of the last; values of `python` are read in each run."""
     python = {"steps": steps, "dt": 0.5, **python}
     x = lang.field(lang.f64, (20, N), needs_grad=True)
     loss = lang.field(lang.f64, (), needs_grad=True)

@@ -77,7 +77,7 @@ def run_twice(solver, forward, **outputs):
 
 
 def carrying(solver):
-    """Functions that carry values, and the fields that do."""
+    """Return functions that carry values, and the fields that do."""
 
     def by_memory():
         substeps(solver)

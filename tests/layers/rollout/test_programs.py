@@ -12,7 +12,7 @@ STEPS, N = 7, 5
 
 
 def check(run, twin, *inputs):
-    """Values and gradients of two calls are those of a function in torch, whose results come in the same order."""
+    """Assert that values and gradients of two calls are those of a torch function with the same order of results."""
     for _ in range(2):
         ours, theirs = run(*inputs), twin(*inputs)
         ours = (ours,) if isinstance(ours, torch.Tensor) else tuple(ours)
@@ -87,7 +87,7 @@ def mass_spring(lang):
 
 
 def grid_cleared_in_each_step(lang):  # noqa: C901  # kernels are functions inside
-    """Particles give to a grid and take from it, which is cleared and used again in each step."""
+    """Build a program of particles on a grid, which is cleared and used again in each step."""
     cells = 4
     x, v = (lang.field(lang.f64, (STEPS, N), needs_grad=True) for _ in range(2))
     mass, flow = (lang.field(lang.f64, cells, needs_grad=True) for _ in range(2))
@@ -210,7 +210,7 @@ def methods_in_place(lang):
 
 
 def writes_from_python(lang):
-    """Numbers that Python writes between two kernels take their place in the order."""
+    """Build a program in which Python writes numbers between two kernels."""
     x, y = lang.field(lang.f64, N, needs_grad=True), lang.Vector.field(2, lang.f64, N, needs_grad=True)
     m, k = lang.Matrix.field(2, 2, lang.f64, (), needs_grad=True), lang.field(lang.i32, ())
     numbers = np.arange(2.0 * N).reshape(N, 2)

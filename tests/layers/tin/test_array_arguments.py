@@ -19,7 +19,7 @@ def rand(*shape):
 
 
 def make_layer(lang, kernels, **options):
-    """y[i] = x[i] * a[i]; each of `kernels` takes `y` on."""
+    """Make y[i] = x[i] * a[i]; each of `kernels` continues with `y`."""
     x, y = (lang.field(lang.f64, shape=N, needs_grad=True) for _ in range(2))
 
     @lang.kernel
@@ -115,7 +115,7 @@ def test_the_gradient_is_checked(lang, way):
 
 
 def through_an_array(lang, kind):
-    """y[i] = 2 x[i]^2, where one of the factors goes through an array: in one kernel, or from one to the next."""
+    """Make y[i] = 2 x[i]^2 with one factor passed through an array, in one kernel or between two."""
     x, y = (lang.field(lang.f64, shape=N, needs_grad=True) for _ in range(2))
     array = torch.zeros(N, dtype=torch.float64)
 

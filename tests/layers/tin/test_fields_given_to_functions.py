@@ -14,7 +14,7 @@ def rand(*shape):
 
 
 def sampled(q, at):
-    """`q` between its elements, held at its ends."""
+    """Interpolate `q` between its elements, clamped at its ends."""
     low = at.floor()
     index = low.long().clamp(0, N - 1)
     after = (low.long() + 1).clamp(0, N - 1)
@@ -27,7 +27,7 @@ def twin(velocity, carried):
 
 
 def advection(lang):
-    """`carried` moved by `velocity`, twice read through functions that nothing says take fields."""
+    """Build kernels that move `carried` by `velocity` through functions with fields as arguments."""
     velocity, carried, moved = (lang.field(lang.f64, shape=N, needs_grad=True) for _ in range(3))
 
     @lang.func

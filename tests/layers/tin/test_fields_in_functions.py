@@ -167,7 +167,7 @@ WAYS = [
 
 
 def squaring(lang, way, folder, times=1, **how):
-    """x^2, or more of it, with the square in place."""
+    """Build kernels that compute x^2 or more, with the square in place."""
     x, s, y = (graded(lang) for _ in range(3))
 
     @lang.kernel

@@ -20,7 +20,7 @@ def graded(lang, shape=N):
 
 
 def in_a_list(lang, x, y):
-    """Fields in a list of an object."""
+    """Build a kernel that uses fields in a list of an object."""
     between = [graded(lang), graded(lang)]
 
     @lang.data_oriented
@@ -44,7 +44,7 @@ def in_a_list(lang, x, y):
 
 
 def in_a_dict(lang, x, y):
-    """Fields in a dict, by name."""
+    """Build a kernel that uses fields in a dict, by name."""
     between = {"square": graded(lang)}
 
     @lang.kernel
@@ -61,7 +61,7 @@ def in_a_dict(lang, x, y):
 
 
 def members_of_structs(lang, x, y):
-    """`p.a[i]`, where p is a field of structs."""
+    """Build a kernel with `p.a[i]`, where p is a field of structs."""
     p = lang.Struct.field({"a": lang.f64, "b": lang.f64}, shape=N, needs_grad=True)
 
     @lang.kernel
@@ -78,7 +78,7 @@ def members_of_structs(lang, x, y):
 
 
 def atomics_on_members(lang, x, y):
-    """`atomic_add(p[i].a, ...)`."""
+    """Build a kernel with `atomic_add(p[i].a, ...)`."""
     p = lang.Struct.field({"a": lang.f64, "b": lang.f64}, shape=N, needs_grad=True)
 
     @lang.kernel
@@ -95,7 +95,7 @@ def atomics_on_members(lang, x, y):
 
 
 def atomics_by_their_bare_name(lang, x, y):
-    """`from taichi import atomic_add`."""
+    """Build a kernel with an `atomic_add` imported by `from taichi import atomic_add`."""
     m, atomic_add = graded(lang), lang.atomic_add
 
     @lang.kernel
@@ -112,7 +112,7 @@ def atomics_by_their_bare_name(lang, x, y):
 
 
 def elements_lent_to_a_function(lang, x, y):
-    """`put(m[i], v)`, where the function's template parameter stands for the element."""
+    """Build a kernel with `put(m[i], v)`, whose template parameter stands for the element."""
     m = graded(lang)
 
     @lang.func
@@ -159,7 +159,7 @@ def elements_lent_to_a_method(lang, x, y):
 
 
 def in_objects_in_a_list(lang, x, y):
-    """Methods of the objects in a list, each with a field of its own."""
+    """Build a kernel with methods of the objects in a list, each with a field of its own."""
 
     @lang.data_oriented
     class Part:

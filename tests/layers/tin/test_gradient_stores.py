@@ -39,7 +39,7 @@ def assert_agree(mode, layer, twin, *shapes):
 
 
 def simulation(lang):
-    """Springs of a rest length, a history of T rows. Kernels that step and read it; `end` is the output."""
+    """Build springs with a rest length and a history of T rows, and kernels that step and read it."""
     rest, start, end = graded(lang), graded(lang), graded(lang)
     x = graded(lang, (STEPS + 1, N))
 

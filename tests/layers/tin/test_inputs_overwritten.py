@@ -29,7 +29,7 @@ def layer_on(inputs, outputs, *launches, batched=False):
 
 
 def assert_agree(layer, twin, *given):
-    """Values and gradients of a layer are those of a function; what it was given is not changed."""
+    """Assert that values and gradients of a layer are those of a function; what it was given is not changed."""
     before = [one.detach().clone() for one in given]
     for _ in range(2):
         ours, theirs = layer(*given), twin(*given)

@@ -12,7 +12,7 @@ MASSES = 4
 
 
 def springs(lang, steps, **how):
-    """Masses on springs, one launch a step: positions and velocities of all steps in two fields.
+    """Build masses on springs, one launch per step: positions and velocities of all steps in two fields.
 
     Only on tensors does a mass read its neighbor: Quadrants' reverse mode refuses `x[t, i - 1]` beside `x[t + 1, i]`.
     """

@@ -10,7 +10,7 @@ STEPS = 6
 
 
 def in_rows(lang):
-    """`y[t]` from `y[t - 1]`; the first row is `a * x[0]`."""
+    """Build `y[t]` from `y[t - 1]`; the first row is `a * x[0]`."""
 
     @lang.data_oriented
     class Average:

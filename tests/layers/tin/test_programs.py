@@ -18,7 +18,7 @@ def R(*shape):
 
 
 def check(layer, twin, ins, weights=()):
-    """Values and gradients of two calls are those of the twin."""
+    """Assert that values and gradients of two calls are those of the twin."""
     given = [*ins, *weights]
     for _ in range(2):
         ours, theirs = layer(*ins), twin(*ins)

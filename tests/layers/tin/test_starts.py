@@ -38,7 +38,7 @@ def inputs_for(mode, *shape):
 
 
 def assert_agree(layer, twin, given):
-    """Values and gradients."""
+    """Assert that values and gradients agree."""
     ours, theirs = layer(given), twin(given)
     torch.testing.assert_close(ours, theirs)
     cotangent = torch.randn_like(theirs)
@@ -48,7 +48,7 @@ def assert_agree(layer, twin, given):
 
 # What fields hold ---------------------------------------------------------------------------------
 def simulation(lang, is_registered):
-    """x[t + 1] = x[t] + dt force * v[t], v[t + 1] = 0.9 v[t] + force x[t]; x[0] and v[0] come from Python."""
+    """Build x[t + 1] = x[t] + dt force * v[t], v[t + 1] = 0.9 v[t] + force x[t], started from Python."""
     force, end = graded(lang), graded(lang)
     x, v = graded(lang, (STEPS + 1, N)), graded(lang, (STEPS + 1, N))
 

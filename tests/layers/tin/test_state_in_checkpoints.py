@@ -18,7 +18,7 @@ NAMES = [pytest.param(way, marks=pytest.mark.compiled_engine if way == "the engi
 
 
 def average(lang, *, has_state=True, **options):
-    """y = s², with an average s of inputs that goes on from call to call, or begins anew."""
+    """Make y = s², with an average s of inputs that continues from call to call, or restarts."""
     x, s, y = (lang.field(lang.f64, shape=N, needs_grad=True) for _ in range(3))
 
     @lang.kernel
@@ -39,7 +39,7 @@ def average(lang, *, has_state=True, **options):
 
 
 def squares(lang, **options):
-    """y = x², by way of a field that each call replaces before it reads it; kernels are given their fields."""
+    """Make y = x² through a field that each call overwrites before it reads it."""
     x, between, y = (lang.field(lang.f64, shape=N, needs_grad=True) for _ in range(3))
 
     @lang.kernel

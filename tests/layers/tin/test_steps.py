@@ -20,7 +20,7 @@ def graded(lang, shape: Any = N):
 
 
 def stepping(lang, make, last=STEPS, **how):
-    """x[last] from x[0], by a kernel that `make` makes of the field of all steps."""
+    """Make x[last] from x[0], by a kernel that `make` builds for the field of all steps."""
     x, x0, y = graded(lang, (STEPS + 1, N)), graded(lang), graded(lang)
 
     @lang.kernel
@@ -92,7 +92,7 @@ def test_each_step_in_a_row_of_its_own(lang64, make, on_tensors):
 
 
 def in_turns(lang, x):
-    """Two rows that take turns: what a step read is gone two steps later."""
+    """Build steps on two alternating rows: values are overwritten two steps after they were read."""
 
     @lang.kernel
     def step(t: lang.i32):

@@ -68,7 +68,7 @@ def inner(lang):
 
 
 def stepped(x, v):
-    """`parallel` and `serial` in torch."""
+    """Compute `parallel` and `serial` in torch."""
     old_v = 0.9 * v + DT * GRAVITY * x.new_tensor([0.0, 1.0])
     hits = (x[:, 1] + DT * old_v[:, 1] < 0) & (old_v[:, 1] < -1e-4)
     impact = torch.where(hits, -x[:, 1] / old_v[:, 1], 0.0)[:, None]
@@ -78,7 +78,7 @@ def stepped(x, v):
 
 
 def stepped_inside(x, v):
-    """`inner` in torch."""
+    """Compute `inner` in torch."""
     old_v = 0.9 * v
     return torch.where(old_v[:, 1] < -0.3, old_v[:, 1], 0.0)[:, None] * old_v, x
 
@@ -115,7 +115,7 @@ def registered(layer, fields):
 
 
 def as_tube(lang, fp, make):
-    """On fields, since one of them has a manager."""
+    """Make a Tube on fields, since one of them has a manager."""
     dtype = torch.float64 if fp == lang.f64 else torch.float32
 
     class Dense(ts.FieldManager):

@@ -20,7 +20,7 @@ def rand(*shape):
 
 
 def make_layer(lang, **options):
-    """y = (w x^2)^2 in two kernels, with a field between them that nobody registered, and a counter."""
+    """Make y = (w x^2)^2 in two kernels, with an unregistered field between them, and a counter."""
     n = 5
     x, y, t, w = (lang.field(lang.f64, shape=n, needs_grad=True) for _ in range(4))
     count = lang.field(lang.i32, shape=())

@@ -18,7 +18,7 @@ def rand(*shape):
 
 
 def make_object(lang, n=5, doubled=False):
-    """y = (w |x|^2 + k)^2 through t; x are 2-vectors; k is a table that stays a field."""
+    """Make y = (w |x|^2 + k)^2 through t; x are 2-vectors; k is a table that stays a field."""
 
     @lang.data_oriented
     class Thing:

@@ -20,7 +20,7 @@ def rand(*shape):
 
 
 def make_layer(lang, n=6, on_tensors=False, weight=None):
-    """y = w * sin(v x), with two weights, of a field of its own each."""
+    """Make y = w * sin(v x), with two weights, each in a field."""
     x, y = (lang.field(lang.f64, shape=n, needs_grad=True) for _ in range(2))
     v, w = lang.field(lang.f64, shape=(), needs_grad=True), lang.field(lang.f64, shape=n, needs_grad=True)
 

@@ -32,7 +32,7 @@ class Square(torch.nn.Module):
 
 
 def stepped(layer):
-    """One step of training. Returns what the call gave, and its input."""
+    """Run one step of training; return what the call gave, and its input."""
     x = rand(N)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
     y = layer(x)

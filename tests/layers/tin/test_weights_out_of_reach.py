@@ -14,7 +14,7 @@ NAMES = [pytest.param(way, marks=pytest.mark.compiled_engine if way == "the engi
 
 
 def scaled(lang, value=None, way="generated"):
-    """y = w x, and the field of w."""
+    """Make y = w x, and return it with the field of w."""
     x, y, w = (lang.field(lang.f32, N, needs_grad=True) for _ in range(3))
     w.fill(2.0)
 

@@ -16,7 +16,7 @@ N = ts.MatchDim("n")
 
 
 def straight(lang):
-    """Lays a field out in blocks of two, in order."""
+    """Make a manager that lays out a field in blocks of two, in order."""
 
     class Straight(ts.FieldManager):
         def construct_field(self, fields_builder, concrete_tensor_shape, needs_grad):
@@ -59,7 +59,7 @@ def flipped(lang):
 
 
 def shifted(lang):
-    """Leaves two elements free before the first."""
+    """Make a manager that leaves two elements free before the first."""
 
     class Shifted(straight(lang)):
         def length(self, count):
@@ -93,7 +93,7 @@ def sorted_by_call(lang):
 
 
 def squared(lang):
-    """Is no copy at all: a field holds squares, and its gradient methods look at the field."""
+    """Make a manager that is no copy: the field holds squares, and gradient methods read the field."""
 
     class Squared(straight(lang)):
         def construct_field(self, *arguments):

@@ -12,7 +12,7 @@ N = (ts.MatchDim("n"),)
 
 
 def fill(lang):
-    """Every element of y, whatever its rank, becomes x squared."""
+    """Build a kernel that squares x into every element of y, whatever its rank."""
 
     @lang.kernel
     def fill(x: lang.template(), y: lang.template()):

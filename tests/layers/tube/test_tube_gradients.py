@@ -14,7 +14,7 @@ SWITCHES = list(itertools.product([True, False], repeat=4))
 
 
 def tube_of(lang, flags, lead=()):
-    """t = a b; u = t sin(a); y = t u b: everything is used twice."""
+    """Make t = a b; u = t sin(a); y = t u b: everything is used twice."""
 
     @lang.kernel
     def first(a: lang.template(), b: lang.template(), t: lang.template(), u: lang.template()):

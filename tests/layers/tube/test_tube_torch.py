@@ -18,7 +18,7 @@ F64 = torch.float64
 
 # Tubes, with what they calculate ------------------------------------------------------------------
 def blend(lang):
-    """y = (w x)^2 and its square root, through a field in between; a vector, whatever its length."""
+    """Make y = (w x)^2 and its square root, through an intermediate field, for vectors of any length."""
 
     @lang.kernel
     def weigh(w: lang.template(), x: lang.template(), out: lang.template()):
@@ -43,7 +43,7 @@ def blended(w, x):
 
 
 def convolution(lang):
-    """Its output's length is calculated."""
+    """Make a convolution whose output length is calculated."""
 
     @lang.kernel
     def convolve(x: lang.template(), k: lang.template(), out: lang.template()):
@@ -64,7 +64,7 @@ def convolved(x, k):
 
 
 def rotation(lang):
-    """Complex numbers, squared."""
+    """Make a Tube that squares complex numbers."""
 
     @lang.kernel
     def square(z: lang.template(), out: lang.template()):

@@ -52,7 +52,7 @@ def normal(*shape, seed=0, dtype=torch.float64):
 
 
 def by_hand(net, x):
-    """Each network by itself, layer by layer: [cell, batch, n_in] to [cell, batch, n_out]."""
+    """Evaluate each network by itself, layer by layer: [cell, batch, n_in] to [cell, batch, n_out]."""
     layers = net.layers()
     act, out = net.config.options["activation"], net.config.options["output_activation"]
     outputs = []

@@ -34,14 +34,14 @@ def config(neurons=16, hidden=2, activation="ReLU", output="None", otype="FullyF
 
 
 def calm(module):
-    """Weights that keep exponentials of exponentials within reach."""
+    """Draw weights that keep exponentials of exponentials within range."""
     with torch.no_grad():
         module.params.mul_(0.3)
     return module
 
 
 def assert_agree(y, expected, leaves, twins):
-    """Values and gradients to 1e-9, for a random cotangent."""
+    """Assert that values and gradients agree to 1e-9, for a random cotangent."""
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
     cotangent = torch.randn_like(y)
     gradients = torch.autograd.grad(y, leaves, cotangent)

@@ -21,7 +21,7 @@ ATOMICS = {
 
 
 def assert_second_derivatives_are_torch_s(made, arrays, inputs, outputs):
-    """With a random direction and random cotangents of the outputs' tangents."""
+    """Assert this for a random direction and random cotangents of the outputs' tangents."""
     generator = torch.Generator().manual_seed(1)
 
     def drawn(name):

@@ -295,7 +295,7 @@ def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
 
 
 def unguarded_additions(source: str) -> int:
-    """How many atomic additions stand in the body of the loop over j itself."""
+    """Count how many atomic additions stand in the body of the loop over j itself."""
     lines = [line for line in source.splitlines() if "atomic_add" in line]
     indents = [len(line) - len(line.lstrip()) for line in source.splitlines() if line.lstrip().startswith("for ")]
     return sum(len(line) - len(line.lstrip()) == max(indents) + 4 for line in lines)

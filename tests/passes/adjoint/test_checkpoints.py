@@ -16,7 +16,7 @@ OUTPUTS = ["s", "y", "z"]
 
 @pytest.fixture
 def short_blocks(monkeypatch):
-    """Blocks of two iterations, of which loops of a few have several."""
+    """Use blocks of two iterations, so that short loops have several."""
     monkeypatch.setattr(_checkpoints, "SMALLEST", 2)
     monkeypatch.setattr(_checkpoints, "OF_WHILE", 2)
 

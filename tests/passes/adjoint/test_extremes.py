@@ -19,7 +19,7 @@ def rand(*shape):
 
 
 def halves(*shape):
-    """Few values, so that many are the same."""
+    """Draw few distinct values, so that many are equal."""
     return torch.randint(-2, 3, shape, generator=GENERATOR).double() / 2
 
 

@@ -114,7 +114,7 @@ def test_atomics_that_cost_more_than_threads_save(lang, name):
 
 @pytest.fixture
 def _deep_recursion():
-    """Lowering a branch takes several calls inside those of the branch around it."""
+    """Raise the recursion limit: lowering nested branches takes several calls for each."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(4 * limit)
     yield

@@ -104,7 +104,7 @@ def test_branches_are_merged(name):
 
 
 def _gives_the_same(body, merged):
-    """Whether statements and those made of them leave the same, where the branch is taken and where not."""
+    """Return True if statements and those made of them leave the same, where the branch is taken and where not."""
     start = [assign(name, const(number, "f32")) for number, name in enumerate("absc", 2)]
     results = []
     for statements in (body, merged):
@@ -220,7 +220,7 @@ def test_locals_are_coalesced(name):
 
 
 def same_values(body):
-    """Whether coalescing leaves what the statements store."""
+    """Return True if coalescing leaves what the statements store."""
     x, y = torch.arange(4.0), torch.tensor([7.0, 5.0, 3.0, 2.0])
     whole = (loop("i", X.size(), [assign("p", X["i"] > 1.0), *body], is_parallel=True),)
     one, other = (

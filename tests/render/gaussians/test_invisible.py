@@ -71,7 +71,7 @@ def with_invisible(given, rows):
 
 
 def run_and_differentiate(function, given, options):
-    """Image and alpha, and the dense gradient in each argument."""
+    """Return image and alpha, and the dense gradient in each argument."""
     inputs = {name: tensor.clone().requires_grad_() for name, tensor in given.items()}
     outputs = function(*(inputs[name] for name in NAMES), WIDTH, HEIGHT, **options)[:3]
     loss = sum(

@@ -152,7 +152,7 @@ def test_a_fisheye_camera_sees_what_is_on_its_axis(engine):
 
 
 def lists_by_hand(means2d, radii, depths, size, width, height):
-    """Of each image and tile, those whose box reaches into it, nearest first."""
+    """List the Gaussians whose box overlaps each tile of each image, nearest first."""
     lists = []
     for image in range(len(means2d)):
         order = depths[image].float().argsort(stable=True).tolist()

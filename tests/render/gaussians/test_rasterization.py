@@ -24,7 +24,7 @@ def make_leaves(given):
 
 
 def run_and_differentiate(function, given, options, cotangents=None):
-    """Image and alpha, and the gradient in each argument."""
+    """Return image and alpha, and the gradient in each argument."""
     inputs = make_leaves(given)
     named = {name: inputs[name] for name in inputs if name in ("backgrounds", "covars")}
     names = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
@@ -188,7 +188,7 @@ def test_batches_of_scenes(engine, packed):
 
 @pytest.fixture
 def in_lanes(configure, monkeypatch):
-    """Names of kernels that run in lanes, of those that run in parallel: small loops would run on one thread."""
+    """Return the names of kernels that run in lanes; all run in parallel here, since small loops would not."""
     configure(serial_below="0")
     kernel_names, real = [], passes.run_in_lanes
 

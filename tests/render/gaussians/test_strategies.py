@@ -39,7 +39,7 @@ OPTIMIZERS = {
 
 
 def stepped(params, make=OPTIMIZERS["Adam"], steps=3):
-    """Optimizers that have taken steps, so that they have moments, a different row for each Gaussian."""
+    """Return optimizers that have taken steps, so that they have moments, a different row for each Gaussian."""
     optimizers = {name: make(parameter) for name, parameter in params.items()}
     for _ in range(steps):
         for parameter in params.values():
@@ -86,7 +86,7 @@ def after_backward(strategy, params, optimizers, state, step, norms, **changes):
 
 
 def by_hand(opacities, scales, norms, radii, strategy, step, scene_scale):
-    """How many are cloned, split, pruned: Gaussian by Gaussian."""
+    """Count how many are cloned, split, pruned: Gaussian by Gaussian."""
     cloned = split = 0
     left = []
     for opacity, scale, norm, radius in zip(opacities, scales, norms, radii, strict=True):

@@ -20,7 +20,7 @@ NAMES = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
 
 
 def turns_of(quats):
-    """Rotations, a column at a time: from covariances of Gaussians whose standard deviations differ they would not
+    """Return rotations, a column at a time: from covariances of Gaussians whose deviations differ they would not
     have a sign.
     """
     w, x, y, z = (quats / quats.norm(dim=-1, keepdim=True)).unbind(-1)
@@ -30,7 +30,7 @@ def turns_of(quats):
 
 
 def twin(given, *, render_mode="RGB", distloss=False, tile_size=16, **options):
-    """Colors, alphas, normals, distortion and median of all cameras."""
+    """Return colors, alphas, normals, distortion and median of all cameras."""
     images = []
     for c, (viewmat, camera) in enumerate(zip(given["viewmats"], given["Ks"], strict=True)):
         turns = turns_of(given["quats"])
@@ -134,7 +134,7 @@ def test_nothing_visible_gives_the_background(engine, packed):
 
 
 def a_wall():
-    """Surfels of a plane at depth 4 that leans, each of them in it."""
+    """Return surfels of a plane at depth 4 that leans, each of them in it."""
     y, x = torch.meshgrid(torch.linspace(-2, 2, 30), torch.linspace(-2, 2, 30), indexing="ij")
     lean = math.atan(0.5)
     means = torch.stack([x, y, 4 + 0.5 * x], -1).view(-1, 3).double()

@@ -48,7 +48,7 @@ def rendered(params, engine, **options):
 
 
 def counted(engine, strategy, **options):
-    """Mean gradients and counts after a step."""
+    """Return mean gradients and counts after a step."""
     params = gaussians()
     optimizers = {name: torch.optim.Adam([one]) for name, one in params.items()}
     state = strategy.initialize_state()

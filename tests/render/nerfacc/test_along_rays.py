@@ -39,7 +39,7 @@ PACKED = {"packed_info": {"packed_info": INFO}, "indices": {"indices": INDICES}}
 
 
 def assert_agree(ours, twin, *inputs):
-    """Values, and gradients for a random cotangent."""
+    """Assert that values agree, and gradients for a random cotangent."""
     inputs = [one.detach().clone().requires_grad_() for one in inputs]
     y, expected = ours(*inputs), twin(*inputs)
     torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)

@@ -193,7 +193,7 @@ def test_proposals_place_samples(engine, kind):
 
 
 def expected_loss(edges, cdfs, proposed, proposed_cdfs):
-    """nerfacc's loss of one proposal, of plain torch."""
+    """Return nerfacc's loss of one proposal, of plain torch."""
     right = torch.searchsorted(proposed, edges.contiguous(), right=True)
     left, right = (right - 1).clamp(0, proposed.shape[1] - 2), right.clamp(max=proposed.shape[1] - 1)
     weights = cdfs.diff()

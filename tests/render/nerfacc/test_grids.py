@@ -46,7 +46,7 @@ def test_odd_rays_and_boxes():
 
 # Traversal ------------------------------------------------------------------------------------
 def occupied_at(point, cells, boxes):
-    """Whether a point's cell is occupied, in the first of the boxes that contains it."""
+    """Return True if a point's cell is occupied, in the first of the boxes that contains it."""
     for grid, box in zip(cells, boxes, strict=True):
         within = (point - box[:3]) / (box[3:] - box[:3])
         if ((within >= 0) & (within < 1)).all():
@@ -56,7 +56,7 @@ def occupied_at(point, cells, boxes):
 
 
 def expected_steps(origin, direction, cells, boxes, near, far, step):
-    """Intervals of even length from `near` on, whose middle is in an occupied cell before `far`."""
+    """Return intervals of even length from `near` on, whose middle is in an occupied cell before `far`."""
     outside = (boxes[-1][3:] - boxes[-1][:3]).norm() + origin.norm()
     last = int((min(far, float(outside)) - near) / step - 0.5)
     starts_of_part = [
