@@ -1,6 +1,6 @@
 """The rules of the house, read off the syntax tree of each file. CONTRIBUTING.md tells them in words.
 
-`breaches(path, source, files)` lists what one file does against them; tests/test_floors.py asks it
+`find_breaches(path, source, files)` lists what one file does against them; tests/test_floors.py asks it
 about every file of the package, and about made-up files that break each rule. Nothing is imported
 or run. Names are followed through `import ... as ...`, no further: the rules are for colleagues,
 not for adversaries.

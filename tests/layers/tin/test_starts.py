@@ -201,7 +201,7 @@ def test_clear_says_where_an_output_starts(lang64, mode, clear):
         assert_agree(layer, lambda x, before=before: x.square().sum(-1) + before, given)
         if mode == "fields" and not clear:
             before += given.detach().square().sum().item()
-            loss.fill(before)  # `agree` calls it once, and a backward pass changes nothing
+            loss.fill(before)  # `assert_agree` calls it once, and a backward pass changes nothing
 
 
 @pytest.mark.parametrize("mode", MODES)
