@@ -17,7 +17,7 @@ def find_size(name):
     return next((one for one in measure_caches() if one.name == name), None)
 
 
-def test_a_full_dict_drops_its_older_half():
+def test_a_full_cache_drops_its_older_half():
     known = BoundedDict(4)
     for number in range(4):
         assert known.keep(number, number * number) == number * number
@@ -50,7 +50,7 @@ def test_caches_of_one_name_are_counted_together_and_go_with_their_owner():
 
 
 @pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_a_copy_is_another_cache(make_copy):
+def test_copies_have_caches_of_their_own(make_copy):
     cache = Cache("of a test", 8)
     cache.keep(1, 1)
     twin = make_copy(cache)

@@ -86,7 +86,7 @@ def outcomes(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_message_is_the_one_below_the_program(outcomes, name):
+def test_programs_print_the_documented_message(outcomes, name):
     engine, printed = outcomes
     expected = split_program(name)[1]
     last = printed[name].replace(NOTE, "").rstrip()
@@ -103,7 +103,7 @@ def test_at_most_six_frames_are_printed(outcomes, name):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_fix_of_the_message_works(outcomes, name):
+def test_the_suggested_fix_works(outcomes, name):
     printed = outcomes[1][f"{name}_fixed"]
     assert "Error" not in printed, printed
 

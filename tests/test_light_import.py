@@ -102,7 +102,7 @@ UNUSED = [
 
 
 @pytest.mark.parametrize("engine", ["taichi", "quadrants"])
-def test_a_first_op_and_call_load_what_they_need(engine, tmp_path):
+def test_a_first_op_and_call_load_no_more_modules_than_listed(engine, tmp_path):
     pytest.importorskip(engine)
     path = tmp_path / "first_op.py"
     path.write_text(FIRST_OP.format(engine=engine), encoding="utf-8")  # engines read the source of kernels

@@ -120,7 +120,7 @@ def in_two_threads(function):
         return [one.result() for one in [pool.submit(function) for _ in range(2)]]
 
 
-def test_two_threads_ask_first_for_the_operator_of_scans(lang, monkeypatch):
+def test_two_threads_make_the_operator_of_scans_once(lang, monkeypatch):
     """torch refuses to define an operator twice."""
 
     @ts.op("x[n] -> y[n]")
@@ -143,7 +143,7 @@ def test_two_threads_ask_first_for_the_operator_of_scans(lang, monkeypatch):
     assert names[0] == names[1] is not None
 
 
-def test_two_threads_number_an_object_alike(monkeypatch):
+def test_two_threads_give_an_object_the_same_number(monkeypatch):
     class Thing:
         """An object that is compared by identity."""
 

@@ -47,7 +47,7 @@ def test_a_week_runs_each_case_on_each_engine(step: int) -> None:
     assert {case for case, _, is_on_python in on if is_on_python} == set(cases)
 
 
-def test_no_table_is_so_thin_that_a_week_leaves_something_out(request: pytest.FixtureRequest) -> None:
+def test_a_week_of_commits_runs_every_case(request: pytest.FixtureRequest) -> None:
     steps = {item.nodeid: item.get_closest_marker("thinned") for item in request.session.items}
     engines = {name: len(ENGINES) + any(f"tests/{folder}/" in name for folder in PYTHON_FOLDERS) for name in steps}
     assert [name for name, mark in steps.items() if mark and mark.args[0] * engines[name] > WEEK] == []

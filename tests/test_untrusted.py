@@ -248,7 +248,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs(tmp_path, name):
+def test_decompression_bombs_are_refused(tmp_path, name):
     kind, write, words = BOMBS[name]
     loader = LOADERS[kind]
     loader.write(tmp_path)
@@ -369,7 +369,7 @@ def try_damaged(loader, folder, count, seed):
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_damaged_files(tmp_path, name):
+def test_damaged_files_are_refused(tmp_path, name):
     try_damaged(LOADERS[name], tmp_path, 200, find_commit())
 
 

@@ -154,7 +154,7 @@ def test_code_as_libraries_have_it(ti):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("case", cases.select_cases("square", "functions", "rotated", "gather", "softmax"), ids=str)
-def test_the_other_engine_s_own_gradient(ti, monkeypatch, case):
+def test_gradients_by_the_other_engines_reverse_mode(ti, monkeypatch, case):
     move_all(monkeypatch, adjoint="engine")
     moved = case.build(ti, ti.f64)
     cases.assert_same_values_and_gradients(

@@ -22,7 +22,7 @@ def titles(text):
     return [line for line in text.splitlines() if line.startswith("# after ")]
 
 
-def test_before_a_call(wave):
+def test_the_passes_before_a_call(wave):
     assert wave.explain(passes=True).endswith("passes: known after a call")
     assert "passes:" not in wave.explain("all")
 

@@ -60,7 +60,7 @@ def test_bits_that_only_select_do_not_prevent_gradients(lang):
     torch.testing.assert_close(torch.autograd.grad(y, x, cotangents)[0].double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_keys_of_a_depth_buffer_that_are_decoded_for_a_comparison(lang):
+def test_depth_buffer_keys_decoded_only_for_comparison(lang):
     array = lang.types.ndarray()
 
     @lang.kernel

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.thinned(8)
 CHECKED = [case for case in cases.ALL if cases.select_differentiable(case.inputs(torch.float64))]
 
 
-def test_the_table_is_long_enough():
+def test_the_table_has_enough_cases():
     assert len(CHECKED) >= 32
 
 

@@ -39,7 +39,7 @@ def test_a_repeated_call_is_not_checked_again(lang, monkeypatch):
     torch.testing.assert_close(slope, 2 * x.detach())
 
 
-def test_memory_dtype_and_rank_are_another_call(lang):
+def test_other_layouts_dtypes_and_ranks_are_not_the_same_call(lang):
     square = make_known(lang)
     x = torch.rand(6)
     for given in (x, x[::2], x.double(), torch._neg_view(x), x.flip(0), x[:0]):
@@ -74,7 +74,7 @@ def test_tensors_that_are_not_strided_are_refused(lang):
     assert square(torch.rand(3, device="meta")).is_meta
 
 
-def test_transforms_modes_and_types_see_a_known_call(lang):
+def test_transforms_and_modes_see_repeated_calls(lang):
     class Counted(TorchFunctionMode):
         def __torch_function__(self, function, types, arguments=(), named=None):
             seen.append(function)
@@ -94,7 +94,7 @@ def test_transforms_modes_and_types_see_a_known_call(lang):
         assert square(x[0]).dtype == torch.float32
 
 
-def test_a_known_gradient_has_a_gradient(lang):
+def test_gradients_of_repeated_calls_are_differentiable(lang):
     square = make_known(lang)
     x = torch.rand(3, requires_grad=True)
     (slope,) = torch.autograd.grad(square(x).sum(), x, create_graph=True)
@@ -104,7 +104,7 @@ def test_a_known_gradient_has_a_gradient(lang):
     torch.testing.assert_close(rows, torch.diag(2 * x.detach()))
 
 
-def test_a_started_engine_is_another_call(lang):
+def test_a_restarted_engine_is_not_the_same_call(lang):
     square = make_known(lang)
     x = torch.rand(3, requires_grad=True)
     y = square(x)
@@ -134,7 +134,7 @@ def test_the_set_of_requested_gradients_is_part_of_the_key(lang):
         product(x, z[:2])
 
 
-def test_arguments_that_change_are_changed_by_a_known_call(lang):
+def test_inout_arguments_are_updated_by_repeated_calls(lang):
     @ts.op("inout state[n] ->")
     @lang.kernel
     def double(state: lang.types.ndarray()):

@@ -25,7 +25,7 @@ def refuse(*_arguments, **_named):
     raise AssertionError("a call of a known kind was handed to autograd, or checked again")
 
 
-def test_a_known_call_is_neither_differentiated_nor_checked_again(lang, monkeypatch):
+def test_a_repeated_call_is_neither_differentiated_nor_checked_again(lang, monkeypatch):
     scaled = make_scaled(lang)
     x = torch.rand(5, requires_grad=True)
     compiled = torch.compile(lambda x: scaled(x, 3.0).sum(), fullgraph=True, backend="aot_eager")
@@ -92,14 +92,14 @@ def test_numbers_that_only_kernels_read_share_a_launch(lang):
     assert len(scaled._core.launches) == 1
 
 
-def test_template_arguments_are_another_call(lang):
+def test_other_template_arguments_are_not_the_same_call(lang):
     power = make_power(lang)
     x = torch.full((3,), 2.0)
     for count in (1, 3, 1):
         torch.testing.assert_close(power.operator(x, 1.0, count), x**count)
 
 
-def test_a_known_call_that_needs_a_gradient_gets_one(lang):
+def test_repeated_calls_have_a_gradient_if_needed(lang):
     scaled = make_scaled(lang)
     x = torch.rand(3)
     scaled.operator(x, 2.0)
@@ -113,7 +113,7 @@ def test_a_known_call_that_needs_a_gradient_gets_one(lang):
         assert not scaled.operator(x, 2.0).requires_grad
 
 
-def test_transforms_see_a_known_call(lang):
+def test_transforms_see_repeated_calls(lang):
     scaled = make_scaled(lang)
     x = torch.rand(2, 3)
     scaled.operator(x[0], 2.0)
@@ -123,7 +123,7 @@ def test_transforms_see_a_known_call(lang):
     torch.testing.assert_close(moved, 4.0 * x[0])
 
 
-def test_modes_and_types_of_tensors_see_a_known_call(lang):
+def test_modes_and_tensor_subclasses_see_repeated_calls(lang):
     class Counted(torch.Tensor):
         @classmethod
         def __torch_dispatch__(cls, function, types, arguments=(), named=None):

@@ -34,7 +34,7 @@ def _joined(lang, **options):
     return ts.Op(kernels, "x[n] -> y[n]", OpOptions(scratch="t[n], u[n]", links=links, **options))
 
 
-def test_one_kernel_may_stand_in_a_chain_twice(lang64):
+def test_a_kernel_may_occur_twice_in_a_chain(lang64):
     op = _joined(lang64)
     assert op.arguments == ("x", "by", "again")
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)

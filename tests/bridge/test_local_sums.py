@@ -55,7 +55,7 @@ def test_a_product_of_matrices(lang64, shape):
 
 
 @pytest.mark.compiled_engine
-def test_an_element_that_iterations_share(lang64, is_serial):
+def test_elements_shared_by_iterations(lang64, is_serial):
     """One atomic for each loop, after it; subtractions, branches, and two elements that are sometimes the same."""
     array = lang64.types.ndarray()
 

@@ -66,7 +66,7 @@ def test_a_regular_store_and_one_at_an_index_from_memory(lang64):
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("count", [8, 200_000])
-def test_no_adjoint_is_taken_twice(lang64, count):
+def test_no_adjoint_is_used_twice(lang64, count):
     """Many threads store the same value to an element: there is no race, and the gradient is that of one store."""
     op = make_op(lang64, "w[s[i]] * w[s[i]] + 0 * v[i] if s[i] < 0 else w[s[i]] * w[s[i]]")
     w = torch.rand(3, dtype=D, requires_grad=True)
@@ -76,7 +76,7 @@ def test_no_adjoint_is_taken_twice(lang64, count):
         torch.testing.assert_close(gradient, 2 * w.detach())
 
 
-def test_the_adjoint_is_taken_in_one_step(lang64):
+def test_the_adjoint_is_read_and_cleared_atomically(lang64):
     op = make_op(lang64, "w[s[i]] * w[s[i]]")
     s, w = torch.tensor([0, 0], dtype=torch.int32), torch.rand(1, dtype=D, requires_grad=True)
     op(w, torch.rand(2, dtype=D), s).sum().backward()

@@ -267,7 +267,7 @@ def test_rows_of_vectors(lang64):
 
 
 @pytest.mark.parametrize("batched", ["both", "numbers", "values"])
-def test_a_promise_holds_for_each_sample(lang64, batched):
+def test_promises_hold_per_sample_of_a_batch(lang64, batched):
     stars = {"both": ("*b, ", "*b, "), "numbers": ("", "*b, "), "values": ("*b, ", "")}[batched]
     op = ts.op(f"x[{stars[0]}n], unique idx[{stars[1]}m] -> y[*b, m]")(compile_text(lang64, SAMPLES))
     idx = torch.stack([PLACES, PLACES.flip(0), PLACES]) if stars[1] else PLACES

@@ -149,7 +149,7 @@ def test_a_layer_on_fields(lang64):
     assert torch.allclose(gradient, torch.where(given > 0.3, 4.0 * given**3, 0.0 * given))
 
 
-def test_a_forward_pass_that_is_run_again(lang64):
+def test_a_forward_pass_that_is_run_again_is_right_or_refused(lang64):
     """Right where indices are the same again, refused where they are not: cotangents belong to the first ones."""
     op = squares(lang64)
 

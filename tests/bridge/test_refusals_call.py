@@ -69,7 +69,7 @@ MISFITS = {
 @pytest.mark.filterwarnings("ignore:Sparse.*beta state:UserWarning")
 @pytest.mark.parametrize("called_before", [False, True], ids=["first call", "later call"])
 @pytest.mark.parametrize("misfit", MISFITS)
-def test_a_misfit_is_refused(lang64, misfit, called_before):
+def test_arguments_that_do_not_fit_are_refused(lang64, misfit, called_before):
     name, inputs, keywords, error, fragments = MISFITS[misfit]
     case = cases.select_cases(name)[0]
     op = case.raw_op(lang64, F64) if called_before else case.build(lang64, lang64.f64)
@@ -95,7 +95,7 @@ def test_the_layout_of_a_refusal(lang64):
     assert all(row.startswith("  ") for row in table) and remedy and not remedy.startswith(" ")
 
 
-def test_builtin_kinds(lang64):
+def test_errors_are_also_builtin_exceptions(lang64):
     """`except ValueError` keeps working for those who never heard of us."""
     op = cases.select_cases("formula")[0].raw_op(lang64, F64)
     with pytest.raises(ValueError, match="formula"):

@@ -101,7 +101,7 @@ def test_a_race_in_two_dimensions_is_refused(lang64):
 
 
 @pytest.mark.compiled_engine
-def test_the_engines_gradient_may_be_asked_for(lang64):
+def test_the_engines_gradient_may_be_requested(lang64):
     op = ts.op("x[n] -> y[n]", adjoint="engine", races="allow")(make_kernel(lang64, RACES["guarded sum"][0]))
     x = torch.rand(8, dtype=torch.float64).requires_grad_()
     op(x, 1).sum().backward()
@@ -125,7 +125,7 @@ def test_a_race_in_a_function_is_refused(lang64):
         kernel(torch.rand(8, dtype=torch.float64).requires_grad_()).sum().backward()
 
 
-def test_an_allowed_race_needs_no_gradient_to_run(lang64):
+def test_allowed_races_run_without_a_gradient(lang64):
     op = ts.op("x[n] -> y[n]", races="allow")(make_kernel(lang64, RACES["guarded sum"][0]))
     assert op(torch.rand(8, dtype=torch.float64), 1).shape == (8,)
 

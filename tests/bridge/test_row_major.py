@@ -148,7 +148,7 @@ def test_float64(lang64):
     assert torch.autograd.gradcheck(running, (x,))
 
 
-def test_arrays_beyond_an_index_are_refused(lang):
+def test_arrays_too_large_for_an_index_are_refused(lang):
     """Both engines end the process on them. The memory is asked for and never touched."""
     array = lang.types.ndarray()
 

@@ -121,7 +121,7 @@ PROGRAMS = [scaled, batched, of_vectors, sized_by_an_argument, by_hand, make_dra
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("serial_below", ["65536", "40"])
-def test_any_size_is_right_after_any_other(lang64, program, serial_below, configure):
+def test_calls_of_changing_sizes_are_right(lang64, program, serial_below, configure):
     """Also where some of the sizes run on one thread, and others on several."""
     configure(SERIAL_BELOW=serial_below)
     op, twin, inputs = program(lang64)

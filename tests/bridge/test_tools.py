@@ -68,7 +68,7 @@ def test_a_loop_of_unknown_length_counts_once_and_other_gradients_nothing(lang64
     assert counter.get_total_flops() == 2 * 2
 
 
-def test_profilers_show_its_name(lang64):
+def test_profilers_show_an_ops_name(lang64):
     op, x = matmul(lang64), rand(3, 3).requires_grad_()
     with torch.profiler.profile() as seen:
         op(x, x).sum().backward()
@@ -78,7 +78,7 @@ def test_profilers_show_its_name(lang64):
     assert {"matmul", f"tinsmith::{op.operator._opname}"} <= names
 
 
-def test_a_selective_checkpointing_policy_knows_it(lang64):
+def test_selective_checkpointing_policies_recognize_ops(lang64):
     op, a, b = matmul(lang64), rand(3, 4).requires_grad_(), rand(4, 5).requires_grad_()
     calls = []
 

@@ -14,7 +14,7 @@ def failed():
     return {probe.name: probe.detail for probe in tracing.torch_probes() if not probe.ok}
 
 
-def test_every_fact_holds():
+def test_all_probes_of_torch_hold():
     assert not failed(), "a release of torch changed what tinsmith leans on"
     assert {probe.package for probe in tracing.torch_probes()} == {"torch"}
 
@@ -111,6 +111,6 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("name", "fault", "fact", "words"), FAULTS)
-def test_a_fact_that_fails_says_what_breaks(monkeypatch, name, fault, fact, words):
+def test_a_failing_probe_says_what_breaks(monkeypatch, name, fault, fact, words):
     monkeypatch.setattr(_tracing, name, fault)
     assert words in failed()[fact]

@@ -95,7 +95,7 @@ def compute_gradient(op, x, c):
 
 
 @pytest.mark.parametrize("make", WRONG, ids=lambda make: make.__name__)
-def test_wrong_refused_or_trusted(lang64, engine, make):
+def test_wrong_engine_gradients_are_refused_unless_trusted(lang64, engine, make):
     rule, engines = WRONG[make]
     kernel = make(lang64)
     x, c = torch.rand(5, dtype=torch.float64) + 0.2, torch.rand(5, dtype=torch.float64)

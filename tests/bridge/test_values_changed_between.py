@@ -488,7 +488,7 @@ def check(f, change, name, before, now, modes=(*FIRST, *SECOND, third)):
 
 
 @pytest.mark.parametrize("what", WHAT)
-def test_a_change(lang64, what):
+def test_a_changed_value_is_refused_or_right(lang64, what):
     check(*what(lang64))
 
 

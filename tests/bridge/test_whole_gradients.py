@@ -107,7 +107,7 @@ def spoil_memory():
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_gradient_is_stored_where_a_launch_fills_it(lang64, form):
+def test_gradients_filled_by_one_launch_are_stored_without_zeroing(lang64, form):
     body, spec, is_stored = FORMS[form]
     op = ts.op(spec, adjoint="source")(
         compile_text(lang64, HEAD + "".join(f"    {line}\n" for line in body.splitlines()))

@@ -80,7 +80,7 @@ def test_a_refusal_is_one_clear_line_and_exit_code_2(add_command, error):
     assert result.stdout == ""
 
 
-def test_a_bug_of_ours_is_not_dressed_as_a_refusal(add_command):
+def test_internal_errors_are_not_shown_as_refusals(add_command):
     @add_command
     def break_down():
         raise ZeroDivisionError
@@ -88,7 +88,7 @@ def test_a_bug_of_ours_is_not_dressed_as_a_refusal(add_command):
     assert isinstance(invoke("made-up").exception, ZeroDivisionError)
 
 
-def test_a_command_s_own_exit_code_stands(add_command):
+def test_a_commands_exit_code_is_kept(add_command):
     @add_command
     def leave():
         raise typer.Exit(7)

@@ -196,7 +196,7 @@ def test_the_page_is_written_to_the_given_path(report, tmp_path):
     assert (tmp_path / "report.html").read_text("utf-8") == text
 
 
-def test_the_gradient_has_its_words_and_a_picture_an_input(report):
+def test_the_gradient_has_a_text_and_one_picture_per_input(report):
     inputs = (Compared("x", np.eye(3)), Compared("k", np.zeros(4)), Compared("none", np.zeros((0, 2))))
     inputs += (Compared("large", np.zeros(4), has_reference=False),)
     page = Pages(Report("f", [], {"swarm(small)": Gradient(False, inputs)}).html())

@@ -7,7 +7,7 @@ import pytest
 from tinsmith import engines
 
 
-def test_every_fact_holds(lang):
+def test_all_probes_of_engines_hold(lang):
     broken = [f"{probe.package}: {probe.name}: {probe.detail}" for probe in engines.run_probes() if not probe.ok]
     assert not broken, "an engine's release changed what tinsmith leans on:\n" + "\n".join(broken)
 

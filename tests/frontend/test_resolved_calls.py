@@ -91,7 +91,7 @@ def typed(lang):
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("adjoint", ["auto", "engine"])
 @pytest.mark.parametrize("program", [unrolled, atomic, a_function_of_ones_own, lent, typed])
-def test_other_names_mean_the_same(lang, program, adjoint):
+def test_functions_under_other_names_are_recognized(lang, program, adjoint):
     kernel, reference = program(lang)
     op = ts.op("x[n] -> y[n]", adjoint=adjoint)(kernel)
     x = torch.rand(5, dtype=F64, requires_grad=True)
@@ -227,7 +227,7 @@ def sums(x: ti.types.ndarray(), y: ti.types.ndarray()):
 """
 
 
-def test_lint_of_a_file_sees_that_an_element_is_lent():
+def test_lint_of_a_file_sees_elements_passed_by_reference():
     plain = LENT.replace("T()", "ti.template()")
     assert "TS106" in rules(plain)
     assert rules(LENT) == rules(plain)

@@ -49,7 +49,7 @@ def test_a_hundred_kernels(name, part):
 # The fuzz itself --------------------------------------------------------------------------------
 
 
-def test_a_seed_is_a_kernel_for_good():
+def test_a_seed_always_gives_the_same_kernel():
     for seed in range(40):
         assert write(seed) == write(seed)
     assert len({write(seed).source for seed in range(200)}) == 200
@@ -89,7 +89,7 @@ def trees():
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("construct", CONSTRUCTS)
-def test_the_grammar_knows(construct, trees):
+def test_the_grammar_has_every_construct(construct, trees):
     count = sum(any(CONSTRUCTS[construct](node) for node in ast.walk(tree)) for tree in trees)
     assert count >= 5, f"{construct} in {count} of 300 kernels"
 
@@ -132,7 +132,7 @@ OTHER_NAMES_OF_ONE_ELEMENT = """
 """
 
 
-def test_one_element_by_two_names(lang64):
+def test_elements_under_two_names(lang64):
     """Compiled as the engines would by themselves, it is wrong."""
     kernel = program(1, OTHER_NAMES_OF_ONE_ELEMENT, ["y", "z"], is_single=False)
     assert judge(kernel, lang64).outcome == AGREE

@@ -93,7 +93,7 @@ def sources():
 
 
 @pytest.mark.parametrize("construct", CONSTRUCTS)
-def test_the_grammar_knows(construct, sources):
+def test_the_grammar_has_every_construct(construct, sources):
     count = sum(re.search(CONSTRUCTS[construct], source) is not None for source in sources)
     assert count >= 5, f"{construct} in {count} of 200 programs"
 
@@ -127,7 +127,7 @@ def brief_sources():
 
 
 @pytest.mark.parametrize("construct", BRIEF_CONSTRUCTS)
-def test_the_brief_grammar_knows(construct, brief_sources):
+def test_the_brief_grammar_has_every_construct(construct, brief_sources):
     assert any(re.search(BRIEF_CONSTRUCTS[construct], source) for source in brief_sources)
 
 
@@ -138,7 +138,7 @@ def test_constructs_of_the_brief_grammar_compile(lang64, construct):
     assert verdict.modes == {"backward": AGREE}, verdict.words
 
 
-def test_a_seed_is_a_program_for_good(sources):
+def test_a_seed_always_gives_the_same_program(sources):
     assert [write_wide(seed).source for seed in range(40)] == sources[:40]
     assert len(set(sources)) > 195
 
@@ -300,14 +300,14 @@ def test_outcomes_on_the_python_engine_count_as_long_as_the_code_is_the_same(mon
     assert set(compiled.load().outcomes) == {0, 1, 2, 3}
 
 
-def test_code_that_is_not_committed_is_like_no_other():
+def test_uncommitted_code_equals_no_other_code():
     head = "1" * 40
     assert not _campaign.has_same_code(f"{head}-dirty", head)
     assert not _campaign.has_same_code("", head)
     assert not _campaign.has_same_code(head, "2" * 40)
 
 
-def test_a_record_stands_for_a_log(tmp_path):
+def test_a_record_can_replace_a_log(tmp_path):
     path = tmp_path / "fuzz.json"
     agree, refused = {"backward": AGREE, "jvp": AGREE}, {"backward": AGREE, "jvp": REFUSED}
     lines = {

@@ -76,13 +76,13 @@ def test_an_initial_value_of_another_shape(layers, lang64):
         scene.tin.register_internal_field(scene.w, name="w", value=torch.rand(2))
 
 
-def test_the_device_must_be_one(layers, lang64):
+def test_invalid_devices_are_refused(layers, lang64):
     with assert_refused(layers, (ARGUMENT, REGISTRATION), "(?s)device.*7", "device must be"):
         layers.EmptyTin(7.5, True)
 
 
 @pytest.mark.parametrize("wrong", [None, len, 3], ids=["None", "plain function", "number"])
-def test_a_kernel_must_be_one(layers, lang64, wrong):
+def test_other_objects_are_refused_as_kernels(layers, lang64, wrong):
     scene = Scene(layers, lang64)
     with assert_refused(
         layers, (REGISTRATION, ts.KernelError, ARGUMENT), "kernel", "Kernel must not be None|not a Taichi kernel"
@@ -95,7 +95,7 @@ def test_empty_tin_knows_no_kernel_by_name(layers, lang64):
         layers.EmptyTin(CPU, True).register_kernel("scale")
 
 
-def test_a_kernel_s_name_is_taken_once(layers, lang64):
+def test_a_kernels_name_cannot_be_registered_twice(layers, lang64):
     scene = Scene(layers, lang64)
     kernel = scene.times()
     tin = scene.registered().register_kernel(kernel, 1.0)
@@ -126,7 +126,7 @@ def test_attributes_that_are_no_kernels_are_refused(layers, lang64):
 
 
 @pytest.mark.parametrize("what", ["input", "output", "internal"])
-def test_a_field_must_be_one(layers, lang64, what):
+def test_other_objects_are_refused_as_fields(layers, lang64, what):
     with assert_refused(layers, (REGISTRATION, ARGUMENT), "field", "Only accept ti ScalarField or MatrixField"):
         getattr(layers.EmptyTin(CPU, True), f"register_{what}_field")(torch.rand(3), needs_grad=True)
 
@@ -143,7 +143,7 @@ def test_complex_values_in_a_matrix_field_want_2_vectors(layers, lang64):
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_as_many_tensors_as_inputs(layers, lang64, count):
+def test_calls_with_too_few_or_many_tensors_are_refused(layers, lang64, count):
     scene = Scene(layers, lang64)
     tin = scene.registered().register_kernel(scene.times(), 1.0).finish()
     with assert_refused(layers, ARGUMENT, str(count)):

@@ -85,20 +85,20 @@ def test_a_dtype_is_one_that_fields_have(layers, lang64, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_name_is_taken_once(layers, lang64, kind):
+def test_a_name_cannot_be_registered_twice(layers, lang64, kind):
     tube = with_ends(layers)
     with assert_refused(layers, (REGISTRATION,), "`?x`?.*(already|twice)", "name registered"):
         registering(tube, kind, lang64, name="x")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_name_is_needed(layers, lang64, kind):
+def test_registration_without_a_name_is_refused(layers, lang64, kind):
     with assert_refused(layers, (REGISTRATION, ARGUMENT), "name", "name cannot be None"):
         registering(layers.Tube(), kind, lang64, name=None)
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
-def test_whether_there_is_a_gradient_must_be_said(layers, lang64, kind):
+def test_needs_grad_must_be_given(layers, lang64, kind):
     with assert_refused(
         layers, (REGISTRATION, ARGUMENT), "(?s)depth.*(requires|needs)_grad", "requires_grad cannot be None"
     ):
@@ -106,7 +106,7 @@ def test_whether_there_is_a_gradient_must_be_said(layers, lang64, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_field_manager_is_one(layers, lang64, kind):
+def test_other_objects_are_refused_as_field_managers(layers, lang64, kind):
     with assert_refused(layers, (REGISTRATION, ARGUMENT), "field_manager|FieldManager", "must be a FieldManager"):
         registering(layers.Tube(), kind, lang64, field_manager=3)
 
@@ -129,7 +129,7 @@ def test_a_match_dim_is_named_by_a_string_or_an_integer(layers, lang64, identity
 
 # Registering kernels ------------------------------------------------------------------------------
 @pytest.mark.parametrize("wrong", [None, len], ids=["None", "plain function"])
-def test_a_kernel_must_be_one(layers, lang64, wrong):
+def test_other_objects_are_refused_as_kernels(layers, lang64, wrong):
     with assert_refused(layers, (REGISTRATION, ts.KernelError, ARGUMENT), "kernel", "not a Taichi kernel"):
         with_ends(layers).register_kernel(wrong, ["x", "y"])
 
@@ -144,7 +144,7 @@ def test_tensors_are_given_by_name(layers, lang64):
         with_ends(layers).register_kernel(scale(lang64), ["x", 7])
 
 
-def test_a_kernel_s_name_is_taken_once(layers, lang64):
+def test_a_kernels_name_cannot_be_registered_twice(layers, lang64):
     kernel = scale(lang64)
     tube = with_ends(layers).register_kernel(kernel, ["x", "y"])
     with assert_refused(layers, REGISTRATION, "scale.*(already|twice)", "scale already registered"):
@@ -183,7 +183,7 @@ def test_a_match_dim_of_an_output_is_declared_by_an_input(layers, lang64, kind):
 
 # Calls --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("count", [0, 2])
-def test_as_many_tensors_as_inputs(layers, lang64, count):
+def test_calls_with_too_few_or_many_tensors_are_refused(layers, lang64, count):
     tube = finished(layers, lang64)
     with assert_refused(layers, ARGUMENT, f"(?s)1.*{count}|{count}.*1"):
         tube(*[torch.rand(3) for _ in range(count)])

@@ -46,7 +46,7 @@ def test_a_layer_of_registered_fields(lang64, on_tensors, adjoint):
         assert_agrees(layer, rand(50))
 
 
-def test_a_batch_of_a_marked_class(lang64):
+def test_a_batch_of_a_decorated_class(lang64):
     @lang64.data_oriented
     class Wave:
         def __init__(self):

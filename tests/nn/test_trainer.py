@@ -65,7 +65,7 @@ def test_a_step_is_what_torchs_own_loop_does(config, loss):
     assert trainer.step == 5
 
 
-def test_torchs_own_loop_and_the_trainer_take_turns(engine):
+def test_a_plain_loop_and_the_trainer_can_alternate(engine):
     """The loop's model, optimizer and gradients are the trainer's: neither hides state from the other."""
     models = [array(engine), array(engine)]
     optimizers = [torch.optim.Adam(model.parameters(), lr=0.01) for model in models]
@@ -490,7 +490,7 @@ def test_a_resumed_run_s_logs_go_on(tmp_path):
     assert sorted(_logged(logs)["loss"]) == [1, 2, 3, 4, 5, 6]
 
 
-def test_no_folder_no_logs(tmp_path, monkeypatch):
+def test_without_log_dir_nothing_is_logged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trainer = Trainer(mlp(), ADAM, "L2", log_every=1)
     trainer.training_step(*batch(0))

@@ -83,7 +83,7 @@ def count_levels(text):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_values_stay(monkeypatch, seed):
+def test_splitting_deep_expressions_keeps_values(monkeypatch, seed):
     kernel = make_kernel(seed, 7)
     before = write(kernel)
     monkeypatch.setattr(_nesting, "MOST_LEVELS", 4)
@@ -114,6 +114,6 @@ def test_python_reads_what_nests_too_deeply():
     assert run(write(limit_nesting(kernel)), 1.0) == 1 + 1 + 150 + 300
 
 
-def test_a_kernel_that_nests_little_is_kept():
+def test_kernels_without_deep_nesting_are_unchanged():
     kernel = make_kernel(1, 7)
     assert limit_nesting(kernel) is kernel

@@ -74,7 +74,7 @@ def test_numbers_are_uniform(lang, kind):
         assert abs(squares.mean()) < 5 / left.numel() ** 0.5
 
 
-def test_every_bit_is_as_often_set_as_not(lang):
+def test_every_bit_is_set_half_of_the_time(lang):
     whole = compile_kernel(seed_random(table("i64"), "seed"), lang, DOUBLE)
     out = torch.zeros(20_000, 8, dtype=torch.int64)
     whole(out, torch.tensor(3))

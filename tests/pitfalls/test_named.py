@@ -29,7 +29,7 @@ VERDICTS = {"right": set(), "wrong": {"TS701"}, "differs": set(), "refuses": {"T
 
 @pytest.mark.parametrize("engine_name", ENGINES)
 @pytest.mark.parametrize("name", TEXTS)
-def test_lint_says_what_is_marked_and_nothing_else(name, engine_name):
+def test_lint_reports_exactly_the_marked_lines(name, engine_name):
     text = text_of(name, engine_name)
     findings = lint_file("kernels.py", text)
     assert {(one.rule, one.line) for one in findings} == marked(text, engine_name)
@@ -59,7 +59,7 @@ def inputs(request):
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_the_sanitizer_says_what_is_marked_and_nothing_else(name, engine, op, inputs):
+def test_the_sanitizer_reports_exactly_the_marked_lines(name, engine, op, inputs):
     findings = sanitize_call(op, *inputs)
     assert {(one.rule, one.line) for one in findings} == marked(text_of(name, engine), "sanitizer")
 

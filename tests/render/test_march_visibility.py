@@ -40,7 +40,7 @@ def kept_by_a_loop(whole, stop, least):
 
 @pytest.mark.parametrize("by", ["sigma_fn", "alpha_fn"])
 @pytest.mark.parametrize(("stop", "least"), [(0.0, 0.0), (0.05, 0.0), (0.0, 0.11), (0.05, 0.11)])
-def test_samples_that_stay_are_those_of_a_loop(engine, by, stop, least):
+def test_kept_samples_agree_with_a_loop(engine, by, stop, least):
     origins, directions = some_rays()
     whole = march(origins, directions, BOX, step=0.02, engine=engine)
     asked = []
@@ -61,7 +61,7 @@ def test_samples_that_stay_are_those_of_a_loop(engine, by, stop, least):
     assert ours.total == len(ours.t) == len(ours.steps)
 
 
-def test_the_functions_keep_no_graph():
+def test_user_functions_run_without_a_graph():
     weight = torch.ones((), dtype=torch.float64, requires_grad=True)
     marched = march(*some_rays(), BOX, step=0.1, sigma_fn=lambda samples: weight * samples.t.abs())
     assert not marched.t.requires_grad

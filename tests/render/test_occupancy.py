@@ -56,7 +56,7 @@ def test_assigned_occupancy_is_read_back(resolution):
     assert grid.share == pytest.approx(occupied.float().mean().item())
 
 
-def test_the_warm_up_looks_at_every_cell_of_every_level_once(engine):
+def test_the_warm_up_evaluates_every_cell_once(engine):
     grid = OccupancyGrid(BOX, (6, 5, 7), levels=2, engine=engine)
     field = Asked(in_the_ball)
     grid.update(field, step=255, chunk=100)
@@ -71,7 +71,7 @@ def test_the_warm_up_looks_at_every_cell_of_every_level_once(engine):
     assert 0.01 < grid.share < 0.3
 
 
-def test_later_it_looks_at_some_and_at_occupied_ones(engine):
+def test_later_updates_evaluate_random_and_occupied_cells(engine):
     grid = OccupancyGrid(BOX, 10, engine=engine)
     grid.update(in_the_ball, step=0)
     occupied = grid.occupied.flatten().nonzero()[:, 0]
@@ -276,7 +276,7 @@ def test_cells_that_a_camera_sees_are_never_marked_and_few_others_stay(conventio
         assert (~kept).sum() > 0.3 * (~seen).sum(), ((~kept).sum(), (~seen).sum())
 
 
-def test_marked_cells_stay_empty_and_are_not_asked_for(engine):
+def test_marked_cells_stay_empty_and_are_not_evaluated(engine):
     grid = OccupancyGrid(BOX, (6, 5, 7), threshold=0.5, engine=engine)
     grid.mark_invisible_cells(turned(0.0, (0.0, 0.0, 0.9), 1.0), INTRINSICS, 32, 24)
     marked = grid.density < 0

@@ -66,7 +66,7 @@ def test_rounds_see_what_one_pass_sees(engine, case):
         torch.testing.assert_close(getattr(rendered, name), getattr(twin, name), rtol=1e-9, atol=1e-10)
 
 
-def test_the_field_is_asked_for_less_where_rays_end_early(engine):
+def test_the_field_is_evaluated_less_if_rays_end_early(engine):
     origins, directions = some_rays()
     asked = []
 

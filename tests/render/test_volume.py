@@ -169,7 +169,7 @@ def together(monkeypatch, way):
 @pytest.mark.costly
 @pytest.mark.parametrize("way", ["large", "on a GPU"])
 @pytest.mark.parametrize("shading", [None, SHADED], ids=["plain", "shaded"])
-def test_all_rays_may_add_to_one_volume(engine, way, shading, monkeypatch):
+def test_gradients_of_all_rays_add_up_in_one_volume(engine, way, shading, monkeypatch):
     given = scene(n=2000)
     render = functools.partial(volume_render, engine=engine)
     alone = outputs_and_gradients(render, given, 0.11, {"shading": shading})

@@ -53,7 +53,7 @@ def test_sizes_are_solved(spec, scratch, shapes, values, dims, batch, rest, made
     assert pickle.loads(pickle.dumps(solution)) == solution
 
 
-def test_shapes_of_torch_are_shapes():
+def test_torch_sizes_are_accepted_as_shapes():
     solution = solve(parse("x[*b, n] -> y[*b, n]"), {"x": torch.zeros(2, 3).shape}, {}, "f")
     assert type(solution.batch) is tuple and type(solution.shapes["y"]) is tuple
     assert solution.shapes == {"y": (2, 3)}
@@ -64,7 +64,7 @@ class Sizes(enum.IntEnum):
 
 
 @pytest.mark.parametrize("value", [4, Sizes.SMALL, np.int32(4), np.array(4), torch.tensor(4)])
-def test_whole_numbers_of_many_kinds_are_sizes(value):
+def test_all_integer_types_are_accepted_as_sizes(value):
     (size,) = solve(parse("-> y[n]"), {}, {"n": value}, "f").shapes["y"]
     assert size == 4 and isinstance(size, int)
 

@@ -206,7 +206,7 @@ def test_other_objects_are_refused(arguments, headline, remedy):
 
 @settings(max_examples=300, deadline=None)
 @given(st.text("xn*_.->[](),:3+/ \n", max_size=25))
-def test_whatever_is_written_is_read_or_refused_with_a_caret(text):
+def test_random_texts_are_parsed_or_refused_with_a_caret(text):
     try:
         parse(text)
     except SpecError as error:

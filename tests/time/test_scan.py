@@ -359,7 +359,7 @@ def test_steps_may_be_recorded_together(numbers, unroll, options):
         torch.testing.assert_close(one, other)
 
 
-def test_no_steps_give_the_state_back():
+def test_a_scan_of_no_steps_returns_the_state():
     x = torch.ones(3, requires_grad=True)
     end, outputs = ts.scan(step_in_torch, (x, x), torch.zeros(0, 3), parameters=1.0)
     assert outputs is None

@@ -144,7 +144,7 @@ COMPILED = {
 
 
 @pytest.mark.parametrize("faithful", [False, True])
-def test_values_are_an_engine_s(lang64, tabled, faithful):
+def test_values_agree_with_an_engine(lang64, tabled, faithful):
     points = torch.tensor(POINTS[:14], dtype=torch.float64)
     x, z = torch.cartesian_prod(points, points[points != 0]).unbind(1)
     theirs = tabled(lang64, list(COMPILED.values()), x, z)

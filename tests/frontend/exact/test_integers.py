@@ -57,7 +57,7 @@ EXPRESSIONS = {  # what is interpreted, and the same in an engine's language
 }  # fmt: skip
 
 
-def test_integers_are_an_engine_s(lang, tabled):
+def test_integers_agree_with_an_engine(lang, tabled):
     texts = [text for _, text in EXPRESSIONS.values()]
     given = [torch.tensor(values, dtype=torch.int32) for values in (FIRST, SECOND)]
     theirs = tabled(lang, texts, *given).T.tolist()

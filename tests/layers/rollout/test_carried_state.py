@@ -122,7 +122,7 @@ def steady(solver):
 
 
 @pytest.mark.parametrize("way", ["memory", "condition", "frames"])
-def test_a_field_that_carries_values_is_named_once(lang64, way):
+def test_a_carried_field_is_reported_once(lang64, way):
     solver = solver_of(lang64)
     solver.particles.pos.fill(0.5)
     forward, names = carrying(solver)[way]

@@ -84,7 +84,7 @@ def test_a_state_that_is_input_and_output(lang64):
     assert_agree(layer, twin, rand(N, 2).requires_grad_(), rand(N, 2).requires_grad_())
 
 
-def test_the_first_row_of_a_history(lang64):
+def test_an_input_in_the_first_row_of_a_history(lang64):
     """The state of every step is kept in the field that the input fills: its first row is what counts."""
     x, end = graded(lang64, (STEPS + 1, N)), graded(lang64)
 

@@ -90,7 +90,7 @@ def test_a_kernel_is_analyzed_once_however_often_it_is_launched(lang64, monkeypa
     assert len(stages) == 2 * few
 
 
-def test_launches_are_not_compared_in_pairs(lang64, monkeypatch):
+def test_analysis_is_not_quadratic_in_the_launches(lang64, monkeypatch):
     compared = counted(monkeypatch, _later_changes, "never_alias")
     first_call(lang64, 40)
     assert len(compared) < 40

@@ -48,7 +48,7 @@ def make_class(lang):
     return Affine
 
 
-def test_marks_are_enough(lang64):
+def test_decorators_replace_registration(lang64):
     layer = ts.Tin(make_class(lang64)(4, 3.0))
     assert layer.finished and [name for name, _ in layer.named_parameters()] == ["weight"]
     x, c = rand(4).requires_grad_(), rand(4)
@@ -58,7 +58,7 @@ def test_marks_are_enough(lang64):
     cases.assert_close(mine, torch.autograd.grad(3 * w * x * x, (x, w), c))
 
 
-def test_the_object_is_still_what_it_was(lang64):
+def test_a_decorated_object_keeps_its_behavior(lang64):
     thing = make_class(lang64)(4, 3.0)
     assert thing.x is thing._x and thing.y is thing._y
     thing._x.fill(2.0)
@@ -90,7 +90,7 @@ def test_a_subclass_adds_and_replaces(lang64):
     cases.assert_close(ts.Tin(Shifted(3, 2.0))(x).detach(), x * x + 1.0)
 
 
-def test_an_order_of_its_own(lang64):
+def test_an_explicit_order_of_decorated_fields(lang64):
     @lang64.data_oriented
     class Ordered:
         def __init__(self):
@@ -121,7 +121,7 @@ def test_an_order_of_its_own(lang64):
     cases.assert_same_values_and_gradients(layer, lambda x: 2 * x + 10, (rand(2, 3),))
 
 
-def test_marks_that_are_not_enough_leave_the_rest_to_registration(lang64):
+def test_decorators_can_be_combined_with_registration(lang64):
     @lang64.data_oriented
     class Half:
         def __init__(self):
@@ -145,7 +145,7 @@ def test_marks_that_are_not_enough_leave_the_rest_to_registration(lang64):
     cases.assert_same_values_and_gradients(layer, lambda x: 4 * x, (rand(3),))
 
 
-def test_marks_on_the_wrong_things(lang64):
+def test_misplaced_decorators_are_refused(lang64):
     with pytest.raises(ts.ArgumentError, match=r"ts.input must decorate a method that returns a field(?s:.*)got +int"):
         ts.input(3)
     with pytest.raises(ts.ArgumentError, match=r"ts.kernel must decorate a kernel(?s:.*)above @ti.kernel"):

@@ -83,7 +83,7 @@ def by_a_method(lang, x):
 
 @pytest.mark.parametrize("on_tensors", [False, True])
 @pytest.mark.parametrize("make", [from_row_to_row, by_a_function, by_a_method])
-def test_each_step_in_a_row_of_its_own(lang64, make, on_tensors):
+def test_steps_that_write_rows_of_their_own(lang64, make, on_tensors):
     layer = stepping(lang64, make, on_tensors=on_tensors)
     x, c = rand(N).requires_grad_(), rand(N)
     y = layer(x)
@@ -180,7 +180,7 @@ def test_a_kernel_that_is_registered_again_is_compiled_once(lang64, monkeypatch)
     assert compiled.count("step") == 1
 
 
-def test_a_kernel_of_two_objects_is_two(lang64):
+def test_kernels_of_two_objects_are_distinct(lang64):
     """Each reads the fields of its own."""
 
     @lang64.data_oriented

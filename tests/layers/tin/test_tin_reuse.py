@@ -55,7 +55,7 @@ def test_two_calls_before_one_backward_have_their_own_gradients(lang64):
     cases.assert_close(ours, torch.autograd.grad(twin(a, layer.w) + twin(b, layer.w), (a, b, layer.w), c))
 
 
-def test_a_layer_after_itself(lang64):
+def test_a_layer_applied_to_its_own_output(lang64):
     layer = make_layer(lang64)
     x = rand(5).requires_grad_()
     c = rand(5)
@@ -95,7 +95,7 @@ def test_a_backward_pass_does_not_change_counters(lang64):
     assert layer.fields["count"][None] == 10
 
 
-def test_a_graph_kept_gives_the_same_again(lang64):
+def test_retain_graph_gives_the_same_gradient_again(lang64):
     layer = make_layer(lang64)
     x, c = rand(5).requires_grad_(), rand(5)
     y = layer(x)
@@ -323,7 +323,7 @@ def through_a_field(lang, has_gradient, needs_grad=None, **how):
 
 
 @pytest.mark.compiled_engine
-def test_a_field_between_kernels_without_a_gradient_is_no_silent_zero(lang64):
+def test_an_intermediate_field_without_a_gradient_is_right_or_refused(lang64):
     x = rand(4).requires_grad_()
     cases.assert_close(through_a_field(lang64, False)(x.detach()), (x * x + x).detach())
     with pytest.raises(
@@ -337,7 +337,7 @@ def test_a_field_between_kernels_without_a_gradient_is_no_silent_zero(lang64):
 
 
 @pytest.mark.compiled_engine
-def test_an_input_field_without_a_gradient_is_no_silent_zero(lang64):
+def test_an_input_field_without_a_gradient_is_right_or_refused(lang64):
     x, y = lang64.field(lang64.f64, shape=4), lang64.field(lang64.f64, shape=4, needs_grad=True)
     w = lang64.field(lang64.f64, shape=(), needs_grad=True)
 

@@ -306,7 +306,7 @@ no_deprecation = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWar
 
 @no_deprecation
 @examples
-def test_one_graph(lang64, example, compiler):
+def test_a_call_compiles_into_one_graph(lang64, example, compiler):
     compiled = torch.compile(among_others(example.make(lang64)), fullgraph=True, backend=compiler)
     for _ in range(2):
         inputs = example.inputs(3)
@@ -316,7 +316,7 @@ def test_one_graph(lang64, example, compiler):
 
 @no_deprecation
 @examples
-def test_one_graph_for_all_sizes(lang64, example, compiler):
+def test_a_dynamic_graph_serves_all_sizes(lang64, example, compiler):
     compiled = torch.compile(among_others(example.make(lang64)), fullgraph=True, dynamic=True, backend=compiler)
     for size in (3, 5, 8):
         inputs = example.inputs(size)

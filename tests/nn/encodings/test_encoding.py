@@ -226,7 +226,7 @@ def test_derivatives_of_batches_of_cotangents(smooth):
 
 
 @pytest.mark.parametrize("row", ["HashGrid", "Frequency"])
-def test_only_what_is_wanted_is_differentiated(engine, row):
+def test_only_requested_gradients_are_computed(engine, row):
     encoding, x, _ = made(engine, row)
     encoding(x.requires_grad_()).sum().backward()
     alone = x.grad

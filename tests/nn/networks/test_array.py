@@ -194,7 +194,7 @@ def test_a_loss_that_is_not_finite_where_no_output_is(engine):
     torch.testing.assert_close(*grads, **CLOSE)
 
 
-def test_a_loss_can_be_gone_back_twice(engine):
+def test_a_loss_can_be_differentiated_twice_with_retain_graph(engine):
     net = array(engine)
     loss = net.loss(normal(2, 3, 6, 3), normal(2, 3, 6, 3, seed=7)).sum()
     (first,) = torch.autograd.grad(loss, net.params, retain_graph=True)

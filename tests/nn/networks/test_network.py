@@ -80,7 +80,7 @@ def test_network_agrees_with_torchs_layers():
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_activations_hold_far_out(activation):
+def test_activations_are_right_for_large_inputs(activation):
     """No overflow on the way to a finite value, and none in the slopes."""
     network = Network(1, 1, {"otype": "CutlassMLP", "n_hidden_layers": 0, "output_activation": activation})
     torch.nn.init.ones_(network.params)

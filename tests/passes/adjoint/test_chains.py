@@ -271,7 +271,7 @@ GUARDED = {  # an iteration over j, and the number of additions to memory outsid
 
 
 @pytest.mark.parametrize("form", GUARDED)
-def test_a_guard_is_a_guard_in_reverse(lang64, form):
+def test_guards_stay_guards_in_the_adjoint(lang64, form):
     step, count = GUARDED[form]
     kernel = compile_text(
         lang64,

@@ -8,7 +8,7 @@ from tinsmith.operation.reports import adjoint_source
 
 
 @pytest.mark.parametrize("form", ["for", "while"])  # the tapes' lengths by a formula, and counted by a kernel
-def test_an_array_called_as_a_type_has_a_tape_of_its_own(lang64, form):
+def test_tapes_of_arrays_named_like_types_are_distinct(lang64, form):
     numbers = lang64.types.ndarray(dtype=lang64.f64)
 
     @ts.op("x[n] -> y[n]", scratch="f64[n]", adjoint="source")

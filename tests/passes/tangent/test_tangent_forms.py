@@ -174,7 +174,7 @@ def test_kinks_and_singular_points():
     assert_tangents_agree(over(body), {"x": points, "y": rand(5)}, {})
 
 
-def test_names_that_are_taken():
+def test_names_in_use_are_avoided():
     dot = array("x_dot", "f64")
     body = [
         assign("s", X["i"] * dot["i"]),
@@ -274,7 +274,7 @@ def nodes_cast(value):
     return cast(value, "f64", keeps_bits=True)
 
 
-def test_an_operation_that_the_table_has_not_is_refused():
+def test_operations_without_a_derivative_rule_are_refused():
     made = over([store(Y, "i", binary("raw_mod", X["i"], const(2.0, "f64")), line=6)])
     with pytest.raises(NotCovered, match="the derivative of `raw_mod`, at by_hand.py:6") as caught:
         generate_tangent(made, frozenset({"x"}))
