@@ -190,8 +190,7 @@ def rigid_gradients(gs: Any, ready: Ready) -> None:
         world.step()
     position = _leaf(0.0, 0.0, 0.2)
     call_all([lambda: box.set_pos(position), lambda: world.step()])
-    state = world.get_state()
-    loss = box.get_state().pos.pow(2).sum() + chain.get_state().qpos.pow(2).sum() if state else None
+    loss = torch.stack([one.pos.pow(2).sum() + one.quat.sum() for one in (box.get_state(), chain.get_state())]).sum()
     call_all([lambda: loss.backward()])
 
 
