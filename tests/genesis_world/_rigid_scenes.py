@@ -241,7 +241,7 @@ def _pile(gs: Any, ready: Ready, n_envs: int = 0, **options: Any) -> Any:
 
 @scene()
 def rigid_contact(gs: Any, ready: Ready) -> None:
-    """Boxes, spheres, a cylinder and a mesh on a plane: MPR, multi-contact, Newton."""
+    """Build boxes, spheres, a cylinder and a mesh on a plane, with MPR, multi-contact and Newton's method."""
     world = _pile(gs, ready)
     solver = world.sim.rigid_solver
     links = [one.idx for one in solver.links if not one.is_fixed][:2]
@@ -431,7 +431,7 @@ def rigid_kinematic(gs: Any, ready: Ready) -> None:
 
 @scene()
 def rigid_rays(gs: Any, ready: Ready) -> None:
-    """Boxes and a ball that see each other by rays."""
+    """Build boxes and a ball that see each other by rays."""
     from genesis import sensors as kinds
 
     world = make_world(gs, rigid_options=gs.options.RigidOptions(enable_collision=False))
@@ -490,7 +490,7 @@ def rigid_unused(gs: Any, ready: Ready) -> None:
 
 @scene()
 def rigid_mixed_shapes(gs: Any, ready: Ready) -> None:
-    """Environments with different shapes of one entity."""
+    """Build environments with different shapes of one entity."""
     world = make_world(gs)
     world.add_entity(gs.morphs.Plane())
     world.add_entity(
@@ -503,7 +503,7 @@ def rigid_mixed_shapes(gs: Any, ready: Ready) -> None:
 # Sensors ---------------------------------------------------------------------------------
 @scene()
 def sensors(gs: Any, ready: Ready) -> None:
-    """All sensors of rigid bodies: contact by distance fields, inertia, rays, tactile, temperature."""
+    """Build all sensors of a rigid body: contact by distance fields, inertia, tactile, temperature."""
     from genesis.options.sensors.options import TemperatureProperties
 
     warm: dict[str, Any] = {"properties_dict": {-1: TemperatureProperties()}}
@@ -520,7 +520,7 @@ def sensors(gs: Any, ready: Ready) -> None:
 
 @scene()
 def sensors_by_rays(gs: Any, ready: Ready) -> None:
-    """Tactile sensors that find contact by rays."""
+    """Build tactile sensors that find contact by rays."""
     _touch(gs, ready, [], "raycast")
 
 

@@ -146,21 +146,21 @@ def mpm_liquid_batched(gs: Any, ready: Ready) -> None:
 
 @scene(is_variant=True)
 def mpm_snow(gs: Any, ready: Ready) -> None:
-    """Snow, without rigid bodies."""
+    """Build snow, without rigid bodies."""
     world, body = _mpm(gs, gs.materials.MPM.Snow(), n_envs=1, is_alone=True)
     run_steps(world, ready, 5)
 
 
 @scene()
 def mpm_water(gs: Any, ready: Ready) -> None:
-    """Water, which needs no singular values."""
+    """Build water, which needs no singular values."""
     world, body = _mpm(gs, gs.materials.MPM.Liquid(), is_alone=True)
     run_steps(world, ready, 2, 1)
 
 
 @scene()
 def mpm_sand_cpic(gs: Any, ready: Ready) -> None:
-    """Sand that is cut by a thin box (CPIC)."""
+    """Build sand that is cut by a thin box (CPIC)."""
     world = make_world(
         gs,
         dt=2e-3,
@@ -201,7 +201,7 @@ def sph(gs: Any, ready: Ready) -> None:
 
 @scene()
 def sph_dfsph(gs: Any, ready: Ready) -> None:
-    """Build a drop of water on a box with DFSPH, in two environments."""
+    """Build a drop of water with DFSPH, in two environments."""
     _sph(
         gs,
         ready,
@@ -236,7 +236,7 @@ def _write_sheet(count: int = 6, size: float = 0.3) -> str:
 
 @scene()
 def pbd_cloth(gs: Any, ready: Ready) -> None:
-    """Cloth falls on a box, and is fixed to it."""
+    """Build cloth that falls on a box, and fix it there."""
     world = _pbd(gs)
     morph = gs.morphs.Mesh(file=_write_sheet(), pos=(0.0, 0.0, 0.12))
     cloth = world.add_entity(morph, material=gs.materials.PBD.Cloth())
@@ -267,7 +267,7 @@ def pbd_elastic(gs: Any, ready: Ready) -> None:
 
 @scene()
 def pbd_liquid(gs: Any, ready: Ready) -> None:
-    """Liquid and free particles, with wind and other force fields."""
+    """Build liquid and free particles, with wind and other force fields."""
     world = _pbd(gs, is_alone=True)
     cube = gs.morphs.Box(pos=(0.0, 0.0, 0.2), size=(0.12, 0.12, 0.12))
     liquid = world.add_entity(cube, material=gs.materials.PBD.Liquid())
@@ -461,7 +461,7 @@ def add_hinges(gs: Any, world: Any) -> Any:
 
 @scene()
 def coupling_all(gs: Any, ready: Ready) -> None:
-    """MPM, SPH, PBD and FEM in one scene, touching a rigid box and each other."""
+    """Build MPM, SPH, PBD and FEM in one scene, touching a rigid box and each other."""
     world = make_world(
         gs,
         dt=1e-3,
