@@ -7,9 +7,12 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+import tinsmith as ts
 from tinsmith import _preparation
 from tinsmith._preparation import ProgressLine, is_watched, note_step, show_preparation
+from tinsmith.engines import _compile_times
 
 
 class Terminal(io.StringIO):
@@ -80,6 +83,29 @@ def test_a_preparation_is_shown_while_it_runs(watched, monkeypatch):
     assert "gradient" not in watched.getvalue()
     assert watched.getvalue().endswith(" \r")
     assert not _preparation._lines
+
+
+@pytest.mark.each_engine
+@pytest.mark.compiled_engine
+def test_a_line_is_drawn_before_a_long_compilation(lang, watched, monkeypatch):
+    """An engine holds the interpreter's lock while it compiles: no thread draws then."""
+
+    def run(factor):
+        @lang.kernel
+        def scale(x: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                y[i] = factor * x[i]
+
+        assert ts.op("x[n] -> y[n]")(scale)(torch.ones(2)).tolist() == [factor, factor]
+
+    monkeypatch.setattr(_preparation, "DELAY", 1e6)
+    monkeypatch.setattr(_compile_times, "LONG_FRONT_END", 1e6)
+    run(2.0)
+    assert not watched.getvalue()
+    monkeypatch.setattr(_compile_times, "LONG_FRONT_END", 0.0)
+    run(3.0)
+    assert "tinsmith: scale: scale" in watched.getvalue()
+    assert watched.getvalue().endswith(" \r")
 
 
 def test_an_error_erases_the_line(watched, monkeypatch):

@@ -44,16 +44,21 @@ class ProgressLine:
         self._step = ""
         self._done = -1
         self._drawn = 0
+        self._lock = threading.Lock()
 
     def begin_step(self, step: str) -> None:
         """Begin the next step, and end the previous one."""
         self._step = step
         self._done += 1
 
-    def draw(self) -> None:
-        """Draw the line over the previous one, once the delay is over."""
+    def draw(self, *, is_due: bool = False) -> None:
+        """Draw the line over the previous one, once the delay is over; at once if it `is_due`."""
+        with self._lock:
+            self._draw(is_due=is_due)
+
+    def _draw(self, *, is_due: bool) -> None:
         seconds = self._clock() - self._start
-        if seconds < DELAY:
+        if seconds < DELAY and not is_due:
             return
         done = max(self._done, 0)
         filled = _WIDTH * done // self._total if self._total else 0
@@ -114,6 +119,15 @@ def note_step(step: str) -> None:
     """Begin a step of the current preparation, if one is shown."""
     if _lines and threading.current_thread() is threading.main_thread():
         _lines[0].begin_step(step)
+
+
+def draw_before_compiler() -> None:
+    """Draw the line of the current preparation, if one is shown, before an engine's compiler runs for seconds.
+
+    Engines hold the interpreter's lock meanwhile (Taichi 1.7, Quadrants 1.3), so the thread cannot draw.
+    """
+    if _lines and threading.current_thread() is threading.main_thread():
+        _lines[0].draw(is_due=True)
 
 
 def is_watched(stream: TextIO | None) -> bool:

@@ -7,6 +7,11 @@ import time
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from .._preparation import draw_before_compiler
+
+LONG_FRONT_END = 0.1
+"""Seconds of the front end from which the compiler, which takes ten to twenty times as long, takes seconds."""
+
 
 class Moment(NamedTuple):
     """A moment by two clocks, in seconds.
@@ -45,16 +50,23 @@ class EngineTimes:
     def __init__(self) -> None:
         self.front_end = self.compiler = 0.0
         self.kernels = 0
+        self._last_front_end = 0.0
 
     @contextlib.contextmanager
     def measure(self, part: Literal["front_end", "compiler"]) -> Iterator[None]:
         """Enter a context whose time is added to a part; the compiler's also counts a kernel."""
+        if part == "compiler" and self._last_front_end >= LONG_FRONT_END:
+            draw_before_compiler()
         start = Moment.now()
         try:
             yield
         finally:
-            setattr(self, part, getattr(self, part) + Moment.now().seconds_since(start))
-            self.kernels += part == "compiler"
+            seconds = Moment.now().seconds_since(start)
+            setattr(self, part, getattr(self, part) + seconds)
+            if part == "compiler":
+                self.kernels += 1
+            else:
+                self._last_front_end = seconds
 
 
 ENGINE_TIMES = EngineTimes()
