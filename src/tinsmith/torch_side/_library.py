@@ -144,6 +144,7 @@ def _backward_vmap(
     return operator._backward_vmap(info, (in_dims[1], []), arrays, [], shapes, inputs, *rest)
 
 
+# Which engine runs them is known only when they are called, and Taichi cannot be captured.
 FORWARD = define_operator(
     _NAME,
     SHARED_FORWARD,
@@ -151,6 +152,7 @@ FORWARD = define_operator(
     _forward_method("_fake"),
     _forward_method("run_final"),
     _forward_vmap,
+    is_capturable=False,
 )
 BACKWARD = define_operator(
     f"{_NAME}_backward",
@@ -159,6 +161,7 @@ BACKWARD = define_operator(
     _backward_method("_backward_fake"),
     _backward_method("run_backward_final"),
     _backward_vmap,
+    is_capturable=False,
 )
 register_flop_formula(FORWARD.overloadpacket, get_raw=True)(_forward_method("_forward_flops"))
 register_flop_formula(BACKWARD.overloadpacket, get_raw=True)(_backward_method("_backward_flops"))

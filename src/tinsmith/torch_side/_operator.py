@@ -203,13 +203,14 @@ class Operator:
         self._allocation_count = len(self.schema.allocations)
         self._result_count = self._allocation_count + core.has_state
         self._shares: dict[Any, tuple[Any, ...]] = {}
-        self._define(core)
+        # Whether the gradient is an engine's own reverse mode is not known yet; a capture of that raises.
+        can_all = all(one.engine.is_capturable and not one.is_checked for one in core.signature.stages)
+        self._is_capturable = can_all and not core.has_state
+        self._define()
 
-    def _define(self, core: Core) -> None:
-        name, stages = self.name, core.signature.stages
-        # Operators of an engine's own reverse mode are not known yet; a capture of one raises.
-        can_all = all(one.engine.is_capturable and not one.is_checked for one in stages)
-        define = functools.partial(define_operator, is_capturable=can_all and not core.has_state)
+    def _define(self) -> None:
+        name = self.name
+        define = functools.partial(define_operator, is_capturable=self._is_capturable)
         forward: tuple[Any, ...] = (self.run, self._fake, self.run_final, self._vmap)
         backward: tuple[Any, ...] = (
             self.run_backward,
