@@ -53,7 +53,7 @@ class Part:
 def tests(name: str, limit: float, *paths: str) -> Part:
     """Build the part that runs the tests marked gpu in these paths."""
     # The engines keep compiled kernels in pytest's cache, so it cannot be switched off.
-    options = ("-q", "-m", "gpu", "-o", "cache_dir=OUT/cache", "-p", "pytest_timeout", "WORKERS")
+    options = ("-q", "-m", "gpu", "--all", "-o", "cache_dir=OUT/cache", "-p", "pytest_timeout", "WORKERS")
     return Part(f"tests: {name}", ("-m", "pytest", *options, *paths), limit)
 
 
