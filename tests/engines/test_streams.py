@@ -10,6 +10,8 @@ import torch
 
 import tinsmith as ts
 from support.fake_cuda import CudaError, FakeContext, FakeGraph, run_on_fake_cuda
+from tinsmith.engines import _streams as _engine_streams
+from tinsmith.engines import get
 from tinsmith.tracing import _streams
 
 pytestmark = pytest.mark.compiled_engine
@@ -204,6 +206,21 @@ def test_a_version_that_cannot_set_the_stream_uses_events(monkeypatch):
             triple(x)
 
 
+def test_a_restart_waits_for_side_streams(quadrants, monkeypatch):
+    lang, cuda = quadrants
+    triple, x, waits = make_triple(lang), torch.rand(5), []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(get("quadrants").runtime()))
+    triple(x)
+    _engine_streams.wait_for_launches()
+    # All was on the default stream, which the engine waits for itself.
+    assert not waits
+    with cuda.on(cuda.new_stream()):
+        triple(x)
+    before = get("quadrants").runtime()
+    ts.init("cpu", engine="quadrants")
+    assert waits == [before]
+
+
 # CUDA graphs ----------------------------------------------------------------------------------
 def test_a_graph_runs_forward_and_backward_again(quadrants):
     lang, cuda = quadrants
@@ -352,6 +369,23 @@ def test_taichi_is_not_captured(taichi):
     triple(x)
     words = capture_error(cuda, triple, x)
     assert "Taichi launches on CUDA's legacy default stream" in words
+
+
+def find_tags(op):
+    """Return the tags of an op's operator, which a graph of torch.compile calls."""
+    graphs = []
+    run = torch.compile(op, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph)
+    run(torch.rand(3))
+    (node,) = [one for one in graphs[0].graph.nodes if one.op == "call_function" and "tinsmith" in str(one.target)]
+    return node.target.tags
+
+
+@pytest.mark.each_engine
+def test_operators_that_cannot_be_captured_say_so_to_torch(engine, lang):
+    """So `torch.compile(mode="reduce-overhead")` runs them between its graphs."""
+    unsafe = torch.Tag.cudagraph_unsafe
+    assert (unsafe in find_tags(make_triple(lang))) == (engine == "taichi")
+    assert unsafe in find_tags(make_triple(lang, check_bounds=True))
 
 
 def test_a_layer_on_fields_is_not_captured(quadrants):

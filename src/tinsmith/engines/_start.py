@@ -17,6 +17,7 @@ from ._compiling import COMPILING
 from ._contract import Checks, Engine
 from ._module_name import module_name
 from ._registry import choose_default, get, list_loaded, public_name, run_on
+from ._streams import wait_for_launches
 
 
 def init(
@@ -62,6 +63,7 @@ def init(
     names = (engine,) if engine not in ("auto", "python") else list_loaded() or (choose_default(),)
     engines = [get(name) for name in names]
     translated = [{key: _translate_option(one, key, value) for key, value in options.items()} for one in engines]
+    wait_for_launches()
     for one, own in zip(engines, translated, strict=True):
         try:
             # Not while another thread compiles for the state that this destroys.

@@ -15,12 +15,16 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 STREAM_DEVICES = {"cuda"}
 """The devices that have streams. Tests add the CPU, with a program that only records what it is asked."""
 _PROGRAM = "_tinsmith_streams"
 """The attribute of an engine's state that holds the `ProgramStreams`."""
 _KERNEL = "_tinsmith_kernel_streams"
 """The attribute of a launch function that holds the `KernelStreams`."""
+_programs = weakref.WeakSet["ProgramStreams"]()
+"""The streams of all programs that still exist."""
 
 
 def has_streams(device_type: str) -> bool:
@@ -56,6 +60,19 @@ class ProgramStreams:
         self.kept_contexts: list[Any] | None = None
         self.retired: list[Any] = []
         self.unowned: list[Any] = []
+        _programs.add(self)
+
+
+def wait_for_launches() -> None:
+    """Wait for all launches that are not on the legacy default stream.
+
+    Engines do not wait for them before they free the memory of a program (Quadrants 1.3.3 waits for that stream alone).
+    """
+    programs = [one for one in _programs if one.last or one.captured is not None]
+    if programs:
+        torch.cuda.synchronize()
+    for one in programs:
+        one.last, one.last_stream, one.captured = 0, None, None
 
 
 class KernelStreams:
