@@ -205,7 +205,9 @@ class Run:
         """Write the report of the results so far, and what `--resume` needs."""
         table = "".join(result.lines() for result in self.results)
         self.report.write_text(f"{self.head}\n{HEADINGS}{table}", "utf-8")
-        kept = [result.as_json() for result in self.results]
+        done = {result.part.name: result for result in self.results}
+        # A run that is stopped now has not lost what the one before knew.
+        kept = [result.as_json() for result in (self.known | done).values()]
         self.state.write_text(json.dumps(kept), "utf-8")
 
     @property
@@ -222,6 +224,7 @@ class Run:
                 result = Result(part, **one)
                 if result.ok:
                     self.known[part.name] = result
+        self.write()
 
 
 def name_file(gpu: str) -> str:
@@ -307,7 +310,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = Run(out, device, options.budget, is_rehearsal=options.rehearse, gpu=gpu)
     run.resume(earlier)
     for part in PARTS:
-        if options.only is None or part.name in options.only:
+        # The good results of an earlier run stay in the report.
+        if options.only is None or part.name in options.only or part.name in run.known:
             run.run(part)
     bad = [result.part.name for result in run.results if not result.ok]
     print(f"The table is in {run.report}.")

@@ -114,6 +114,8 @@ def test_a_run_is_resumed_where_it_was_not_good(run, monkeypatch):
     (run.out / "one.log").unlink()
     second = Run(run.out, "cpu", 60, is_rehearsal=True)
     second.resume(earlier)
+    # Stopped here, it has lost nothing.
+    assert [one["part"] for one in json.loads(second.state.read_text())] == ["one"]
     for part in (good, python("two", "print(4)")):
         second.run(part)
     assert [result.ok for result in second.results] == [True, True]
