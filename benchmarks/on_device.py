@@ -213,6 +213,7 @@ def bandwidth(bench: Bench) -> None:
     }
     ways["torch.mul into a buffer"] = lambda: torch.mul(x, 3.0, out=out)
     ways["torch.mul"] = lambda: torch.mul(x, 3.0)
+    ways["torch.compile"] = forward(torch.compile(lambda x: torch.mul(x, 3.0), dynamic=False), [x])
     bench.race(f"{size:,} elements", ways, lambda seconds: f"{in_words(seconds)}, {8e-9 * size / seconds:,.0f} GB/s")
 
 
