@@ -16,10 +16,10 @@ pytestmark = pytest.mark.compiled_engine
 COUNTS = (0, 1, 15, 16, 33, 100)
 
 
-@pytest.fixture(autouse=True)
-def in_parallel(configure):
-    """Run all loops in parallel; small ones would run on one thread, as they are written."""
-    configure(serial_below="0")
+@pytest.fixture(autouse=True, params=["several threads", "one thread"])
+def threads(configure, request):
+    """Run all launches on several threads, or all on one, which otherwise only small calls use."""
+    configure(serial_below="0" if request.param == "several threads" else str(10**12))
 
 
 @pytest.fixture

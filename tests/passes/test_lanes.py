@@ -8,7 +8,7 @@ import pytest
 from support.by_hand import DEFAULTS, E, array, assign, atomic, binary, branch, cast, kernel, local, loop, store, unary
 from tinsmith.codegen import print_kernel
 from tinsmith.ir import nodes
-from tinsmith.passes import has_vector_loops, strip_functions
+from tinsmith.passes import has_vector_loops, run_on_one_thread, strip_functions
 from tinsmith.passes.strips._engine_vectors import WIDTH, with_vectors
 
 X, Y, D = array("x"), array("y"), array("d", "f64")
@@ -92,6 +92,17 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray(), d: _lang.types.n
                     y[r] = t
 """)
     )
+
+
+def test_lanes_on_one_thread():
+    """A loop that was parallel runs over blocks, and what lanes add to one element is added after all were computed."""
+    summed = of(leave_at(T), assign("t", T + X["r"]), before=[atomic_add(0, X["r"])])
+    one = run_on_one_thread(summed)
+    printed = text(strip_functions(one))
+    assert "for block in range(y.shape[0] + 31 >> 5):" in printed
+    assert "y[0] = y[0] + of_lanes" in printed
+    # The loop beside it is the kernel's own, for arrays that are too short.
+    assert printed.count("y[0] = y[0] + x[r]") == 1 and "atomic" not in printed
 
 
 def test_an_inactive_lane_reads_element_0():

@@ -296,7 +296,26 @@ class Stage:
             note_divisions=lambda: divisions.append(variant),
         )
         kernel = lowered._replace(kernel=run_pipeline(FORWARD, lowered.kernel, options))
+        if variant.is_serial:
+            kernel = kernel._replace(kernel=self._mark_independent(kernel.kernel, variant, values))
         return _Lowering(kernel, tuple(conflicts), bool(divisions))
+
+    def _mark_independent(self, kernel: nodes.Kernel, variant: Variant, values: Mapping[str, Any]) -> nodes.Kernel:
+        """Mark the loops of a kernel for one thread that are parallel in the kernel as it was written.
+
+        Iterations that may race, which the user allowed, keep their order.
+        """
+        written = self.lower_variant(replace(variant, is_serial=False), values).kernel
+        if self.allows_races or len(written.body) != len(kernel.body):
+            return kernel
+        pairs = zip(kernel.body, written.body, strict=True)
+        body = tuple(
+            replace(one, is_independent=True)
+            if isinstance(one, nodes.For) and isinstance(other, nodes.For) and other.is_parallel
+            else one
+            for one, other in pairs
+        )
+        return replace(kernel, body=body)
 
     def _find_racing_loops(self, kernel: nodes.Kernel, variant: Variant, conflicts: list[Conflict]) -> list[nodes.For]:
         """Return the loops that must run in order because their iterations may race, and append their conflicts to

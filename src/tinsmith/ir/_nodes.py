@@ -301,7 +301,8 @@ class For(_Statement):
     how many iterations of a parallel loop form a block, 0 where the kernel does not say. Where there is a
     `vector_width`, it divides the known number of iterations from 0 on, and so many of them are printed at once, in
     vectors of the engine: each has locals of its own, but for sums of all iterations. One that `may_race` was
-    parallel, and runs in order since its iterations may use one element.
+    parallel, and runs in order since its iterations may use one element. One that `is_independent` was parallel, and
+    runs on one thread since it has little to do: its iterations may still run side by side.
     """
 
     names: tuple[Defined, ...]
@@ -313,6 +314,7 @@ class For(_Statement):
     block_size: int = 0
     vector_width: int = 0
     may_race: bool = False
+    is_independent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

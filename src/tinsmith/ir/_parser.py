@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from . import _nodes as nodes
 from ._operators import AtomicOperator, VoteOperator
-from ._printer import TIGHTEST, list_written_fields
+from ._printer import FOR_OPTIONS, TIGHTEST, list_written_fields
 from ._tokens import DeclaredNames, LineTokens, TextError, TextLine, read_value
 from ._types import Type
 
@@ -230,7 +230,7 @@ class _Parser:
 
     def _for(self, tokens: LineTokens) -> nodes.Stmt:
         names, bounds = self._ranges(tokens)
-        options = self._options(tokens, "block_size", "vector_width", "may_race")
+        options = self._options(tokens, *FOR_OPTIONS)
         # The options of a `For` are plain numbers; those of a `Loop`, such as `most`, are expressions.
         numbers: dict[str, Any] = {
             name: one.value if isinstance(one, nodes.Const) else one for name, one in options.items()

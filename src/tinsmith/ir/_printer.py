@@ -41,6 +41,8 @@ PRECEDENCE: dict[str, int] = {
 """How strongly operators bind; all bind to the left."""
 
 TIGHTEST = 10
+FOR_OPTIONS = ("block_size", "vector_width", "may_race", "is_independent")
+"""Fields of a `For` that are written in brackets after its ranges, unless they have their defaults."""
 DEFAULTS = types.Defaults()
 
 
@@ -137,7 +139,7 @@ def _print_tight(expr: nodes.Expr) -> str:
 
 def _print_options(one: nodes.For | nodes.Loop) -> str:
     if isinstance(one, nodes.For):
-        options = {"block_size": one.block_size, "vector_width": one.vector_width, "may_race": one.may_race}
+        options = {name: getattr(one, name) for name in FOR_OPTIONS}
     else:
         exit_name = "" if one.exit is None else one.exit.name
         most = "" if one.most is None else print_expression(one.most)

@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ..ir import Names, Type, nodes, walk
+from ._one_thread import run_in_order
 
 
 class NotBatchable(Exception):
@@ -71,7 +72,9 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
 
 def serialize_kernel(kernel: nodes.Kernel) -> nodes.Kernel:
     """Make every loop of a kernel serial, so that it runs on one thread."""
-    return replace(kernel, body=tuple(map(_in_order, kernel.body)))
+    return replace(
+        kernel, body=tuple([run_in_order(one) if isinstance(one, nodes.For) else one for one in kernel.body])
+    )
 
 
 def _is_by_loops(kernel: nodes.Kernel, arrays: Collection[str]) -> bool:

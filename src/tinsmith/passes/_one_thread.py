@@ -1,9 +1,10 @@
 """On one thread: no loop is parallel, and no addition atomic.
 
-    parallel for i in 0 .. n:                    for i in 0 .. n:
+    parallel for i in 0 .. n:                    for i in 0 .. n [is_independent]:
         atomic add total[], x[i]           ->        total[] = total[] + x[i]
 
-No other thread adds to an element, and an atomic addition takes as long as 20 to 60 operations.
+No other thread adds to an element, and an atomic addition takes as long as 20 to 60 operations. That iterations of a
+loop were parallel stays known: lanes may still run them side by side.
 """
 
 from __future__ import annotations
@@ -20,4 +21,9 @@ def run_on_one_thread(kernel: nodes.Kernel) -> nodes.Kernel:
 
 
 def _plain(one: nodes.Stmt) -> nodes.Stmt:
-    return replace(one, is_parallel=False) if isinstance(one, nodes.For) else write_out_addition(one)
+    return run_in_order(one) if isinstance(one, nodes.For) else write_out_addition(one)
+
+
+def run_in_order(loop: nodes.For) -> nodes.For:
+    """Return a loop that one thread runs; a parallel one is marked as independent."""
+    return replace(loop, is_parallel=False, is_independent=loop.is_parallel or loop.is_independent)

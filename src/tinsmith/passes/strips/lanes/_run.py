@@ -29,7 +29,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from ....ir import FALSE, TRUE, Names, Operator, Type, both, compare, constant, integer, nodes, number, types, walk
+from ....ir import (
+    FALSE,
+    TRUE,
+    AtomicOperator,
+    Names,
+    Operator,
+    Type,
+    both,
+    compare,
+    constant,
+    integer,
+    nodes,
+    number,
+    types,
+    walk,
+)
+from ...polish import write_out_addition
 from .._engine_vectors import has_engine_vector, with_vectors
 from .._parts import assign, at_line, by_arithmetic, run_lanes
 from ._arrays import Remade, with_arrays
@@ -64,17 +80,41 @@ def run_in_lanes(
     """
     if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
         return None
+    if task.is_independent:
+        task = walk.transform(task, lambda expr: expr, _as_addition)
+        assert isinstance(task, nodes.For)
     task = replace(task, body=with_named_bounds(task.body, names))
     sharing = Sharing(task, names)
     if not _is_worthwhile(sharing):
         return None
-    return _Task(task, sharing, kernel, names, has_vectors=has_vectors and _may_be_vectors(sharing)).write()
+    lanes = _Task(task, sharing, kernel, names, has_vectors=has_vectors and _may_be_vectors(sharing)).write()
+    return lanes if task.is_parallel else walk.transform(lanes, lambda expr: expr, write_out_addition)
+
+
+def _as_addition(one: nodes.Stmt) -> nodes.Stmt:
+    """Return an addition that was written as a load and a store as one statement again.
+
+    On one thread no addition is atomic. But lanes that run side by side may add to one element: all would load its
+    value before the first of them stores.
+    """
+    match one:
+        case nodes.Store(
+            array,
+            index,
+            entry,
+            nodes.Binary(Operator.ADD | Operator.SUB as sign, nodes.Load(other, at, part) as old, value),
+            takes=False,
+        ) if (array, index, entry) == (other, at, part) and old.type == value.type == one.value.type:
+            operator = AtomicOperator.ADD if sign == Operator.ADD else AtomicOperator.SUB
+            return nodes.Atomic(operator, array, index, entry, value, line=one.line, number=one.number)
+        case _:
+            return one
 
 
 def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
     """Return True if iterations have a loop, and rely on nothing but plain arrays of a launch."""
     has_loop = any(isinstance(one, nodes.For | nodes.While) for one in walk.statements(task.body))
-    if not task.is_parallel or task.block_size or not has_loop:
+    if not (task.is_parallel or task.is_independent) or task.block_size or not has_loop:
         return False
     refused = (nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.Vote, nodes.LocalArray)
     arrays = [kernel.arrays[name] for name in walk.find_touched(task.body)]
@@ -147,9 +187,10 @@ class _Task:
         self.writer = Writer(sharing, names, self.size)
 
     def write(self) -> nodes.For:
-        """Write a parallel loop with the same trip count: the first iteration of each block runs all of the block.
+        """Write a loop over blocks of iterations.
 
-        So engines share the work as before: a thread gets 512 iterations at least, whatever they do.
+        A parallel loop keeps its trip count, and the first iteration of each block runs all of the block. So engines
+        share the work as before: a thread gets 512 iterations at least, whatever they do.
         """
         sizes = [end if begin == number(0) else integer(Operator.SUB, end, begin) for begin, end in self.loop.bounds]
         # The product of two negative sizes, of loops that do not run, would be positive.
@@ -166,9 +207,16 @@ class _Task:
             assign(self.size, integer(Operator.MIN, number(self.width), integer(Operator.SUB, total, self.first))),
             *self.write_block(sizes, one_by_one),
         )
-        begins = nodes.If(nodes.Binary(Operator.EQ, mask, number(0), Type.U1), body)
-        body = at_line([begins], self.loop.line)
-        return replace(self.loop, names=(self.first.name,), bounds=((number(0), total),), body=body)
+        if self.loop.is_independent:
+            block = self.names.local("block", Type.I32)
+            shift = number(self.width.bit_length() - 1)
+            blocks = integer(Operator.SHIFT_RIGHT, integer(Operator.ADD, total, number(self.width - 1)), shift)
+            body = (assign(self.first, integer(Operator.SHIFT_LEFT, block, shift)), *body)
+            names, bounds = (block.name,), ((number(0), blocks),)
+        else:
+            body = (nodes.If(nodes.Binary(Operator.EQ, mask, number(0), Type.U1), body),)
+            names, bounds = (self.first.name,), ((number(0), total),)
+        return replace(self.loop, names=names, bounds=bounds, body=at_line(body, self.loop.line))
 
     def write_block(self, sizes: Sequence[nodes.Expr], one_by_one: nodes.For) -> list[nodes.Stmt]:
         """Write a block: in lanes if no array is empty and lanes agree; else iteration by iteration.
