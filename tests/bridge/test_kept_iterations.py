@@ -1,12 +1,15 @@
 """The forward pass keeps what iterations of loops were handed, and values of functions, where an array is as long.
 
-The reference is torch in float64. `kept` says which memory a forward pass kept, by the names in the kernel.
+The reference is torch in float64. `find_kept_memory` says which memory a forward pass kept, by the names in the kernel.
 """
+
+import textwrap
 
 import pytest
 import torch
 
 import tinsmith as ts
+from support.written import written
 
 pytestmark = pytest.mark.compiled_engine
 
@@ -255,3 +258,79 @@ def test_a_length_in_a_local(lang64):
     op = ts.op("x[n, m] -> y[n]")(rows)
     assert_agree(op, reference, (torch.randn(4, 6, dtype=torch.float64),))
     assert find_kept_memory(op, "x") == ["was_a"]
+
+
+SEGMENTS = {  # the loop of a ray; the spec of the rays; rays of 4, 0, 5 and 2 samples of 13, not in order
+    "segments": ("range(rays[r, 0], rays[r, 0] + rays[r, 1])", "rays[r, 2]", [[9, 4], [2, 0], [3, 5], [0, 2]]),
+    "ranges": ("range(rays[r, 0], rays[r, 1])", "rays[r, 2]", [[9, 13], [2, 2], [3, 8], [0, 2]]),
+    "offsets": ("range(rays[r], rays[r + 1])", "rays[k]", [1, 5, 5, 10, 12]),
+}
+
+
+def make_kernel(lang, loop, body):
+    text = f"""
+def along(x: lang.types.ndarray(), w: lang.types.ndarray(), rays: lang.types.ndarray(), y: lang.types.ndarray()):
+    for r in y:
+        a = 0.5
+        for s in {loop}:
+{textwrap.indent(textwrap.dedent(body), " " * 12)}
+        y[r] = a
+"""
+    return written(lang, text)
+
+
+def make_reference(step):
+    """Return the same in torch, given the step from one sample to the next."""
+
+    def reference(x, w, rays):
+        rows = []
+        pairs = rays.tolist() if rays.ndim == 2 else list(zip(rays[:-1].tolist(), rays[1:].tolist(), strict=True))
+        for first, second in pairs:
+            a = torch.full((), 0.5, dtype=torch.float64)
+            for s in range(first, second):
+                a = step(a, x[s], w[s])
+            rows.append(a)
+        return torch.stack(rows)
+
+    return reference
+
+
+@pytest.mark.parametrize("below", [0, 10**9])
+@pytest.mark.parametrize("word", SEGMENTS)
+def test_places_in_segments(lang64, word, below, configure):
+    """A sample in a segment belongs to one ray, so what is kept of it has its place; else it has none."""
+    configure(serial_below=str(below))
+    loop, item, numbers = SEGMENTS[word]
+    kernel = make_kernel(lang64, loop, "a = lang.sin(a * x[s]) + w[s] * a * a")
+    x, w, rays = torch.randn(13, dtype=torch.float64), torch.rand(13, dtype=torch.float64), torch.tensor(numbers).int()
+    reference = make_reference(lambda a, x, w: torch.sin(a * x) + w * a * a)
+    ends = rays.clone()
+    if word == "segments":
+        ends[:, 1] += ends[:, 0]
+    for promise, names in ((f"{word} ", ["was_a"]), ("", [])):
+        op = ts.op(f"x[n], w[n], {promise}{item}: i32 -> y[{'k - 1' if word == 'offsets' else 'r'}]")(kernel)
+        assert_agree(lambda *given, op=op: op(*given, rays), lambda *given: reference(*given, ends), (x, w))
+        assert find_kept_memory(op, "x", "w") == names
+
+
+def test_places_that_may_not_exist(lang64):
+    """Where a branch alone reads at a place, a segment may reach beyond the array, and nothing is kept of it."""
+    loop, item, _ = SEGMENTS["segments"]
+    body = """
+        if s < 13:
+            a = lang.sin(a * x[s]) + w[s] * a * a
+        else:
+            a = lang.sin(a)
+    """
+    op = ts.op(f"x[n], w[n], segments {item}: i32 -> y[r]")(make_kernel(lang64, loop, body))
+    x, w = torch.randn(13, dtype=torch.float64), torch.rand(13, dtype=torch.float64)
+    rays = torch.tensor([[11, 9]]).int()
+
+    def reference(x, w):
+        a = torch.full((), 0.5, dtype=torch.float64)
+        for s in range(11, 20):
+            a = torch.sin(a * x[s]) + w[s] * a * a if s < 13 else torch.sin(a)
+        return a[None]
+
+    assert_agree(lambda *given: op(*given, rays), reference, (x, w))
+    assert find_kept_memory(op, "x", "w") == []

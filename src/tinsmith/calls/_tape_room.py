@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from .._errors import GradientError, refusal
@@ -92,7 +93,7 @@ class TapeReservation:
                 argument, formula = size.depth
                 depths[size] = arguments[argument] = self._text.fresh("depth")
                 self._text.add(f"{depths[size]} = {self._formula(formula, self._tapes)}")
-        entries = {size: f"{iterations} * {depth}" for size, depth in depths.items()}
+        entries = {size: depth if size.is_whole else f"{iterations} * {depth}" for size, depth in depths.items()}
         if self._tapes.counts_entries is not None:
             entries |= self._count_entries(self._tapes.counts_entries, iterations)
         self._allocate(self._measure(entries))
@@ -155,5 +156,11 @@ class TapeReservation:
 
 def _find_starts(counts: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Return where the entries of each iteration start if they are stored one after another, and their total number."""
-    ends = counts.cumsum(0)
-    return (ends - counts).int(), int(ends[-1]) if len(ends) else 0
+    if counts.device.type != "cpu":
+        ends = counts.cumsum(0)
+        return (ends - counts).int(), int(ends[-1]) if len(ends) else 0
+    # 4 us for a short array, where torch's operations take 15.
+    array = counts.numpy().astype(np.int64)
+    ends = array.cumsum()
+    total = int(ends[-1]) if len(ends) else 0
+    return torch.from_numpy((ends - array).astype(np.int32)), total

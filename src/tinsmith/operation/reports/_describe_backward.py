@@ -29,6 +29,7 @@ def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: 
             assert size.depth is not None
             entries = formula_text(size.depth[1], lambda array, axis: f"{array}.shape[{axis}]", str)
             times = "" if entries == "1" else f" times {entries}"
+            times += " for all of them together" if size.is_whole else ""
             yield from (f"#   {name}: {DTYPES[kind].itemsize} bytes{times}" for name, kind, _ in size.arrays)
         yield "# That backward pass does not run these loops forward, as the one below does"
     if program.has_long_tapes:

@@ -98,6 +98,7 @@ class ResultRoom(NamedTuple):
         known: arrays of the op.
         definitions: what locals are computed from, in which bounds of loops are written out.
         keeps_functions: whether values of functions are kept.
+        segments: what `find_segment_loops` returns for the task.
     """
 
     place: nodes.Expr
@@ -105,6 +106,7 @@ class ResultRoom(NamedTuple):
     known: Collection[nodes.Array]
     definitions: Mapping[str, nodes.Expr]
     keeps_functions: bool
+    segments: Mapping[int, nodes.Size]
 
 
 @dataclass(frozen=True)

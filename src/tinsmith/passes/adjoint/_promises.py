@@ -57,6 +57,29 @@ def find_promised_arrays(steps: Sequence[Step], promises: Mapping[str, Promise])
     return frozenset(name for name, indices in uses.items() if variables <= proof.find_fixed_variables([*indices]))
 
 
+def find_segment_loops(steps: Sequence[Step], promises: Mapping[str, Promise]) -> dict[int, nodes.Size]:
+    """Return the inner loops over promised segments, by number, with the size of an array that covers all segments.
+
+    In such a loop no two iterations of the parallel loop have one value of the loop's variable, and each value is the
+    first index of an element that is certainly read. So memory of this size has an element for each iteration.
+    """
+    loop = parallel_loop(steps)
+    if not promises or loop is None:
+        return {}
+    proof, variables = _Proof(steps, loop, promises), {*moving_variables(loop.names, loop.bounds)}
+    sizes: dict[int, nodes.Size] = {}
+    for inner in loop.body:
+        if not isinstance(inner, nodes.Loop) or len(inner.names) != 1 or inner.exit is not None:
+            continue
+        place = nodes.Local(inner.names[0], Type.I32)
+        # What stands in a branch, or in a loop, may not be read.
+        read = [load for one in inner.body if isinstance(one, nodes.Assign) for load in walk.loads([one])]
+        covering = next((load.array for load in read if load.index[:1] == (place,)), None)
+        if covering is not None and variables <= proof.find_fixed_variables([(proof.steady(place),)]):
+            sizes[inner.number] = nodes.Size(covering, 0)
+    return sizes
+
+
 class _Proof:
     """What indices tell of the iteration that they are used in."""
 

@@ -152,11 +152,13 @@ class TapeSize:
             many are reserved for each.
         starts: else name of an array that says where each iteration's part starts, and of the one in which they
             were counted.
+        is_whole: whether the depth is that of all iterations together.
     """
 
     arrays: tuple[tuple[str, Type, int], ...]
     depth: tuple[str, nodes.Expr] | None
     starts: tuple[str, str] | None
+    is_whole: bool = False
 
     def first_entry(self, iteration: nodes.Expr) -> nodes.Expr:
         """Return the position on the tape at which the entries of an iteration begin."""

@@ -11,7 +11,7 @@ values that it must be given. Nothing of that is kept but the plan.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...._lazy import lazy
@@ -21,6 +21,7 @@ from .._chain_paths import LEAST_VALUE
 from .._dependences import never_overwritten_after_read, never_written_where_read
 from .._flops import is_function
 from .._plan import LoopPlan, ResultRoom, TaskPlan
+from .._promises import NO_PROMISES, Promise, find_segment_loops
 from .._regular_logs import find_regular_log
 from .._ssa import frame_locals
 from .._task import Task
@@ -45,12 +46,19 @@ def decide_sources(form: NormalForm, options: AdjointOptions) -> Planned:
     """Decide for each task where its reverse takes each value from that it needs."""
     tasks = form.to_reverse()
     may_keep = options.keeps_results and form.is_one_task
-    decided = [decide_task(task, may_keep_results=may_keep, keeps_functions=options.keeps_functions) for task in tasks]
+    decided = [
+        decide_task(task, may_keep_results=may_keep, keeps_functions=options.keeps_functions, promises=options.promises)
+        for task in tasks
+    ]
     return Planned(form, tasks, [plan for plan, _ in decided], [draft for _, draft in decided])
 
 
 def decide_task(
-    task: Task, *, may_keep_results: bool = False, keeps_functions: bool = False
+    task: Task,
+    *,
+    may_keep_results: bool = False,
+    keeps_functions: bool = False,
+    promises: Mapping[str, Promise] = NO_PROMISES,
 ) -> tuple[TaskPlan, TaskReverse | None]:
     """Return the plan of a task's reverse; and the reverse, if it was written to find what it reads.
 
@@ -61,8 +69,9 @@ def decide_task(
         may_keep_results: whether the task, in SSA form, does what its kernel does, so that it can be the forward pass,
             and keep what the reverse needs of loops.
         keeps_functions: whether it keeps values of functions too.
+        promises: what the spec says of the numbers in inputs, by name.
     """
-    results = _prepare_results(task, keeps_functions=keeps_functions) if may_keep_results else None
+    results = _prepare_results(task, promises, keeps_functions=keeps_functions) if may_keep_results else None
     room = None if results is None else LoopResults(task.names, *results).room
     both = task.changed_arrays & walk.find_loaded(task.steps)
     # An array that the reverse finds in place needs no copy, and nothing that is overwritten in it is kept.
@@ -83,12 +92,13 @@ def decide_task(
         state = left
 
 
-def _prepare_results(task: Task, *, keeps_functions: bool) -> ResultRoom | None:
+def _prepare_results(task: Task, promises: Mapping[str, Promise], *, keeps_functions: bool) -> ResultRoom | None:
     """Return what a task's memory for results depends on; None if the number of its iterations is not known before."""
     iterations = task.iterations
     if task.parallel is None or iterations is None:
         return None
-    return ResultRoom(task.place, iterations, task.kernel.arrays.values(), task.definitions, keeps_functions)
+    segments = find_segment_loops(task.steps, promises)
+    return ResultRoom(task.place, iterations, task.kernel.arrays.values(), task.definitions, keeps_functions, segments)
 
 
 @dataclass(frozen=True)

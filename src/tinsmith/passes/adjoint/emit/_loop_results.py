@@ -50,8 +50,10 @@ class LoopResults:
         known: arrays of the op.
         definitions: what locals are computed from, in which bounds of loops are written out.
         keeps_functions: whether values of functions are kept.
+        segments: inner loops whose variable is itself the place of an iteration, by number, with the number of places.
         arrays: the memory, by local; one that counts how often a loop ran holds that it `ended` early too.
         entries: how many elements of it each parallel iteration has, by local, where that is not one.
+        wholes: how many elements it has, by local, if they belong to places in segments.
     """
 
     names: Names
@@ -60,14 +62,20 @@ class LoopResults:
     known: Iterable[nodes.Array]
     definitions: Mapping[str, nodes.Expr]
     keeps_functions: bool
+    segments: Mapping[int, nodes.Size]
     arrays: dict[str, nodes.Array] = field(default_factory=dict)
     entries: dict[str, nodes.Expr] = field(default_factory=dict)
+    wholes: dict[str, nodes.Size] = field(default_factory=dict)
 
     @property
     def sizes(self) -> tuple[TapeSize, ...]:
         """Return the sizes of the memory, from which it is allocated."""
-        pairs = ((one, self.entries.get(local, ONE)) for local, one in self.arrays.items())
-        return tuple(TapeSize(((one.name, one.type, 1),), ("", entries), None) for one, entries in pairs)
+        return tuple(self._size(local, one) for local, one in self.arrays.items())
+
+    def _size(self, local: str, array: nodes.Array) -> TapeSize:
+        whole = self.wholes.get(local)
+        entries = self.entries.get(local, ONE) if whole is None else whole
+        return TapeSize(((array.name, array.type, 1),), ("", entries), None, is_whole=whole is not None)
 
     def load(self, values: Sequence[str], trips: str | None, ended: Sequence[str]) -> Block:
         """Write statements that give locals the values that were kept.
@@ -102,6 +110,8 @@ class LoopResults:
 
     def room(self, loop: nodes.Loop) -> int:
         """Return how many numbers may be kept of each iteration of a loop: as many as the op's arrays have."""
+        if loop.number in self.segments:
+            return _count_numbers(self.known, self.segments[loop.number])
         trips = self._trips(loop)
         return 0 if trips is None else _count_numbers(self.known, times(self.iterations, trips))
 
@@ -119,6 +129,9 @@ class LoopResults:
         return extent(bounds) if loop.names else None
 
     def _entry(self, loop: nodes.Loop, local: str) -> nodes.Expr:
+        if loop.number in self.segments:
+            self.wholes[local] = self.segments[loop.number]
+            return nodes.Local(loop.names[0], Type.I32)
         trips = self._trips(loop)
         assert trips is not None
         self.entries[local] = trips
