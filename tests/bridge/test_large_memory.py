@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.calls._large_memory import LARGE, use_huge_pages
+from tinsmith.calls._large_memory import LARGE, LONG, MOST_ALONE, use_huge_pages
 
 pytestmark = pytest.mark.compiled_engine
 
@@ -102,3 +102,21 @@ def test_inputs_that_are_not_contiguous(pair):
     x, k = torch.rand(COUNT, 2, dtype=F64)[:, 0], torch.tensor([3.0], dtype=F64)
     y, z = pair(x, k)
     torch.testing.assert_close((y, z), (x * 3, x + 3))
+
+
+@pytest.mark.parametrize("count", [LONG - 1, LONG, MOST_ALONE // 4, MOST_ALONE // 4 + 1])
+def test_middle_memory_starts_at_zero(lang, count):
+    """One thread zeroes it where torch would wake another."""
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def sparse(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            if x[i] > 0.5:
+                y[i] += x[i]
+
+    x = torch.rand(count)
+    for _ in range(3):
+        # Freed at once, and likely to be what the op gets.
+        torch.full((count,), float("nan"))
+        assert torch.equal(sparse(x), torch.where(x > 0.5, x, 0.0))

@@ -26,7 +26,7 @@ from ..spec import Size, Symbol
 from ..tracing import choose_orders, find_current_stream
 from ._buffers import LOWEST_ADDRESS, as_new_tensor, check_reach, copy_private, ensure_memory, make_adjoint
 from ._key import CallKey
-from ._large_memory import LARGE
+from ._large_memory import LARGE, LONG
 from ._pass_text import Pass, PassText
 from ._recycled_memory import make_recycled_copy
 from ._routine import Cotangent, Given, Input, Make, Result, Routine, RoutineLaunch, Saved, Take, Tapes
@@ -123,7 +123,9 @@ class PassWriter(PassText):
         check = self.bind(partial(check_reach, self.key.signature.op, self.key.sizing), "check_reach")
         lines = [f"    {sizes}elements, = numbers", f"    if elements > {MOST_ELEMENTS}: {check}(numbers)"]
         # No dtype has more than 8 bytes, so no array of a call with fewer elements is large.
-        return [*lines, f"    is_large = elements >= {LARGE // 8}"] if self.key.device.type == "cpu" else lines
+        if self.key.device.type != "cpu":
+            return lines
+        return [*lines, f"    is_large = elements >= {LARGE // 8}", f"    is_long = elements >= {LONG}"]
 
     def guard_alignment(self) -> list[str]:
         """Write the check that runs a version without machine vectors if memory is not aligned for them."""

@@ -12,7 +12,7 @@ import torch
 
 from .._config import config
 from ._buffers import poison
-from ._large_memory import use_huge_pages
+from ._large_memory import clear, use_huge_pages
 from ._recycled_memory import make_recycled, make_recycled_zeros
 
 Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], Any]
@@ -119,8 +119,8 @@ class PassText:
             arguments = f"{', '.join(shape) or '()'}, dtype={self.bind(dtype, 'dtype')}, device={self.device}"
         made = f"{like[is_zero]}({arguments})"
         if self._device.type == "cpu":
-            large = f"{self.bind(use_huge_pages, 'use_huge_pages')}({like[False]}({arguments}))"
-            made = f"({large}{'.zero_()' if is_zero else ''} if is_large else {made})"
+            prepare, flag = (clear, "is_long") if is_zero else (use_huge_pages, "is_large")
+            made = f"({self.bind(prepare, prepare.__name__)}({like[False]}({arguments})) if {flag} else {made})"
         return f"{self.bind(poison, 'poisoned')}({made})" if config().poison and not is_zero else made
 
     def tuple_of(self, texts: Sequence[str]) -> str:

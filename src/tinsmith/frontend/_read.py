@@ -182,11 +182,15 @@ class Source:
         """Return `file:line` of a node, or of the `def`."""
         return f"{self.path}:{getattr(node, 'lineno', self.tree.lineno)}"
 
+    @lazy
+    def _cells(self) -> dict[str, Any]:
+        """Return the cells of the closure, by the names of its variables."""
+        return dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=False))
+
     def lookup(self, name: str) -> Any:
         """Return the current value of a free name. Raise KeyError if it has none."""
-        code = self.function.__code__
-        if name in code.co_freevars and self.function.__closure__:
-            cell = self.function.__closure__[code.co_freevars.index(name)]
+        cell = self._cells.get(name)
+        if cell is not None:
             try:
                 return cell.cell_contents
             except ValueError:

@@ -56,31 +56,23 @@ class EagerFunction(torch.autograd.Function):
         # Compiled autograd traces this. A graph cannot compare what fields hold, so there it breaks below.
         if is_tracing() and (captured is None or not captured.contents):
             return (None, *_trace_backward(ctx, cotangents))
-        passes, needs, scalars = program.own_passes, ctx.needs_input_grad, others.scalars
+        passes, needs = program.own_passes, ctx.needs_input_grad
         is_plain = not (torch.is_grad_enabled() or is_transformed() or has_legacy_batch(cotangents))
         # The operator finds the program of an engine that was started again. On a GPU the old one's memory is gone.
         is_plain = is_plain and program.is_current()
+        kept: list[Any] | None = None
         # Most backward passes: one like it was run before, and needs no more than the runner of that.
-        runner = program.known_runners.get(needs) if is_plain and captured is None else None
-        if runner is not None:
-            saved = dict(zip(passes.names, ctx.saved_tensors, strict=True)) if passes.names else _NOTHING
-            try:
-                gradients = runner.find(numbers, scalars)(saved, cotangents, numbers, scalars)
-                if type(gradients) is int:
-                    # An integer: this call's sizes need tapes that exceed the limit (`Program._run_backward`).
-                    active = program.select_active(needs[1:])
-                    has_results = passes.has_results and active == program.active
-                    gradients = program.backward(saved, cotangents, active, numbers, scalars, has_results)
-                return (None, *gradients)
-            except Exception as error:
-                hide_frames(error)
-                raise
+        if is_plain and needs in program.known_runners and (captured is None or not captured.contents):
+            kept = _unpack(ctx)
+            # A forward pass that was run again saved a mark of its own, which is compared below.
+            if captured is None or kept[0] is program.mark:
+                return _run_known(ctx.asked[0], kept[captured is not None :], cotangents, needs)
         if captured is not None:
             captured.check_fields()
         if len(cotangents) > 1 and all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # faster
             return (None,) * (1 + program.inputs)
         active = program.select_active(needs[1:])
-        kept: list[Any] = [*ctx.saved_tensors] if passes.names or captured is not None else []
+        kept = _unpack(ctx) if kept is None else kept
         if captured is not None:
             _check_mark(captured, program.mark, kept.pop(0))
         saved = dict(zip(passes.names, kept, strict=True))
@@ -94,7 +86,7 @@ class EagerFunction(torch.autograd.Function):
             return (None, *_launch_differentiable(call, active, saved, cotangents, state))
         has_results = passes.has_results and active == program.active
         try:
-            gradients = program.backward(saved, cotangents, active, numbers, scalars, has_results)
+            gradients = program.backward(saved, cotangents, active, numbers, others.scalars, has_results)
         except Exception as error:
             hide_frames(error)
             raise
@@ -104,6 +96,32 @@ class EagerFunction(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
         raise calls.refuse_forward_mode(ctx.asked[0][0].signature.op)
+
+
+def _unpack(ctx: Any) -> list[Any]:
+    """Return the saved tensors, the mark of Python values first if there is one. Torch's hooks run each time."""
+    (_, program, _, _), captured = ctx.asked
+    return [*ctx.saved_tensors] if program.own_passes.names or captured is not None else []
+
+
+def _run_known(
+    asked: Asked, kept: Sequence[Any], cotangents: Sequence[torch.Tensor | None], needs: tuple[bool, ...]
+) -> Any:
+    """Run a backward pass with the runner of an earlier one for the same `needs`."""
+    _, program, numbers, others = asked
+    passes, scalars = program.own_passes, others.scalars
+    saved = dict(zip(passes.names, kept, strict=True)) if passes.names else _NOTHING
+    try:
+        gradients = program.known_runners[needs].find(numbers, scalars)(saved, cotangents, numbers, scalars)
+        if type(gradients) is int:
+            # An integer: this call's sizes need tapes that exceed the limit (`Program._run_backward`).
+            active = program.select_active(needs[1:])
+            has_results = passes.has_results and active == program.active
+            gradients = program.backward(saved, cotangents, active, numbers, scalars, has_results)
+    except Exception as error:
+        hide_frames(error)
+        raise
+    return (None, *gradients)
 
 
 @cache_results("functions of autograd", 1024)

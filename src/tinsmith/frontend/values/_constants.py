@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, ModuleType
@@ -30,6 +31,8 @@ from ._value_changes import UNKNOWN, Change, find_change, show
 
 # Kernels use their constants everywhere and programs do not assign to them, so they are not compared at each call.
 _STEADY_MODULES = ("math", "numpy")
+_IMMUTABLE = frozenset({bool, int, float, str, type(None)})
+"""Types of values that have one fingerprint as long as they exist."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,26 @@ class Constants:
         """Return a fingerprint of all current values, () without values. Equal ones compile to the same kernel."""
         if not self.paths:
             return ()
-        return (self._names, *[self._fingerprint(path, templates) for path in self.paths])
+        values = [path.value(templates) for path in self.paths]
+        last = self._last
+        # Most calls find the very numbers of the call before. Others would be made into text, at 2 us each.
+        if last and all(map(operator.is_, values, last[0][0])):
+            return last[0][1]
+        pairs = zip(self.paths, values, strict=True)
+        fingerprint = (self._names, *[self._fingerprint_value(path, value) for path, value in pairs])
+        if all(type(value) in _IMMUTABLE for value in values):
+            last[:] = [(values, fingerprint)]
+        return fingerprint
+
+    @lazy
+    def _last(self) -> list[tuple[list[Any], tuple[Any, ...]]]:
+        """Return the list of the last values that cannot change, with their fingerprint; empty if there are none."""
+        return []
 
     def _fingerprint(self, path: Path, templates: Mapping[str, Any]) -> Any:
-        value = path.value(templates)
+        return self._fingerprint_value(path, path.value(templates))
+
+    def _fingerprint_value(self, path: Path, value: Any) -> Any:
         if path in self.by_type:
             function = value.__func__ if isinstance(value, MethodType) else value
             return Same(function if isinstance(function, FunctionType) else type(value))
