@@ -135,12 +135,12 @@ def blend_by_tiles(
     return torch.cat(rows, 0)
 
 
-def sorted_gaussians(is_small: bool, side: int = SIDE) -> tuple[Tensor, ...]:
+def sorted_gaussians(is_small: bool, side: int = SIDE, count: int = 2000) -> tuple[Tensor, ...]:
     """Draw Gaussians of a few pixels all over the picture, sorted by depth, with the list of each tile.
 
-    A small picture is a single tile; others have `side` x `side` pixels.
+    A small picture is a single tile with 12 of them; others have `side` x `side` pixels and `count` Gaussians.
     """
-    n, side = (12, TILE) if is_small else (2000, side)
+    n, side = (12, TILE) if is_small else (count, side)
     mean, scale = torch.rand(n, 2) * side, 1.0 + 2.0 * torch.rand(n)
     conic = torch.stack([1 / scale**2, 0.1 / scale**2 * torch.randn(n), 1 / scale**2], 1)
     lists = [

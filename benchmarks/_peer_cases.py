@@ -5,6 +5,7 @@ The functions of `TORCH` are as a careful user of torch writes them. In float64 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,19 +13,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from _blend import blend_by_tiles, sorted_gaussians
+from _blend import TILE, blend_by_tiles, sorted_gaussians
 
 NAMES = ("saxpy", "compositing", "ragged", "splat", "blend", "march", "springs")
 ABOUT = {
-    "saxpy": "10 million elements: z = 2.5 x + y",
-    "compositing": "light along 8,192 rays of 64 samples",
-    "ragged": "the same along rays of 0 to 128 samples",
-    "splat": "2,000 round Gaussians added to an image of 256 x 218 pixels, 16 x 16 pixels each",
-    "blend": "2,000 sorted Gaussians on 128 x 128 pixels, front to back by tile lists, with an early stop",
-    "march": "65,536 rays through a fog, a `while` of 31 to 82 steps that depends on data",
-    "springs": "a step of 524,288 masses in a row, with springs between neighbors",
+    "saxpy": "elements: z = 2.5 x + y",
+    "compositing": "rays of 64 samples: the light along them",
+    "ragged": "rays of 0 to 128 samples: the light along them",
+    "splat": "round Gaussians added to an image of 256 x 218 pixels, 16 x 16 pixels each",
+    "blend": "pixels: sorted Gaussians (12, 500, 2,000) front to back by tile lists, with an early stop",
+    "march": "rays through a fog, a `while` of 31 to 82 steps that depends on data",
+    "springs": "masses in a row, with springs between neighbors: one step",
 }
-REACH, H, W, SIDE = 8, 218, 256, 128
+"""What each kernel does, after the number of its elements."""
+SIZES = ("small", "middle", "large")
+COUNTS = {
+    "saxpy": (1_000, 100_000, 10_000_000),
+    "compositing": (64, 1_024, 8_192),
+    "ragged": (64, 1_024, 8_192),
+    "splat": (20, 200, 2_000),
+    "blend": (256, 4_096, 16_384),
+    "march": (512, 8_192, 65_536),
+    "springs": (4_096, 65_536, 524_288),
+}
+"""The number of elements of each kernel, by size."""
+REACH, H, W = 8, 218, 256
 STEPS = 82
 """A march takes no more steps: t is 1.02^n - 1, and ends at 4."""
 
@@ -65,20 +78,21 @@ class Given:
                 return {}
 
 
-def given(name: str, *, is_small: bool) -> Given:
-    """Return random inputs of one kernel, the same in each run."""
+def given(name: str, size: str) -> Given:
+    """Return random inputs of one kernel at one of the `SIZES`, the same in each run."""
     torch.manual_seed(0)
-    inputs, side = _inputs(name, is_small=is_small), 16 if is_small else SIDE
+    count = COUNTS[name][SIZES.index(size)]
+    inputs, side = _inputs(name, count), math.isqrt(count)
     with torch.no_grad():
         outputs = _tensors(TORCH[name](*inputs, **Given(name, inputs, (), side).sizes))
     return Given(name, inputs, [torch.randn_like(one) for one in outputs], side)
 
 
-def _inputs(name: str, *, is_small: bool) -> list[Tensor]:
-    n, k = 64 if is_small else 8192, 64
+def _inputs(name: str, n: int) -> list[Tensor]:
+    k = 64
     match name:
         case "saxpy":
-            return [torch.rand(1000 if is_small else 10_000_000) for _ in range(2)]
+            return [torch.rand(n) for _ in range(2)]
         case "compositing":
             return [torch.rand(n, k) * 2, torch.rand(n, k) * 0.05, torch.rand(n, k, 3)]
         case "ragged":
@@ -87,14 +101,14 @@ def _inputs(name: str, *, is_small: bool) -> list[Tensor]:
             rays = torch.stack([counts.cumsum(0) - counts, counts], 1).int()
             return [torch.rand(s) * 2, torch.rand(s) * 0.05, torch.rand(s, 3), rays]
         case "splat":
-            count = 20 if is_small else 2000
-            return [torch.rand(count, 2) * 200, 0.05 + 0.1 * torch.rand(count), torch.rand(count, 3)]
+            return [torch.rand(n, 2) * 200, 0.05 + 0.1 * torch.rand(n), torch.rand(n, 3)]
         case "blend":
-            return [*sorted_gaussians(is_small, SIDE)]
+            side = math.isqrt(n)
+            return [*sorted_gaussians(side == TILE, side, 2000 if side > 64 else 500)]
         case "march":
-            return [torch.randn(8 * n), torch.randn(8 * n)]
+            return [torch.randn(n), torch.randn(n)]
         case _:
-            return [torch.arange(64 * n) * 1.01, torch.randn(64 * n), torch.rand(64 * n)]
+            return [torch.arange(n) * 1.01, torch.randn(n), torch.rand(n)]
 
 
 def reference(at: Given) -> tuple[list[Tensor], list[Tensor]]:

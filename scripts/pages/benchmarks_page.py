@@ -23,7 +23,9 @@ def pages() -> dict[Path, str]:
         "machine": "\n\n".join(machine()),
         "counts": _counts(),
         "misses": _misses(),
-        "peers": _peers(),
+        "peers": _peers(""),
+        "peers-middle": _peers("Middle sizes"),
+        "peers-small": _peers("Small sizes"),
         "lost": _lost(),
     }
     networks = {"steps": _steps(), "scattered": _scattered(), "memory": _memory()}
@@ -57,8 +59,8 @@ def _scattered() -> str:
     )
 
 
-def _peers() -> str:
-    heads, *rows = table_of(text_of(_OF_PEERS), "")
+def _peers(heading: str) -> str:
+    heads, *rows = table_of(text_of(_OF_PEERS), heading)
     return _table(heads, rows)
 
 
@@ -84,17 +86,18 @@ def _meaning() -> str:
 
 def _lost() -> str:
     """Return a list of the peers that are faster than tinsmith on its faster engine, with the kernel and their relative
-    time.
+    time, size by size.
     """
-    heads, *rows = table_of(text_of(_OF_PEERS), "")
     lines = []
-    for who, *cells in rows:
-        cases = []
-        for kernel, cell in zip(heads[1:], cells, strict=True):
-            for what, times in zip(("forward", "forward and backward"), cell.split(" / "), strict=False):
-                if not who.startswith("tinsmith") and times and float(times) < 1:
-                    cases.append(f"{kernel} {what}, {times}")
-        lines += [f"- **{who}**: {'; '.join(cases)}."] if cases else []
+    for size, heading in (("Large", ""), ("Middle", "Middle sizes"), ("Small", "Small sizes")):
+        heads, *rows = table_of(text_of(_OF_PEERS), heading)
+        for who, *cells in rows:
+            cases = []
+            for kernel, cell in zip(heads[1:], cells, strict=True):
+                for what, times in zip(("forward", "forward and backward"), cell.split(" / "), strict=False):
+                    if not who.startswith("tinsmith") and times and float(times) < 1:
+                        cases.append(f"{kernel} {what}, {times}")
+            lines += [f"- {size}, **{who}**: {'; '.join(cases)}."] if cases else []
     return "\n".join(lines) or "Nobody, on this machine."
 
 

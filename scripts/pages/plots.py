@@ -23,6 +23,7 @@ FOLDER = ROOT / "docs" / "assets" / "plots"
 _GRAY = "#7b848c"
 _OURS = {"taichi": "#e2572b", "quadrants": "#f0a330"}
 _OTHERS = ["#4c8fd6", "#6cb26a", "#a678c8", "#3fa7a0", "#9aa3ab"]
+_PEER_COLORS = dict(zip(("torch", "torch.compile", "Warp", "Dr.Jit", "Numba"), _OTHERS, strict=True))
 _STYLE = {
     "svg.fonttype": "none", "svg.hashsalt": "tinsmith", "font.family": "sans-serif", "font.size": 10,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True, "grid.alpha": 0.25,
@@ -73,6 +74,31 @@ def _kernels(axes: Any, peers: str) -> None:
     axes.set_xticklabels(heads[1:], fontsize=8)
     axes.grid(axis="x", visible=False)
     axes.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.46, -0.1), ncols=5, handlelength=1)
+
+
+def sizes(figure: Figure, source: str) -> None:
+    """Plot the time of each kernel of the peers, forward and backward, by its size: a panel for each kernel."""
+    kernels = table_of(source, "")[0][1:]
+    panels = list(figure.subplots((len(kernels) + 2) // 2, 2).flat)
+    for panel, kernel in zip(panels, kernels, strict=False):
+        heads, *rows = table_of(source, kernel)
+        places = [place for place, head in enumerate(heads) if head.startswith("both ")]
+        counts = [number(heads[place].removeprefix("both ")) for place in places]
+        for row in rows:
+            color = _OURS[row[0].rpartition(" ")[2]] if row[0].startswith("tinsmith") else _PEER_COLORS[row[0]]
+            known = [(count, number(row[place])) for count, place in zip(counts, places, strict=True) if row[place]]
+            if known:
+                width = 2.2 if row[0].startswith("tinsmith") else 1.2
+                style = {"color": color, "lw": width, "marker": "o", "markersize": 2.5}
+                panel.plot(*zip(*known, strict=True), label=row[0], **style)
+        panel.set(xscale="log", yscale="log")
+        panel.set_title(kernel, fontsize=9)
+        panel.tick_params(labelsize=7)
+    for panel in panels[len(kernels) :]:
+        panel.axis("off")
+    labels = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    panels[-1].legend(labels.values(), labels.keys(), frameon=False, fontsize=8, loc="center")
+    figure.supylabel("seconds, forward and backward", fontsize=9)
 
 
 def calls(axes: Any, source: str) -> None:
@@ -153,6 +179,7 @@ _SPEED = ("overhead-cpu.md", "peers-cpu.md")
 PLOTS = {
     "calls.svg": Plot(("overhead-cpu.md",), _one_panel(calls)),
     "gradients.svg": Plot(("adjoint-cpu.md",), _one_panel(gradients)),
+    "sizes.svg": Plot(("peers-cpu.md",), sizes, 7.0),
     "networks.svg": Plot(("networks-cpu.md",), _one_panel(networks)),
     "speed-light.svg": Plot(_SPEED, speed, 5.4, "#24292f"),
     "speed-dark.svg": Plot(_SPEED, speed, 5.4, "#dfe5ea"),
