@@ -23,7 +23,7 @@ FOLDER = ROOT / "docs" / "assets" / "plots"
 _GRAY = "#7b848c"
 _OURS = {"taichi": "#e2572b", "quadrants": "#f0a330"}
 _OTHERS = ["#4c8fd6", "#6cb26a", "#a678c8", "#3fa7a0", "#9aa3ab"]
-_PEER_COLORS = dict(zip(("torch", "torch.compile", "Warp", "Dr.Jit", "Numba"), _OTHERS, strict=True))
+_PEER_COLORS = dict(zip(("torch", "torch.compile", "Warp", "Dr.Jit"), _OTHERS, strict=False))
 _STYLE = {
     "svg.fonttype": "none", "svg.hashsalt": "tinsmith", "font.family": "sans-serif", "font.size": 10,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True, "grid.alpha": 0.25,
@@ -77,28 +77,28 @@ def _kernels(axes: Any, peers: str) -> None:
 
 
 def sizes(figure: Figure, source: str) -> None:
-    """Plot the time of each kernel of the peers, forward and backward, by its size: a panel for each kernel."""
-    kernels = table_of(source, "")[0][1:]
-    panels = list(figure.subplots((len(kernels) + 2) // 2, 2).flat)
-    for panel, kernel in zip(panels, kernels, strict=False):
-        heads, *rows = table_of(source, kernel)
-        places = [place for place, head in enumerate(heads) if head.startswith("both ")]
-        counts = [number(heads[place].removeprefix("both ")) for place in places]
-        for row in rows:
-            color = _OURS[row[0].rpartition(" ")[2]] if row[0].startswith("tinsmith") else _PEER_COLORS[row[0]]
-            known = [(count, number(row[place])) for count, place in zip(counts, places, strict=True) if row[place]]
-            if known:
-                width = 2.2 if row[0].startswith("tinsmith") else 1.2
-                style = {"color": color, "lw": width, "marker": "o", "markersize": 2.5}
-                panel.plot(*zip(*known, strict=True), label=row[0], **style)
-        panel.set(xscale="log", yscale="log")
+    """Plot the time of each kernel, forward and backward, as a multiple of tinsmith's, by size."""
+    headings = {"small": "Small sizes", "middle": "Middle sizes", "large": ""}
+    tables = {size: table_of(source, one) for size, one in headings.items() if f"\n## {one}\n" in source or not one}
+    kernels = tables["large"][0][1:]
+    panels = list(figure.subplots((len(kernels) + 2) // 2, 2, sharex=True).flat)
+    for panel, (place, kernel) in zip(panels, enumerate(kernels, 1), strict=False):
+        for way, color in _PEER_COLORS.items():
+            cells = {size: row[place].split(" / ") for size, table in tables.items() for row in table if row[0] == way}
+            ratios = {size: number(cell[1]) for size, cell in cells.items() if len(cell) == 2}
+            panel.plot([*ratios], [*ratios.values()], color=color, label=way, lw=1.2, marker="o", markersize=3)
+        panel.axhline(1.0, color=_OURS["taichi"], lw=2, label="tinsmith")
+        panel.set(yscale="log")
+        low, high = panel.get_ylim()
+        ticks = [one for one in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= one <= high]
+        panel.set_yticks(ticks, [f"{one:g}" for one in ticks])
+        panel.set_yticks([], minor=True)
         panel.set_title(kernel, fontsize=9)
         panel.tick_params(labelsize=7)
     for panel in panels[len(kernels) :]:
         panel.axis("off")
-    labels = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    panels[-1].legend(labels.values(), labels.keys(), frameon=False, fontsize=8, loc="center")
-    figure.supylabel("seconds, forward and backward", fontsize=9)
+    panels[-1].legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="center")
+    figure.supylabel("times tinsmith's, forward and backward", fontsize=9)
 
 
 def calls(axes: Any, source: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.written import written
+from support.written import compile_text
 
 pytestmark = pytest.mark.compiled_engine
 
@@ -276,7 +276,7 @@ def along(x: lang.types.ndarray(), w: lang.types.ndarray(), rays: lang.types.nda
 {textwrap.indent(textwrap.dedent(body), " " * 12)}
         y[r] = a
 """
-    return written(lang, text)
+    return compile_text(lang, text)
 
 
 def make_reference(step):
