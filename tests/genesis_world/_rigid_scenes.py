@@ -376,7 +376,7 @@ def rigid_terrain(gs: Any, ready: Ready) -> None:
 
 @scene()
 def rigid_reaching(gs: Any, ready: Ready) -> None:
-    """Build an arm, and run inverse kinematics and path planning."""
+    """Build an arm of three joints for inverse kinematics and planning of a path."""
     world = make_world(gs)
     arm = add_chain(gs, world, ARM)
     world.build()

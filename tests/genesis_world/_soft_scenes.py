@@ -236,7 +236,7 @@ def _write_sheet(count: int = 6, size: float = 0.3) -> str:
 
 @scene()
 def pbd_cloth(gs: Any, ready: Ready) -> None:
-    """Build cloth that falls on a box, and fix it there."""
+    """Build cloth that falls on a box and is fixed to it."""
     world = _pbd(gs)
     morph = gs.morphs.Mesh(file=_write_sheet(), pos=(0.0, 0.0, 0.12))
     cloth = world.add_entity(morph, material=gs.materials.PBD.Cloth())
