@@ -83,12 +83,20 @@ def run_in_lanes(
     if task.is_independent:
         task = walk.transform(task, lambda expr: expr, _as_addition)
         assert isinstance(task, nodes.For)
-    task = replace(task, body=with_named_bounds(task.body, names))
-    sharing = Sharing(task, names)
+        # Decided with names of its own: a loop that stays is printed as if it had not been looked at.
+        if not _is_worthwhile(_share(task, names.copy())):
+            return None
+    sharing = _share(task, names)
+    task = sharing.loop
     if not _is_worthwhile(sharing):
         return None
     lanes = _Task(task, sharing, kernel, names, has_vectors=has_vectors and _may_be_vectors(sharing)).write()
     return lanes if task.is_parallel else walk.transform(lanes, lambda expr: expr, write_out_addition)
+
+
+def _share(task: nodes.For, names: Names) -> Sharing:
+    """Find what lanes share in a loop, whose inner bounds get names."""
+    return Sharing(replace(task, body=with_named_bounds(task.body, names)), names)
 
 
 def _as_addition(one: nodes.Stmt) -> nodes.Stmt:
