@@ -29,7 +29,11 @@ def recorded_texts() -> Iterator[list[str]]:
         content: object = None,
     ) -> Compiled:
         del templates, content
-        texts.append(f"# {options}\n" + "".join(linecache.getlines(function.__code__.co_filename)))
+        # Every text of the store was printed from IR, so the option that says so is not part of it.
+        shown = [f"{name}={value!r}" for name, value in options._asdict().items() if name != "is_printed"]
+        texts.append(
+            f"# CompileOptions({', '.join(shown)})\n" + "".join(linecache.getlines(function.__code__.co_filename))
+        )
         return Compiled(lambda *_: None, {name: name for name in function.__annotations__}, engine.runtime())
 
     # Kernels of one form share a compiled kernel from the fifth on: what is written would depend on those before.
