@@ -22,9 +22,9 @@ def test_backward_after_a_restart_is_refused(lang64, is_rollout):
     run = ts.rollout(lambda: square(), {"x": x}, {"y": y}) if is_rollout else layer
     result = run(torch.rand(3, dtype=torch.float64, requires_grad=True))
     lang.init(lang.cpu, default_fp=lang.f64)
-    with pytest.raises(ts.EngineError, match="`x` of .* was destroyed"):
+    with pytest.raises(ts.EngineError, match="`x` of .* was freed"):
         result.sum().backward()
-    with pytest.raises(ts.EngineError, match="`x` of .* was destroyed"):
+    with pytest.raises(ts.EngineError, match="`x` of .* was freed"):
         ts.check(layer, torch.rand(3, dtype=torch.float64))
 
 
@@ -45,9 +45,9 @@ def test_a_destroyed_field_cannot_be_registered(lang64, is_seen_before, makes_ot
         others[0][0, 0] = 1.0
         ts.EmptyTin().register_input_field(others[0], "x")
     for one in fields:
-        with pytest.raises(ts.EngineError, match="`x` was destroyed when"):
+        with pytest.raises(ts.EngineError, match="`x` was freed when"):
             ts.EmptyTin().register_input_field(one, "x")
-        with pytest.raises(ts.EngineError, match="`x` was destroyed when"):
+        with pytest.raises(ts.EngineError, match="`x` was freed when"):
             ts.rollout(lambda: None, {"x": one}, {"y": one})
 
 

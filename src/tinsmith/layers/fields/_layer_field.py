@@ -115,7 +115,7 @@ class LayerField:
     def check_alive(self, layer: str) -> None:
         """Raise EngineError where the engine was started again since, and took the field's memory with it."""
         if self.engine.runtime() is not self.runtime:
-            words = f"the field `{self.name}` of {layer} was destroyed when the engine was started again"
+            words = f"the field `{self.name}` of {layer} was freed when the engine was started again"
             remedy = "Make the fields and the layer after the last ts.init()."
             raise EngineError(refusal(words, remedy=remedy_for_lost_field(self.engine, remedy)))
 
