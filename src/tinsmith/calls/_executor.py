@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .. import calls, engines
+from .. import calls, engines, tracing
 from .._config import config
 from .._preparation import note_step
 from ..compiling import check_element
@@ -23,7 +23,6 @@ from ..ir import nodes
 from ..passes import formula_text
 from ..passes.adjoint import Copy
 from ..spec import Size, Symbol
-from ..tracing import choose_orders, find_current_stream
 from ._buffers import LOWEST_ADDRESS, as_new_tensor, check_reach, copy_private, ensure_memory, make_adjoint
 from ._key import CallKey
 from ._large_memory import LARGE, LONG
@@ -308,9 +307,9 @@ class PassWriter(PassText):
         own = (one.stage for one in self.routine.launches if isinstance(one, StageLaunch))
         uses_fields = any(one.baked_values.uses_fields for one in (*self.key.signature.firsts, *own))
         launches = [one.launch for one in steps]
-        orders = choose_orders(f"op `{self.op}`", self.key.device, launches, uses_fields=uses_fields)
+        orders = tracing.choose_orders(f"op `{self.op}`", self.key.device, launches, uses_fields=uses_fields)
         for order, pairs in groupby(zip(orders, steps, strict=True), key=lambda pair: pair[0]):
-            current = self.bind(find_current_stream, "find_current_stream")
+            current = self.bind(tracing.find_current_stream, "find_current_stream")
             name, program = self.bind(order, "order"), self.bind(order.program, "program")
             self.add(f"with {self.bind(order.program.lock, 'lock')}:")
             self.add(f"    stream = {current}({self.key.device.index or 0})")

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from .. import tracing
 from .._cache import Cache
 from .._lazy import lazy
 from .._preparation import show_preparation
-from ..engines import COMPILING, HALVES
+from ..engines import COMPILING, HALVES, has_streams
 from ..spec import Numbers, solve
-from ..tracing import PLAIN_TYPES, WARM_UP, is_tracing, refuse_capture
+from ..tracing import PLAIN_TYPES, is_tracing
 from . import backward, derived
 from ._binding import BoundArguments, check_tensors
 from ._buffers import are_in_order
@@ -422,8 +423,9 @@ class Runner:
 
     def _make_pass(self, serial: Serial, numbers: Numbers, scalars: Scalars) -> Pass:
         signature = self._key.signature
-        words = "its kernels are compiled at the first call of a kind"
-        refuse_capture(f"op `{signature.op}`", self._key.device, words, WARM_UP)
+        if has_streams(self._key.device.type):
+            words = "its kernels are compiled at the first call of a kind"
+            tracing.refuse_capture(f"op `{signature.op}`", self._key.device, words, tracing.WARM_UP)
         with COMPILING, self._timer.measure():
             if serial not in self._passes:
                 routine = self.routine(serial, numbers, scalars)

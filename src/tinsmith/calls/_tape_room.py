@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from .. import tracing
 from .._errors import GradientError, refusal
 from ..engines import DTYPES, MOST_ELEMENTS, has_streams
 from ..ir import nodes
 from ..passes.adjoint import TapeSize
-from ..tracing import refuse_capture
 from ._buffers import allocate_unread
 from ._pass_text import PassText
 from ._routine import RoutineLaunch, Tapes
@@ -116,7 +116,9 @@ class TapeReservation:
         if has_streams(self._device.type):
             because = "the length of its tapes depends on data, and is read from the device"
             remedy = "Give the kernel's loop a bound that does not depend on data, or leave the op out."
-            check = partial(refuse_capture, f"the backward pass of op `{self._op}`", self._device, because, remedy)
+            check = partial(
+                tracing.refuse_capture, f"the backward pass of op `{self._op}`", self._device, because, remedy
+            )
             self._text.add(f"{self._text.bind(check, 'refuse_capture')}()")
 
     def _count_entries(self, launch: RoutineLaunch, iterations: str) -> dict[TapeSize, str]:
