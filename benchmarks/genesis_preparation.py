@@ -186,18 +186,18 @@ def write_table(measured: Mapping[str, Mapping[str, Seconds]]) -> list[str]:
     lines = ["| scene | process | pass | engine, s | tinsmith, s | ratio |", "|---|---|---|---:|---:|---:|"]
     ends = []
     for scene, processes in measured.items():
-        ours = []
+        totals: list[tuple[float, float]] = []
         for process, seconds in processes.items():
             engine, rest = map(sum, zip(*seconds.values(), strict=True))
-            ours.append(rest)
+            totals.append((engine, rest))
             for name, (one, other) in {**seconds, "both": (engine, rest)}.items():
                 lines.append(f"| {scene} | {process} | {name} | {one:.1f} | {other:.1f} | {other / one:.2f} |")
-            ends.append(
-                f"- {scene}, {process} process: {rest / engine:.2f} of the engine's time, {_judge(rest / engine, GOAL)}"
-            )
+        (engine, first), (_, second) = totals
         ends.append(
-            f"- {scene}, second process: {ours[1] / ours[0]:.2f} of the first one's, {_judge(ours[1] / ours[0], SHARE)}"
+            f"- {scene}, first process: {first / engine:.2f} of the engine's time, {_judge(first / engine, GOAL)}"
         )
+        share = second / first
+        ends.append(f"- {scene}, second process: {share:.2f} of the first one's time, {_judge(share, SHARE)}")
     return [*lines, "", *ends]
 
 
