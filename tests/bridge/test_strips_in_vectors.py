@@ -2,10 +2,14 @@
 
 # pyright: reportInvalidTypeForm=false
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import tinsmith as ts
+from tinsmith.calls._executor import write_pass
+from tinsmith.calls._routine import Take
 from tinsmith.passes.strips import _elementwise
 
 pytestmark = pytest.mark.compiled_engine
@@ -121,3 +125,72 @@ def test_bits_are_those_of_loops(lang, monkeypatch):
             monkeypatch.setattr(_elementwise, "_may_be_vectors", lambda *_, **__: False)
         results.append(ts.op("x[n], y[n] -> z[n]")(kernel)(x, y))
     assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("first", [0, 1, 16])
+def test_memory_that_a_kernel_changes_may_begin_anywhere(lang, first, ran):
+    """Vectors are stored whole, but not where a tensor begins elsewhere than machines store a vector."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            y[i] = 0.5 * y[i] + x[i]
+
+    op = ts.op("x[n], inout y[n] ->")(kernel)
+    for size in (*SIZES, 1000):
+        x, memory = torch.randn(size), torch.randn(size + first + 1)
+        wanted = memory.clone()
+        wanted[first : first + size].mul_(0.5).add_(x)
+        op(x, memory[first : first + size])
+        torch.testing.assert_close(memory, wanted)
+    assert "kernel" in ran
+
+
+def test_memory_that_is_changed_in_place_is_checked(lang):
+    """A program that changes its input, as rollouts have them, runs the form for any memory where it must."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            y[i] = 0.5 * x[i]
+
+    op = ts.op("x[n] -> y[n]")(kernel)
+    op(torch.rand(100))
+    (program,) = op._core.programs.values()
+    routine, key = program._routine, program.key
+    in_place = replace(routine, makes=(), actions=(Take("y", "x"), *routine.actions))
+    run = write_pass(in_place, key, {})
+    assert "% 64" in (run.__doc__ or "")
+    for first in (0, 1):
+        memory = torch.randn(101 + first)
+        x = memory[first : first + 100]
+        wanted = 0.5 * x
+        numbers = program.solve([x.shape], {})
+        run([x], (), numbers, {})
+        torch.testing.assert_close(x, wanted)
+
+
+def test_prepared_passes_store_to_any_memory(lang):
+    """A scan launches on memory of its own, a row of one tensor for each step."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def step(x: array, u: array, y: array):
+        for i in range(x.shape[0]):
+            y[i] = 0.5 * x[i] + u[i]
+
+    op = ts.op("x[n], u[n] -> y[n]")(step)
+    x, us = torch.randn(101, requires_grad=True), torch.randn(5, 101)
+    last, states = ts.scan(lambda state, u: (op(state, u),) * 2, x, us)
+    wanted = x.detach().double().requires_grad_()
+    one, rows = wanted, []
+    for u in us.double():
+        one = 0.5 * one + u
+        rows.append(one)
+    torch.testing.assert_close(states.double(), torch.stack(rows))
+    cotangent = torch.randn(101)
+    torch.testing.assert_close(
+        torch.autograd.grad(last, x, cotangent)[0].double(), torch.autograd.grad(one, wanted, cotangent.double())[0]
+    )

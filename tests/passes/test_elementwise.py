@@ -1,11 +1,13 @@
 """Which loops of the top level are taken in strips, and what they become."""
 
 import ast
+from dataclasses import replace
 
 import pytest
 
 from support.by_hand import DEFAULTS, array, assign, atomic, binary, branch, cast, kernel, local, loop, store, unary
 from tinsmith.codegen import print_kernel
+from tinsmith.ir import Type, nodes
 from tinsmith.passes import has_vector_loops, strip_functions
 
 X, Y, Z = array("x"), array("y"), array("z")
@@ -75,6 +77,61 @@ def test_strips_in_vectors():
         "z[at_1 + entry_1] = z_value_1_1[entry_1]",
     ]
     assert "for lane in range(strip_size):" in loops
+
+
+def test_arrays_that_are_stored_by_whole_vectors():
+    """All loads of a strip come before its stores; an element by itself is a place in a vector."""
+    one = strip_functions(of(store(Y, "r", Y["r"] * X["r"])), has_vectors=True, aligned={"x", "y"})
+    assert {name: array.vector_width for name, array in one.arrays.items()} == {"x": 0, "y": 16}
+    vectors, loops = text(one).split("        else:\n")
+    every = "for entry_1 in _lang.static(range(16))"
+    places = ["entry_1", "(16 + entry_1)", "(32 + entry_1)", "(48 + entry_1)"]
+    wholes = ["at >> 4", "(at >> 4) + 1", "(at >> 4) + 2", "(at >> 4) + 3"]
+    lines = [line.strip() for line in vectors.splitlines()]
+    assert [line.split(" = ", 1)[1] for line in lines[lines.index("vector_1 = y[at >> 4]") :]] == [
+        *(part for n, whole in enumerate(wholes, 1) for part in (f"y[{whole}]", f"vector_{n}")),
+        *(
+            part
+            for n, place in enumerate(places, 5)
+            for part in (f"_lang.Vector([x[at + {place}] {every}], dt=_lang.f32)", f"vector_{n}")
+        ),
+        *(f"y_at_{n} * x_at_{n}" for n in range(1, 5)),
+        *(f"y_value_1_{n}" for n in range(1, 5)),
+    ]
+    assert "y_value = y[r_1 >> 4][r_1 & 15] * x[r_1]" in loops
+    assert "y[r >> 4][r & 15] = y_ahead[lane_1]" in loops
+
+
+def test_long_iterations_go_vector_by_vector():
+    value = X["r"]
+    for _ in range(9):
+        value = value * X["r"]
+    printed = text(strip_functions(of(store(Y, "r", value)), has_vectors=True, aligned={"y"}))
+    assert "for part in range(4):" in printed and "y[at >> 4] = y_value_1_1" in printed
+
+
+R = local("r", "i32")
+NUMBER_BY_NUMBER = {
+    "beside the iteration's own": of(store(Y, R + 1, X["r"])),
+    "read beside the iteration's own": of(store(Y, "r", X["r"]), store(Z, "r", Y[0]), arrays=(X, Y, Z)),
+    "used by another loop": kernel(
+        [X, Y], [loop("r", Y.size(), [store(Y, "r", X["r"])]), loop("s", 9, [store(Y, X.size(), 1.0)])]
+    ),
+    "used outside of loops": kernel([X, Y], [loop("r", Y.size(), [store(Y, "r", X["r"])]), store(Y, 0, 1.0)]),
+    "in a loop that begins elsewhere": kernel(
+        [X, Y],
+        [replace(loop("r", Y.size(), [store(Y, "r", X["r"])]), bounds=((nodes.Const(1, Type.I32), Y.size().expr),))],
+    ),
+    "of several axes": of(store(J, (0, "r"), X["r"]), arrays=(X, Y, J)),
+    "of other numbers than are stored": of(store(Y, "r", K["r"]), arrays=(X, Y, K)),
+    "whose memory may begin anywhere": of(store(Z, "r", X["r"]), arrays=(X, Y, Z)),
+}
+
+
+@pytest.mark.parametrize("name", NUMBER_BY_NUMBER)
+def test_arrays_that_are_stored_number_by_number(name):
+    one = strip_functions(NUMBER_BY_NUMBER[name], has_vectors=True, aligned={"y", "m"})
+    assert not any(array.vector_width for array in one.arrays.values())
 
 
 def test_vectors_that_an_engine_takes_whole():

@@ -129,7 +129,10 @@ class PassWriter(PassText):
     def guard_alignment(self) -> list[str]:
         """Write the check that runs a version without machine vectors if memory is not aligned for them."""
         given = {one.name for one in self.routine.given}
-        checks = [f"{self.pointer(name)} % {size}" for name, size in self.aligned.items() if name in given]
+        # Memory that is allocated here begins at a multiple of 64 bytes, as all of torch's on CPUs.
+        taken = {one.name: one.of for one in self.routine.actions if isinstance(one, Take)}
+        sizes = {taken.get(name, name): size for name, size in self.aligned.items()}
+        checks = [f"{self.pointer(name)} % {size}" for name, size in sizes.items() if name in given]
         if not checks:
             return []
         run: list[Pass] = []

@@ -65,7 +65,8 @@ class Step(NamedTuple):
     Attributes:
         scalars: for each (how it is set, slot, the op's name or that of a tape's depth).
         elements: (parameter, memory) whose last sizes must be compared at each call with the kernel's vectors.
-        aligned: (memory, number of bytes that its address must be a multiple of) if the kernel loads machine vectors.
+        aligned: (memory, number of bytes that its address must be a multiple of), for memory that the kernel uses by
+            whole machine vectors.
     """
 
     launch: Launch
@@ -165,8 +166,11 @@ class StageLaunch(RoutineLaunch):
         is_split = bool(variant.batched_arrays) and bool(stage.explain_batch_refusal(variant, key.templates))
         variant = variant.single if is_split else variant
         is_plain = not (self.adjoint or variant.batched_arrays or is_split)
-        is_simd = stage.is_simd and may_vectorize and is_plain and key.device.type == "cpu"
-        step = _lay_out(key, stage, uses, types, replace(variant, is_simd=is_simd), is_split=is_split)
+        is_aligned = may_vectorize and is_plain and key.device.type == "cpu"
+        is_simd = stage.is_simd and is_aligned
+        step = _lay_out(
+            key, stage, uses, types, replace(variant, is_simd=is_simd, is_aligned=is_aligned), is_split=is_split
+        )
         if not is_simd:
             return step
         vectors = [use for use in uses if types[use.parameter].element]
@@ -210,7 +214,9 @@ def _lay_out(
     is_own = stage in key.signature.places
     vectors = (use for use in uses if stage.parameters[use.parameter].element)
     elements = () if is_own else tuple((stage.parameters[use.parameter], use.array) for use in vectors)
-    return Step(compiled.launch, tuple(entries), scalars, elements)
+    sizes = compiled.vector_sizes
+    aligned = tuple((use.memory, sizes[use.parameter]) for use in uses if use.parameter in sizes)
+    return Step(compiled.launch, tuple(entries), scalars, elements, aligned)
 
 
 def _find_type(key: CallKey, stage: Stage, use: Use) -> ArrayType:

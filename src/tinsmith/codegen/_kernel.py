@@ -21,7 +21,7 @@ from typing import TypeAlias
 from ..engines import COMPILING, complete_places, parse_expression
 from ..ir import Defaults, Operator, Type, nodes, operators, parts_of, side_of, types, walk
 from ._syntax import SIGNS, assign, call, call_operation, lang, number, operation
-from ._vectors import VectorLoop, plan_lane_arrays, zeros
+from ._vectors import VectorLoop, plan_lane_arrays, vector_number, zeros
 
 PrintedKernel: TypeAlias = ast.FunctionDef
 """A kernel as a tree of Python. Its statements have the lines of the source that they come from."""
@@ -278,8 +278,21 @@ class Writer:
         context = ast.Store() if isinstance(one, nodes.Store) else ast.Load()
         if one.array in self.kernel.cells:
             return ast.Name(one.array, context)
+        array = self.kernel.arrays.get(one.array)
+        if array is not None and array.vector_width:
+            return self.number_in_vector(one, array.vector_width, context)
         element = ast.Subscript(ast.Name(one.array, ast.Load()), self.index(one), ast.Load() if one.entry else context)
         return self.entry(element, one.entry, context)
+
+    def number_in_vector(
+        self, one: nodes.Load | nodes.Store | nodes.Atomic, width: int, context: ast.expr_context
+    ) -> ast.expr:
+        """Write an element of an array of machine vectors: its vector, and its place in that."""
+        (place,) = one.index
+        last = nodes.Binary(Operator.BIT_AND, place, nodes.Const(width - 1, Type.I32), Type.I32)
+        vector = self.expression(vector_number(place, width))
+        whole = ast.Subscript(ast.Name(one.array, ast.Load()), vector, ast.Load())
+        return ast.Subscript(whole, self.expression(last), context)
 
     def index(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
         """Write the index of an element, without that of the entry in it."""

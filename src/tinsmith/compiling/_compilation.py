@@ -61,6 +61,13 @@ def ensure_compiled(stage: Stage, variant: Variant, values: Mapping[str, Any], o
             refuse_unseen_writes(stage, variant, values, op)
             check_races(stage, variant, values, f"op `{op}`")
         compiled = stage.compiled.keep(variant, _compile_variant(stage, variant, values, op))
+        if variant.is_aligned and not compiled.vector_sizes:
+            # It does not depend on alignment, so it is that of any memory.
+            plain = replace(variant, is_aligned=False)
+            stage.compiled.keep(plain, compiled)
+            text = stage.texts.pop(variant, None)
+            if text is not None:
+                stage.texts.keep(plain, text)
         if not variant.adjoint:
             warn_of_truncations(stage, variant, values, op)
     return compiled

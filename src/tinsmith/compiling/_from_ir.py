@@ -11,7 +11,7 @@ import torch
 from .. import compiling, passes
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
 from ..codegen import build_printed, print_kernel, unparse
-from ..engines import Compiled, CompileOptions, Engine, Language, array_text
+from ..engines import DTYPES, Compiled, CompileOptions, Engine, Language, array_text
 from ..frontend.lowering import LoweredKernel
 from ..ir import NotCovered, nodes, types
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
@@ -68,6 +68,7 @@ def compile_ir(
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
     texts |= dict.fromkeys(fields, "_lang.template()") | (record_text(kernel) if stage.is_checked else {})
+    texts |= annotate_vectors(kernel)
     is_simd = has_vector_loops(kernel)
     options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, is_simd, is_printed=True)
 
@@ -82,7 +83,7 @@ def compile_ir(
             compiled = compile_printed(kernel)
         else:
             compiled = compile_in_family(stage.engine, kernel, compile_printed)
-        return replace(compiled, is_flat=is_flat)
+        return replace(compiled, is_flat=is_flat, vector_sizes=find_vector_sizes(kernel))
     except TinsmithError:
         raise
     except Exception as cause:
@@ -115,6 +116,18 @@ def record_text(kernel: nodes.Kernel) -> dict[str, str]:
     return {passes.RECORD: array_text(torch.int32, 1, (), "unsafe", False)} if passes.RECORD in kernel.arrays else {}
 
 
+def annotate_vectors(kernel: nodes.Kernel) -> dict[str, str]:
+    """Return the annotations of the arrays that a kernel stores by whole machine vectors, by name."""
+    vectors = [one for one in kernel.arrays.values() if one.vector_width]
+    return {one.name: array_text(DTYPES[one.type], 1, (one.vector_width,), "unsafe", False) for one in vectors}
+
+
+def find_vector_sizes(kernel: nodes.Kernel) -> dict[str, int]:
+    """Return the bytes of a machine vector of each array that a kernel stores by whole vectors, by name."""
+    vectors = [one for one in kernel.arrays.values() if one.vector_width]
+    return {one.name: one.vector_width * DTYPES[one.type].itemsize for one in vectors}
+
+
 def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_aliased: bool) -> nodes.Kernel:
     """Run the pipelines that turn a kernel's IR into what the engine compiles: vectorized for CPUs, and without what
     the engine lacks.
@@ -122,7 +135,7 @@ def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_a
     if has_elements_at_top(kernel):
         kernel = run_pipeline(GENERATED, kernel, PassOptions(is_flat=True))
     if not (variant.adjoint or stage.is_checked):
-        kernel = vectorize_for_cpu(kernel, stage.engine)
+        kernel = vectorize_for_cpu(kernel, stage.engine, variant.find_aligned())
     return run_pipeline(ENGINE, kernel, engine_options(stage.engine, is_aliased=is_aliased))
 
 
@@ -135,21 +148,23 @@ def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
     return has_elements_at_top(kernel) and has_elements_at_top(passes.flat(kernel))
 
 
-def vectorize_for_cpu(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
+def vectorize_for_cpu(kernel: nodes.Kernel, engine: Engine, aligned: frozenset[str] = frozenset()) -> nodes.Kernel:
     """Vectorize a kernel for a CPU: split its loops into strips and lanes. Return the same kernel if nothing changes.
+
+    `aligned` are the arrays whose memory begins at a multiple of a machine vector's size.
 
     A debugging engine gets loops as they were written: it would report an index out of its axis in an array that is
     indexed by rows, and an iteration whose assertion fails would stop the others of its strip.
     """
     if engine.is_debugging() or engine.device_type() != "cpu":
         return kernel
-    options = engine_options(engine)
+    options = replace(engine_options(engine), aligned=aligned)
 
     def find_form() -> nodes.Kernel | None:
         changed = run_pipeline(CPU, kernel, options)
         return None if changed is kernel else changed
 
-    return remember(engine, "CPU", lambda: (kernel, engine.has_fast_vectors), find_form) or kernel
+    return remember(engine, "CPU", lambda: (kernel, engine.has_fast_vectors, aligned), find_form) or kernel
 
 
 def engine_options(engine: Engine, *, is_aliased: bool = False) -> PassOptions:

@@ -275,7 +275,7 @@ class Stage:
         return self._find_lowering(variant, values).kernel
 
     def _find_lowering(self, variant: Variant, values: Mapping[str, Any]) -> _Lowering:
-        key = (variant, self._defaults, self.engine.is_debugging())
+        key = (replace(variant, is_aligned=False), self._defaults, self.engine.is_debugging())
         with COMPILING:
             lowering = self._lowered.get(key)
             if lowering is None:

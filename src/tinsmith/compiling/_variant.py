@@ -23,7 +23,8 @@ class ArrayType(NamedTuple):
 @dataclass(frozen=True)
 class Variant:
     """Everything that a compiled form of a kernel depends on. An `adjoint` variant, an engine's own reverse, is never
-    serial.
+    serial. If it `is_aligned`, launches ensure that memory begins at multiples of a machine vector's size, where the
+    compiled kernel asks for that.
     """
 
     arrays: tuple[tuple[str, ArrayType], ...]
@@ -32,11 +33,17 @@ class Variant:
     fingerprint: tuple[Any, ...] = ()
     stack: int = 0
     is_simd: bool = False
+    is_aligned: bool = False
 
     @lazy
     def batched_arrays(self) -> frozenset[str]:
         """Return the names of the arrays that have a batch dimension."""
         return frozenset(name for name, array in self.arrays if array.is_batched)
+
+    def find_aligned(self) -> frozenset[str]:
+        """Return the names of the arrays whose memory begins at a multiple of a machine vector's size."""
+        plain = (name for name, one in self.arrays if not (one.element or one.has_gradient or one.is_batched))
+        return frozenset(plain) if self.is_aligned else frozenset()
 
     @property
     def single(self) -> Variant:
@@ -46,7 +53,7 @@ class Variant:
     @property
     def parallel(self) -> Variant:
         """The variant of the kernel as it was written: forward, for one sample, on several threads."""
-        return replace(self.single, adjoint=False, is_serial=False, stack=0)
+        return replace(self.single, adjoint=False, is_serial=False, stack=0, is_aligned=False)
 
     def __post_init__(self) -> None:
         """Assert that the variant is not both an engine's reverse and serial."""

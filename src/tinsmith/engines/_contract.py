@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -110,13 +110,15 @@ class Compiled:
 
     `slots` maps a parameter's name to the engine's own name for its place. `runtime` is the state of the engine in
     which it was compiled; after a restart the launch must not be used. If `is_flat`, its arrays hold scalars where
-    the author of the kernel wrote vectors or matrices.
+    the author of the kernel wrote vectors or matrices. `vector_sizes` maps a parameter's name to the number of bytes
+    that the address of its memory must be a multiple of, if there is such a number.
     """
 
     launch: Launch
     slots: dict[str, Any]
     runtime: Any
     is_flat: bool = False
+    vector_sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -449,7 +449,8 @@ class Array:
     `dims` are the sizes of its axes; () where nothing is known.
     No derivative goes through one that is not `is_differentiable`, as none does through integers. What blocks of
     iterations have for themselves `is_of_blocks`, its adjoints and tangents too. In the source, an index outside of one
-    that `is_clamped` means the nearest element; the IR's indices are inside.
+    that `is_clamped` means the nearest element; the IR's indices are inside. If it has a `vector_width`, its memory
+    begins at a multiple of the size of a machine vector of so many numbers, which loops over lanes load and store.
     """
 
     name: str
@@ -462,6 +463,7 @@ class Array:
     is_of_blocks: bool = False
     dims: DimSizes = ()
     is_clamped: bool = False
+    vector_width: int = 0
 
     @property
     def is_given(self) -> bool:

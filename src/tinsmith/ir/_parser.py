@@ -79,6 +79,7 @@ class _Header:
             "of_blocks" in facts,
             facts.get("dims", ()),
             "clamped" in facts,
+            facts.get("vector_width", 0),
         )
         self.declared.arrays[name] = made
 

@@ -77,7 +77,7 @@ def _print_header(kernel: nodes.Kernel) -> Iterator[str]:
 
 def _print_array(array: nodes.Array, *, is_cell: bool) -> str:
     text = f"{'cell' if is_cell else 'array'} {array.name}: {array.type}[{array.rank}]{_print_dims(array.element)}"
-    facts = {"field": array.label, "offset": array.offset, "dims": array.dims}
+    facts = {"field": array.label, "offset": array.offset, "dims": array.dims, "vector_width": array.vector_width}
     text += "".join(f" {name}={value!r}" for name, value in facts.items() if value)
     words = {"of_blocks": array.is_of_blocks, "clamped": array.is_clamped, "detached": not array.is_differentiable}
     return text + "".join(f" {word}" for word, holds in words.items() if holds)

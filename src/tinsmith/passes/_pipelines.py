@@ -45,6 +45,7 @@ class PassOptions:
         note_sites: is told the places whose indices are checked; None where none are.
         is_spread: whether blocks are spread over the threads of a CPU.
         has_fast_vectors: whether the engine's compiler makes vectors of float64 that pay.
+        aligned: the arrays whose memory begins at a multiple of a machine vector's size.
         separates_powers: whether powers of powers must be kept apart, since the engine ends the process on them.
         first: the kernel that the pipeline was given.
     """
@@ -57,6 +58,7 @@ class PassOptions:
     note_sites: Callable[[tuple[Site, ...]], None] | None = None
     is_spread: bool = False
     has_fast_vectors: bool = False
+    aligned: frozenset[str] = frozenset()
     separates_powers: bool = False
     first: nodes.Kernel | None = None
 
@@ -115,7 +117,9 @@ def _check_bounds(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
 
 
 def _strip(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
-    return passes.strip_functions(kernel, has_fast_vectors=options.has_fast_vectors, has_vectors=True)
+    return passes.strip_functions(
+        kernel, has_fast_vectors=options.has_fast_vectors, has_vectors=True, aligned=options.aligned
+    )
 
 
 def _index_by_rows(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:

@@ -12,10 +12,12 @@ from ...codegen import PrintedKernel, add_comments, print_kernel
 from ...compiling import (
     Stage,
     annotate_numbers,
+    annotate_vectors,
     build_kernel,
     compile_in_family,
     engine_options,
     find_error_line,
+    find_vector_sizes,
     guard_launches,
     record_text,
     vectorize_for_cpu,
@@ -60,7 +62,7 @@ class GeneratedKernel:
         self.touched = tuple(name for name in self.arrays if name in touched)
         self._is_flat = has_aliases(kernel.body) or has_elements_at_top(kernel)
         self._is_swept = is_swept(kernel.body)
-        self._compiled: Compiled | None = None
+        self._compiled: dict[bool, Compiled] = {}
         self._twin: GeneratedKernel | None = None
 
     @property
@@ -83,12 +85,16 @@ class GeneratedKernel:
         lines = add_comments(self._tree(kernel), lambda number: linecache.getline(path, number).strip())
         return [line.replace("_lang.", f"{name}.").replace(", needs_grad=False", "") for line in lines]
 
-    def prepare(self, sites: list[Site]) -> nodes.Kernel:
-        """Run the passes that turn the IR into the engine's form. Append the places of checked indices to `sites`."""
+    def prepare(self, sites: list[Site], *, is_aligned: bool = True) -> nodes.Kernel:
+        """Run the passes that turn the IR into the engine's form. Append the places of checked indices to `sites`.
+
+        `is_aligned` says that memory begins at multiples of a machine vector's size.
+        """
         options = self._make_options(sites)
         kernel = run_pipeline(GENERATED, self.kernel, options)
         if not self.stage.is_checked:
-            kernel = vectorize_for_cpu(kernel, self.stage.engine)
+            aligned = frozenset(self.arrays) if is_aligned else frozenset()
+            kernel = vectorize_for_cpu(kernel, self.stage.engine, aligned)
         return run_pipeline(ENGINE, kernel, options)
 
     def _make_options(self, sites: list[Site]) -> PassOptions:
@@ -115,25 +121,35 @@ class GeneratedKernel:
             if parameter is not None:
                 texts[name] = parameter.text
         handed = [name for name in kernel.arrays if name in self.fields]
-        return texts | dict.fromkeys(handed, "_lang.template()") | record_text(kernel)
+        return texts | dict.fromkeys(handed, "_lang.template()") | record_text(kernel) | annotate_vectors(kernel)
 
-    def ensure_compiled(self) -> Compiled:
-        """Return the compiled kernel. It is compiled again if the engine was started again."""
-        compiled = self._compiled
-        if compiled is not None and compiled.runtime is self.stage.engine.runtime():
+    def ensure_compiled(self, *, is_aligned: bool = False) -> Compiled:
+        """Return the compiled kernel. It is compiled again if the engine was started again.
+
+        If it `is_aligned`, launches must ensure the alignment that it asks for (`Compiled.vector_sizes`).
+        """
+        compiled = self._find_compiled(is_aligned=is_aligned)
+        if compiled is not None:
             return compiled
         with COMPILING:
-            compiled = self._compiled
-            if compiled is None or compiled.runtime is not self.stage.engine.runtime():
-                compiled = self._compiled = self._compile()
+            compiled = self._find_compiled(is_aligned=is_aligned)
+            if compiled is None:
+                compiled = self._compiled[is_aligned] = self._compile(is_aligned=is_aligned)
+                if not compiled.vector_sizes:
+                    self._compiled[not is_aligned] = compiled
         return compiled
 
-    def _compile(self) -> Compiled:
+    def _find_compiled(self, *, is_aligned: bool) -> Compiled | None:
+        compiled = self._compiled.get(is_aligned)
+        is_current = compiled is not None and compiled.runtime is self.stage.engine.runtime()
+        return compiled if is_current else None
+
+    def _compile(self, *, is_aligned: bool) -> Compiled:
         engine = self.stage.engine
         engine.require_ready(self.op)
         self.stage.baked_values.check_fields(self.op)
         sites: list[Site] = []
-        kernel = self.prepare(sites)
+        kernel = self.prepare(sites, is_aligned=is_aligned)
         fields = dict(self.fields)
         # Taichi sometimes cannot compile the result of its control flow optimization; without it launches are as fast.
         is_simd = has_vector_loops(kernel)
@@ -149,6 +165,7 @@ class GeneratedKernel:
                 compiled = compile_printed(kernel)
             else:
                 compiled = compile_in_family(engine, kernel, compile_printed)
+            compiled = replace(compiled, vector_sizes=find_vector_sizes(kernel))
             return guard_launches(self.stage, compiled, sites, self.op, kernel) if self.stage.is_checked else compiled
         except TinsmithError:
             raise
@@ -157,14 +174,15 @@ class GeneratedKernel:
             rows = [("kernel", self.kernel.name), (engine.name, find_error_line(cause))]
             raise internal_error(EngineError, words, rows) from cause
 
-    def step(self, names: Mapping[str, str], renamed: Mapping[str, str]) -> Step:
+    def step(self, names: Mapping[str, str], renamed: Mapping[str, str], *, is_aligned: bool = False) -> Step:
         """Compile the kernel for a launch.
 
         Args:
             names: the memory of each array, by name.
             renamed: the op's names for the launch's scalar arguments, if they differ from the kernel's.
+            is_aligned: whether launches ensure the alignment that the kernel asks for.
         """
-        compiled = self.ensure_compiled()
+        compiled = self.ensure_compiled(is_aligned=is_aligned)
         # Of an array that is not touched only the sizes are used, so any memory will do.
         some = names[self.touched[0]] if self.touched else ""
         entries = []
@@ -176,7 +194,9 @@ class GeneratedKernel:
             entries.append(Entry(compiled.slots[name], memory, names[name], itemsize, inner))
         named = ((name, renamed.get(name, name)) for name in self.kernel.arguments)
         scalars = tuple((self._setter(name), compiled.slots[name], called) for name, called in named)
-        return Step(compiled.launch, tuple(entries), scalars)
+        sizes = compiled.vector_sizes
+        aligned = tuple((names[name], sizes[name]) for name in self.touched if name in sizes)
+        return Step(compiled.launch, tuple(entries), scalars, aligned=aligned)
 
     def _parameter(self, name: str) -> Parameter | None:
         """Return the stage's parameter of this name. A repeated launch of the kernel may use another name."""

@@ -62,7 +62,7 @@ class GeneratedLaunch(RoutineLaunch):
 
     def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
         """Compile the kernel."""
-        return self.emitted.step(self.names, self.renamed)
+        return self.emitted.step(self.names, self.renamed, is_aligned=may_vectorize)
 
 
 def _make_actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action, ...]:

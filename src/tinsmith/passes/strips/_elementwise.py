@@ -19,7 +19,7 @@ an iteration reads after it stored is the value itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -40,6 +40,7 @@ from ._parts import (
     within_limits,
 )
 from ._row_major import behind_zeros, number_element
+from .lanes import operations
 
 Index = tuple[nodes.Expr, ...]
 
@@ -61,16 +62,14 @@ def strip_elementwise(
     With `has_vectors`, strips of 64 are in vectors of the engine where they can be; if `is_whole`, only where the
     engine takes all operations on vectors.
     """
-    if not isinstance(task, nodes.For) or not is_elementwise(task, kernel):
-        return None
-    # A local of the top level goes on from one iteration of a serial loop to the next.
-    carried = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
-    if not carried.isdisjoint(walk.find_defined(task.body)):
+    if not isinstance(task, nodes.For) or not _runs_in_strips(task, kernel):
         return None
     has_vectors = has_vectors and _may_be_vectors(task, is_whole=is_whole)
     return strip_loop(task, kernel, names, is_task=True, has_vectors=has_vectors)[1]
 
 
+_FEW = 8
+"""Operations of an iteration up to which the four vectors of a strip are written out, without a loop over them."""
 _MOST = 1 << 30
 """Elements that an array of a strip in vectors may have at most."""
 
@@ -78,6 +77,63 @@ _MOST = 1 << 30
 def _may_be_vectors(loop: nodes.For, *, is_whole: bool) -> bool:
     """Return True if everything that a loop computes can be written for vectors of the engine."""
     return all(has_engine_vector(by_arithmetic(part), is_whole=is_whole) for part in walk.parts_in(loop.body))
+
+
+def store_whole_vectors(kernel: nodes.Kernel, aligned: Collection[str], *, is_whole: bool) -> nodes.Kernel:
+    """Return a kernel whose strips in vectors store a vector at a time, to those arrays of which that is possible.
+
+    An array is stored so if all its accesses are at a loop's own index, in loops that become strips in vectors and
+    begin at 0. The engine then gets it as an array of vectors. Numbers that are stored one by one took three times as
+    long: before each, compilers load the array's address again, which the store before may have changed.
+
+    Args:
+        kernel: the kernel, before its loops are in strips.
+        aligned: the arrays whose memory begins at a multiple of a vector's size.
+        is_whole: as in `strip_elementwise`.
+    """
+    fitting = {name for name, one in kernel.arrays.items() if name in aligned and _may_hold_vectors(one)}
+    fitting &= walk.find_changed(kernel.body)
+    for task in kernel.body:
+        touched = fitting & walk.find_touched([task])
+        if touched:
+            fitting -= touched - _find_in_vectors(task, kernel, is_whole=is_whole)
+    if not fitting:
+        return kernel
+    arrays = {name: replace(one, vector_width=WIDTH) if name in fitting else one for name, one in kernel.arrays.items()}
+    return replace(kernel, arrays=arrays)
+
+
+def _may_hold_vectors(array: nodes.Array) -> bool:
+    return array.rank == 1 and array.type in (Type.F32, Type.I32) and array.is_given and not array.is_clamped
+
+
+def _find_in_vectors(task: nodes.Stmt, kernel: nodes.Kernel, *, is_whole: bool) -> set[str]:
+    """Return the arrays of which a task, in strips in vectors, loads and stores whole vectors."""
+    if not isinstance(task, nodes.For) or not _runs_in_strips(task, kernel):
+        return set()
+    begin, _ = task.bounds[-1]
+    if len(task.names) > 1 or begin != number(0) or not _may_be_vectors(task, is_whole=is_whole):
+        return set()
+    own = (nodes.Local(task.names[-1], Type.I32),)
+    whole, other = set[str](), set[str]()
+    for access in _accesses(task):
+        places = {(load.array, index) for load, index in access.reads.items()}
+        if isinstance(access.statement, nodes.Store):
+            name, kind = access.statement.array, access.statement.value.type
+            places.add((name, access.place or ()))
+            other |= set() if kind == kernel.arrays[name].type else {name}
+        for name, index in places:
+            (whole if index == own else other).add(name)
+    return whole - other
+
+
+def _runs_in_strips(task: nodes.For, kernel: nodes.Kernel) -> bool:
+    """Return True if a loop of the top level can run in strips."""
+    if not is_elementwise(task, kernel):
+        return False
+    # A local of the top level goes on from one iteration of a serial loop to the next.
+    carried = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
+    return carried.isdisjoint(walk.find_defined(task.body))
 
 
 def _write_vectors(
@@ -121,18 +177,27 @@ def _write_vectors(
     own = (
         [assign(fresh[index], integer(Operator.ADD, base, lane))] if fresh[index].name in walk.find_read(values) else []
     )
-    vectors = run_lanes(lane, number(0), number(WIDTH), (*own, *loads, *values, *stores))
-    # The mask of 30 bits must not change an index, so arrays of more elements use the loops.
+    body = (*own, *loads, *values, *stores)
+    is_whole_stored = all(kernel.arrays[array].vector_width for array, _ in stored)
+    is_short = is_whole_stored and operations(loop.body) <= _FEW
+    vectors = run_lanes(lane, number(0), number(LENGTH if is_short else WIDTH), body)
+    is_whole = _is_whole_strip(walk.find_touched(loop.body), kernel, size)
+    start = first if is_short else integer(Operator.ADD, first, integer(Operator.MUL, part, number(WIDTH)))
+    masks = [assign(local, integer(Operator.BIT_AND, start, number(_MOST - 1))) for start, local in places.items()]
+    strip = (assign(base, start), *masks, replace(vectors, vector_width=WIDTH))
+    parts = strip if is_short else (run_lanes(part, number(0), number(LENGTH // WIDTH), strip),)
+    return nodes.If(is_whole, parts, tuple(otherwise))
+
+
+def _is_whole_strip(arrays: Collection[str], kernel: nodes.Kernel, size: nodes.Local) -> nodes.Expr:
+    """Return the condition that a strip has all 64 iterations, and that no mask of 30 bits changes an index."""
     is_whole: nodes.Expr = compare(Operator.EQ, size, number(LENGTH))
-    for name in sorted(walk.find_touched(loop.body)):
+    # Arrays of more elements use the loops.
+    for name in sorted(arrays):
         sizes = [nodes.Size(name, axis) for axis in range(kernel.arrays[name].rank)]
         count = reduce(lambda one, other: integer(Operator.MUL, one, other), sizes or [number(1)])
         is_whole = both(is_whole, compare(Operator.LE, count, number(_MOST)))
-    before = [assign(base, integer(Operator.ADD, first, integer(Operator.MUL, part, number(WIDTH))))]
-    before += [assign(local, integer(Operator.BIT_AND, start, number(_MOST - 1))) for start, local in places.items()]
-    body = (*before, replace(vectors, vector_width=WIDTH))
-    parts = run_lanes(part, number(0), number(LENGTH // WIDTH), body)
-    return nodes.If(is_whole, (parts,), tuple(otherwise))
+    return is_whole
 
 
 def _compute_values(

@@ -19,14 +19,14 @@ early or skip a part of an iteration is left alone: its test may be what keeps a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ... import passes
 from ...analyses import find_private_loops
 from ...codegen import VECTOR_FUNCTIONS
 from ...ir import Names, Operator, Type, integer, nodes, number, walk
-from ._elementwise import is_elementwise, strip_elementwise, strip_loop
+from ._elementwise import is_elementwise, store_whole_vectors, strip_elementwise, strip_loop
 from ._engine_vectors import WIDTH
 from ._parts import (
     FUNCTIONS,
@@ -46,7 +46,13 @@ _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
 
 
-def strip_functions(kernel: nodes.Kernel, *, has_fast_vectors: bool = False, has_vectors: bool = False) -> nodes.Kernel:
+def strip_functions(
+    kernel: nodes.Kernel,
+    *,
+    has_fast_vectors: bool = False,
+    has_vectors: bool = False,
+    aligned: Collection[str] = (),
+) -> nodes.Kernel:
     """Return a kernel that computes functions and stored values ahead, for machine vectors.
 
     It is the same object if nothing can be computed ahead.
@@ -54,9 +60,11 @@ def strip_functions(kernel: nodes.Kernel, *, has_fast_vectors: bool = False, has
     It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass. With `has_vectors`, loops
     are printed in vectors of the engine where they gain; not where the kernel has vectors of its own, which it would
     then hold in another way. Where the engine's compiler `has_fast_vectors`, loops in lanes raise by arithmetic too,
-    which is in float64, but stay loops.
+    which is in float64, but stay loops. To arrays that are `aligned`, vectors are stored whole (`store_whole_vectors`).
     """
     has_vectors = has_vectors and not _has_own_vectors(kernel)
+    if has_vectors and aligned:
+        kernel = store_whole_vectors(kernel, aligned, is_whole=has_fast_vectors)
     names = Names(walk.names_of(kernel))
     names.types |= kernel.locals
     statements = walk.number_statements(kernel.body)
