@@ -8,7 +8,7 @@ from tinsmith._config import Config, config, read_config
 from tinsmith._errors import ConfigError
 
 READ = [
-    ({}, Config(serial_below=262144, poison=False, plan_cache=1024)),
+    ({}, Config(serial_below=None, poison=False, plan_cache=1024)),
     ({"PATH": "/usr/bin", "tinsmith_poison": "?"}, Config()),
     ({"TINSMITH_SERIAL_BELOW": "0"}, Config(serial_below=0)),
     ({"TINSMITH_SERIAL_BELOW": " 1_000 "}, Config(serial_below=1000)),
@@ -24,7 +24,7 @@ def test_settings_are_read(environ, wanted):
 
 
 KNOWN = [
-    "  TINSMITH_SERIAL_BELOW        operations; 0 for never (default 262144)",
+    "  TINSMITH_SERIAL_BELOW        operations; 0 for never (default unset)",
     "  TINSMITH_TAPE_LIMIT          bytes; 0 for checkpoints always (default 134217728)",
     "  TINSMITH_POISON              0 or 1 (default 0)",
     "  TINSMITH_CHECK_BOUNDS        0 or 1 (default 0)",
@@ -65,8 +65,8 @@ REFUSED = {
         {"TINSMITH_SERIAL_BELOW": "64k"},
         [
             "TINSMITH_SERIAL_BELOW='64k' is not a whole number.",
-            "  TINSMITH_SERIAL_BELOW  operations; 0 for never (default 262144)",
-            "Write for example TINSMITH_SERIAL_BELOW=262144, the default.",
+            "  TINSMITH_SERIAL_BELOW  operations; 0 for never (default unset)",
+            "Write for example TINSMITH_SERIAL_BELOW=262144.",
         ],
     ),
     "an empty number": (

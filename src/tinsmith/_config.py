@@ -26,6 +26,7 @@ class Config:
     Attributes:
         serial_below: number of operations of a launch (loads, stores, arithmetic; a function counts 10) below which a
             kernel first runs on one thread of the CPU, since waking the thread pool costs more than the work. 0: never.
+            None: the machine's own costs decide (`_machine`).
         tape_limit: bytes of tape above which a generated gradient keeps only checkpoints, and recomputes the values
             between them. 0: always.
         poison: fill buffers that must not be read with NaN or extreme integers, so that a test detects it when they
@@ -43,7 +44,9 @@ class Config:
         plan_cache: number of plans (one per combination of ranks and dtypes) that an op keeps.
     """
 
-    serial_below: int = dataclasses.field(default=262144, metadata={"least": 0, "about": "operations; 0 for never"})
+    serial_below: int | None = dataclasses.field(
+        default=None, metadata={"least": 0, "about": "operations; 0 for never", "example": 262144}
+    )
     tape_limit: int = dataclasses.field(
         default=2**27, metadata={"least": 0, "about": "bytes; 0 for checkpoints always"}
     )
@@ -59,9 +62,11 @@ class Config:
 
     def is_serial(self, elements: int) -> bool:
         """Return True if work on this number of elements runs on one thread, if its operations are not counted."""
-        return OPERATIONS_PER_ELEMENT * elements < self.serial_below
+        return OPERATIONS_PER_ELEMENT * elements < (UNCOUNTED_BELOW if self.serial_below is None else self.serial_below)
 
 
+UNCOUNTED_BELOW = 262144
+"""Operations below which copies run on one thread, unless a setting says otherwise."""
 OPERATIONS_PER_ELEMENT = 4
 """Operations per element of an array, for kernels whose operations are not counted."""
 
@@ -97,10 +102,12 @@ def _value(name: str, text: str) -> Any:  # an int, a bool or a text, as the fie
     try:
         value = int(text)
     except ValueError:
-        remedy = f"Write for example {name}={field.default}, the default."
+        example = field.metadata.get("example", field.default)
+        remedy = f"Write for example {name}={example}{'' if field.default is None else ', the default'}."
         raise ConfigError(_bad_value(name, text, "is not a whole number", remedy)) from None
     if value < field.metadata["least"]:
-        remedy = f"Write {field.metadata['least']} or more; the default is {field.default}."
+        default = "" if field.default is None else f"; the default is {field.default}"
+        remedy = f"Write {field.metadata['least']} or more{default}."
         raise ConfigError(_bad_value(name, text, "is too small", remedy))
     return value
 
@@ -121,5 +128,5 @@ def _unknown(name: str) -> str:
 
 def _row(name: str) -> tuple[str, str]:
     default: Any = _FIELDS[name].default
-    shown = default or "unset" if isinstance(default, str) else int(default)
+    shown = default or "unset" if isinstance(default, str | None) else int(default)
     return name, f"{_FIELDS[name].metadata['about']} (default {shown})"

@@ -33,6 +33,7 @@ FLOORS = {
     "reference": 0,
     "_untrusted": 1,
     "_disk_cache": 2,
+    "_machine": 3,
     "spec": 1,
     "engines": 1,
     "ir": 2,

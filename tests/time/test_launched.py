@@ -229,7 +229,7 @@ def test_no_gradient_keeps_no_states(springs, numbers, runners):
 def test_a_kernel_that_is_slow_on_one_thread_gets_several(lang, monkeypatch, runners):
     from tinsmith.calls import _threads as _pace
 
-    monkeypatch.setattr(_pace, "SERIAL_LIMIT", 0.0)  # everything is slow
+    monkeypatch.setattr(_pace, "SLOWNESS", 0.0)  # everything is slow
     array = lang.types.ndarray()
 
     @ts.op("x[n] -> y[n]")

@@ -59,6 +59,7 @@ from ._steps import Entry as Entry
 from ._steps import Step as Step
 from ._tape_room import TapeReservation as TapeReservation
 from ._tape_room import TapeRoom as TapeRoom
+from ._threads import Pace as Pace
 from ._watch import WATCHES as WATCHES
 from ._watch import Note as Note
 from ._watch import call_watched as call_watched

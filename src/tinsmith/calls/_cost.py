@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._config import OPERATIONS_PER_ELEMENT
+from .._machine import OPERATION, OPERATION_IN_VECTORS, SPEED_OF_LANES, UNCOUNTED, Machine
 from ..ir import nodes, walk
-from ..passes import formula_text, sum_in_locals
-from ..passes.adjoint import count_loss_by_atomics, count_operations, count_parallel_loops
+from ..passes import find_loops_ended_by_data, formula_text, runs_in_strips, sum_in_locals
+from ..passes.adjoint import count_bytes, count_loss_by_atomics, count_operations, count_parallel_loops
 from ..spec import Size
 from ._key import CallKey
 
 IsKnown = Callable[[nodes.Expr], bool]
+
+
+class Bounds(NamedTuple):
+    """From when on several threads are faster than one.
+
+    Attributes:
+        seconds: the time of a launch on one thread.
+        operations: the number of operations.
+        bytes: the number of bytes that are loaded and stored; infinite if operations alone decide.
+    """
+
+    seconds: float
+    operations: float
+    bytes: float
 
 
 class Cost(NamedTuple):
@@ -48,7 +64,28 @@ class Cost(NamedTuple):
             sums = [" * ".join(map(str, shape)) or "1" for shape in self.shapes.values()]
             # A kernel that is launched for each step of time touches a part of `x[t, i]` each time.
             return f"{OPERATIONS_PER_ELEMENT} * ({' + '.join(sums) or '0'}) // {repeats}"
-        text = self._count(key, self.body, count_operations)
+        return self._count_per_loop(key, count_operations)
+
+    def traffic(self, key: CallKey) -> str:
+        """Return the number of bytes that a launch loads and stores per parallel loop, as `formula` does."""
+        return self._count_per_loop(key, count_bytes)
+
+    def bounds(self, machine: Machine) -> Bounds:
+        """Return from when on several threads are faster than one on a machine."""
+        if self.body is None:
+            seconds = machine.break_even(self.threads)
+            return Bounds(seconds, seconds / UNCOUNTED, math.inf)
+        # Only the form for several threads has lanes.
+        has_lanes = any(find_loops_ended_by_data(self.body.body))
+        seconds = machine.break_even(self.threads, SPEED_OF_LANES if has_lanes else 1)
+        # As the kernel runs: what a loop adds to its own element is no atomic then.
+        if runs_in_strips(sum_in_locals(self.body)):
+            return Bounds(seconds, seconds / OPERATION_IN_VECTORS, seconds / machine.byte)
+        return Bounds(seconds, seconds / OPERATION, math.inf)
+
+    def _count_per_loop(self, key: CallKey, count: Callable[[nodes.Kernel, IsKnown], nodes.Expr]) -> str:
+        assert self.body is not None
+        text = self._count(key, self.body, count)
         loops = count_parallel_loops(self.body)
         return text if loops < 2 else f"({text}) // {loops}"
 

@@ -1,12 +1,14 @@
 """Threads: decides which launches of a program use one thread.
 
 Waking an engine's threads takes as long as some hundred thousand operations. So the choice is made for each kernel, by
-two facts: the operations of its launch, for which `_cost` has a formula in sizes and arguments, and the measured time
-of launches on one thread (`Pace`). The choice is a tuple of one bool for each group of launches.
+two facts: the operations of its launch and the bytes that it moves, for which `_cost` has formulas in sizes and
+arguments, against what they cost on this machine (`_machine`); and the measured time of launches on one thread
+(`Pace`). The choice is a tuple of one bool for each group of launches.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,13 +17,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .._lazy import lazy
+from .._machine import ASSUMED, Machine, find_machine
 from ..engines import Launch
 from ..spec import Numbers, Symbol
+from ._cost import Cost
 from ._key import CallKey
 from ._routine import Routine, RoutineLaunch
 
-SERIAL_LIMIT = 400e-6
-"""Seconds. A launch on one thread that takes longer would have been worth waking the thread pool for."""
+SLOWNESS = 1.5
+"""A launch on one thread that takes so many times as long as where several threads break even is slow."""
 SLOW_LAUNCHES = 4
 """The thread pool is used after this many slow launches in a row: a single one may be slow by accident."""
 
@@ -34,13 +38,17 @@ class Pace:
     on one thread are slow, it uses the thread pool from that number of operations on.
 
     Attributes:
-        serial_below: launches with fewer operations use one thread.
+        serial_below: launches with fewer operations use one thread,
+        bytes_below: if they also move fewer bytes than this.
+        break_even: the seconds on one thread above which several are faster.
         slow_in_a_row: the number of successive slow launches.
         clock: the function that measures time, in seconds.
         _started: the compiled variants that were launched before.
     """
 
-    serial_below: int
+    serial_below: float
+    bytes_below: float = math.inf
+    break_even: float = ASSUMED.break_even(2)
     slow_in_a_row: int = 0
     # The thread's own time takes 0.4 us to read, so it is read only after a launch that was slow by the wall clock: on
     # a busy machine that launch may just have waited, and sums on several threads have other last digits each time.
@@ -50,15 +58,15 @@ class Pace:
     @property
     def limit(self) -> float:
         """The time in seconds above which a launch on one thread is slow."""
-        return SERIAL_LIMIT
+        return SLOWNESS * self.break_even
 
     def note(self, seconds: float, operations: int, kernels: Iterable[Launch] = ()) -> None:
         """Learn that a launch of these variants on one thread, with so many operations, took so many seconds."""
-        if seconds > SERIAL_LIMIT and not self._started.issuperset(kernels):
+        if seconds > self.limit and not self._started.issuperset(kernels):
             # An engine generates machine code at a kernel's first launch, and a call may have several of these.
             self._started.update(kernels)
             return
-        is_slow = seconds > SERIAL_LIMIT
+        is_slow = seconds > self.limit
         self.clock = time.thread_time if is_slow else time.perf_counter
         self.slow_in_a_row = self.slow_in_a_row + 1 if is_slow else 0
         if self.slow_in_a_row >= SLOW_LAUNCHES:
@@ -67,16 +75,25 @@ class Pace:
 
 
 class Paces:
-    """The measured times of the kernels of an op, in all its programs."""
+    """The measured times of the kernels of an op, in all its programs.
 
-    def __init__(self, serial_below: int) -> None:
-        self._serial_below = serial_below
+    `serial_below` is the user's bound in operations; None if the machine's costs decide.
+    """
+
+    def __init__(self, serial_below: int | None) -> None:
+        self.serial_below = serial_below
         # Weak, since a gradient is generated for every value that a kernel bakes in.
         self._by_kernel: WeakKeyDictionary[Any, Pace] = WeakKeyDictionary()
 
-    def find_pace(self, kernel: Any) -> Pace:
+    def find_pace(self, cost: Cost, machine: Machine) -> Pace:
         """Return the measured times of a kernel."""
-        return self._by_kernel.setdefault(kernel, Pace(self._serial_below))
+        pace = self._by_kernel.get(cost.kernel)
+        if pace is None:
+            own = self.serial_below
+            bounds = cost.bounds(machine)
+            pace = Pace(bounds.operations, bounds.bytes, bounds.seconds) if own is None else Pace(own)
+            pace = self._by_kernel.setdefault(cost.kernel, pace)
+        return pace
 
 
 Serial = tuple[bool, ...]
@@ -91,6 +108,8 @@ class Group:
     Attributes:
         name: the kernel's name.
         formula: the number of operations of a launch per parallel loop, as a Python expression.
+        traffic: the number of bytes that it loads and stores per parallel loop, as a Python expression; "" if the
+            operations alone decide.
         loss: the time that several threads lose by atomics, as a Python expression: above 0, one thread is faster.
         pace: the measured times of the kernel.
         launches: the launches of the routine.
@@ -99,6 +118,7 @@ class Group:
 
     name: str
     formula: str
+    traffic: str
     loss: str
     pace: Pace
     launches: tuple[RoutineLaunch, ...]
@@ -142,7 +162,9 @@ class Threads:
     def make_timers(self, serial: Serial, routine: Routine) -> dict[RoutineLaunch, LaunchTimer]:
         """Return the timers of a routine that the method `routine` returned, for its launches on one thread."""
         timers = [LaunchTimer(self, place) for place in range(len(self.groups))]
-        places = {launch: place for place, group in enumerate(self.groups) for launch in group.launches}
+        # Where several threads never pay, nothing can be learned.
+        groups = ((place, one) for place, one in enumerate(self.groups) if math.isfinite(one.pace.limit))
+        places = {launch: place for place, group in groups for launch in group.launches}
         pairs = zip(self.parallel.launches, routine.launches, strict=True)
         places_after = ((after, places.get(before)) for before, after in pairs)
         return {after: timers[place] for after, place in places_after if place is not None and serial[place]}
@@ -171,21 +193,36 @@ def _write_choice(group: Group, pace: str) -> str:
     If the pace's `serial_below` is 0, it is never true.
     """
     is_short = f"{group.formula} < {pace}.serial_below"
+    if group.traffic:
+        is_short = f"({is_short} and {group.traffic} < {pace}.bytes_below)"
     return is_short if group.loss == "0" else f"({is_short} or {group.loss} > 0 < {pace}.serial_below)"
 
 
 def _group_launches(routine: Routine, key: CallKey, paces: Paces) -> tuple[Group, ...]:
     costs = [(launch, cost) for launch in routine.launches if (cost := launch.cost(key)) is not None]
     repeats = Counter(cost.kernel for _, cost in costs)
-    grouped: dict[tuple[Any, str, str, bool], list[RoutineLaunch]] = {}
+    machine = choose_machine(key, paces)
+    grouped: dict[tuple[Pace, str, str, str, bool], list[RoutineLaunch]] = {}
     for launch, cost in costs:
-        formula, loss = cost.formula(key, repeats[cost.kernel]), cost.loss_by_atomics(key)
-        alike = cost.kernel, formula, loss, cost.has_parallel_loops
+        # The choice of a deterministic op is the same for any number of threads.
+        weighed = cost._replace(threads=2) if key.signature.is_deterministic else cost
+        pace, formula = paces.find_pace(weighed, machine), cost.formula(key, repeats[cost.kernel])
+        traffic = cost.traffic(key) if math.isfinite(pace.bytes_below) else ""
+        alike = pace, formula, traffic, cost.loss_by_atomics(key), cost.has_parallel_loops
         grouped.setdefault(alike, []).append(launch)
     return tuple(
-        Group(launches[0].name, formula, loss, paces.find_pace(kernel), tuple(launches), has_parallel_loops)
-        for (kernel, formula, loss, has_parallel_loops), launches in grouped.items()
+        Group(launches[0].name, formula, traffic, loss, pace, tuple(launches), has_parallel_loops)
+        for (pace, formula, traffic, loss, has_parallel_loops), launches in grouped.items()
     )
+
+
+def choose_machine(key: CallKey, paces: Paces) -> Machine:
+    """Return the machine by whose costs threads are chosen: an assumed one if the choice may depend on no measurement.
+
+    A deterministic op chooses by sizes and arguments alone.
+    """
+    is_fixed = paces.serial_below is not None or key.signature.is_deterministic
+    return ASSUMED if is_fixed else find_machine()
 
 
 def _write_function(

@@ -85,6 +85,7 @@ from .strips import is_vector as is_vector
 from .strips import moves as moves
 from .strips import run_in_lanes as run_in_lanes
 from .strips import run_lanes as run_lanes
+from .strips import runs_in_strips as runs_in_strips
 from .strips import split_edges as split_edges
 from .strips import strip_functions as strip_functions
 from .strips import with_vectors as with_vectors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,8 @@ import torch
 
 from ..._config import config
 from ..._errors import ArgumentError, GradientError, refusal
-from ...calls import CallKey, Core, compute_dtypes, fitting_dtypes
+from ..._machine import ASSUMED, OPERATION, OPERATION_IN_VECTORS, find_machine
+from ...calls import CallKey, Core, Pace, compute_dtypes, fitting_dtypes
 from ...calls.backward import RACE, AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
 from ...compiling import ArrayType, Stage, Variant, spell_members
 from ...engines import one_at_a_time
@@ -197,12 +199,32 @@ def _describe_threads(core: Core) -> Iterable[str]:
                     if not group.has_parallel_loops:
                         lines[f"  {words}, `{group.name}`: one thread (it has no parallel loop)"] = None
                         continue
-                    below = f"{count:,} operations, {'below' if is_serial else 'not below'} {group.pace.serial_below:,}"
+                    below = _describe_bound(group.pace, count, is_serial=is_serial)
                     if is_serial and is_dear and count >= group.pace.serial_below:
                         below = f"{count:,} operations, with atomics that would cost more than threads save"
                     threads = "one thread" if is_serial else "several threads"
                     lines[f"  {words}, `{group.name}`: {threads} ({below})"] = None
     yield from lines or ["  known after a call, on a CPU"]
+    if lines and core.paces.serial_below is None:
+        yield f"  {_describe_machine(core)}"
+
+
+def _describe_bound(pace: Pace, count: int, *, is_serial: bool) -> str:
+    if math.isinf(pace.serial_below):
+        return f"{count:,} operations; the engine has one thread"
+    bound = int(pace.serial_below)
+    if not is_serial and count < pace.serial_below:
+        return f"{count:,} operations, which move {int(pace.bytes_below):,} bytes or more"
+    return f"{count:,} operations, {'below' if is_serial else 'not below'} {bound:,}"
+
+
+def _describe_machine(core: Core) -> str:
+    """Describe the costs by which threads were chosen."""
+    machine = ASSUMED if core.signature.is_deterministic else find_machine()
+    source = "measured on this machine" if machine.is_measured else "assumed"
+    costs = f"an operation {1e9 * OPERATION:.2f} ns, in vectors {1e9 * OPERATION_IN_VECTORS:.2f}"
+    moved = f"a byte {1e9 * machine.byte:.3f}"
+    return f"waking threads takes {1e6 * machine.wake:.0f} us, {moved} ns ({source}); {costs}"
 
 
 def _describe_tapes(core: Core) -> Iterable[str]:

@@ -2,6 +2,7 @@ from ._checkpoints import use_checkpoints as use_checkpoints
 from ._copy import Copy as Copy
 from ._dependences import Unchanged as Unchanged
 from ._dependences import find_unchanged_after as find_unchanged_after
+from ._flops import count_bytes as count_bytes
 from ._flops import count_flops as count_flops
 from ._flops import count_loss_by_atomics as count_loss_by_atomics
 from ._flops import count_operations as count_operations

@@ -18,6 +18,8 @@ SHARED_ATOMIC = 20
 nanoseconds on both engines, where an operation takes 0.1 to 0.25 (docs/about/decisions/threads.md)."""
 _UNKNOWN_TRIPS = 16
 """How often a loop of unknown length is taken to run, where what is in it is weighed against what is around it."""
+_BYTES = {kind: max(int(kind[1:]) // 8, 1) for kind in types.ALL}
+"""The bytes of a number of each type: its name ends with its bits."""
 IsKnown = Callable[[nodes.Expr], bool]
 """Whether sizes and arguments are known that a formula asks for."""
 
@@ -52,6 +54,19 @@ def count_operations(kernel: nodes.Kernel, is_known: IsKnown) -> nodes.Expr:
         is_known: whether a formula for a loop's length may be asked for; else its body counts once.
     """
     return _sum(kernel.body, _operations_of, is_known)
+
+
+def count_bytes(kernel: nodes.Kernel, is_known: IsKnown) -> nodes.Expr:
+    """Return a formula for the bytes that a launch loads and stores. Arguments as in `count_operations`."""
+
+    def weigh(one: nodes.Stmt) -> int:
+        parts = walk.parts(*walk.expressions(one))
+        touched = [part.array for part in parts if isinstance(part, nodes.Load)]
+        touched += [one.array] if isinstance(one, nodes.Store | nodes.Atomic) else []
+        # Local arrays are in registers or near them.
+        return sum(_BYTES[kernel.arrays[name].type] for name in touched if name in kernel.arrays)
+
+    return _sum(kernel.body, weigh, is_known)
 
 
 def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int) -> nodes.Expr:

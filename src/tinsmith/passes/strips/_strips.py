@@ -79,6 +79,19 @@ def strip_functions(
     return kernel if tuple(body) == kernel.body else replace(kernel, body=tuple(body), locals=names.types)
 
 
+def runs_in_strips(kernel: nodes.Kernel) -> bool:
+    """Return True if all parallel loops of a kernel go over elements, or all but some of their first and last ones."""
+    loops = [one for one in kernel.body if isinstance(one, nodes.For) and one.is_parallel]
+    return bool(loops) and all(_has_elementwise_middle(one, kernel) for one in loops)
+
+
+def _has_elementwise_middle(loop: nodes.For, kernel: nodes.Kernel) -> bool:
+    if is_elementwise(loop, kernel):
+        return True
+    parts = passes.split_edges(loop, kernel.locals)
+    return parts is not None and is_elementwise(parts.middle, kernel)
+
+
 def _strip_elements(
     task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool, is_whole: bool
 ) -> list[nodes.Stmt]:
