@@ -1,6 +1,7 @@
 """The faster parts of the engines' front ends (`engines/_front_ends.py`) do what the engines' own do."""
 
 import ast
+import linecache
 import textwrap
 
 import pytest
@@ -25,6 +26,35 @@ LINES = (
 @pytest.mark.parametrize("line", LINES, ids=repr)
 def test_a_line_of_source_is_filled_as_by_textwrap(line: str) -> None:
     assert _front_ends.WRAPPING.fill(line, tabsize=4, width=9999) == textwrap.fill(line, tabsize=4, width=9999)
+
+
+def test_a_long_line_is_not_broken() -> None:
+    line = f"def f({', '.join(f'argument_{place}' for place in range(1500))}):\n"
+    assert len(line) > 9999
+    assert _front_ends.WRAPPING.fill(line, tabsize=4, width=9999) == line.rstrip()
+
+
+def test_a_kernel_of_150_arrays_compiles(lang) -> None:
+    """The first line of its source has more than 9,999 characters, at which engines break lines."""
+    op = make_sum(lang, 150)
+    x = [torch.full((3,), float(place), requires_grad=True) for place in range(150)]
+    y = op(*x)
+    assert y.tolist() == [149.0 * 75.0] * 3
+    (y * torch.arange(3.0)).sum().backward()
+    assert all(one.grad is not None and one.grad.tolist() == [0.0, 1.0, 2.0] for one in x)
+
+
+def make_sum(lang, count: int) -> ts.Op:
+    """Build an op that adds arrays."""
+    names = [f"x{place}" for place in range(count)]
+    text = f"def add_up({', '.join(f'{name}: array' for name in [*names, 'y'])}):\n"
+    text += f"    for i in range(y.shape[0]):\n        y[i] = {' + '.join(f'{name}[i]' for name in names)}\n"
+    file = f"<the sum of {count} arrays, on {lang.__name__}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    space = {"array": lang.types.ndarray(dtype=lang.f32, ndim=1)}
+    exec(compile(text, file, "exec"), space)
+    spec = f"{', '.join(f'{name}[n]' for name in names)} -> y[n]"
+    return ts.op(spec)(lang.kernel(space["add_up"]))
 
 
 def test_positions_are_those_that_the_engine_describes(lang, monkeypatch) -> None:

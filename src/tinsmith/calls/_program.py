@@ -410,7 +410,7 @@ class Runner:
     def threads(self) -> Threads:
         """The chooser of how many threads each launch uses."""
         if self._threads is None:
-            with COMPILING, self._timer.measure():
+            with COMPILING, self._timer:
                 if self._threads is None:
                     self._threads = Threads(self._make(), self._key, self._paces)
         return self._threads
@@ -426,7 +426,7 @@ class Runner:
         if has_streams(self._key.device.type):
             words = "its kernels are compiled at the first call of a kind"
             tracing.refuse_capture(f"op `{signature.op}`", self._key.device, words, tracing.WARM_UP)
-        with COMPILING, self._timer.measure():
+        with COMPILING, self._timer:
             if serial not in self._passes:
                 routine = self.routine(serial, numbers, scalars)
                 # Timed by launch, not by pass: each launch would wake the thread pool, so a thousand short ones gain

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 
 from .._config import config
@@ -32,22 +31,28 @@ class PreparationTimer:
         self._now, self._times = now, times
         self._seconds = self._front_end = self._compiler = 0.0
         self._kernels = 0
-        self._is_running = self._has_warned = False
+        self._has_warned = False
+        self._depth = 0
+        self._before = self._read()
 
-    @contextlib.contextmanager
-    def measure(self) -> Iterator[None]:
-        """Enter a context whose time is added. On leaving it, warn if the sum is above the limit for the first time."""
-        if self._is_running:
-            # A part of what is measured already.
-            yield
+    def _read(self) -> tuple[Moment, float, float, int]:
+        times = self._times
+        return self._now(), times.front_end, times.compiler, times.kernels
+
+    # Not a generator: the warning would name the line of `contextlib` that runs it.
+    def __enter__(self) -> None:
+        """Begin to measure. What begins inside of that is a part of it."""
+        self._depth += 1
+        if self._depth == 1:
+            self._before = self._read()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Add the time since `__enter__`. Warn if the sum is above the limit for the first time."""
+        self._depth -= 1
+        if self._depth or kind is not None:
             return
-        times, start = self._times, self._now()
-        front_end, compiler, kernels = times.front_end, times.compiler, times.kernels
-        self._is_running = True
-        try:
-            yield
-        finally:
-            self._is_running = False
+        start, front_end, compiler, kernels = self._before
+        times = self._times
         self._seconds += self._now().seconds_since(start)
         self._front_end += times.front_end - front_end
         self._compiler += times.compiler - compiler

@@ -2,8 +2,8 @@
 
 For each node of the tree, both engines (Taichi 1.7.4, Quadrants 1.3.3) format its source lines with carets below, for a
 message that hardly any compilation prints; that took half of the front end's time. For each call of a function, both
-search for its lines with Python's tokenizer. The replacements return the same, apart from lines of more than 80
-characters, which they do not wrap. They are in place only while tinsmith compiles.
+search for its lines with Python's tokenizer. The replacements return the same, apart from long lines, which they do not
+wrap. They are in place only while tinsmith compiles.
 """
 
 from __future__ import annotations
@@ -67,11 +67,15 @@ def find_lines(find: Callable[[Any], tuple[list[str], int]]) -> Callable[[Any], 
 
 
 def _fill(line: str, *, tabsize: int, width: int) -> str:
-    """Return what `textwrap.fill` does for a line of source: mostly the line itself."""
+    """Return what `textwrap.fill` does for a line of source, but never break it.
+
+    Engines pass a width of 9,999, which the first line of a kernel with some 150 arrays exceeds; once it was broken,
+    the lines of the tree were not those of the source, and Taichi raised IndexError.
+    """
     code = line.rstrip("\n")
-    if len(code) <= width and code.isprintable():
+    if code.isprintable():
         return code.rstrip()
-    return textwrap.fill(line, tabsize=tabsize, width=width)
+    return textwrap.fill(line, tabsize=tabsize, width=max(width, 2 * tabsize * len(line)))
 
 
 WRAPPING = SimpleNamespace(fill=_fill, dedent=textwrap.dedent)
