@@ -76,7 +76,29 @@ def test_strips_in_vectors():
         f"{every}:",
         "z[at_1 + entry_1] = z_value_1_1[entry_1]",
     ]
-    assert "for lane in range(strip_size):" in loops
+    # The last strip is the loop as it was written.
+    assert [line.strip() for line in loops.splitlines()][:2] == [
+        "for r in range(strip_first, strip_first + strip_size):",
+        "a = x[r + 1] * x[r]",
+    ]
+
+
+def test_the_last_strip_has_the_functions_of_the_others():
+    printed = text(strip_functions(of(store(Y, "r", unary("exp", X["r"]))), has_vectors=True))
+    vectors, loops = printed.split("        else:\n")
+    assert "_exp_of_16(" in vectors
+    assert "_exp(x[" in loops
+
+
+@pytest.mark.parametrize("count", [10, 23, 24])
+def test_many_arrays_are_not_read_in_vectors(count):
+    """Engines compile for a time that goes with the square of the elements of all lanes."""
+    arrays = [array(f"x{place}") for place in range(count)]
+    total = arrays[0]["r"]
+    for one in arrays[1:]:
+        total = total + one["r"]
+    changed = strip_functions(of(store(Y, "r", total), arrays=(*arrays, Y)), has_vectors=True)
+    assert has_vector_loops(changed) is (count < 24)
 
 
 def test_arrays_that_are_stored_by_whole_vectors():
@@ -98,8 +120,7 @@ def test_arrays_that_are_stored_by_whole_vectors():
         *(f"y_at_{n} * x_at_{n}" for n in range(1, 5)),
         *(f"y_value_1_{n}" for n in range(1, 5)),
     ]
-    assert "y_value = y[r_1 >> 4][r_1 & 15] * x[r_1]" in loops
-    assert "y[r >> 4][r & 15] = y_ahead[lane_1]" in loops
+    assert "y[r >> 4][r & 15] = y[r >> 4][r & 15] * x[r]" in loops
 
 
 def test_long_iterations_go_vector_by_vector():

@@ -27,8 +27,10 @@ from ...analyses import affine
 from ...ir import Names, Operator, Type, both, compare, integer, nodes, number, walk
 from ._engine_vectors import WIDTH, has_engine_vector
 from ._parts import (
+    FUNCTIONS,
     KINDS,
     LENGTH,
+    POWER,
     SHORTEST,
     assign,
     at_line,
@@ -70,13 +72,29 @@ def strip_elementwise(
 
 _FEW = 8
 """Operations of an iteration up to which the four vectors of a strip are written out, without a loop over them."""
+_MOST_ACCESSES = 24
+"""Elements that an iteration in vectors may load and store at most.
+
+Engines' compilers take a time that goes with the square of the elements of all lanes: a sum of 100 arrays took 4 s, one
+of 300 took 36 s (Quadrants 1.3.3). A sum of 40 arrays is faster without vectors: 0.81 of the time in Quadrants, 0.60 in
+Taichi; one of 20 takes 1.37 and 0.90 of it.
+"""
+
+
+def _count_accesses(loop: nodes.For) -> int:
+    """Return the number of elements that an iteration loads and stores."""
+    stores = sum(isinstance(one, nodes.Store) for one in loop.body)
+    return stores + len({load for access in _accesses(loop) for load in access.reads})
+
+
 _MOST = 1 << 30
 """Elements that an array of a strip in vectors may have at most."""
 
 
 def _may_be_vectors(loop: nodes.For, *, is_whole: bool) -> bool:
-    """Return True if everything that a loop computes can be written for vectors of the engine."""
-    return all(has_engine_vector(by_arithmetic(part), is_whole=is_whole) for part in walk.parts_in(loop.body))
+    """Return True if everything that a loop computes can be written for vectors of the engine, and that pays."""
+    parts = map(by_arithmetic, walk.parts_in(loop.body))
+    return _count_accesses(loop) <= _MOST_ACCESSES and all(has_engine_vector(one, is_whole=is_whole) for one in parts)
 
 
 def store_whole_vectors(kernel: nodes.Kernel, aligned: Collection[str], *, is_whole: bool) -> nodes.Kernel:
@@ -134,6 +152,16 @@ def _runs_in_strips(task: nodes.For, kernel: nodes.Kernel) -> bool:
     # A local of the top level goes on from one iteration of a serial loop to the next.
     carried = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     return carried.isdisjoint(walk.find_defined(task.body))
+
+
+def _is_function(one: nodes.Expr) -> bool:
+    """Return True for a function that has a version in plain arithmetic, and for that version."""
+    match one:
+        case nodes.Unary(operator):
+            return operator in FUNCTIONS or operator in FUNCTIONS.values()
+        case nodes.Binary(operator):
+            return operator in (Operator.POW, POWER)
+    return False
 
 
 def _write_vectors(
@@ -366,6 +394,10 @@ def strip_loop(
     if len(loop.names) > 1:
         whole = run_lanes(index, first, integer(Operator.ADD, first, size), loop.body)
         lanes = [nodes.If(compare(Operator.LT, size, number(SHORTEST)), (whole,), tuple(lanes))]
+    elif has_vectors and not any(map(_is_function, walk.parts_in(loop.body))):
+        # Only the last strip is not in vectors, and those of arrays larger than hardly a machine has. With functions it
+        # computes the same versions of them as the others.
+        lanes = [run_lanes(index, first, integer(Operator.ADD, first, size), loop.body)]
     if has_vectors:
         lanes = [_write_vectors(loop, kernel, names, first, size, lanes)]
     body = at_line((*bounds_of_strip(strip, begin, end, first, size), *lanes), loop.line)
