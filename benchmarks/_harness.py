@@ -28,11 +28,13 @@ class Effort:
         rounds: of each way.
         moment: seconds that a way runs in a round, at least one call.
         patience: seconds that one way may take in all; a slower one takes part in fewer rounds, at least two.
+        clock: returns seconds; the processor's, `time.process_time`, on a machine that does other work.
     """
 
     rounds: int
     moment: float = 2e-3
     patience: float = 4.0
+    clock: Callable[[], float] = time.perf_counter
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def timed(ways: Mapping[Name, Call], effort: Effort, finish: Call = lambda: None
         for name, call in ways.items():
             calls, stride = plans[name]
             if number % stride == 0:
-                seconds[name][number] = _round(call, calls, finish)
+                seconds[name][number] = _round(call, calls, finish, effort.clock)
     return {name: Timing(rounds) for name, rounds in seconds.items()}
 
 
@@ -82,23 +84,24 @@ def _planned(call: Call, effort: Effort, finish: Call) -> tuple[int, int]:
     """Return the number of calls in a round, and the n of every n-th round in which a slow way is timed."""
     call()  # compiles
     finish()
-    seconds = _round(call, 1, finish)
+    seconds = _round(call, 1, finish, effort.clock)
     if seconds < 10 * effort.moment:  # a single call may be disturbed; the fastest of several is a good estimate
-        seconds = min(seconds, *(_round(call, 1, finish) for _ in range(4)))
+        seconds = min(seconds, *(_round(call, 1, finish, effort.clock) for _ in range(4)))
+    seconds = max(seconds, 1e-7)  # the processor's clock may not have moved during one call
     calls = max(1, min(round(effort.moment / seconds), 1000))
     affordable = max(2, int(effort.patience / (seconds * (calls + 1))))
     return calls, max(1, effort.rounds // affordable)
 
 
-def _round(call: Call, calls: int, finish: Call) -> float:
+def _round(call: Call, calls: int, finish: Call, clock: Callable[[], float]) -> float:
     if calls > 1:
         call()  # warm the caches, which the previous way has filled with its data
     finish()
-    start = time.perf_counter()
+    start = clock()
     for _ in range(calls):
         call()
     finish()
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
 
 
 def ratio(above: Timing, below: Timing) -> Figure:

@@ -68,6 +68,7 @@ BENCHMARKS = (
     Benchmark("commands", "commands-cpu.md", 9),
     Benchmark("compile_time", "compile-time-cpu.md", 4, ("--rounds", "3")),
     Benchmark("preparation", "preparation-cpu.md", 6, ("--most", "5")),
+    Benchmark("growth", "growth-cpu.md", 20),
     Benchmark("rounds", "rounds-cpu.md", 3),
     Benchmark("scan", "scan-cpu.md", 2, is_printed=True),
     Benchmark("first_call", "first-call-cpu.md", 1, quick=("--rounds", "1"), is_printed=True),

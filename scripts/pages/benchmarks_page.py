@@ -14,6 +14,7 @@ NETWORKS = ROOT / "docs" / "how-to" / "networks.md"
 _OF_NETWORKS = "networks-cpu.md"
 _OF_PEERS = "peers-cpu.md"
 _OF_GPU = "gpu-h200.md"
+_OF_GROWTH = "growth-cpu.md"
 
 
 def pages() -> dict[Path, str]:
@@ -27,6 +28,7 @@ def pages() -> dict[Path, str]:
         "peers-middle": _peers("Middle sizes"),
         "peers-small": _peers("Small sizes"),
         "lost": _lost(),
+        "growth": _growth(),
     }
     networks = {"steps": _steps(), "scattered": _scattered(), "memory": _memory()}
     filled = {PAGE: own, NETWORKS: networks, README: {"gpu": _gpu()}}
@@ -50,6 +52,11 @@ def _steps() -> str:
 def _memory() -> str:
     heads, *rows = table_of(text_of(_OF_NETWORKS), "Peak memory of forward and backward, MB")
     return _table(heads, rows)
+
+
+def _growth() -> str:
+    rows = table_of(text_of(_OF_GROWTH), "")[1:]
+    return _table(["what grows", "tinsmith", "the fastest peer", "steeper by"], [row[:4] for row in rows])
 
 
 def _scattered() -> str:
