@@ -15,8 +15,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 STREAM_DEVICES = {"cuda"}
 """The devices that have streams. Tests add the CPU, with a program that only records what it is asked."""
 _PROGRAM = "_tinsmith_streams"
@@ -70,6 +68,9 @@ def wait_for_launches() -> None:
     """
     programs = [one for one in _programs if one.last or one.captured is not None]
     if programs:
+        # Here, since a check of files imports this module, and needs no torch.
+        import torch
+
         torch.cuda.synchronize()
     for one in programs:
         one.last, one.last_stream, one.captured = 0, None, None
