@@ -44,6 +44,7 @@ from support.thinned import (
     place,
 )
 from tinsmith._config import config as settings
+from tinsmith.engines import run_on
 
 # Until all tests are collected, no object dies that the collector of cycles would find.
 gc.disable()
@@ -207,6 +208,8 @@ def engine(
     yield request.param
     monkeypatch.undo()
     settings.cache_clear()
+    # A test that starts the engine by `ts.init` has chosen Python for the process.
+    run_on(None)
 
 
 @pytest.fixture

@@ -501,9 +501,6 @@ def test_conflicts_are_those_of_the_kernel_and_its_promises(lang, disk_cache, ge
     given = torch.ones(3), torch.arange(3, dtype=torch.int32)
     promise = "x[n], unique k[n]: i32 -> y[n]"
 
-    def refuses():
-        return pytest.raises(ts.KernelError, match="data race")
-
     def warns():
         return pytest.warns(ts.RaceWarning, match="may have a data race")
 
@@ -511,8 +508,8 @@ def test_conflicts_are_those_of_the_kernel_and_its_promises(lang, disk_cache, ge
     for outcome, options in (
         (warns, {}),
         (contextlib.nullcontext, {"spec": promise}),
-        (refuses, {"stride": 0}),
-        (refuses, {"spec": promise, "stride": 0}),
+        (warns, {"stride": 0}),
+        (warns, {"spec": promise, "stride": 0}),
         (contextlib.nullcontext, {"races": "allow"}),
     ):
         counts = []

@@ -50,7 +50,9 @@ def test_a_quick_comparison_with_another_checkout_writes_a_page(tmp_path):
     assert "| all ops, taichi, first call | " in page
     assert "| generated, statements 280, taichi | " in page
     (row,) = (line for line in page.splitlines() if line.startswith("| generated, statements 280, taichi | "))
-    first, second, own, front_end, compiler, whole = (float(cell) for cell in row.strip("| ").split(" | ")[-6:])
+    first, second, own, front_end, compiler, whole = (
+        float(cell.replace(",", "")) for cell in row.strip("| ").split(" | ")[-6:]
+    )
     assert 0 < second < 0.8 * first
     assert all(part > 0 for part in (own, front_end, compiler))
     assert abs(own + front_end + compiler - whole) < 0.5

@@ -638,7 +638,7 @@ def read_too_early_of_a_name_with_a_number(lang, array):
                 lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "`tile_2`, which decides whether a `sync()` runs and may differ in a block"
+    return kernel, "`tile_2`, which decides whether a `sync()` runs, read while other iterations may store to it"
 
 
 def read_too_early_in_a_second_loop(lang, array):
@@ -660,7 +660,7 @@ def read_too_early_in_a_second_loop(lang, array):
                 lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "`tile`, which decides whether a `sync()` runs and may differ in a block"
+    return kernel, "`tile`, which decides whether a `sync()` runs, read while other iterations may store to it"
 
 
 def in_a_second_loop(lang, array):

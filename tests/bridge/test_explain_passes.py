@@ -79,7 +79,7 @@ def test_a_kernel_that_cannot_be_lowered(lang):
 
     odd(torch.rand(3))
     words = odd.explain(passes=True).splitlines()[-1]
-    assert words.startswith("passes: none, since tinsmith cannot analyze `lang.types.struct`")
+    assert words.startswith("passes: none, since tinsmith cannot follow `lang.types.struct`")
     assert words.endswith("test_explain_passes.py:77")
 
 

@@ -104,6 +104,7 @@ def test_inputs_that_are_not_contiguous(pair):
     torch.testing.assert_close((y, z), (x * 3, x + 3))
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("count", [LONG - 1, LONG, MOST_ALONE // 4, MOST_ALONE // 4 + 1])
 def test_middle_memory_starts_at_zero(lang, count):
     """One thread zeroes it where torch would wake another."""

@@ -83,7 +83,7 @@ def test_every_setting_is_on_its_page():
 
     text = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
     for field in dataclasses.fields(Config):
-        if isinstance(field.default, str):
+        if isinstance(field.default, str | None):
             shown = f"`{field.default}`" if field.default else "unset"
         else:
             shown = int(field.default)
