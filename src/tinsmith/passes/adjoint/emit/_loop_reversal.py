@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ....ir import FALSE, Names, Type, constant, minus, nodes, opposite, plus, walk
+from ....ir import FALSE, Names, Operator, Type, compare, constant, minus, nodes, opposite, or_else, plus, times, walk
+from ..._slots import trips_of
 from .._plan import PLAIN_LOOP, LoopPlan
 from .._regular_logs import RegularLog
-from .._tapes import Tape, Tapes
+from .._tapes import Tape, Tapes, array_key
 from .._task import Task
 from ._accumulators import find_accumulators
+from ._counting import count_pushes
 from ._forward_copy import ForwardCopy, Renamed
 from ._frame_reversal import Block, FrameReversal, TurnedFrame
 from ._inverses import Rerun, plan_rerun
@@ -35,6 +37,9 @@ class LoopReversal:
         trips: locals that count how often loops ran, where only a run can tell.
         ends: by loop, conditions that end it, with the local that says whether it did, and the truth that ends it.
         results: what loops of the task's own frame leave, where the forward pass keeps it.
+        guarded: keys of the tapes on which a loop may need more room than was counted.
+        limits: locals that say where an iteration's part of a guarded tape ends, by key.
+        fits: locals that say whether tapes had room for a loop over several variables, by loop.
     """
 
     frames: FrameReversal
@@ -44,6 +49,9 @@ class LoopReversal:
     trips: dict[int, str] = field(default_factory=dict)
     ends: dict[int, Mapping[str, tuple[str, bool]]] = field(default_factory=dict)
     results: LoopResults | None = None
+    guarded: frozenset[str] = frozenset()
+    limits: dict[str, str] = field(default_factory=dict)
+    fits: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Start with empty tapes."""
@@ -83,6 +91,8 @@ class LoopReversal:
 
         def head(inner: Renamed) -> Block:
             statements: Block = []
+            if loop.number not in self.fits and (is_full := self.find_full_tape(kept, inner)) != FALSE:
+                statements.append(nodes.If(is_full, (nodes.Break(),)))
             # `restore_kept` pops in the opposite order.
             for name in kept.taped:
                 now = inner[name]
@@ -114,7 +124,39 @@ class LoopReversal:
                 statements.append(nodes.Assign(ended, held if truth else opposite(held)))
             return statements
 
-        return [*begun, *plain.loop(loop, renamed, head, tail)]
+        statements = plain.loop(loop, renamed, head, tail)
+        fits = None if self.frames.is_forward_pass else self.fits.get(loop.number)
+        if fits is not None:
+            is_full = self.find_full_tape(kept, {}, trips_of(loop.bounds))
+            begun.append(nodes.Assign(fits, opposite(is_full)))
+            statements = [_run_if(fits, one) if isinstance(one, nodes.For) else one for one in statements]
+        return [*begun, *statements]
+
+    def find_full_tape(self, kept: LoopPlan, renamed: Renamed, trips: nodes.Expr | None = None) -> nodes.Expr:
+        """Return the condition that a guarded tape lacks room for an iteration of a loop, or for `trips` of them.
+
+        The counting kernel and the adjoint compute the same numbers, but compilers may round them differently: one in
+        machine vectors, with functions in plain arithmetic, the other not; or with a multiplication and an addition
+        fused in one of them. Where a condition hangs on the last digit, the adjoint may want to run a step that was not
+        counted. It ends the loop instead: behind its part of the tape lies another iteration's.
+        """
+        counts: dict[str, nodes.Expr] = {
+            key: constant(count, Type.I32) for key, count in count_pushes(kept, self.names).items()
+        }
+        # Irregular logs are guarded at each store (`log_store`).
+        counts |= {array_key(array): walk.substitute(log.count, renamed) for array, log in kept.regular.items()}
+        condition: nodes.Expr = FALSE
+        for key in sorted(counts.keys() & self.guarded):
+            count = counts[key] if trips is None else times(trips, counts[key])
+            filled = plus(nodes.Local(self.tapes.by_key[key].top, Type.I32), count)
+            condition = or_else(condition, compare(Operator.GT, filled, self.find_limit(key)))
+        return condition
+
+    def find_limit(self, key: str) -> nodes.Local:
+        """Return the local that says where an iteration's part of a guarded tape ends; create it at first request."""
+        if key not in self.limits:
+            self.limits[key] = self.names.fresh(f"end_{self.tapes.by_key[key].label}", Type.I32)
+        return nodes.Local(self.limits[key], Type.I32)
 
     def log_store(self, loop: nodes.Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
         """Write a store of a loop that runs forward; where the reverse needs it, first log the value overwritten."""
@@ -127,7 +169,11 @@ class LoopReversal:
             return [store]
         tape = self.tapes.for_array(self.task.kernel.arrays[store.array])
         if store.array not in kept.regular:
-            return [*self.tapes.log(tape, store.index, store.line), store]
+            log = self.tapes.log(tape, store.index, store.line)
+            if tape.key in self.guarded:
+                has_room = compare(Operator.LT, nodes.Local(tape.top, Type.I32), self.find_limit(tape.key))
+                log = [nodes.If(has_room, tuple(log))]
+            return [*log, store]
         place = walk.substitute(kept.regular[store.array].stores[store.number].place, renamed)
         old = nodes.Load(store.array, store.index, store.entry, tape.type)
         return [nodes.Store(tape.array, (tape.slot(place),), (), old, store.line), store]
@@ -153,6 +199,15 @@ class LoopReversal:
         inner.backwards.extend(nodes.Assign(frames.adjoint(one.last).name, frames.adjoint(one.head)) for one in moved)
         # Chosen only now: a plan depends on what the reversed iteration reads.
         plan = self.plans[loop.number] = self.choose(self, loop, inner, known)
+        if loop.number not in self.trips and self.guarded & {
+            *count_pushes(plan, self.names),
+            *map(array_key, plan.regular),
+        }:
+            # A loop that a full tape may end is reversed from where it ended.
+            if len(loop.names) == 1:
+                self.trips[loop.number] = self.names.fresh("trips", Type.I32)
+            else:
+                self.fits[loop.number] = self.names.fresh("fits", Type.U1)
         rerun = self.plan_rerun(loop, plan.inverted)
         inverses = rerun.inverses if rerun else ()
         self.ends[loop.number] = rerun.ends if rerun else {}
@@ -164,7 +219,9 @@ class LoopReversal:
         body = [*self.restore_kept(loop), *forward, *inner.backwards, *last]
         is_ordered = bool(plan.heads or plan.logged or moved) or self.overwrites(loop)
         statements: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
-        statements.append(self.backwards(loop, body, is_ordered=is_ordered))
+        backwards = self.backwards(loop, body, is_ordered=is_ordered)
+        fits = self.fits.get(loop.number)
+        statements.append(backwards if fits is None else _run_if(fits, backwards))
         # By now the adjoint of `last` is that of the first iteration's head, so it belongs to what the loop began with.
         for one in active:
             statements += frames.propagate_adjoint(one.first, frames.adjoint(one.last))
@@ -251,6 +308,10 @@ class LoopReversal:
         if not is_ordered:
             return nodes.For(loop.names, loop.bounds, tuple(body), line=loop.line)
         return run_downwards(loop, body, self.names)
+
+
+def _run_if(local: str, one: nodes.Stmt) -> nodes.Stmt:
+    return nodes.If(nodes.Local(local, Type.U1), (one,))
 
 
 def run_downwards(loop: nodes.Loop, body: Block, names: Names) -> nodes.For:

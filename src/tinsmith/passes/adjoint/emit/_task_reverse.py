@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ....ir import ONE, ZERO, Type, nodes, types, walk
+from ....ir import ONE, ZERO, Type, nodes, plus, types, walk
 from ..._slots import trips_of
 from ...polish import eliminate_dead_code, name_locals, simplify
 from .._plan import Decision, ResultRoom, TaskPlan, describe_loop
@@ -63,19 +63,37 @@ def write_task(task: Task, plan: TaskPlan) -> TaskReverse:
 
 def write_without_results(task: Task, plan: TaskPlan) -> TaskReverse:
     """Write the reverse of a task as planned, except that it computes again what a forward pass could have kept."""
-    return _Writing(task, plan).reverse()
+    writing = _Writing(task, plan)
+    reverse = writing.reverse()
+    count = None if reverse.reserve is None else reverse.reserve.count
+    if count is None or not _may_round_differently(count.kernel):
+        return reverse
+    # Written again, since only a written reverse tells which tapes it has, and whether their entries are counted.
+    return _Writing(task, plan, frozenset(writing.used)).reverse()
+
+
+def _may_round_differently(kernel: nodes.Kernel) -> bool:
+    """Return True if a kernel computes floats: compilers may round them differently in another kernel."""
+    steady = nodes.Load | nodes.Local | nodes.Const | nodes.Argument
+    return any(
+        isinstance(one, nodes.Atomic) or (types.is_float(one.type) and not isinstance(one, steady))
+        for one in [*walk.stores(kernel.body), *walk.parts_in(kernel.body)]
+        if not isinstance(one, nodes.Store)
+    )
 
 
 class _Writing:
     """Writes the reverse of a task as planned."""
 
-    def __init__(self, task: Task, plan: TaskPlan) -> None:
+    def __init__(self, task: Task, plan: TaskPlan, guarded: frozenset[str] = frozenset()) -> None:
         self.task = task
         self.plan = plan
         self.state = plan.state
         self.names = task.names.copy()
         self.frames = FrameReversal(task, plan.state, self.names)
         self.loops = LoopReversal(self.frames, lambda _writer, loop, _inner, _known: plan.of_loop(loop))
+        self.loops.guarded = guarded
+        self.used: set[str] = set()
         self.results: LoopResults | None = None
 
     def reverse(self) -> TaskReverse:
@@ -91,11 +109,16 @@ class _Writing:
         starts = [
             nodes.Assign(tape.top, size.first_entry(self.task.place)) for tape, size in zip(tapes, sizes, strict=True)
         ]
+        for tape, size in zip(tapes, sizes, strict=True):
+            if tape.key in self.loops.limits:
+                assert size.starts is not None
+                counted = nodes.Load(size.starts[1], (self.task.place,), (), Type.I32)
+                starts.append(nodes.Assign(self.loops.limits[tape.key], plus(nodes.Local(tape.top, Type.I32), counted)))
         # Where an iteration's part of a tape starts follows from the sizes, so it is written after these are known.
         if starts:
             whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state | taped)
         kernel = self.kernel("adjoint", whole, reserve)
-        used = {tape.key for tape in tapes}
+        used = self.used = {tape.key for tape in tapes}
         decisions, notes = tuple(self.describe(used)), tuple(self.describe_order(body))
         return TaskReverse(reserve, kernel, self.state, self.plan.settled, decisions, notes, self.find_long_loops(used))
 
