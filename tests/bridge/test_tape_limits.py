@@ -76,6 +76,12 @@ BODIES = {
             t += 0.5 * lang.exp(-x[r] * t) + 0.01
         y[r] = w[r, 0] * w[r, 1]
 """,
+    "candidates of a maximum": """
+        t = 0.1
+        while t < end[r]:
+            lang.atomic_max(y[r % 7], t * lang.tan(0.1 * x[r] * t))
+            t += 0.5 * lang.exp(-x[r] * t) + 0.01
+""",
 }
 
 

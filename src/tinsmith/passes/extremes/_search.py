@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir import ONE, ZERO, Names, Operator, Type, cast, compare, constant, nodes, over, types, walk
+from ...ir import ONE, ZERO, Names, Operator, Type, cast, compare, constant, nodes, over, plus, types, walk
 from .._evaluate import extent
 from .._exact import Exact
 from .._most_runs import most_runs
@@ -81,6 +81,7 @@ class Search:
         kept = {key: one.array for key, one in self.atomics.items() if not exact.has(one.value)}
         self._slotted = assign_slots(self.body, kept, names) if kept else None
         self.slots = self._slotted.slots if self._slotted else {}
+        self.end: nodes.Local | None = None
         # One array for the candidates of all: in float64, those of float32 keep their bits.
         widest = Type.F64 if any(kernel.arrays[self.atomics[key].array].type == Type.F64 for key in kept) else Type.F32
         plain = nodes.Array("", widest, 1, is_differentiable=False)
@@ -111,9 +112,18 @@ class Search:
 
     # The tasks --------------------------------------------------------------------------------
 
-    def expand(self, first_slot: nodes.Expr | None = None) -> Expansion:
-        """Write the tasks; `first_slot` is where the candidates of an iteration are kept."""
-        start = () if first_slot is None else (nodes.Assign(self.counter, first_slot),)
+    def expand(self, first_slot: nodes.Expr | None = None, counted: nodes.Expr | None = None) -> Expansion:
+        """Write the tasks.
+
+        Args:
+            first_slot: where the candidates of an iteration are kept.
+            counted: how many a kernel counted for it; None if its room is a formula. The search may run a step more,
+                for which there is no room (docs/about/decisions/chains.md): its candidate is left out.
+        """
+        start: nodes.Block = () if first_slot is None else (nodes.Assign(self.counter, first_slot),)
+        if first_slot is not None and counted is not None:
+            self.end = self.names.local("end_slot", INTEGER)
+            start = (*start, nodes.Assign(self.end.name, plus(first_slot, counted)))
         extremes = self.extremes.values()
         search = [
             *self.over_all(self._begin),
@@ -178,9 +188,16 @@ class Search:
         kept = cast(value, self.candidates.type)
         return [
             nodes.Assign(value.name, cast(one.value, value.type), one.line),
-            nodes.Store(self.candidates.name, (slot,), (), kept, one.line),
-            replace(one, array=extreme.winner, value=value),
+            *self._where_kept(
+                slot,
+                nodes.Store(self.candidates.name, (slot,), (), kept, one.line),
+                replace(one, array=extreme.winner, value=value),
+            ),
         ]
+
+    def _where_kept(self, slot: nodes.Local, *body: nodes.Stmt) -> Sequence[nodes.Stmt]:
+        """Return statements that run if there is room for the candidate with this slot."""
+        return body if self.end is None else [nodes.If(compare(Operator.LT, slot, self.end), body, (), body[0].line)]
 
     def _count_tie(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
         more = replace(one, operator="add", array=self.extremes[one.array].ties, value=ONE)
@@ -213,7 +230,8 @@ class Search:
         if slot is not None and self.candidates is not None:
             candidate = nodes.Load(self.candidates.name, (slot,), (), self.candidates.type)
         won = compare(Operator.EQ, cast(candidate, extreme.array.type), extreme.load(extreme.winner, index, one.entry))
-        return [*first, nodes.If(won, (then(index),), (), one.line)]
+        taken = nodes.If(won, (then(index),), (), one.line)
+        return [*first, *([taken] if slot is None else self._where_kept(slot, taken))]
 
     # What is done for every element -----------------------------------------------------------
 

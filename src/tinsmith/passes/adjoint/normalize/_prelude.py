@@ -43,7 +43,7 @@ def search_of(
     search = Search(task, kernel, arrays, names)
     writing = _Writing(search, kernel, names)
     keeps = search.candidates is not None
-    expansion = search.expand(writing.first_slot() if keeps else None)
+    expansion = search.expand(*(writing.find_slots() if keeps else ()))
     reserve = writing.reserve() if keeps else None
     prelude = Prelude(writing.build_kernel("winners", expansion.search), search.beside, reserve, note_of(search))
     whole = replace(kernel, arrays=writing.all_arrays, arguments=writing.arguments)
@@ -63,14 +63,15 @@ class _Writing:
         """Return every array that its kernels, or what is reversed, may use."""
         return {**self.arrays, **{one.array.name: one.array for one in self.search.beside}}
 
-    def first_slot(self) -> nodes.Expr:
-        """Return where the candidates of an iteration start: all have equal room, or what was counted for each."""
+    def find_slots(self) -> tuple[nodes.Expr, nodes.Expr | None]:
+        """Return where the candidates of an iteration start, and how many were counted; None if all have equal room."""
         candidates = self.search.candidates
         assert candidates is not None
         self.arrays[candidates.name] = candidates
         tape = ((candidates.name, candidates.type, 1),)
         self.size = size_tape(self.names, "candidates", tape, self.search.most)
-        return self.size.first_entry(self.search.place)
+        place, starts = self.search.place, self.size.starts
+        return self.size.first_entry(place), None if starts is None else nodes.Load(starts[1], (place,), (), Type.I32)
 
     def reserve(self) -> Reserve:
         """Return the reservation of memory for candidates, with the runs that measure how much is needed."""
