@@ -129,7 +129,7 @@ def _find_in_vectors(task: nodes.Stmt, kernel: nodes.Kernel, *, is_whole: bool) 
     """Return the arrays of which a task, in strips in vectors, loads and stores whole vectors."""
     if not isinstance(task, nodes.For) or not _runs_in_strips(task, kernel):
         return set()
-    if len(task.names) > 1 or task.bounds[0][0] != number(0) or not _may_be_vectors(task, is_whole=is_whole):
+    if len(task.names) != 1 or task.bounds[0][0] != number(0) or not _may_be_vectors(task, is_whole=is_whole):
         return set()
     own = (nodes.Local(task.names[0], Type.I32),)
     whole, other = set[str](), set[str]()
