@@ -15,6 +15,7 @@ _OF_NETWORKS = "networks-cpu.md"
 _OF_PEERS = "peers-cpu.md"
 _OF_GPU = "gpu-h200.md"
 _OF_GROWTH = "growth-cpu.md"
+_OF_SIZES = "sizes-cpu.md"
 
 
 def pages() -> dict[Path, str]:
@@ -29,6 +30,7 @@ def pages() -> dict[Path, str]:
         "peers-small": _peers("Small sizes"),
         "lost": _lost(),
         "growth": _growth(),
+        "sizes": _sizes(),
     }
     networks = {"steps": _steps(), "scattered": _scattered(), "memory": _memory()}
     filled = {PAGE: own, NETWORKS: networks, README: {"gpu": _gpu()}}
@@ -57,6 +59,11 @@ def _memory() -> str:
 def _growth() -> str:
     rows = table_of(text_of(_OF_GROWTH), "")[1:]
     return _table(["what grows", "tinsmith", "the fastest peer", "steeper by"], [row[:4] for row in rows])
+
+
+def _sizes() -> str:
+    head, *rows = table_of(text_of(_OF_SIZES), "")
+    return _table([*head[:-1], "to hold"], rows)
 
 
 def _scattered() -> str:
