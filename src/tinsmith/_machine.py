@@ -53,7 +53,7 @@ class Machine:
     is_measured: bool = False
 
     def break_even(self, threads: int, speed: float = 1.0) -> float:
-        """Return the seconds on one thread above which a launch on this number of threads is faster.
+        """Return the time of a launch on one thread, in seconds, above which several threads are faster.
 
         Args:
             threads: the number of threads.

@@ -272,7 +272,7 @@ class _Walk:
             self.values[name] = self.opaque(origin, self.kernel.locals.get(name, Type.I32))
 
     def origin(self, exprs: Sequence[nodes.Expr]) -> Origin:
-        """Return whether values that depend on expressions come from data of arrays or are unknown."""
+        """Return `Origin.DATA` if an expression depends on the contents of an array, else `Origin.UNKNOWN`."""
         names = walk.locals_in(exprs)
         origins = find_origins([*exprs, *(self.values[name] for name in names if name in self.values)])
         return Origin.DATA if Origin.DATA in origins else Origin.UNKNOWN

@@ -365,7 +365,7 @@ class _Pair:
             yield [*common, *one, *two, difference, *value, *self.mine.facts, *self.theirs.facts]
 
     def difference(self, leaf: nodes.Expr) -> Iterator[analyses.Constraint]:
-        """Yield two constraints, one of which holds if the value of a leaf differs between the two iterations."""
+        """Yield the constraints that a local's value is greater, or less, in one iteration than in the other."""
         one, two = self.mine.atom(leaf), self.theirs.atom(leaf)
         for factor in (1, -1):
             yield analyses.Constraint(AffineIndex({one: factor, two: -factor}, -1))
@@ -441,10 +441,11 @@ def _find_start(forms: IterationForms, access: LoopAccess, variable: nodes.Expr)
 
 
 def _same_value(first: LoopAccess, second: LoopAccess) -> tuple[nodes.Expr, ...] | None:
-    """Return the leaves on which the equality of two stored values depends, if both stores have the same expression.
+    """Return the locals whose equality in two iterations makes two stored values equal; None if these have different
+    expressions.
 
-    If both stores have the same indices, parts of the value that equal an index are left out: where two accesses
-    meet in an element, their indices are equal. Return None if the expressions are not the same.
+    If both stores have the same indices, locals that occur only in parts of the value which equal an index are left
+    out: where two accesses meet in an element, their indices are equal.
     """
     if not isinstance(first.of, nodes.Store) or not isinstance(second.of, nodes.Store):
         return None

@@ -18,7 +18,7 @@ IsKnown = Callable[[nodes.Expr], bool]
 
 
 class Bounds(NamedTuple):
-    """From when on several threads are faster than one.
+    """The thresholds of a launch above which several threads are faster than one.
 
     Attributes:
         seconds: the time of a launch on one thread.

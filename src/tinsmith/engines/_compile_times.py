@@ -14,11 +14,11 @@ LONG_FRONT_END = 0.1
 
 
 class Moment(NamedTuple):
-    """A moment by two clocks, in seconds.
+    """The readings of two clocks at one point in time, in seconds.
 
     Attributes:
-        wall: by a clock on the wall.
-        processor: the processor's time of this process, of all of its threads.
+        wall: of the wall clock.
+        processor: of the processor time that this process has used, in all of its threads.
     """
 
     wall: float
@@ -26,7 +26,7 @@ class Moment(NamedTuple):
 
     @classmethod
     def now(cls) -> Moment:
-        """Return the current moment."""
+        """Read both clocks and return their times."""
         return cls(time.perf_counter(), time.process_time())
 
     def seconds_since(self, start: Moment) -> float:

@@ -299,7 +299,7 @@ class Engine(ABC):
 
     @abstractmethod
     def is_bound(self, function: object) -> bool:
-        """Return True if an engine function is a bound method: its first argument is the object that it belongs to."""
+        """Return True if an engine function is a method bound to an object, which is its first argument."""
 
     @abstractmethod
     def owns(self, value: object) -> bool:

@@ -31,7 +31,7 @@ _warned: Final = set[str]()
 
 
 class Order(ABC):
-    """Puts launches of one program in order with torch's current stream.
+    """The order between kernel launches of one engine program and the work on torch's current stream.
 
     Attributes:
         program: the streams of the program.
@@ -66,8 +66,7 @@ class Order(ABC):
         """Put later work on torch's current stream after the launches. Call it only if its handle is not 0."""
 
     def _refuse_capture(self, because: str, remedy: str) -> None:
-        words = f"{self._caller} cannot be captured in a CUDA graph"
-        raise EngineError(refusal(words, [("engine", self.program.engine), ("because", because)], remedy))
+        raise _make_capture_error(self._caller, [("engine", self.program.engine), ("because", because)], remedy)
 
 
 @final
@@ -222,8 +221,11 @@ def refuse_capture(caller: str, device: torch.device, because: str, remedy: str)
         remedy: what to do instead.
     """
     if has_streams(device.type) and torch.cuda.is_current_stream_capturing():
-        words = f"{caller} cannot be captured in a CUDA graph"
-        raise EngineError(refusal(words, [("because", because)], remedy))
+        raise _make_capture_error(caller, [("because", because)], remedy)
+
+
+def _make_capture_error(caller: str, rows: Sequence[tuple[str, str]], remedy: str) -> EngineError:
+    return EngineError(refusal(f"{caller} cannot be captured in a CUDA graph", rows, remedy))
 
 
 def _find_kept_arguments(program: ProgramStreams) -> list[Any]:

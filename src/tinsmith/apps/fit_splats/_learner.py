@@ -37,8 +37,8 @@ _WIDER = 1.1  # the scene's scale, as a multiple of the cameras' distance: the v
 
 @dataclass(frozen=True)
 class Seen:
-    """A rendered picture: `color` (h, w, 3), `opacity` (h, w), and `depth` (h, w) along the camera's axis, times
-    opacity.
+    """A rendered picture: `color` (h, w, 3), `opacity` (h, w), and `depth` (h, w), which is the distance along the
+    camera's axis multiplied by the opacity.
     """
 
     color: Tensor

@@ -62,7 +62,7 @@ def picture_writers(report: Report, evaluation: Evaluation, frames: Sequence[Ren
 
 
 def _describe_film(report: Report) -> tuple[str, str]:
-    """Return the first lines of a film's caption: what was trained for how long, and the quality."""
+    """Return the two lines at the top of a film's caption: the title with the training step, and the quality."""
     return f"{report.title}, step {report.facts['step']}", report.score
 
 

@@ -62,8 +62,9 @@ def overflow(name: str, kind: str, operands: tuple[Number, ...]) -> int | None:
 
 
 def loses_bits(kind: str, value: Number) -> bool:
-    """Return True if a number does not fit the integer type that it is cast to. Its fraction may be lost, and an
-    integer may be reinterpreted, as in the cast of -1 to an unsigned type.
+    """Return True if the cast of a number to an integer type overflows.
+
+    Dropping the fraction of a float is no overflow; nor is a cast of -1 to an unsigned type, which keeps the bits.
     """
     if kind == "u1":
         return False

@@ -56,7 +56,7 @@ class Extreme:
 
 
 def copy_of(array: nodes.Array, name: str, kind: str = "") -> nodes.Array:
-    """Return an array for the pass's own use that has the same sizes as another one, and no gradient."""
+    """Return the declaration of a temporary array with the shape of another array and without a gradient."""
     return replace(array, name=name, type=kind or array.type, label="", is_differentiable=False)
 
 

@@ -72,7 +72,7 @@ class _Scattered:
     shifts: tuple[tuple[_Addition, _Shift], ...]
 
     def axis(self, number: int) -> int:
-        """Return the axis of the array that the loop variable with this number indexes."""
+        """Return the array's axis that is indexed by the loop variable at this position in the loop's list."""
         return self.row.index(number)
 
     def index(self, names: Sequence[str]) -> tuple[nodes.Expr, ...]:
@@ -302,7 +302,7 @@ def _is_apart(row: Sequence[int | nodes.Expr], index: Sequence[nodes.Expr], know
 
 
 def _collect(expr: Any, names: Sequence[str]) -> Any:
-    """Collect the constants of an index that is a loop variable plus constants: `i - 1 + 1` becomes `i`."""
+    """Fold the constants of an index that is a loop variable plus constants: `i - 1 + 1` becomes `i`."""
     if not (isinstance(expr, nodes.Binary) and expr.operator in (Operator.ADD, Operator.SUB) and expr.type == Type.I32):
         return expr
     index = affine(expr, {})
