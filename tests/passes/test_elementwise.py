@@ -143,7 +143,7 @@ NUMBER_BY_NUMBER = {
         [X, Y],
         [replace(loop("r", Y.size(), [store(Y, "r", X["r"])]), bounds=((nodes.Const(1, Type.I32), Y.size().expr),))],
     ),
-    "of several axes": of(store(J, (0, "r"), X["r"]), arrays=(X, Y, J)),
+    "of several axes": of(store(J, (2, "r"), X["r"]), arrays=(X, Y, J)),
     "of other numbers than are stored": of(store(Y, "r", K["r"]), arrays=(X, Y, K)),
     "whose memory may begin anywhere": of(store(Z, "r", X["r"]), arrays=(X, Y, Z)),
 }

@@ -165,9 +165,9 @@ class StageLaunch(RoutineLaunch):
             variant = replace(variant, is_serial=is_serial)
         is_split = bool(variant.batched_arrays) and bool(stage.explain_batch_refusal(variant, key.templates))
         variant = variant.single if is_split else variant
-        is_plain = not (self.adjoint or variant.batched_arrays or is_split)
-        is_aligned = may_vectorize and is_plain and key.device.type == "cpu"
-        is_simd = stage.is_simd and is_aligned
+        # Samples of a split batch begin anywhere.
+        is_aligned = may_vectorize and key.device.type == "cpu" and not (self.adjoint or is_split)
+        is_simd = stage.is_simd and is_aligned and not variant.batched_arrays
         step = _lay_out(
             key, stage, uses, types, replace(variant, is_simd=is_simd, is_aligned=is_aligned), is_split=is_split
         )

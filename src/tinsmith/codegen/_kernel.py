@@ -288,15 +288,20 @@ class Writer:
         self, one: nodes.Load | nodes.Store | nodes.Atomic, width: int, context: ast.expr_context
     ) -> ast.expr:
         """Write an element of an array of machine vectors: its vector, and its place in that."""
-        (place,) = one.index
+        *zeros, place = one.index
         last = nodes.Binary(Operator.BIT_AND, place, nodes.Const(width - 1, Type.I32), Type.I32)
-        vector = self.expression(vector_number(place, width))
-        whole = ast.Subscript(ast.Name(one.array, ast.Load()), vector, ast.Load())
+        whole = ast.Subscript(
+            ast.Name(one.array, ast.Load()), self.place([*zeros, vector_number(place, width)]), ast.Load()
+        )
         return ast.Subscript(whole, self.expression(last), context)
 
     def index(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
         """Write the index of an element, without that of the entry in it."""
-        index = [self.expression(part) for part in one.index]
+        return self.place(one.index)
+
+    def place(self, parts: Sequence[nodes.Expr]) -> ast.expr:
+        """Write an index of several parts, of one, or of none."""
+        index = [self.expression(part) for part in parts]
         return ast.Constant(None) if not index else index[0] if len(index) == 1 else _tuple(index)
 
     def entry(self, value: ast.expr, entry: tuple[int, ...], context: ast.expr_context | None = None) -> ast.expr:

@@ -255,12 +255,13 @@ class VectorLoop:
     def whole(self, one: nodes.Load | nodes.Store, context: ast.expr_context) -> ast.expr:
         """Write the machine vector of an array that holds the elements of all lanes."""
         match one.index:
-            case (nodes.Binary(Operator.ADD, first, nodes.Local(self.lane)),) if self.is_shared(first):
-                place = self.scalar.expression(vector_number(first, self.width))
+            case (*zeros, nodes.Binary(Operator.ADD, first, nodes.Local(self.lane))) if self.is_shared(first):
+                place = vector_number(first, self.width)
             case _:
                 raise AssertionError(f"unexpected index of {one.array}: not a vector's first element plus the lane")
-        place = ast.BinOp(place, ast.Add(), ast.Constant(self.group)) if self.group else place
-        return ast.Subscript(ast.Name(one.array, ast.Load()), place, context)
+        if self.group:
+            place = nodes.Binary(Operator.ADD, place, nodes.Const(self.group, Type.I32), Type.I32)
+        return ast.Subscript(ast.Name(one.array, ast.Load()), self.scalar.place([*zeros, place]), context)
 
     def element(self, one: nodes.Load | nodes.Store, context: ast.expr_context) -> ast.expr:
         """Write the element of an array for the lane that a static loop is at."""

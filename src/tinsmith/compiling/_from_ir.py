@@ -119,7 +119,7 @@ def record_text(kernel: nodes.Kernel) -> dict[str, str]:
 def annotate_vectors(kernel: nodes.Kernel) -> dict[str, str]:
     """Return the annotations of the arrays that a kernel stores by whole machine vectors, by name."""
     vectors = [one for one in kernel.arrays.values() if one.vector_width]
-    return {one.name: array_text(DTYPES[one.type], 1, (one.vector_width,), "unsafe", False) for one in vectors}
+    return {one.name: array_text(DTYPES[one.type], one.rank, (one.vector_width,), "unsafe", False) for one in vectors}
 
 
 def find_vector_sizes(kernel: nodes.Kernel) -> dict[str, int]:

@@ -42,7 +42,7 @@ class Variant:
 
     def find_aligned(self) -> frozenset[str]:
         """Return the names of the arrays whose memory begins at a multiple of a machine vector's size."""
-        plain = (name for name, one in self.arrays if not (one.element or one.has_gradient or one.is_batched))
+        plain = (name for name, one in self.arrays if not (one.element or one.has_gradient))
         return frozenset(plain) if self.is_aligned else frozenset()
 
     @property

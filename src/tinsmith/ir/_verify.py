@@ -100,8 +100,8 @@ def _check_header(kernel: nodes.Kernel) -> Iterator[str]:
             yield f"array `{name}` is listed under a name that differs from its own, `{array.name}`"
         if array.rank < 0 or any(size < 1 for size in array.element):
             yield f"array `{name}` has an invalid rank {array.rank} or element shape {array.element}"
-        if array.vector_width and (array.rank != 1 or array.element or not array.is_given):
-            yield f"array `{name}` is stored by machine vectors, but is not an array of numbers with one axis"
+        if array.vector_width and (array.rank < 1 or array.element or not array.is_given):
+            yield f"array `{name}` is stored by machine vectors, but is not an array of numbers with an axis"
     for name in kernel.cells:
         if name not in kernel.arrays or kernel.arrays[name].rank or kernel.arrays[name].element:
             yield f"cell `{name}` is not an array of rank 0"

@@ -165,10 +165,12 @@ GENERATED: Pipeline = (
 )
 """From a kernel of a gradient, as the adjoint leaves it, to what is launched."""
 
-# Sums come first, since an atomic keeps a loop from strips. Rows come last: strips and lanes go by the indices of the
-# source, whose last one tells them which elements lie side by side.
+# Sums come first, since an atomic keeps a loop from strips. Loops are collapsed before strips, which go over the last
+# axis alone. Rows come last: strips and lanes go by the indices of the source, whose last one tells them which elements
+# lie side by side.
 CPU: Pipeline = (
     Pass("sum-in-locals", lambda kernel, _: passes.sum_in_locals(kernel)),
+    Pass("collapse", lambda kernel, _: passes.collapse_loops(kernel)),
     Pass("strip", _strip, "every statement has a number of its own, or none"),
     Pass("index-by-rows", _index_by_rows),
 )

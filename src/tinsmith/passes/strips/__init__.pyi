@@ -1,3 +1,4 @@
+from ._collapse import collapse_loops as collapse_loops
 from ._edges import split_edges as split_edges
 from ._elementwise import is_elementwise as is_elementwise
 from ._engine_vectors import has_engine_vector as has_engine_vector

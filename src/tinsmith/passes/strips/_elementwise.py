@@ -122,7 +122,7 @@ def store_whole_vectors(kernel: nodes.Kernel, aligned: Collection[str], *, is_wh
 
 
 def _may_hold_vectors(array: nodes.Array) -> bool:
-    return array.rank == 1 and array.type in (Type.F32, Type.I32) and array.is_given and not array.is_clamped
+    return array.rank >= 1 and array.type in (Type.F32, Type.I32) and array.is_given and not array.is_clamped
 
 
 def _find_in_vectors(task: nodes.Stmt, kernel: nodes.Kernel, *, is_whole: bool) -> set[str]:
@@ -131,7 +131,7 @@ def _find_in_vectors(task: nodes.Stmt, kernel: nodes.Kernel, *, is_whole: bool) 
         return set()
     if len(task.names) != 1 or task.bounds[0][0] != number(0) or not _may_be_vectors(task, is_whole=is_whole):
         return set()
-    own = (nodes.Local(task.names[0], Type.I32),)
+    own = nodes.Local(task.names[0], Type.I32)
     whole, other = set[str](), set[str]()
     for access in _accesses(task):
         places = {(load.array, index) for load, index in access.reads.items()}
@@ -140,7 +140,7 @@ def _find_in_vectors(task: nodes.Stmt, kernel: nodes.Kernel, *, is_whole: bool) 
             places.add((name, access.place or ()))
             other |= set() if kind == kernel.arrays[name].type else {name}
         for name, index in places:
-            (whole if index == own else other).add(name)
+            (whole if index == behind_zeros(own, len(index)) else other).add(name)
     return whole - other
 
 

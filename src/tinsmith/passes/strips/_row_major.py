@@ -26,11 +26,11 @@ def index_by_rows(kernel: nodes.Kernel) -> nodes.Kernel:
 
     The number is computed from sizes held in locals. Return the same object if the kernel has no such array.
     """
-    if not any(map(_has_rows, kernel.arrays.values())):
+    if not any(map(has_rows, kernel.arrays.values())):
         return kernel
     names = Names(walk.names_of(kernel))
     names.types |= kernel.locals
-    sizes = _find_sizes(kernel)
+    sizes = find_sizes(kernel)
     body = tuple(_Indexing(sizes, names).task(one) if isinstance(one, nodes.For) else one for one in kernel.body)
     return replace(kernel, body=body, locals=names.types)
 
@@ -77,14 +77,15 @@ def has_rows_in_loops(kernel: nodes.Kernel) -> bool:
     tasks = [part for one in kernel.body if isinstance(one, nodes.For) for part in one.body]
     inner = [one for one in walk.statements(tasks) if isinstance(one, nodes.For | nodes.While)]
     touched = {name for one in inner for name in walk.find_touched(one.body)}
-    return any(name in touched and _has_rows(one) for name, one in kernel.arrays.items())
+    return any(name in touched and has_rows(one) for name, one in kernel.arrays.items())
 
 
-def _has_rows(array: nodes.Array) -> bool:
+def has_rows(array: nodes.Array) -> bool:
+    """Return True if a launch passes an array, and it has several axes."""
     return array.rank > 1 and array.is_given
 
 
-def _find_sizes(kernel: nodes.Kernel) -> dict[tuple[str, int], nodes.Expr]:
+def find_sizes(kernel: nodes.Kernel) -> dict[tuple[str, int], nodes.Expr]:
     """Return the sizes of arrays by name and axis: one expression for all that are known to be equal."""
     same: dict[str | int, nodes.Expr] = {}
     sizes: dict[tuple[str, int], nodes.Expr] = {}

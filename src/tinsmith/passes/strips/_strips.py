@@ -26,6 +26,7 @@ from ... import passes
 from ...analyses import find_private_loops
 from ...codegen import VECTOR_FUNCTIONS
 from ...ir import Names, Operator, Type, integer, nodes, number, walk
+from ._collapse import collapse_loops
 from ._elementwise import is_elementwise, store_whole_vectors, strip_elementwise, strip_loop
 from ._engine_vectors import WIDTH
 from ._parts import (
@@ -81,6 +82,7 @@ def strip_functions(
 
 def runs_in_strips(kernel: nodes.Kernel) -> bool:
     """Return True if all parallel loops of a kernel go over elements, or all but some of their first and last ones."""
+    kernel = collapse_loops(kernel)
     loops = [one for one in kernel.body if isinstance(one, nodes.For) and one.is_parallel]
     return bool(loops) and all(_has_elementwise_middle(one, kernel) for one in loops)
 
