@@ -68,7 +68,10 @@ def _may_round(node: Node) -> bool:
 
 @keep_with_subject
 def find_valued_names(subject: Subject) -> frozenset[str]:
-    """Return the names whose values reach memory, a result or a call: not those that only decide what is run."""
+    """Return the names whose values flow into memory, a result or a call.
+
+    Names that are used only in conditions or indices are left out.
+    """
     return _find_valued_names(subject.source)
 
 
@@ -85,9 +88,14 @@ def _find_valued_names(source: Source) -> frozenset[str]:
 
 
 def find_names_passed_on(subject: Subject, part: Expression, is_end: Callable[[Node], bool]) -> Iterator[str]:
-    """Yield names whose values reach that of an expression, also through functions that can be read.
+    """Yield the names whose values flow into the value of an expression, followed through calls of known functions.
 
-    Of a function in another file nobody knows what it does with its arguments.
+    The arguments of a function whose source cannot be read, as one in another file, are left out.
+
+    Args:
+        subject: the kernel or function that contains the expression.
+        part: the expression.
+        is_end: returns True for a call whose arguments are not followed.
     """
 
     def is_call_of_function(node: Node) -> bool:
@@ -103,7 +111,7 @@ def find_names_passed_on(subject: Subject, part: Expression, is_end: Callable[[N
 
 
 def _is_function(subject: Subject, call: Call) -> bool:
-    """Return True for a call of a user's function, and for none of the engine's, nor of a method of a vector."""
+    """Return True for a call of a user's function; False for an engine's function and for a method of a vector."""
     if subject.resolve_builtin(call):
         return False
     start = get_start(call.func)
@@ -168,7 +176,7 @@ def _find_atomics(calls: Iterable[Expression]) -> Iterator[tuple[Expression, Exp
 
 
 def _close(statements: Iterable[Spot], names: set[str], is_end: Callable[[Node], bool]) -> frozenset[str]:
-    """Return some names with those that the values of locals among them are computed from."""
+    """Return the names, and all names that locals among them are computed from, directly or through other locals."""
     values: dict[str, list[Expression]] = {}
     for spot in statements:
         for target, value in spot.assignments:

@@ -164,9 +164,10 @@ _FIELDS = ("field", "ndarray", "tensor")
 
 
 def find_memory(body: ast.AST, names: Mapping[str, Any], owner: str = "") -> Iterator[tuple[str, Element]]:
-    """Yield the fields and arrays that statements make, by name, with what their numbers are; "" is unknown.
+    """Yield the name and kind ("int", "float", or "" if unknown) of each field and array that statements allocate.
 
-    A member of a field of structs is named after a dot. With `owner`, `self`, these are the object's attributes.
+    For a field of structs, yield each member, such as `particles.x`. With an `owner` such as "self", yield those that
+    are assigned to its attributes.
     """
     statements = [*statements_in_blocks(list_children(body))]
     made = {
@@ -191,7 +192,10 @@ def find_memory(body: ast.AST, names: Mapping[str, Any], owner: str = "") -> Ite
 def _find_elements(
     call: ast.Call, made: Mapping[str, ast.Call], names: Mapping[str, Any]
 ) -> Iterator[tuple[str, Element]]:
-    """Yield what a call that makes memory says of its numbers: of a field of structs, of each member, as `.x`."""
+    """Yield ("", kind) for a call that allocates a field or an array: "int", "float", or "" if unknown.
+
+    For a field of structs, yield a pair for each member instead, such as (".x", "float").
+    """
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in _FIELDS:
         return
     maker, words = resolve(call.func, names), {word.arg: word.value for word in call.keywords}
@@ -206,7 +210,15 @@ def _find_elements(
 def _find_elements_of_type(
     node: ast.expr, made: Mapping[str, ast.Call], names: Mapping[str, Any]
 ) -> Iterator[tuple[str, Element]]:
-    """Yield the numbers of a dtype, of a type of vectors, or of the members of a type of structs."""
+    """Yield ("", kind) for a dtype or a vector or matrix type: "int", "float", or "" if unknown.
+
+    For a struct type, yield a pair for each member instead, such as (".x", "float").
+
+    Args:
+        node: the expression of the type.
+        made: calls that are assigned to names, which may be struct types.
+        names: what the other names stand for.
+    """
     known = made.get(node.id, names.get(node.id)) if isinstance(node, ast.Name) else None
     call = known if isinstance(known, ast.Call) else node
     maker = resolve(call.func, names) if isinstance(call, ast.Call) else None

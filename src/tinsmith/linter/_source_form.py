@@ -130,7 +130,7 @@ def find_list_names(nodes: Iterable[Node]) -> frozenset[str]:
 
 
 def find_index_parts(nodes: Iterable[Node]) -> set[Node]:
-    """Return everything that stands in brackets."""
+    """Return all nodes inside the brackets of subscripts: the indices among `nodes`, and their parts."""
     return {part for node in nodes if isinstance(node, ast.Subscript) for part in walk(node.slice)}
 
 
@@ -154,7 +154,10 @@ def find_value_parts(node: Expression, is_through: Callable[[Call], bool]) -> It
 
 
 def find_flowing_names(node: Expression, is_end: Callable[[Node], bool]) -> Iterator[str]:
-    """Yield names whose values reach that of an expression: none in an index, in a condition, or below an end."""
+    """Yield the names whose values flow into the value of an expression.
+
+    Names in indices and conditions, and in calls for which `is_end` is True, are left out.
+    """
     match node:
         case ast.Name(id=name):
             yield name
@@ -194,7 +197,7 @@ def find_value_nodes(node: Expression) -> Iterator[Expression]:
 
 
 def find_indices_and_bounds(nodes: Iterable[Node]) -> Iterator[Expression]:
-    """Yield what stands in brackets, and the arguments of the ranges that loops run over."""
+    """Yield the indices in subscripts, and the arguments of the ranges that loops run over."""
     for node in nodes:
         match node:
             case ast.Subscript(slice=index):

@@ -21,7 +21,7 @@ Element = Literal["int", "float", ""]
 
 
 def element_of(dtype: str) -> Element:
-    """Return what numbers of a dtype are; "" where the dtype is not known."""
+    """Return the kind of a dtype's numbers, "int" or "float"; "" if the dtype is unknown."""
     return "int" if dtype in INTEGER_TYPES else "float" if dtype in FLOAT_TYPES else ""
 
 

@@ -275,7 +275,11 @@ class _LoopLocals:
         return flowing.isdisjoint(self.active | self.subject.floats | self.parameters)
 
     def _is_loaded(self, name: str, *before: str) -> bool:
-        """Return True if a local only holds elements of arrays, or is memory. `before` are locals assigned from it."""
+        """Return True if a local is a shared array, or only holds array elements as they were read.
+
+        It may also be assigned other such locals, and values without a gradient. `before` are the locals that this
+        recursion came through: a cycle returns False.
+        """
         values = [value for _, _, value in self.given[name]]
         if any(resolve_callee(value) == "SharedArray" for value in values):
             return True

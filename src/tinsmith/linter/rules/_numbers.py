@@ -356,7 +356,10 @@ def known_divisions(subject: Subject) -> Iterator[Finding]:
 
 
 def _may_be_known(division: Node, subject: Subject) -> bool:
-    """Return True if a division is of locals that are computed from numbers alone, as far as the names in it tell."""
+    """Return True if the operands of a division may be known at compile time, judging by names alone.
+
+    They use a local, and are computed only from locals that are assigned once, and from globals.
+    """
     own, single = subject.source.assigned_names, definitions(subject.tree).single
     waiting, seen = [*names_in(division)], set[str]()
     if own.isdisjoint(waiting):
