@@ -153,7 +153,7 @@ def find_conflicts_of_loop(
             continue
         for conflict in _find_conflicts_of_array(loop, accesses):
             # Promises are about data and arguments. They excuse what these decide, never a race that is certain.
-            if conflict.verdict is not Verdict.CERTAIN and _are_told_apart(conflict, unique):
+            if conflict.verdict is not Verdict.CERTAIN and _is_excluded_by_unique(conflict, unique):
                 continue
             if conflict.verdict is not Verdict.CERTAIN:
                 promised = exempt(loop) if promised is None else promised
@@ -162,8 +162,11 @@ def find_conflicts_of_loop(
             yield conflict
 
 
-def _are_told_apart(conflict: Conflict, unique: Collection[str]) -> bool:
-    """Return True if iterations certainly use different elements, given that arrays hold no number twice."""
+def _is_excluded_by_unique(conflict: Conflict, unique: Collection[str]) -> bool:
+    """Return True if two accesses never use one element, given that no array of `unique` holds a number twice.
+
+    With `unique = {"ids"}`, iterations i and j use different elements `y[ids[i]]` and `y[ids[j]]`.
+    """
     loop, first, second = conflict.loop, conflict.change, conflict.other
     if not unique or len(loop.names) != 1:
         return False

@@ -184,7 +184,11 @@ def _can_skip(body: Sequence[nodes.Stmt]) -> bool:
 def _find_layer(
     one: PlacedStore, sizes: Sequence[object], known: Mapping[str, nodes.Expr], length: Length
 ) -> tuple[tuple[int, int], ...] | None:
-    """Return the axes of known size along which a store stays, each with the place; None if it misses elements."""
+    """Return the axes along which a store's index is a constant, each with that index, if loops cover all other axes.
+
+    Return None if the loops around the store leave out elements of another axis. For `y[i, 2]` in a loop over all of
+    axis 0, return `((1, 2),)`.
+    """
     ranges = {
         name: length(end)
         for loop in one.loops

@@ -23,11 +23,13 @@ class Result(NamedTuple):
 
 
 def evaluate(expr: nodes.Expr, values: Callable[[nodes.Expr], Numbers | None]) -> Result | None:
-    """Return the numbers of an expression; None if parts of it are opaque.
+    """Evaluate an expression with numpy, for many values of its variables at once.
+
+    Return None if the expression cannot be computed, or if the values of a variable are unknown.
 
     Args:
         expr: the expression.
-        values: returns the numbers of a local, a size or an argument; None where these are not known.
+        values: returns an array of values for a local, a size or an argument, or None if they are unknown.
     """
     return _evaluate(expr, values) if is_computable(expr) else None
 
@@ -51,7 +53,10 @@ def _evaluate(expr: nodes.Expr, values: Callable[[nodes.Expr], Numbers | None]) 
 
 
 def _compute(expr: nodes.Expr, numbers: Sequence[Numbers], is_defined: np.ndarray) -> Result | None:
-    """Return the numbers of an operation, given those of its operands."""
+    """Apply the outermost operation of an expression to arrays of operands, elementwise; None if it is unsupported.
+
+    `is_defined` marks the elements whose operands are defined.
+    """
     dtype = _dtype(expr.type)
     match expr:
         case nodes.Cast(value):

@@ -151,7 +151,10 @@ class IterationForms:
         return None if form is None or quotient is None else form.plus(quotient, -divisor)
 
     def evaluate(self, expr: nodes.Expr, solutions: Mapping[Variable, analyses.Numbers]) -> analyses.Result | None:
-        """Return the numbers of an expression for many solutions at once; None if parts of it are opaque."""
+        """Evaluate an expression for many solutions at once; return None if it cannot be computed.
+
+        `solutions` are arrays of values, by variable.
+        """
 
         def value(leaf: nodes.Expr) -> analyses.Numbers | None:
             known = self._known.get(leaf)
