@@ -45,13 +45,13 @@ class BakedValues:
 
     @property
     def varies(self) -> bool:
-        """True if the kernel bakes in Python values that may change, and until it is known whether it does."""
+        """True if the kernel bakes in Python values that may change, or if this is not yet known."""
         constants = self._constants
         return constants is None or bool(constants.paths) or self._lacks_templates
 
     @property
     def bakes_numbers(self) -> bool:
-        """True if the kernel bakes in values other than fields, and until it is known whether it does."""
+        """True if the kernel bakes in values other than fields, or if this is not yet known."""
         constants = self._constants
         return constants is None or constants.has_numbers or self._lacks_templates
 

@@ -149,7 +149,11 @@ def _put_back(form: nodes.Kernel, numbers: dict[str, nodes.Const]) -> nodes.Kern
 def _look_up(
     engine: Engine, kernel: nodes.Kernel
 ) -> tuple[nodes.Kernel, dict[str, nodes.Const], tuple[str, ...], KernelFamily]:
-    """Return a kernel with arguments in place of numbers, the numbers, their texts, and the kernel's family."""
+    """Find or create the family of a kernel.
+
+    Returns:
+        The kernel with an argument in place of each number; the numbers, by argument; their texts; and the family.
+    """
     form, taken = take_out_numbers(kernel)
     # As texts, the two zeros differ and two NaNs are equal.
     numbers = tuple([repr(one.value) for one in taken.values()])

@@ -198,7 +198,7 @@ class State:
         return local
 
     def is_cell(self, place: Any) -> bool:
-        """Return True if a place that is about to change is a local that the iterations of a parallel loop share."""
+        """Return True inside a parallel loop if `place` is a local from outside of it, which its iterations share."""
         return self.is_parallel and isinstance(place, nodes.Local) and place.name in self.outer
 
     def bind_named(self, name: str, value: Any, scalar: Any) -> Any:

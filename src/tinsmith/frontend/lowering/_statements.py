@@ -31,10 +31,13 @@ def run(low: Lowering, statement: ast.stmt) -> None:
 
 
 def _own_expressions(low: Lowering, statement: ast.stmt) -> list[ast.AST]:
-    """Return the expressions of a statement, without the statements inside it."""
+    """Return the parts of a statement that decide if it is quiet, without the statements inside it.
+
+    For a statement that is only an atomic, these are the atomic's arguments.
+    """
     if isinstance(statement, ast.If | ast.While | ast.Assert):
         return [statement.test]
-    return [statement.iter] if isinstance(statement, ast.For) else without_last_change(low, statement)
+    return [statement.iter] if isinstance(statement, ast.For) else _list_parts_before_change(low, statement)
 
 
 def _expression(low: Lowering, statement: ast.Expr) -> None:
@@ -157,8 +160,11 @@ def is_quiet(low: Lowering, *expressions: ast.AST | None) -> bool:
     return all(_are_calls_quiet(low, expression, value, seen) for expression in expressions if expression is not None)
 
 
-def without_last_change(low: Lowering, statement: ast.AST) -> list[ast.AST]:
-    """Return the arguments if a statement is only an atomic, which comes after them; else the whole statement."""
+def _list_parts_before_change(low: Lowering, statement: ast.AST) -> list[ast.AST]:
+    """Return the arguments of the call if a statement is only a call of an atomic; else the whole statement.
+
+    Such an atomic changes memory only after its arguments are evaluated, so it does not affect their order.
+    """
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return [statement]
     call = statement.value

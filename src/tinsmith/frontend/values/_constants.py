@@ -84,7 +84,7 @@ class Constants:
 
     @lazy
     def _last(self) -> list[tuple[list[Any], tuple[Any, ...]]]:
-        """Return the list of the last values that cannot change, with their fingerprint; empty if there are none."""
+        """Return a cache of at most one entry: the last values, if all of immutable types, and their fingerprint."""
         return []
 
     def _fingerprint(self, path: Path, templates: Mapping[str, Any]) -> Any:
@@ -321,10 +321,10 @@ class _Finder:
         return path if path is not None and self._is_object(path.value(self.templates)) else None
 
     def _follow_objects(self, source: Source, roots: Mapping[str, Path]) -> set[ast.AST]:
-        """Note what is read of objects that a body names as a whole. Return the expressions that name them.
+        """Record what a body reads of objects that it uses as a whole, not by an attribute. Return the nodes of them.
 
-        These are objects that it passes to engine functions, whose bodies are followed; objects whose attributes
-        it reads by `getattr` or `hasattr`; and objects that it uses only for their type or truth value.
+        These are objects that it passes to engine functions, whose bodies are searched in turn; objects whose
+        attributes it reads by `getattr` or `hasattr`; and objects that it uses only for their type or truth value.
         """
         names: set[ast.AST] = set()
         for node in source.nodes:
