@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .._config import OPERATIONS_PER_ELEMENT
 from .._machine import OPERATION, OPERATION_IN_VECTORS, SPEED_OF_LANES, UNCOUNTED, Machine
 from ..ir import nodes, walk
-from ..passes import find_loops_ended_by_data, formula_text, runs_in_strips, sum_in_locals
+from ..passes import find_data_dependent_loops, formula_text, runs_in_strips, sum_in_locals
 from ..passes.adjoint import count_bytes, count_loss_by_atomics, count_operations, count_parallel_loops
 from ..spec import Size
 from ._key import CallKey
@@ -76,7 +76,7 @@ class Cost(NamedTuple):
             seconds = machine.break_even(self.threads)
             return Bounds(seconds, seconds / UNCOUNTED, math.inf)
         # Only the form for several threads has lanes.
-        has_lanes = any(find_loops_ended_by_data(self.body.body))
+        has_lanes = any(find_data_dependent_loops(self.body.body))
         seconds = machine.break_even(self.threads, SPEED_OF_LANES if has_lanes else 1)
         # As the kernel runs: what a loop adds to its own element is no atomic then.
         if runs_in_strips(sum_in_locals(self.body)):

@@ -43,7 +43,7 @@ _EPS = {Type.F32: 2.0**-23, Type.F64: 2.0**-52}
 
 
 def tangent_of(one: nodes.Decompose, moved: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
-    """Return statements that compute the results' tangents from the matrix's, `moved`, and these tangents.
+    """Return statements that differentiate a matrix decomposition in forward mode, and the results' tangents.
 
     Args:
         one: the decomposition.
@@ -56,9 +56,10 @@ def tangent_of(one: nodes.Decompose, moved: Moved, names: Names) -> tuple[list[n
 
 
 def adjoint_of(one: nodes.Decompose, seeds: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
-    """Return statements that compute the matrix's adjoints from the results' (`seeds`), and the former, entry by entry.
+    """Return statements that differentiate a matrix decomposition in reverse mode, and the matrix's adjoint.
 
-    The tangent is linear in that of the matrix, so the adjoint is its transpose: the same statements, the last first.
+    The statements compute it, row by row, from `seeds`, the adjoints of the results' entries. The results' tangents are
+    linear in the matrix's, so the adjoint is the transpose: the statements of `tangent_of`, in reverse order.
     """
     moved = [names.local("moved", one.type) for _ in one.matrix]
     steps, tangents = tangent_of(one, moved, names)

@@ -72,7 +72,8 @@ def count_bytes(kernel: nodes.Kernel, is_known: IsKnown) -> nodes.Expr:
 def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int) -> nodes.Expr:
     """Return a formula for what a launch loses on several threads: if it is above 0, one thread is faster.
 
-    One thread adds by a load and a store. Loops that end by data are left out: several threads run them in lanes.
+    One thread adds by a load and a store. Loops of data-dependent length are left out: several threads run them in
+    lanes.
 
     Args:
         kernel: the kernel.
@@ -83,7 +84,7 @@ def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int)
     for loop in filter(None, map(concurrent_loop, kernel.body)):
         # Not products: of what they cost nothing is known, and a deterministic op refuses those of several threads.
         shared = {one.array for one in shared_atomics(loop) if one.operator != AtomicOperator.MUL}
-        if not shared or any(passes.find_loops_ended_by_data(loop.body)):
+        if not shared or any(passes.find_data_dependent_loops(loop.body)):
             continue
 
         def weigh(one: nodes.Stmt, shared: set[str] = shared) -> int:

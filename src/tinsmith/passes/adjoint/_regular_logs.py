@@ -114,13 +114,16 @@ class _Finding:
         # values there are is then known to the run alone.
         if isinstance(around, BranchArm) or not around.names or around.exit is not None:
             return None
-        bounds = [tuple(self.steady(one, set()) for one in pair) for pair in around.bounds]
+        bounds = [tuple(self.expand_invariant(one, set()) for one in pair) for pair in around.bounds]
         if any(one is None for pair in bounds for one in pair):
             return None
         return replace(around, bounds=tuple((a, b) for a, b in bounds if a is not None and b is not None), body=())
 
-    def steady(self, expr: nodes.Expr, known: set[str]) -> nodes.Expr | None:
-        """Expand an expression to what is known outside and of the `known` variables; None if it needs more."""
+    def expand_invariant(self, expr: nodes.Expr, known: set[str]) -> nodes.Expr | None:
+        """Replace the locals in an expression by their definitions, until only loop-invariant names are left.
+
+        Return None if it also depends on memory or on a local of the loop. The `known` loop variables may stay.
+        """
         outside = (walk.locals_in([expr]) | self.around) - self.inside
         expanded = expand(expr, known | outside | self.outside, self.definitions)
         if expanded is None or walk.reads_memory(expanded):
@@ -132,7 +135,7 @@ class _Finding:
         may store to the same element.
         """
         names = [name for loop in loops for name in loop.names]
-        index = [self.steady(one, set(names)) for one in store.index]
+        index = [self.expand_invariant(one, set(names)) for one in store.index]
         if any(one is None for one in index):
             return False
         known = tuple(one for one in index if one is not None)

@@ -182,7 +182,7 @@ class _Ordering:
     def region(self, region: Region) -> nodes.Block:
         """Write the loop over lanes that runs a region."""
         handed = self.handed[region]
-        body = tuple([walk.transform(one, self.layout.in_blocks) for one in region.body])
+        body = tuple([walk.transform(one, self.layout.rewrite_in_blocks) for one in region.body])
         # A `continue` would skip the stores that follow the body. In a loop of one iteration it ends that one alone.
         if region.is_left_early and handed.stored:
             once = self.names.fresh("once")
@@ -204,7 +204,7 @@ class _Ordering:
         return nodes.For((self.layout.lane.name,), lanes, body, line=self.loop.line)
 
     def repeats(self, handed: RegionLocals) -> list[nodes.Stmt]:
-        values = ((name, self.layout.in_blocks(self.level.pure[name])) for name in handed.repeated)
+        values = ((name, self.layout.rewrite_in_blocks(self.level.pure[name])) for name in handed.repeated)
         return [nodes.Assign(name, value, self.loop.line) for name, value in values]
 
     def loads(self, handed: RegionLocals) -> list[nodes.Stmt]:

@@ -110,9 +110,9 @@ class BlockLayout:
                 return nodes.Binary(Operator.MOD, _quotient(self.lane, inner), extent, Type.I32)
         return nodes.Binary(Operator.MOD, here, extent, Type.I32)
 
-    def in_blocks(self, expr: nodes.Expr) -> nodes.Expr:
-        """Rewrite divisions of an iteration's number by a known number in terms of block and lane."""
-        expr = walk.rebuild(expr, self.in_blocks)
+    def rewrite_in_blocks(self, expr: nodes.Expr) -> nodes.Expr:
+        """Replace `f // c` and `f % c`, f an iteration number and c a constant, by formulas in block and lane."""
+        expr = walk.rebuild(expr, self.rewrite_in_blocks)
         match expr:
             case nodes.Binary(
                 Operator.FLOOR_DIV | Operator.MOD as operator, left, nodes.Const(value, Type.I32), Type.I32

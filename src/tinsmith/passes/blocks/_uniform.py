@@ -48,7 +48,7 @@ class BlockLevel:
 
     def form(self, expr: nodes.Expr) -> nodes.Expr | None:
         """Return an expression in terms of the block alone; None if lanes may differ in it."""
-        uniform = self._without_lanes(self.layout.in_blocks(self._expand(expr)))
+        uniform = self._without_lanes(self.layout.rewrite_in_blocks(self._expand(expr)))
         return None if self._has_lane(uniform) else uniform
 
     def _has_lane(self, expr: nodes.Expr) -> bool:
@@ -56,7 +56,7 @@ class BlockLevel:
 
     def _expand(self, expr: nodes.Expr) -> nodes.Expr:
         """Replace the loop's variables, and locals that are computed from lanes, by what they are computed from."""
-        expr = self.layout.in_blocks(expr)
+        expr = self.layout.rewrite_in_blocks(expr)
         if not isinstance(expr, nodes.Local):
             return walk.rebuild(expr, self._expand)
         if expr.name in self.layout.variables:

@@ -138,9 +138,11 @@ def _find_pair(body: Sequence[nodes.Stmt], place: int) -> _Pair | None:
 def _place_between(
     between: Sequence[nodes.Assign], first: _Uses, second: _Uses, prefers_inside: bool
 ) -> tuple[list[nodes.Stmt], list[nodes.Stmt], list[nodes.Stmt]] | None:
-    """Return what lies between two branches: before, inside both arms, and after; None if a statement fits nowhere.
+    """Divide the statements between two branches that are to be merged, by where they go.
 
-    What goes after may be wanted by what goes inside, so there are two ways to try.
+    Each goes before the merged branch, inside (a copy in each arm), or after it. Return the three lists, or None if a
+    statement fits nowhere. A statement that fits both inside and after goes inside if `prefers_inside`: a later one may
+    need it there, so callers try both.
     """
     places: tuple[list[nodes.Stmt], list[nodes.Stmt], list[nodes.Stmt]] = [], [], []
     inside, after = first, _Uses()

@@ -17,5 +17,5 @@ from ._row_major import index_by_rows as index_by_rows
 from ._strips import has_vector_loops as has_vector_loops
 from ._strips import runs_in_strips as runs_in_strips
 from ._strips import strip_functions as strip_functions
-from .lanes import find_loops_ended_by_data as find_loops_ended_by_data
+from .lanes import find_data_dependent_loops as find_data_dependent_loops
 from .lanes import run_in_lanes as run_in_lanes

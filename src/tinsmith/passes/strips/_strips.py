@@ -111,7 +111,10 @@ def _strip_elements(
 def _lanes(
     task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool, has_fast_vectors: bool
 ) -> list[nodes.Stmt]:
-    """Return a task in lanes; nothing if it has no loops that end by data, or lanes would lose."""
+    """Return a list of one statement, the task in lanes.
+
+    The list is empty if the task has no loops of data-dependent length, or if lanes would be slower.
+    """
     # Powers by arithmetic are in float64. On CPUs that LLVM 15 (Taichi 1.7.4) does not know, its vectors of 128 bits
     # hold two of them, and a march with powers took 1.2 of the time.
     task = with_powers(task) if has_fast_vectors else task

@@ -23,7 +23,7 @@ from ._options import CleanUpOptions, Extent
 
 
 def hand_on_adjoints(program: Program, options: CleanUpOptions) -> Program:
-    """Give the adjoint of an output as that of an input, where the two are equal."""
+    """Return an output's adjoint as an input's gradient too where both are equal, and drop the launch's copy."""
     outputs = options.outputs or ()
     given = {program.gradients[name]: name for name in outputs if name in program.gradients}
     given = {gradient: name for gradient, name in given.items() if name not in program.spoils}
@@ -40,7 +40,14 @@ def hand_on_adjoints(program: Program, options: CleanUpOptions) -> Program:
 
 
 class _HandedOn(NamedTuple):
-    """The adjoint of an input, which the launch of this number copies from an output's."""
+    """An input's adjoint that is only a copy of an output's adjoint.
+
+    Attributes:
+        array: the input.
+        gradient: the input's adjoint.
+        source: the output's adjoint.
+        user: the position of the launch that copies it.
+    """
 
     array: str
     gradient: str
@@ -49,7 +56,15 @@ class _HandedOn(NamedTuple):
 
 
 def _find_handed_on(program: Program, given: Mapping[str, str], extent: Extent) -> Iterator[_HandedOn]:
-    """Yield the adjoints that can be handed on, but those that are copied from another one of them."""
+    """Yield the inputs' adjoints that only copy an output's adjoint, whose memory can be returned in their place.
+
+    Skip a copy of an adjoint that was yielded before: that one is no longer stored.
+
+    Args:
+        program: the backward pass.
+        given: the outputs by their adjoints.
+        extent: returns what is known of an array's size along an axis.
+    """
     runs = [*program.runs]
     users: dict[str, list[int]] = {}
     last_changes: dict[str, int] = {}
@@ -80,7 +95,10 @@ def _find_handed_on(program: Program, given: Mapping[str, str], extent: Extent) 
 
 
 def _find_copies(kernel: nodes.Kernel) -> Mapping[str, str]:
-    """Return the arrays that a kernel copies from one other array, index by index, each with that one."""
+    """Return the arrays that a kernel stores only copies to, each with the array that it is copied from.
+
+    Each element is copied from the same index of that array.
+    """
     known = single_definitions(definitions(kernel.body))
     sources: dict[str, set[str | None]] = {}
     for one in walk.stores(kernel.body):
@@ -100,9 +118,9 @@ def _is_alike(arrays: Mapping[str, nodes.Array], pair: tuple[str, str], extent: 
 
 
 def _hand_on(program: Program, user: Run, sources: Mapping[str, str]) -> Program:
-    """Return the program without the stores to adjoints, and without a launch that does nothing else.
+    """Return the program without a launch's copies of adjoints; without the launch if it stores nothing else.
 
-    `sources` are the output's adjoints by those that they are handed on for.
+    `sources` maps each copy, an input's adjoint, to the output's adjoint that takes its place.
     """
 
     def rename_size(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:

@@ -246,7 +246,11 @@ class _Undoing:
         return {name: local}
 
     def undo_branch(self, step: nodes.If, before: Sequence[Step], values: Values) -> Values | None:
-        """Undo a branch and the steps before it in its block: its arms may have begun with different values."""
+        """Undo a branch, together with the steps before it in its block; return the chain's value before all of them.
+
+        Each arm undoes these steps for itself, since the arms may begin with different values of the chain. Return None
+        if the branch cannot be undone.
+        """
         outer, arms, ends = self.statements, [], []
         for part in (step.body, step.orelse):
             self.statements = []

@@ -1,4 +1,4 @@
-"""Lanes: a parallel loop whose inner loops end by data, in blocks of iterations that run side by side."""
+"""Lanes: a parallel loop with inner loops of data-dependent length, in blocks of iterations that run side by side."""
 
 import lazy_loader
 

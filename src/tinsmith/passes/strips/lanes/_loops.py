@@ -15,11 +15,11 @@ _FUNCTION, _POWER, _BRANCH = 10, 40, 6
 """Operations that a function counts as, a power, and a branch that lanes take the one way or the other."""
 
 
-def find_loops_ended_by_data(body: Sequence[nodes.Stmt], by_place: Collection[str] = ()) -> Iterator[_Loop]:
-    """Yield the loops whose trip count depends on data.
+def find_data_dependent_loops(body: Sequence[nodes.Stmt], by_place: Collection[str] = ()) -> Iterator[_Loop]:
+    """Yield the loops whose trip count depends on data: each `while`, and each `for` with a `break`.
 
-    One that runs backwards from where memory says ran forward in another kernel, which kept how often. `by_place` are
-    names of loops that `with_places` has written again.
+    Of the `for` loops up to a number that is read from memory, yield those that run backward: they reverse a loop of
+    another kernel, which stored its trip count. `by_place` are the variables of such loops that `with_places` rewrote.
     """
     read = set[str]()
     for one in walk.statements(body):

@@ -1,4 +1,4 @@
-"""Lanes: a parallel loop whose inner loops end by data, in blocks of iterations that run side by side.
+"""Lanes: a parallel loop with inner loops of data-dependent length, in blocks of iterations that run side by side.
 
     for r in range(n):                        for block of 32 iterations:
         t = 0.0                                   t: an array of 32, as each local that lives across loops
@@ -49,7 +49,7 @@ from ...polish import write_out_addition
 from .._engine_vectors import has_engine_vector, with_vectors
 from .._parts import assign, at_line, by_arithmetic, run_lanes
 from ._arrays import Remade, with_arrays
-from ._loops import find_loops_ended_by_data, operations, with_named_bounds
+from ._loops import find_data_dependent_loops, operations, with_named_bounds
 from ._sharing import Sharing
 from ._statements import Block, Writer
 
@@ -149,8 +149,11 @@ def _loses_digits(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
 
 
 def _is_worthwhile(sharing: Sharing) -> bool:
-    """Return True if loops end by data, machines have vectors for them, and they do more than load and store."""
-    loops = [*find_loops_ended_by_data(sharing.body, sharing.descending)]
+    """Return True if there are loops of data-dependent length that lanes make faster, and that compile in time.
+
+    Machines have vector operations for such loops, and the loops do more than load and store.
+    """
+    loops = [*find_data_dependent_loops(sharing.body, sharing.descending)]
     return bool(loops) and operations(sharing.body) <= _MOST and all(_is_quick(loop, sharing) for loop in loops)
 
 
@@ -262,7 +265,10 @@ class _Task:
         return [*arrays, *statements]
 
     def declare_shared(self, head: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
-        """Declare what the head computes for all lanes at once: engines would know it in the head's block alone."""
+        """Return assignments of zero to the locals that the head computes once for all lanes.
+
+        They stand before the head's block: engines limit a local to the block that assigns it first.
+        """
         each = self.sharing.varying | self.sharing.agreed.keys()
         types_of = {name: self.names.types[name] for name in sorted(walk.find_defined(head) - each)}
         return [
