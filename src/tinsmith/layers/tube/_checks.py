@@ -14,13 +14,13 @@ from ._parts import TensorPart
 
 
 def check_tensors(blueprint: Blueprint, tensors: Sequence[Any]) -> None:
-    """Refuse what a Tube cannot take, sizes apart.
+    """Raise an error for inputs that a Tube cannot take. Shapes are not checked here.
 
     Raises:
-        ArgumentError: too many or too few, or no tensor.
-        DtypeError: a dtype that would not be converted without loss of its kind.
-        DeviceError: tensors on different devices, or not where the Tube is.
-        GradientError: a gradient is wanted of a Tube that was made without.
+        ArgumentError: there are too many or too few inputs, or one is not a tensor.
+        DtypeError: an input's dtype cannot be converted to the registered one, as a float to an integer.
+        DeviceError: tensors are on different devices, or not on the Tube's.
+        GradientError: an input requires a gradient, but the Tube was made with `enable_backward=False`.
     """
     if len(tensors) != len(blueprint.inputs):
         raise _wrong_count(blueprint, len(tensors))

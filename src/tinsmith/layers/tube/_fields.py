@@ -144,9 +144,15 @@ class FieldProgram:
     def _resolve_shapes(
         self, tensors: Sequence[torch.Tensor]
     ) -> tuple[dict[str, Shape], list[torch.Tensor], int | None]:
-        """Return shapes by name, the inputs converted for the fields, and the batch size.
+        """Check the inputs of a call against the registered tensors, and derive the shapes of all tensors.
 
-        Raises if an input does not fit.
+        Returns:
+            Shapes by the tensors' names, with the batch; the inputs, detached if registered with
+            `requires_grad=False`; and the batch size, or None without a batch.
+
+        Raises:
+            ArgumentError, DeviceError, DtypeError, GradientError, ShapeError: an input or an extra argument does not
+                fit.
         """
         blueprint = self._blueprint
         for kernel in blueprint.kernels:
