@@ -395,10 +395,10 @@ class Runner:
 
     @property
     def choices(self) -> dict[Serial, tuple[tuple[int, bool], ...]]:
-        """For each choice of threads, facts about the launches of the first call that led to it.
+        """Each choice of threads made so far, with facts about the first call that led to it.
 
-        For each group of launches: the number of operations, and whether several threads would lose more by atomics
-        than they gain.
+        A choice says of each group of launches whether it runs on one thread. The facts are, for each group, its number
+        of operations, and whether several threads would lose more by atomics than they gain.
         """
         threads = self.threads
         return {

@@ -36,8 +36,8 @@ def counting_sort(lang: ModuleType, *, cells_dtype: str = "i64") -> Any:
 def move_rows(lang: ModuleType, *, fp: str, channels: int) -> Any:
     """Build the kernel that permutes rows: row i of `rows` becomes row `place[i]` of `moved`.
 
-    Its parameters: rows [n, channels], place [n] int32, moved [n, channels]. Written in turn behind each other's last,
-    the rows of one number stay in the cache, where to gather them, each read from anywhere, takes twice as long.
+    Its parameters: rows [n, channels], place [n] int32, moved [n, channels]. It scatters rows, whose places for one key
+    follow each other and so stay in the cache. Gathering them, from source rows far apart, takes twice as long.
     """
     rows_of = lang.types.ndarray(lang.types.vector(channels, getattr(lang, fp)), ndim=1)
     index = lang.types.ndarray(lang.i32, ndim=1)

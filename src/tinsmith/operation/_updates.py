@@ -149,7 +149,10 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return True if two tensors have an element in common."""
+    """Return True if two tensors share an element in memory.
+
+    If their elements differ in size, it is enough that their ranges of memory overlap.
+    """
     (first, end), (begin, last) = _extent(one), _extent(other)
     if not (first < last and begin < end):
         return False

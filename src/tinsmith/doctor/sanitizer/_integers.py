@@ -83,9 +83,9 @@ def format_operation(name: str, operands: tuple[Number, ...]) -> str:
 
 
 def find_hashing_lines(kernel: nodes.Kernel) -> frozenset[int]:
-    """Return the lines of a kernel that are part of a hash."""
+    """Return the lines of a kernel that compute a hash: bit operations, and the integers that go into them."""
     statements = list(walk.statements(kernel.body))
-    mixed = {name for stmt in statements for name in _find_mixed_locals(stmt)}
+    mixed = {name for stmt in statements for name in _find_bit_operands(stmt)}
     size = -1
     while size != len(mixed):
         size = len(mixed)
@@ -99,8 +99,8 @@ def _is_part(stmt: nodes.Stmt, mixed: set[str]) -> bool:
     return any(name in mixed for name in walk.find_assigned(stmt)) or any(True for _ in _operations(stmt))
 
 
-def _find_mixed_locals(stmt: nodes.Stmt) -> set[str]:
-    """Return the locals that a statement's bit operations use."""
+def _find_bit_operands(stmt: nodes.Stmt) -> set[str]:
+    """Return the locals in the operands of a statement's bit operations."""
     return {name for one in _operations(stmt) for name in walk.locals_in(walk.operands(one))}
 
 

@@ -84,8 +84,8 @@ def build_lattice(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def after(line, k, end, limit):
-        """Return the next sample after k to visit, at most `end`: all those skipped are before `limit`, up to
-        rounding.
+        """Return the number of the next sample to visit: the first one after k that is not before position `limit`, up
+        to rounding, or `end` if all up to there are.
 
         `slack` in `_regions` allows for the rounding.
         """

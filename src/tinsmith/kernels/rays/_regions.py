@@ -68,7 +68,7 @@ def build_region(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
 
     @lang.func
     def region(bits: lang.template(), og, dg, per, size, there, last):
-        """Return whether a position is occupied, and up to which t that holds along the ray."""
+        """Return 1 if the position at t = `there` is occupied, else 0; and the t up to which its occupancy is known."""
         g = og + there * dg
         level, large, small = 0, real(1.0), real(1.0)
         for _ in range(bits.shape[0] - 1):
