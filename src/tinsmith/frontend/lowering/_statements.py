@@ -31,9 +31,9 @@ def run(low: Lowering, statement: ast.stmt) -> None:
 
 
 def _own_expressions(low: Lowering, statement: ast.stmt) -> list[ast.AST]:
-    """Return the parts of a statement that decide if it is quiet, without the statements inside it.
+    """Return the parts of a statement that must have no side effects, without the statements inside it.
 
-    For a statement that is only an atomic, these are the atomic's arguments.
+    For a statement that is only a call of an atomic, these are the atomic's arguments.
     """
     if isinstance(statement, ast.If | ast.While | ast.Assert):
         return [statement.test]

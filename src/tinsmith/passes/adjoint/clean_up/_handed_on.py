@@ -23,7 +23,7 @@ from ._options import CleanUpOptions, Extent
 
 
 def hand_on_adjoints(program: Program, options: CleanUpOptions) -> Program:
-    """Return an output's adjoint as an input's gradient too where both are equal, and drop the launch's copy."""
+    """Use an output's adjoint as an input's gradient where both are equal, and remove the copy from its launch."""
     outputs = options.outputs or ()
     given = {program.gradients[name]: name for name in outputs if name in program.gradients}
     given = {gradient: name for gradient, name in given.items() if name not in program.spoils}
