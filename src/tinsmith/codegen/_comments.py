@@ -10,11 +10,11 @@ from ..engines import copy_node
 
 
 def add_comments(tree: ast.FunctionDef, line: Callable[[int], str]) -> list[str]:
-    r"""Return a printed kernel as lines of text, with comments.
+    r"""Return a generated kernel as lines of text, with each line of the user's kernel as a comment above its code.
 
     Args:
         tree: from `print_kernel`, whose statements know the line that they come from.
-        line: the text of a line of the kernel's file by its number, "" where there is none.
+        line: returns the text of a line of the user's file by its number, or "" for no comment.
 
     Example:
         >>> tree = ast.parse("def k(x):\n    a = x[0]\n    x[1] = a * a").body[0]

@@ -133,7 +133,7 @@ class TangentCore(DerivedCore):
 
     @property
     def keeps_candidates(self) -> bool:
-        """Whether a loop, here or in the base's kernels, keeps values that may become a maximum or minimum."""
+        """True if a kernel stores the candidates of a maximum or minimum. Includes kernels of the op differentiated."""
         return bool(self._room) or (isinstance(self.base, TangentCore) and self.base.keeps_candidates)
 
     # Kernels ----------------------------------------------------------------------------------

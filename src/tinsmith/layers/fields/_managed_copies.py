@@ -60,10 +60,10 @@ class ManagedCopies:
         self.output_places = _managed_places(outputs)
         self.active = tuple([one for one in self.filled if _has_gradient(one)])
         self.differentiated = tuple([one for one in self.outputs if _has_gradient(one)])
-        self._fill, self._read = _transfers(self.filled, "load", "store")
-        self._show, self._write = _transfers(self.outputs, "store", "load")
-        self._give, self._take_given = _transfers(self.differentiated, "load", "store", is_gradient=True)
-        self._collect, self._put = _transfers(self.active, "store", "load", is_gradient=True)
+        self._fill, self._read = _build_transfers(self.filled, "load", "store")
+        self._show, self._write = _build_transfers(self.outputs, "store", "load")
+        self._give, self._take_given = _build_transfers(self.differentiated, "load", "store", is_gradient=True)
+        self._collect, self._put = _build_transfers(self.active, "store", "load", is_gradient=True)
 
     @property
     def is_any(self) -> bool:
@@ -318,10 +318,13 @@ def _mark_silent(ctx: Any, fields: Sequence[LayerField], tensors: Sequence[torch
     ctx.mark_non_differentiable(*[tensor for one, tensor in pairs if not _has_gradient(one)])
 
 
-def _transfers(
+def _build_transfers(
     fields: Sequence[LayerField], managers: Kind, ours: Kind, *, is_gradient: bool = False
 ) -> list[Transfer]:
-    """Build the managers' transfer of fields and our own of the same fields, in opposite directions."""
+    """Build two transfers of the same fields: one through their managers, and one that copies their memory directly.
+
+    `managers` and `ours` are the directions of these two, "load" or "store"; callers pass opposite ones.
+    """
     copied = [(gradient_field(o.field), o.gradient_facts) if is_gradient else (o.field, o.facts) for o in fields]
     managed = zip(copied, fields, strict=True)
     by_managers = [Copy(managers, *place, one.manager, is_gradient) for place, one in managed]
