@@ -72,6 +72,24 @@ def test_the_kernel_itself_keeps_its_derivative(lang64):
     cases.assert_close(torch.autograd.grad(op(x, w).sum(), (x, w)), (3 * x**2 * w, x**3))
 
 
+def test_names_of_gradients_are_reserved(lang64):
+    cube, _ = kernels(lang64)
+
+    @lang64.kernel
+    def cube_grad(x: lang64.types.ndarray(), w: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            grad_x = 10.0 * x[i]  # here
+            x.grad[i] += grad_x * y.grad[i]
+
+    function = lang64.ad.grad_replaced(cube)
+    lang64.ad.grad_for(function)(cube_grad)
+    with pytest.raises(ts.KernelError) as caught:
+        ts.op("x[n], w[n] -> y[n]")(function)
+    line = cube_grad.fn.__code__.co_firstlineno + 3
+    for words in ("`grad_x` is the name of the gradient of `x`", f"{__file__}:{line}\n", "another name"):
+        assert words in str(caught.value)
+
+
 def test_derivatives_that_the_author_did_not_write_are_refused(lang64):
     op = ts.op("x[n], w[n] -> y[n]")(decorated(lang64))
     x, w = torch.rand(5, dtype=torch.float64), torch.rand(5, dtype=torch.float64)

@@ -240,10 +240,6 @@ def test_changed_and_whole_structs_are_refused():
         count: qd.i32
         y: qd.Tensor
 
-        @property
-        def doubled(self):
-            return 2 * self.kind
-
     @qd.kernel
     def count(state: Counted):
         for i in range(3):
@@ -266,20 +262,52 @@ def test_changed_and_whole_structs_are_refused():
             state.kind = 2
             state.y[i] = state.x[i]
 
+    spec = "state.x[n] -> state.y[n]"
+    assert_refused(
+        ts.KernelError, lambda: ts.op(spec)(change_class_variable), "`state.kind`, which belongs to the caller"
+    )
+    assert_refused(ts.KernelError, lambda: ts.op(spec)(count), "`count`", "the kernel assigns to `state.count`")
+    line = through_an_alias.fn.__code__.co_firstlineno + 2
+    words = "`state` is a struct that is used as a whole", f"{__file__}:{line}\n"
+    assert_refused(ts.KernelError, lambda: ts.op(spec)(alias), "`alias`", *words)
+
+
+def test_attributes_of_structs_that_are_not_members_are_refused():
+    @dataclasses.dataclass
+    class Counted:
+        kind: ClassVar[int] = 3
+        x: qd.Tensor
+        count: qd.i32
+        y: qd.Tensor
+
+        @property
+        def doubled(self):
+            return 2 * self.kind
+
+        def triple(self):
+            return 3 * self.kind
+
     @qd.kernel
     def read_property(state: Counted):
         for i in range(3):
             state.y[i] = state.x[i] * state.doubled
 
+    @qd.kernel
+    def call_method(state: Counted):
+        for i in range(3):
+            state.y[i] = state.x[i] * state.triple()
+
+    @qd.kernel
+    def misspell(state: Counted):
+        for i in range(3):
+            state.y[i] = state.x[i] * state.counts
+
     spec = "state.x[n] -> state.y[n]"
-    assert_refused(
-        ts.KernelError, lambda: ts.op(spec)(change_class_variable), "`state.kind`, which belongs to the caller"
-    )
-    assert_refused(
-        ts.KernelError, lambda: ts.op(spec)(read_property), "`state.doubled` is neither a number nor an array"
-    )
-    assert_refused(ts.KernelError, lambda: ts.op(spec)(count), "`count`", "the kernel assigns to `state.count`")
-    assert_refused(ts.KernelError, lambda: ts.op(spec)(alias), "`alias`", "`state` is a struct that is used as a whole")
+    function = "Write it as a function of the engine"
+    assert_refused(ts.KernelError, lambda: ts.op(spec)(read_property), "`state.doubled` is a property", function)
+    assert_refused(ts.KernelError, lambda: ts.op(spec)(call_method), "`state.triple` is a method", function)
+    members = "Use one of the members: `x`, `count`, `y`."
+    assert_refused(ts.KernelError, lambda: ts.op(spec)(misspell), "`state.counts` is not a member", members)
 
 
 @pytest.mark.parametrize("is_compiled", [False, True])

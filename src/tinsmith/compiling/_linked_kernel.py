@@ -225,9 +225,9 @@ def _split_gradients(source: Source, parameters: list[Parameter]) -> tuple[Sourc
     try:
         changed, used = tree.split_gradients(source.tree, [one.name for one in parameters])
     except tree.NotRewritable as reason:
-        words = f"kernel `{source.name}` uses a name that is reserved for a gradient: {reason}"
-        remedy = "Rename the variable."
-        raise KernelError(refusal(words, [("at", source.place())], remedy)) from None
+        words = f"kernel `{source.name}` uses a name that is reserved for a gradient: {reason.reason}"
+        remedy = "Give the variable or parameter another name."
+        raise KernelError(refusal(words, [("at", source.place(reason.node))], remedy)) from None
     groups = [[one, replace(one, name=f"grad_{one.name}")] if one.name in used else [one] for one in parameters]
     return replace(source, tree=changed), [one for group in groups for one in group]
 

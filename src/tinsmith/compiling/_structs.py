@@ -46,12 +46,9 @@ def without_structs_of(
         source = replace(source, tree=flatten_structs(source.tree, of_engine, types))
         source, used = pass_members(source, engine, others, classes, listed)
     except NotRewritable as reason:
-        words = f"kernel `{source.name}` cannot take the members of its structs as arguments: {reason}"
-        remedy = (
-            "Change a copy, `position = camera.position` and then `position += ...`; and use "
-            "members of a struct, not the whole struct."
-        )
-        raise KernelError(refusal(words, [("at", source.place())], remedy)) from None
+        words = f"kernel `{source.name}` cannot take the members of its structs as arguments: {reason.reason}"
+        place = (reason.source or source).place(reason.node)
+        raise KernelError(refusal(words, [("at", place)], reason.remedy)) from None
     source = source.with_objects({name: structs[path] for path, name in types.items()})
     left_out = set(others.values()).difference(used)
     return source, [one for one in parameters if one.name not in left_out]

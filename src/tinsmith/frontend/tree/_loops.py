@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ...engines import copy_node, parse_expression, parse_statement
 from .._loops import is_setting, is_static
 from .._nodes import resolve_callee
+from .._read import Source
 
 
 class NotRewritable(Exception):
@@ -27,13 +28,15 @@ class NotRewritable(Exception):
         reason: why.
         node: where.
         remedy: what to do about it, if there is more to say than where the error is raised.
+        source: the function that the node is in; None for the kernel.
     """
 
-    def __init__(self, reason: str, node: ast.AST, remedy: str = "") -> None:
+    def __init__(self, reason: str, node: ast.AST, remedy: str = "", source: Source | None = None) -> None:
         super().__init__(f"line {getattr(node, 'lineno', '?')}: {reason}")
         self.reason = reason
         self.node = node
         self.remedy = remedy
+        self.source = source
 
 
 class Header(NamedTuple):

@@ -74,7 +74,7 @@ def _refuse_changes(tree: ast.FunctionDef, types: Mapping[Path, str]) -> None:
     for node in walk(tree):
         is_target = isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
         if is_target and (root(node),) in types:
-            raise NotRewritable(f"the kernel assigns to `{ast.unparse(node)}`, which belongs to the caller", node)
+            raise _make_change_error(node)
 
 
 def _build_member(path: Path, members: Members, types: Mapping[Path, str]) -> ast.expr:
@@ -131,7 +131,7 @@ class _Members(LiveFieldPasser):
             return ""
         is_stored = not isinstance(getattr(node, "ctx", None), ast.Load)
         if is_stored:
-            raise NotRewritable(f"the kernel assigns to `{ast.unparse(node)}`, which belongs to the caller", node)
+            raise _make_change_error(node, source)
         self.used.add(value.name)
         return value.name
 
@@ -140,8 +140,8 @@ class _Members(LiveFieldPasser):
 
     def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
         structs = {name: value for name, value in names.items() if isinstance(value, _Struct | _Member)}
-        tree, classes = _read_class_variables(tree, structs)
-        _refuse_whole(tree, structs)
+        tree, classes = _read_class_variables(source, tree, structs)
+        _refuse_whole(source, tree, structs)
         others = {name: value for name, value in names.items() if name not in structs}
         return super().rebuild(source, tree, {**others, **classes})
 
@@ -173,9 +173,9 @@ def pass_members(
     hands = _Members(engine)
     hands.used |= set(listed) & set(members.values())
     rewritten = pass_fields_as_arrays(source.with_objects(structs), hands)
-    tree, constants = _read_class_variables(rewritten.tree, structs)
+    tree, constants = _read_class_variables(source, rewritten.tree, structs)
     tree.args.args = [new for one in tree.args.args for new in _used_arguments(one, members, hands.used)]
-    _refuse_whole(tree, structs)
+    _refuse_whole(source, tree, structs)
     names = {**rewritten.names, **constants}
     function = rebuild_function(source, tree, names) if names else source.function
     return replace(source, function=function, tree=ast.fix_missing_locations(tree)), hands.used
@@ -188,10 +188,13 @@ def _used_arguments(one: ast.arg, members: Members, used: set[str]) -> Iterator[
     yield from (ast.copy_location(ast.arg(name), one) for name in names if name in used)
 
 
-def _read_class_variables(tree: ast.FunctionDef, structs: Mapping[str, Any]) -> tuple[ast.FunctionDef, dict[str, Any]]:
+def _read_class_variables(
+    source: Source, tree: ast.FunctionDef, structs: Mapping[str, Any]
+) -> tuple[ast.FunctionDef, dict[str, Any]]:
     """Replace class variables of dataclasses in a function, `state.kind`, by those of the class, `_state_type.kind`.
 
     Args:
+        source: the function as it was read, for errors.
         tree: the function. It is changed.
         structs: the `_Struct`s by name.
 
@@ -208,22 +211,54 @@ def _read_class_variables(tree: ast.FunctionDef, structs: Mapping[str, Any]) -> 
         if not isinstance(owner, _Struct) or not isinstance(node, ast.Attribute) or not owner.has_constant(node.attr):
             return None
         if not isinstance(node.ctx, ast.Load):
-            raise NotRewritable(f"the kernel assigns to `{ast.unparse(node)}`, which belongs to the caller", node)
+            raise _make_change_error(node, source)
         classes[owner._name] = owner._class
         return ast.Attribute(load(owner._name), node.attr, ast.Load())
 
     return replace_nodes(tree, read_variable), classes
 
 
-def _refuse_whole(tree: ast.FunctionDef, structs: Collection[str]) -> None:
+def _refuse_whole(source: Source, tree: ast.FunctionDef, structs: Mapping[str, Any]) -> None:
     """Refuse a use of a struct that is neither one of a member nor an argument of a function that can be rebuilt."""
     for node in walk(tree):
         # What has members was replaced: this is a class variable, a property, a method, or a struct in the struct.
         if isinstance(node, ast.Attribute) and (path := _path(node)) and path[0] in structs:
-            words = f"`{'.'.join(path)}` is neither a number nor an array, and only numbers and arrays can be passed"
-            raise NotRewritable(words, node)
+            raise _make_attribute_error(path, structs[path[0]], node, source)
     for node in walk(tree):
         if isinstance(node, ast.Name) and node.id in structs:
-            raise NotRewritable(
-                f"`{node.id}` is a struct that is used as a whole, and only its members can be passed", node
-            )
+            raise _make_whole_error(node.id, node, source)
+
+
+def _make_attribute_error(path: Path, owner: Any, node: ast.AST, source: Source) -> NotRewritable:
+    """Return the error for an attribute of a struct that is none of its numbers and arrays."""
+    names = [path[0]]
+    for name in path[1:]:
+        names.append(name)
+        inner = getattr(owner, name, None)
+        if not isinstance(inner, _Struct):
+            break
+        owner = inner
+    else:
+        return _make_whole_error(".".join(path), node, source)
+    value = inspect.getattr_static(owner._class, names[-1], None)
+    is_code = callable(value) or isinstance(value, classmethod | staticmethod)
+    kind = "a property" if isinstance(value, property) else "a method" if is_code else "not a member"
+    known = ", ".join(f"`{one}`" for one in vars(owner) if not one.startswith("_"))
+    remedy = (
+        "Write it as a function of the engine that takes the struct."
+        if is_code or isinstance(value, property)
+        else f"Use one of the members: {known}."
+    )
+    words = f"`{'.'.join(names)}` is {kind}, and only members that are numbers or arrays can be passed"
+    return NotRewritable(words, node, remedy, source)
+
+
+def _make_whole_error(text: str, node: ast.AST, source: Source) -> NotRewritable:
+    words = f"`{text}` is a struct that is used as a whole, and only its members can be passed"
+    return NotRewritable(words, node, "Use its members, or pass it to a function of the engine.", source)
+
+
+def _make_change_error(node: ast.AST, source: Source | None = None) -> NotRewritable:
+    words = f"the kernel assigns to `{ast.unparse(node)}`, which belongs to the caller"
+    remedy = "Change a copy: `position = camera.position`, and then `position += ...`."
+    return NotRewritable(words, node, remedy, source)
