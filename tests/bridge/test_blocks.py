@@ -559,6 +559,9 @@ def test_size_of_blocks_by_template_and_range_by_arguments(lang64):
 
 # Refusals ---------------------------------------------------------------------------------------
 
+ALIKE = "Rewrite that line so that all iterations of a block reach the same `sync()` equally often"
+INTO_A_LOOP = "Move it into a parallel loop at the kernel's top level"
+
 
 def under_an_if(lang, array):
     @lang.kernel
@@ -568,7 +571,7 @@ def under_an_if(lang, array):
                 lang.simt.block.sync()  # here
             y[i] = x[i]
 
-    return kernel, "`sync()` under the `if`"
+    return kernel, "`sync()` under the `if`", ALIKE
 
 
 def in_a_loop(lang, array):
@@ -582,7 +585,7 @@ def in_a_loop(lang, array):
                 lang.simt.block.sync()  # here
             y[i] = x[i]
 
-    return kernel, "equally often: `n` differs between them"
+    return kernel, "equally often: `n` differs between them", ALIKE
 
 
 def in_a_while(lang, array):
@@ -596,7 +599,7 @@ def in_a_while(lang, array):
                 k += 1
             y[i] = x[i]
 
-    return kernel, "`break` before a `sync()`"
+    return kernel, "`break` before a `sync()`", ALIKE
 
 
 def behind_continue(lang, array):
@@ -608,7 +611,7 @@ def behind_continue(lang, array):
             lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "`continue` before a `sync()`"
+    return kernel, "`continue` before a `sync()`", ALIKE
 
 
 def read_too_early(lang, array):
@@ -623,7 +626,11 @@ def read_too_early(lang, array):
                 lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "`shared`, which decides whether a `sync()` runs, read while other iterations may store to it"
+    return (
+        kernel,
+        "`shared`, which decides whether a `sync()` runs, read while other iterations may store to it",
+        "Put a `sync()` before that line",
+    )
 
 
 def read_too_early_of_a_name_with_a_number(lang, array):
@@ -638,7 +645,11 @@ def read_too_early_of_a_name_with_a_number(lang, array):
                 lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "`tile_2`, which decides whether a `sync()` runs, read while other iterations may store to it"
+    return (
+        kernel,
+        "`tile_2`, which decides whether a `sync()` runs, read while other iterations may store to it",
+        "Put a `sync()` before that line",
+    )
 
 
 def read_too_early_in_a_second_loop(lang, array):
@@ -660,7 +671,11 @@ def read_too_early_in_a_second_loop(lang, array):
                 lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "`tile`, which decides whether a `sync()` runs, read while other iterations may store to it"
+    return (
+        kernel,
+        "`tile`, which decides whether a `sync()` runs, read while other iterations may store to it",
+        "Put a `sync()` before that line",
+    )
 
 
 def in_a_second_loop(lang, array):
@@ -677,7 +692,7 @@ def in_a_second_loop(lang, array):
                 lang.simt.block.sync()  # here
             y[i] = x[i]
 
-    return kernel, "equally often: `n_2` differs between them"
+    return kernel, "equally often: `n_2` differs between them", ALIKE
 
 
 def outside_a_loop(lang, array):
@@ -687,7 +702,7 @@ def outside_a_loop(lang, array):
         for i in range(x.shape[0]):
             y[i] = x[i] + pad[0]
 
-    return kernel, "`SharedArray` outside a parallel loop"
+    return kernel, "`SharedArray` outside a parallel loop", INTO_A_LOOP
 
 
 def in_a_serial_loop(lang, array):
@@ -698,7 +713,7 @@ def in_a_serial_loop(lang, array):
             lang.simt.block.sync()  # here
             y[i] = x[i]
 
-    return kernel, "`sync()` outside a parallel loop"
+    return kernel, "`sync()` outside a parallel loop", INTO_A_LOOP
 
 
 def of_unknown_length(lang, array):
@@ -708,7 +723,31 @@ def of_unknown_length(lang, array):
             lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "with bounds that are computed at run time"
+    return (
+        kernel,
+        "with bounds that are computed at run time",
+        "Compute the bounds of the loop from sizes and arguments",
+    )
+
+
+def of_a_shape_at_run_time(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            pad = lang.simt.block.SharedArray((4, x.shape[0]), lang.f32)  # here
+            y[i] = x[i] + pad[0, 0]
+
+    return kernel, "a `SharedArray` whose shape is computed at run time", "Pass sizes that are known"
+
+
+def of_an_empty_shape(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            pad = lang.simt.block.SharedArray((4, 0), lang.f32)  # here
+            y[i] = x[i] + pad[0, 0]
+
+    return kernel, "a `SharedArray` of shape (4, 0)", "Pass a positive integer, or a tuple of positive integers"
 
 
 REFUSED = (
@@ -723,13 +762,15 @@ REFUSED = (
     outside_a_loop,
     in_a_serial_loop,
     of_unknown_length,
+    of_a_shape_at_run_time,
+    of_an_empty_shape,
 )
 
 
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row.__name__)
 def test_barriers_in_divergent_code_are_refused_with_their_line(lang, engine, row):
-    kernel, words = row(lang, lang.types.ndarray(dtype=lang.f32, ndim=1))
+    kernel, words, remedy = row(lang, lang.types.ndarray(dtype=lang.f32, ndim=1))
     op = ts.op("x[n] -> y[n]")(kernel)
     lines, first = inspect.getsourcelines(row)
     line = first + next(number for number, text in enumerate(lines) if text.rstrip().endswith("# here"))
@@ -739,7 +780,7 @@ def test_barriers_in_divergent_code_are_refused_with_their_line(lang, engine, ro
         ) as caught:
             op(x)
         assert words in str(caught.value) and f"test_blocks.py:{line}" in str(caught.value)
-        assert "Start the engine on a GPU" in str(caught.value).replace("Or start", "Start")
+        assert f"\n{remedy}" in str(caught.value) and "Or start the engine on a GPU." in str(caught.value)
 
 
 @pytest.mark.compiled_engine

@@ -54,7 +54,7 @@ from ._decompositions import PARTS, Part, parts_of, side_of
 from ._finish import finish_pass, is_observed, observe_passes
 from ._names import Names
 from ._operators import AtomicOperator, Operator, VoteOperator
-from ._refusals import DIVISION_BY_ZERO, RUN_IN_ORDER, Deadly, Misfit, NotCovered, Race
+from ._refusals import DIVISION_BY_ZERO, IN_A_PARALLEL_LOOP, RUN_IN_ORDER, Deadly, Misfit, NotCovered, Race
 from ._types import Defaults, Type
 from ._verify import InvalidKernel, verify
 
@@ -82,6 +82,7 @@ __all__ = [
     "DependenceQuery",
     "EnclosingLoop",
     "FALSE",
+    "IN_A_PARALLEL_LOOP",
     "InvalidKernel",
     "IsInvariant",
     "Misfit",

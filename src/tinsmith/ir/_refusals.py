@@ -24,6 +24,9 @@ class Race(NamedTuple):
 
 RUN_IN_ORDER = "Put the loop inside `for _ in range(1):`, where its iterations run in order"
 """The remedy where the order of a parallel loop's iterations decides."""
+IN_A_PARALLEL_LOOP = "Move it into a parallel loop at the kernel's top level"
+"""The remedy for what only the threads of a block have."""
+_REWRITE = "Rewrite that line without this construct"
 
 
 class NotCovered(Exception):
@@ -44,7 +47,7 @@ class NotCovered(Exception):
         line: int,
         path: str,
         race: Race | None = None,
-        remedy: str = "Rewrite that line without this construct",
+        remedy: str = _REWRITE,
         *,
         ends_process: bool = False,
     ) -> None:
@@ -61,13 +64,16 @@ class NotCovered(Exception):
 class Misfit(Exception):
     """An operation that the language does not have for these values; becomes a NotCovered with a line."""
 
+    def __init__(self, words: str, remedy: str = _REWRITE) -> None:
+        super().__init__(words)
+        self.remedy = remedy
+
 
 class Deadly(Misfit):
     """An operation on which the engines end the process; becomes a NotCovered that says so."""
 
     def __init__(self, words: str, remedy: str) -> None:
-        super().__init__(words)
-        self.remedy = remedy
+        super().__init__(words, remedy)
 
 
 DIVISION_BY_ZERO = ("a division of an integer by zero", "Divide by a number that is not zero")

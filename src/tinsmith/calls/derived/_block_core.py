@@ -40,9 +40,5 @@ class BlockedCore(Core):
             f"op `{op}` uses blocks of threads, which {engine} does not support on "
             f"{device}, and tinsmith cannot run them in order"
         )
-        remedy = (
-            "Rewrite that line so that all iterations of a block reach the same `sync()` equally often: "
-            "conditions and bounds around one may depend on the block (`i // block_dim`), on sizes and on arguments. "
-            "Or start the engine on a GPU."
-        )
+        remedy = f"{reason.remedy}. Or start the engine on a GPU."
         return KernelError(refusal(words, [("because of", reason.construct), ("at", reason.place)], remedy))

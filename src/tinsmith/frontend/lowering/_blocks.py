@@ -10,16 +10,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...ir import BLOCK_SIZE, Misfit, Operator, Type, VoteOperator, iteration_number, nodes, walk
+from ...ir import BLOCK_SIZE, IN_A_PARALLEL_LOOP, Misfit, Operator, Type, VoteOperator, iteration_number, nodes, walk
 from . import _constructors
 from ._lowering import Lowering
-from ._values import ArrayValue, Matrix, plain
+from ._values import ArrayValue, Matrix, is_expression, plain
 
 
 def _parallel(low: Lowering, name: str) -> nodes.For:
     """Return the parallel loop around a call. Raise Misfit if there is none."""
     if low.state.parallel is None:
-        raise Misfit(f"`{name}` outside a parallel loop")
+        raise Misfit(f"`{name}` outside a parallel loop", IN_A_PARALLEL_LOOP)
     return low.state.parallel
 
 
@@ -27,8 +27,12 @@ def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
     """Lower `SharedArray(shape, dtype)`: declare an array that each block has one of."""
     _parallel(low, "SharedArray")
     sizes = [plain(size) for size in (shape if isinstance(shape, list | tuple) else [shape])]
-    if isinstance(shape, Matrix) or not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise Misfit("a `SharedArray` whose shape is neither a positive integer nor a tuple of positive integers")
+    if isinstance(shape, Matrix) or any(map(is_expression, sizes)):
+        words = "a `SharedArray` whose shape is computed at run time"
+        raise Misfit(words, "Pass sizes that are known when the kernel is compiled, such as global constants")
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        words = f"a `SharedArray` of shape ({', '.join(map(str, sizes))})"
+        raise Misfit(words, "Pass a positive integer, or a tuple of positive integers")
     matrix = low.matrix_type(dtype)
     element, kind = ((), _constructors.dtype(low, dtype)) if matrix is None else matrix
     if kind is None:

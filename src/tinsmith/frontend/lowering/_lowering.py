@@ -266,9 +266,10 @@ class Lowering:
         place = (self.state.line, self.path)
         if not frame.is_library:
             place = getattr(node, "lineno", frame.source.tree.lineno), frame.source.path
-        if isinstance(construct, Deadly):
-            return NotCovered(str(construct), *place, remedy=construct.remedy, ends_process=True)
-        return NotCovered(str(construct), *place)
+        if isinstance(construct, Misfit):
+            is_deadly = isinstance(construct, Deadly)
+            return NotCovered(str(construct), *place, remedy=construct.remedy, ends_process=is_deadly)
+        return NotCovered(construct, *place)
 
 
 @cache

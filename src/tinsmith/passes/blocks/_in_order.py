@@ -22,6 +22,7 @@ from dataclasses import replace
 
 from ...analyses import Expander, definitions, single_definitions
 from ...ir import (
+    IN_A_PARALLEL_LOOP,
     ONE,
     ZERO,
     Names,
@@ -84,7 +85,8 @@ def _parallel_loop(one: nodes.Stmt, kernel: nodes.Kernel) -> nodes.For:
     """Return a statement of the top level that is a parallel loop. Raise NotCovered for another one."""
     if isinstance(one, nodes.For) and one.is_parallel:
         return one
-    raise NotCovered("shared memory of a block or `sync()` outside a parallel loop", one.line, kernel.path)
+    words = "shared memory of a block or `sync()` outside a parallel loop"
+    raise NotCovered(words, one.line, kernel.path, remedy=IN_A_PARALLEL_LOOP)
 
 
 class _Ordering:
@@ -119,7 +121,8 @@ class _Ordering:
         if can_evaluate(resolved):
             return resolved
         words = "a loop that uses `sync()` or the shared memory of a block, with bounds that are computed at run time"
-        raise NotCovered(words, self.loop.line, self.kernel.path)
+        remedy = "Compute the bounds of the loop from sizes and arguments"
+        raise NotCovered(words, self.loop.line, self.kernel.path, remedy=remedy)
 
     def share(self) -> None:
         """Declare the memory of blocks: shared arrays with one more axis, and locals that live across barriers."""

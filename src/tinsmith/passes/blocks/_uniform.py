@@ -17,6 +17,11 @@ from ._layout import BlockLayout
 
 Block = Sequence[nodes.Stmt]
 Compound = nodes.If | nodes.For | nodes.While
+_ALIKE = (
+    "Rewrite that line so that all iterations of a block reach the same `sync()` equally often: "
+    "conditions and bounds around one may depend on the block (`i // block_dim`), on sizes and on arguments"
+)
+"""The remedy for a barrier that iterations may not reach together."""
 
 
 class BlockLevel:
@@ -173,7 +178,7 @@ class BlockLevel:
                 f"`{self.kernel.source_name(min(differing))}`, which decides whether a "
                 "`sync()` runs and may differ in a block"
             )
-            raise NotCovered(words, first.line, self.kernel.path)
+            raise NotCovered(words, first.line, self.kernel.path, remedy=_ALIKE)
 
     def _propagate_differing(self, body: Block, differing: set[str], around: str) -> None:
         """Add to `differing` the locals, assigned by block-level statements, whose values may differ between lanes."""
@@ -217,7 +222,7 @@ class BlockLevel:
         line = one.line if held is None else held.line or one.line
         name = self.kernel.source_name(culprit)
         words = f"{what} {where}, which not all iterations of a block run equally often: `{name}` differs between them"
-        return NotCovered(words, line, self.kernel.path)
+        return NotCovered(words, line, self.kernel.path, remedy=_ALIKE)
 
     def check_order(self) -> None:
         """Raise NotCovered if the block reads memory that a lane may have changed since the last barrier.
@@ -241,7 +246,7 @@ class BlockLevel:
                     words = (
                         f"`{name}`, which decides whether a `sync()` runs, read while other iterations may store to it"
                     )
-                    raise NotCovered(words, one.line, self.kernel.path)
+                    raise NotCovered(words, one.line, self.kernel.path, remedy="Put a `sync()` before that line")
             match one:
                 case nodes.Barrier() | nodes.Vote():
                     changed = frozenset()
