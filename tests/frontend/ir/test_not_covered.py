@@ -175,6 +175,99 @@ def loop_variable(lang):
     return kernel
 
 
+@case("an assignment of a number to a struct")
+def number_to_struct(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            p = lang.Struct(a=x[i], b=1.0)
+            p = x[i]  # here
+            x[i] = p.a
+
+    return kernel
+
+
+@case("an assignment of a struct with the members a, c to one with the members a, b")
+def other_members(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            p = lang.Struct(a=x[i], b=1.0)
+            p = lang.Struct(a=x[i], c=1.0)  # here
+            x[i] = p.a
+
+    return kernel
+
+
+@case("iteration over a number")
+def unpacked_number(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            a, b = x[i]  # here
+            x[i] = a + b
+
+    return kernel
+
+
+@case("a call of a number")
+def called_number(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = x[i](1)  # here
+
+    return kernel
+
+
+@case("a call of an object of type `dict`")
+def called_dict(lang):
+    table = {}
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = table(1)  # here
+
+    return kernel
+
+
+@case("an array, which is not a number")
+def whole_array(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = lang.exp(x)  # here
+
+    return kernel
+
+
+@case("a list of entries with a matrix of shape (2,) in it, for a matrix of shape (2,)")
+def one_vector_in_a_list(lang):
+    pair = lang.types.vector(2, lang.f32)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = pair([lang.Vector([x[i], 1.0])])[0]  # here
+
+    return kernel
+
+
+@case("a `return` of 3 values, where the annotation lists 2")
+def too_many_results(lang):
+    @lang.func
+    def three(v) -> (lang.f32, lang.f32):
+        return v, v, v  # here
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = three(x[i])[0]
+
+    return kernel
+
+
 @case("which calls itself")
 def recursion(lang):
     @lang.func

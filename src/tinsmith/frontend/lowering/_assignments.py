@@ -11,7 +11,7 @@ from . import _blocks, _constructors, _elements
 from ._lowering import Lowering
 from ._state import is_place
 from ._targets import give, list_items
-from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_number, map_numbers
+from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_number, kind_of, map_numbers
 
 
 def lower_assign(low: Lowering, statement: ast.Assign) -> None:
@@ -139,8 +139,11 @@ def _match_places(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scal
     if isinstance(place, Struct):
         value = _constructors.convert_python_value(low, value)
         members = value.members if isinstance(value, Struct) else value
-        if not isinstance(members, dict) or set(members) != set(place.members):
-            raise Misfit("an assignment to a struct of a value with other members")
+        if not isinstance(members, dict):
+            raise Misfit(f"an assignment of {kind_of(value)} to a struct")
+        if set(members) != set(place.members):
+            names = ", ".join(members), ", ".join(place.members)
+            raise Misfit(f"an assignment of a struct with the members {names[0]} to one with the members {names[1]}")
         return [pair for name, member in place.members.items() for pair in _match_places(low, member, members[name])]
     tensor = low.ops.tensor(value)
     if isinstance(place, Matrix):
@@ -175,7 +178,7 @@ def _write(low: Lowering, target: Any, number: Scalar) -> None:
         low.state.cells |= {target.name} if low.state.is_cell(target) else set()
         low.state.emit(nodes.Assign(target.name, number, low.state.line))
     else:
-        raise Misfit("an assignment to a loop variable, or to an expression that is not a variable")
+        raise Misfit("an assignment to a loop variable", "Assign to a local that begins with its value")
 
 
 def lower_augmented_assign(low: Lowering, statement: ast.AugAssign) -> None:

@@ -15,7 +15,7 @@ from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS
 from ._stopped_gradients import without_derivative
 from ._targets import list_items, unpack_starred
-from ._values import ArrayValue, BoundFunction, Matrix, Ranges, Struct, is_expression, plain
+from ._values import ArrayValue, BoundFunction, Matrix, Ranges, Struct, is_expression, kind_of, plain
 
 
 def lower_call(low: Lowering, node: ast.Call) -> Any:
@@ -104,7 +104,7 @@ def _ordinary(low: Lowering, function: Any, positional: list[Any], named: dict[s
         # What stops a kernel that Python runs changes nothing in what it computes.
         return None
     if not callable(function):
-        raise Misfit(f"a call of a {type(function).__name__}")
+        raise Misfit(f"a call of {kind_of(function)}")
     if any(_depends_on_run(value) for value in (*positional, *named.values())):
         raise low.make_refusal(
             (

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...ir import Misfit, Type, types
 from ._lowering import Lowering
-from ._values import Matrix, Struct, is_expression, is_number, plain
+from ._values import Matrix, Struct, is_expression, is_number, kind_of, plain
 
 _MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
 
@@ -92,7 +92,8 @@ def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: Type | None, v
         rows = low.language.rows_of(value)
         if isinstance(value, Matrix):
             if len(value.shape) > 1 or len(values) == 1:
-                raise Misfit("a matrix, or only one vector, in the list of a matrix's entries")
+                words = f"a list of entries with {kind_of(value)} in it, for a matrix of shape {shape}"
+                raise Misfit(words, "List numbers, or several vectors")
             entries += value.entries
         elif rows is not None or isinstance(value, list | tuple):
             entries += rows if rows is not None else value

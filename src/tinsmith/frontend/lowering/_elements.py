@@ -8,7 +8,7 @@ from typing import Any
 from ...engines import parse_expression
 from ...ir import Misfit, Operator, Type, nodes
 from ._lowering import Lowering
-from ._values import ArrayValue, BoundFunction, DynamicEntry, Matrix, Scalar, Struct, is_expression, plain
+from ._values import ArrayValue, BoundFunction, DynamicEntry, Matrix, Scalar, Struct, is_expression, kind_of, plain
 
 SWIZZLES = ("xyzw", "rgba", "stpq")
 UNKNOWN_SIZE = "an index that is computed at run time"
@@ -51,7 +51,7 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
     if not isinstance(value, Matrix) and any(low.ops.is_run_time(index) for index in indices):
         rows = low.language.rows_of(value)
         if rows is None:
-            raise Misfit(f"{UNKNOWN_SIZE} into `{ast.unparse(node)}`, a {type(value).__name__}")
+            raise Misfit(f"{UNKNOWN_SIZE} into `{ast.unparse(node)}`, {kind_of(value)}")
         value = low.ops.matrix(rows)
     if isinstance(value, Matrix):
         return _of_matrix(low, value, indices)
@@ -60,7 +60,7 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
     try:
         return plain(value[tuple(indices) if len(indices) > 1 else indices[0]])
     except (TypeError, LookupError) as reason:
-        raise Misfit(f"an index into a {type(value).__name__}: {reason}") from None
+        raise Misfit(f"an index into {kind_of(value)}: {reason}") from None
 
 
 def _unwrap_constant(index: Any) -> Any:

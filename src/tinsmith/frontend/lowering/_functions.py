@@ -162,7 +162,8 @@ def _convert_result(low: Lowering, source: Source, value: Any) -> Any:
         annotation = typing.get_args(annotation)
     if isinstance(annotation, list | tuple):
         if not isinstance(value, list | tuple) or len(value) != len(annotation):
-            raise Misfit("a result that does not fit the return annotation")
+            count = f"{len(value)} values" if isinstance(value, list | tuple) else "one value"
+            raise Misfit(f"a `return` of {count}, where the annotation lists {len(annotation)}")
         return tuple(_as(low, kind, item) for kind, item in zip(annotation, value, strict=True))
     return _as(low, annotation, value)
 

@@ -148,4 +148,16 @@ def kind_of(value: Any) -> str:
     """Describe a value for an error message."""
     if isinstance(value, Matrix):
         return f"a matrix of shape {value.shape}"
-    return f"a {type(value).__name__}"
+    if is_expression(value) or is_number(value):
+        return "a number"
+    return _KINDS.get(type(value), f"an object of type `{type(value).__name__}`")
+
+
+# The names of these classes are ours, and would not tell a user anything.
+_KINDS = {
+    ArrayValue: "an array",
+    BoundFunction: "a method",
+    DynamicEntry: "a number",
+    Ranges: "an `ndrange`",
+    Struct: "a struct",
+}
