@@ -54,8 +54,20 @@ def test_an_element_outside_is_refused_with_the_line_of_its_write(lang64, index)
         x[index] = 1.0
 
     line = write.__code__.co_firstlineno + 1
-    words = "writes an element outside of its field", f"({index},)", f"({N},)", f"{__file__}:{line}"
+    words = (
+        "to an element that the field does not have",
+        rf"index +\({index},\)",
+        rf"field +\({N},\)",
+        f"{__file__}:{line}",
+    )
     assert_refused(lang64, write, ts.KernelError, *words)
+
+
+def test_a_write_with_another_number_of_indices_is_refused(lang64):
+    def write(_, x, __):
+        x[1, 2] = 1.0
+
+    assert_refused(lang64, write, ts.KernelError, "from Python to a field with 2 indices, not 1", r"\(1, 2\)")
 
 
 def test_gradient_kernels_and_tapes(lang64):

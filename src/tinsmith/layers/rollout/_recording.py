@@ -199,13 +199,17 @@ class Recording(Listener):
         self._check_place(field, place)
 
     def _check_place(self, field: Any, place: Sequence[int]) -> None:
-        """Raise KernelError for the index of an element that the field does not have."""
+        """Raise KernelError unless the indices name an element of the field."""
         facts = self._kernels.engine.field_facts(field, "a field")
-        axes = zip(place, facts.offset, facts.shape, strict=False)
-        is_there = len(place) == len(facts.shape) and all(first <= one < first + size for one, first, size in axes)
-        if not is_there:
-            words = f"{self._kernels.name} writes an element outside of its field"
-            rows = [("index", str(tuple(place))), ("shape", str(facts.shape)), ("at", locate_user())]
+        name, at = self._kernels.name, ("at", locate_user())
+        if len(place) != len(facts.shape):
+            words = f"{name} writes from Python to a field with {len(place)} indices, not {len(facts.shape)}"
+            rows = [("indices", str(tuple(place))), ("field", str(facts.shape)), at]
+            raise KernelError(refusal(words, rows, "Use one index for each dim."))
+        axes = zip(place, facts.offset, facts.shape, strict=True)
+        if not all(first <= one < first + size for one, first, size in axes):
+            words = f"{name} writes from Python to an element that the field does not have"
+            rows = [("index", str(tuple(place))), ("field", str(facts.shape)), at]
             rows += [("first index", str(facts.offset))] if any(facts.offset) else []
             raise KernelError(refusal(words, rows, "Use an index inside the field."))
 
