@@ -201,3 +201,17 @@ def test_the_engines_own_numbers_have_no_gradient(lang64):
     assert op(x).y.shape == (8,)
     with pytest.raises(ts.GradientError):
         op(x.requires_grad_()).y.sum().backward()
+
+
+def test_a_construct_that_cannot_be_analyzed_is_refused(lang64):
+    def outside(v):
+        return v
+
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = lang64.random() * outside(x[i])
+
+    words = r"(?s)`kernel` cannot draw random numbers from torch's.*`outside`.*test_random.py:\d+\n.*the op has no"
+    with pytest.raises(ts.KernelError, match=words):
+        ts.op("x[n] -> y[n]")(kernel)(torch.ones(4, dtype=torch.float64))

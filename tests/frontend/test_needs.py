@@ -249,7 +249,7 @@ HIDDEN = [
 
 
 @pytest.mark.thinned(6)
-@pytest.mark.filterwarnings("ignore:op `op` uses the engine's own gradient")
+@pytest.mark.filterwarnings("ignore:the gradient of op `op` is the engine's own")
 @pytest.mark.parametrize("adjoint", ["auto", "engine"])
 @pytest.mark.parametrize("make", HIDDEN, ids=lambda make: make.__name__)
 def test_inputs_that_the_gradient_reads_are_saved(lang64, poisoned, make, adjoint):

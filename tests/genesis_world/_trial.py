@@ -414,11 +414,7 @@ def _refusals() -> tuple[type[Exception], ...]:
 def _first_line(error: Exception) -> str:
     """Return what an error says first, and the reason that it gives."""
     lines = str(error).strip().splitlines() or [""]
-    reasons = [
-        re.split(r"  +", one.strip(), maxsplit=1)[-1]
-        for one in lines[1:]
-        if one.strip().startswith(("because ", "not generated for "))
-    ]
+    reasons = [re.split(r"  +", one.strip(), maxsplit=1)[-1] for one in lines[1:] if one.strip().startswith("because ")]
     return ": ".join([lines[0], *reasons[:1]])[:300]
 
 

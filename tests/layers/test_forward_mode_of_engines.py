@@ -10,7 +10,7 @@ import tinsmith as ts
 N, D = 4, torch.float64
 REVERSE_ONLY = r"^{layer} has no forward mode: its gradient is the reverse mode of (taichi|quadrants)"
 NOT_GENERATED = (
-    r"\n  not generated for  a call of the Python function `square` with a value computed "
+    r"\n  because of  a call of the Python function `square` with a value computed "
     r"at run time\n  at +\S+test_forward_mode\S+\n"
 )
 

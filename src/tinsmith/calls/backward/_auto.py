@@ -83,7 +83,7 @@ class AutoAt(ReverseAt):
                 f"op `{op}` has no gradient: none can be generated from its source, and "
                 f"{engine}'s own gradient is refused, too"
             )
-            rows = [("not generated for", reason.construct), ("at", reason.place)]
+            rows = [("because of", reason.construct), ("at", reason.place)]
             remedy = f"{reason.remedy}, or give `backward=`. The error about {engine}'s own gradient:"
             raise GradientError(f"{refusal(words, rows, remedy)}\n{indent(str(engines), '  ')}") from engines
 
@@ -117,7 +117,8 @@ class AutoAt(ReverseAt):
 def _explain_engine_gradient(op: str, reason: NotCovered) -> str:
     """Return the warning that a gradient is the engine's own, with the reason why it is not the generated one."""
     return refusal(
-        f"op `{op}` uses the engine's own gradient, which is silently wrong for some kernels",
-        [("not generated for", reason.construct), ("at", reason.place)],
+        f"the gradient of op `{op}` is the engine's own, since none can be generated from its source; "
+        "the engine's is silently wrong for some kernels",
+        [("because of", reason.construct), ("at", reason.place)],
         f"{reason.remedy}; or pass adjoint='engine' to accept the engine's gradient.",
     )

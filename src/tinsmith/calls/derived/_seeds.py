@@ -73,8 +73,14 @@ class SeededCore(DerivedCore):
         try:
             return super().build_forward(key)
         except NotCovered as reason:
-            words = f"op `{self.signature.op}` draws random numbers, and uses a construct that tinsmith cannot analyze"
-            remedy = f"{reason.remedy}, or pass adjoint='engine': the engine draws, without a gradient."
+            words = (
+                f"op `{self.signature.op}` cannot draw random numbers from torch's generator: "
+                "it uses a construct that tinsmith cannot analyze"
+            )
+            remedy = (
+                f"{reason.remedy}, or pass adjoint='engine': the engine then draws from its own generator, "
+                "and the op has no gradient."
+            )
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise KernelError(refusal(words, rows, remedy)) from None
 

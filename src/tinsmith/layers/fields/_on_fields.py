@@ -189,7 +189,10 @@ class OnFields:
         if str(reason) in self._warned:
             return
         self._warned.add(str(reason))
-        words = f"the gradient of {self.layer} is the engine's own, which is silently wrong for some kernels"
+        words = (
+            f"the gradient of {self.layer} is the engine's own, since none can be generated from its source; "
+            "the engine's is silently wrong for some kernels"
+        )
         remedy = "Rewrite this construct; or pass adjoint='engine' to accept the engine's gradient."
         warn(refusal(words, _rows(reason), remedy))
 
@@ -231,7 +234,7 @@ def _headline(reason: Reason) -> str:
 
 def _rows(reason: Reason) -> list[tuple[str, ...]]:
     if isinstance(reason, NotCovered):
-        return [("not generated for", reason.construct), ("at", reason.place)]
+        return [("because of", reason.construct), ("at", reason.place)]
     lines = str(reason).splitlines()
     return [("because", lines[0]), *(("", line.strip()) for line in lines[1:-1])]
 
