@@ -175,8 +175,8 @@ def test_a_number_too_small(fitting, name, value):
 @pytest.mark.parametrize(
     ("name", "value"), [("bound", 0.0), ("bound", math.inf), ("distortion", -1.0), ("distortion", math.nan)]
 )
-def test_a_number_that_does_not_fit(fitting, name, value):
-    with pytest.raises(InputError, match=f"`{name}` does not fit"):
+def test_an_invalid_number(fitting, name, value):
+    with pytest.raises(InputError, match=f"`{name}` has an invalid value"):
         fitting(**{name: value})
 
 

@@ -60,7 +60,7 @@ def test_it_reports_invalid_input(folder, tmp_path):
         ((tmp_path / "none",), "the dataset does not exist"),
         (("--size", 16, "--resume"), "there is no checkpoint to resume from"),
         ((folder,), "r_1.png"),
-        ((folder, "--bound", "-1"), "`bound` does not fit"),
+        ((folder, "--bound", "-1"), "`bound` has an invalid value"),
     ):
         done = run(*arguments, *out)
         assert done.exit_code == 2 and words in done.output and "Traceback" not in done.output

@@ -436,7 +436,7 @@ def test_lenses_of_transforms_are_undistorted(tmp_path, model, fields, place):
     [
         ({"camera_model": "EQUIRECTANGULAR"}, ("model is not supported", "EQUIRECTANGULAR", "OPENCV_FISHEYE")),
         ({"camera_model": "OPENCV", "k4": 0.1}, ("has no such distortion", "k4 +0.1", "FULL_OPENCV")),
-        ({"k1": "much"}, ("`k1` of the dataset does not fit",)),
+        ({"k1": "much"}, ("`k1` of the dataset has an invalid value",)),
         ({"k1": -4.0, "k2": -9.0, "camera_model": "OPENCV_FISHEYE"}, ()),
     ],
 )

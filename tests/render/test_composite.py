@@ -275,12 +275,17 @@ def test_on_cuda_it_agrees_with_the_twin(engine):
 
 
 REFUSALS = {
-    "no tensor": (lambda given: given | {"t": [1.0]}, ts.ArgumentError, "`t` of `composite` does not fit"),
+    "no tensor": (lambda given: given | {"t": [1.0]}, ts.ArgumentError, "`t` of `composite` must be a tensor"),
+    "None": (lambda given: given | {"t": None}, ts.ArgumentError, "got  NoneType\nPass a tensor."),
     "dtypes": (lambda given: given | {"t": given["t"].double()}, ts.DtypeError, "t          torch.float64"),
     "half": (lambda given: {k: v if k == "rays" else v.half() for k, v in given.items()}, ts.DtypeError, "float16"),
     "sizes": (lambda given: given | {"steps": given["steps"][1:]}, ts.ShapeError, r"should be \(7,\)"),
     "packed without rays": (lambda given: given | {"rays": None}, ts.ShapeError, "should be .n, k."),
-    "rays of floats": (lambda given: given | {"rays": given["rays"].float()}, ts.DtypeError, "torch.int32"),
+    "rays of floats": (
+        lambda given: given | {"rays": given["rays"].float()},
+        ts.DtypeError,
+        "must be a tensor of integers",
+    ),
     "rays of three": (lambda given: given | {"rays": torch.zeros(2, 3).int()}, ts.ShapeError, r"expected  \[n, 2\]"),
     "rays outside": (lambda given: given | {"rays": given["rays"] + 4}, ts.ShapeError, "points outside the samples"),
     "rays before": (lambda given: given | {"rays": given["rays"] - 1}, ts.ShapeError, "the smallest is -1"),

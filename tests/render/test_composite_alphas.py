@@ -125,7 +125,9 @@ def test_under_func_grad_and_vmap(engine, is_compiled):
 
 
 def test_invalid_arguments_are_refused():
-    with pytest.raises(ts.ShapeError, match=r"The arguments of `composite_alphas` do not fit\.\n *alphas .*\[n, k\]"):
+    with pytest.raises(
+        ts.ShapeError, match=r"arguments of `composite_alphas` have the wrong shapes\n *alphas .*\[n, k\]"
+    ):
         composite_alphas(torch.rand(3), torch.rand(3, 1), torch.rand(3))
     with pytest.raises(ts.ShapeError, match=r"`composite_alphas` do not fit each other\.(?s:.)*t  *\[s\] = \(2,\)"):
         composite_alphas(torch.rand(3), torch.rand(3, 1), torch.rand(2), make_rays([3]))

@@ -319,7 +319,7 @@ def test_tensors_that_do_not_fit_are_refused():
         march(torch.zeros(1, 3), torch.ones(1, 3), CUBE, step=0.1, max_step=0.05)
     with pytest.raises(ts.ShapeError, match="`scene_box` is not a box"):
         march(torch.zeros(1, 3), torch.ones(1, 3), CUBE, step=0.1, scene_box=(1, 0, 0, 0, 1, 1))
-    with pytest.raises(ts.ShapeError, match="`far` does not fit the rays of march"):
+    with pytest.raises(ts.ShapeError, match="`far` does not fit the rays of `march`"):
         march(torch.zeros(2, 3), torch.ones(2, 3), CUBE, step=0.1, far=torch.ones(3))
     with pytest.raises(ts.ShapeError, match="directions"):
         march(torch.zeros(2, 3), torch.ones(3, 3), CUBE, step=0.1)

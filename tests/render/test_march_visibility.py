@@ -70,7 +70,7 @@ def test_user_functions_run_without_a_graph():
 REFUSED = {
     "both": ({"sigma_fn": lambda s: s.t, "alpha_fn": lambda s: s.t}, ts.ArgumentError, "exclude each other"),
     "a capacity": ({"sigma_fn": lambda s: s.t, "capacity": 9}, ts.ArgumentError, "Leave `capacity` out"),
-    "a shape": ({"alpha_fn": lambda s: s.t[1:]}, ts.ShapeError, "`alpha_fn` of march returned a wrong shape"),
+    "a shape": ({"alpha_fn": lambda s: s.t[1:]}, ts.ShapeError, "`alpha_fn` of `march` returned a wrong shape"),
     "alpha_thre": ({"alpha_thre": 2.0}, ts.ArgumentError, "`alpha_thre` is out of range"),
     "early_stop_eps": ({"early_stop_eps": -1.0}, ts.ArgumentError, "`early_stop_eps` is out of range"),
 }

@@ -100,8 +100,12 @@ def test_pack_finds_the_rays_of_samples():
 REFUSALS = {
     "falls": (lambda: render.pack(torch.tensor([0, 2, 1]), 3), ts.ArgumentError, r"ray_index\[1\]  2"),
     "too many": (lambda: render.pack(torch.tensor([0, 2]), 2), ts.ArgumentError, "expected  0 to 1"),
-    "floats": (lambda: render.pack(torch.tensor([0.0]), 2), ts.DtypeError, "torch.int32, or another integer"),
-    "a list": (lambda: render.pack([0], 2), ts.ArgumentError, "got       list"),
+    "floats": (
+        lambda: render.pack(torch.tensor([0.0]), 2),
+        ts.DtypeError,
+        "`ray_index` of `pack` must be a tensor of integers",
+    ),
+    "a list": (lambda: render.pack([0], 2), ts.ArgumentError, "`ray_index` of `pack` must be a tensor\n  got  list"),
     "table": (lambda: render.pack(torch.zeros(2, 2).int(), 2), ts.ShapeError, r"expected  \[s\]"),
     "integers": (lambda: render.segment_sum(torch.arange(3), make_rays([3])), ts.DtypeError, "torch.int64"),
     "cube": (lambda: render.segment_sum(torch.ones(3, 1, 1), make_rays([3])), ts.ShapeError, r"\[s\] or \[s, c\]"),

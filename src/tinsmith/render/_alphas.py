@@ -60,7 +60,7 @@ def weights_from_alphas(alphas: Tensor, rays: Tensor | None = None, *, engine: s
     if alphas.ndim != ndim:
         rows = [("alphas", str(tuple(alphas.shape)), f"should be {axes}")]
         remedy = "Pass packed samples, [s], with `rays`, or dense samples, [n, k], without `rays`."
-        raise ShapeError(refusal("`alphas` of `weights_from_alphas` does not fit.", rows, remedy))
+        raise ShapeError(refusal("`alphas` of `weights_from_alphas` has the wrong shape", rows, remedy))
     where = dense_rays(alphas.shape[0], alphas.shape[1], alphas.device) if rays is None else rays
     through = exclusive_prod(1 - alphas.reshape(-1), where, engine=engine).view(alphas.shape)
     return AlphaWeights(through * alphas, through)

@@ -168,7 +168,7 @@ def _check_shapes(function: str, measures: Sequence[str], floats: dict[str, Tens
         rows = [(measures[0], str(tuple(first.shape)), f"should be [{axes}]")]
         rows += [("colors", str(tuple(colors.shape)), f"should be [{axes}, c]")]
         remedy = "Pass packed samples, [s], with `rays`, or dense samples, [n, k], without `rays`."
-        raise ShapeError(refusal(f"The arguments of `{function}` do not fit.", rows, remedy))
+        raise ShapeError(refusal(f"The arguments of `{function}` have the wrong shapes", rows, remedy))
     shape, c = tuple(first.shape), colors.shape[-1]
     shapes = {name: (floats[name], f"[{axes}]", shape) for name in measures}
     shapes["colors"] = (colors, f"[{axes}, c]", (*shape, c))

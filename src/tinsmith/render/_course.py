@@ -160,7 +160,7 @@ def _find_ranges(
     for name, end in (("near", near), ("far", far)):
         if isinstance(end, Tensor) and tuple(end.shape) != (count,):
             rows = [("expected", f"a number, or ({count},): one per ray"), ("got", str(tuple(end.shape)))]
-            raise ShapeError(refusal(f"`{name}` does not fit the rays of march", rows, "Broadcast with `.expand`."))
+            raise ShapeError(refusal(f"`{name}` does not fit the rays of `march`", rows, "Broadcast with `.expand`."))
         whole = isinstance(end, Tensor)
         ends.append(end.detach().to(origins) if whole else origins.new_full((count,), end))
     if scene_box is not None:

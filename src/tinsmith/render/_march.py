@@ -177,7 +177,7 @@ def _compute_alphas(samples: Samples, sigma_fn: Any, alpha_fn: Any) -> Tensor:
     values, count = function(samples), len(samples.t)
     if tuple(values.shape) not in ((count,), (count, 1)):
         rows = [("expected", f"({count}) or ({count}, 1)"), ("got", str(tuple(values.shape)))]
-        raise ShapeError(refusal(f"`{name}` of march returned a wrong shape", rows, "Return one number per sample."))
+        raise ShapeError(refusal(f"`{name}` of `march` returned a wrong shape", rows, "Return one number per sample."))
     values = values.reshape(-1).to(samples.t)
     return values if sigma_fn is None else -torch.expm1(-values * samples.steps)
 

@@ -100,23 +100,22 @@ def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[in
 def _require_tensors(function: str, tensors: Mapping[str, object]) -> None:
     for name, given in tensors.items():
         if not isinstance(given, Tensor):
-            rows = [("got", type(given).__name__), ("expected", "a tensor")]
-            raise ArgumentError(
-                refusal(f"`{name}` of `{function}` does not fit.", rows, f"Pass torch.as_tensor({name}).")
-            )
+            remedy = f"Pass {'a tensor' if given is None else f'torch.as_tensor({name})'}."
+            words = f"`{name}` of `{function}` must be a tensor"
+            raise ArgumentError(refusal(words, [("got", type(given).__name__)], remedy))
 
 
 def _require_whole(function: str, name: str, given: Tensor) -> None:
     if given.dtype not in _WHOLE:
-        rows = [("got", str(given.dtype)), ("expected", "torch.int32, or another integer")]
-        raise DtypeError(refusal(f"`{name}` of `{function}` does not fit.", rows, f"Pass `{name}.int()`."))
+        words = f"`{name}` of `{function}` must be a tensor of integers"
+        raise DtypeError(refusal(words, [("got", str(given.dtype))], f"Pass `{name}.int()`."))
 
 
 def _require_shape(function: str, name: str, given: Tensor, axes: str, fits: bool) -> None:
     if not fits:
         rows = [("got", str(tuple(given.shape))), ("expected", axes)]
         raise ShapeError(
-            refusal(f"`{name}` of `{function}` does not fit.", rows, "Pass a tensor of the expected shape.")
+            refusal(f"`{name}` of `{function}` has the wrong shape", rows, "Pass a tensor of the expected shape.")
         )
 
 

@@ -65,7 +65,9 @@ class ProposalSamples:
         expected = (self.edges.shape[0], self.edges.shape[1] - 1)
         if tuple(weights.shape) != expected:
             rows = [("expected", str(expected)), ("got", str(tuple(weights.shape)))]
-            raise ShapeError(refusal("`weights` of ProposalSamples.loss do not fit.", rows, "Pass one per sample."))
+            raise ShapeError(
+                refusal("`weights` of ProposalSamples.loss have the wrong shape", rows, "Pass one per sample.")
+            )
         cdfs = _add_ends(weights.detach().cumsum(1)[:, :-1].clamp(max=1))
         losses = [proposal_loss(self.shares, cdfs, *level, engine=self.engine) for level in self.levels]
         return torch.stack(losses).sum(0) if losses else cdfs.new_zeros(len(cdfs))

@@ -233,7 +233,13 @@ def _check_counts(n_intervals: Tensor, n_rays: int) -> Tensor:
     if tuple(n_intervals.shape) != (n_rays,) or n_intervals.is_floating_point():
         given = f"{tuple(n_intervals.shape)}, {n_intervals.dtype}"
         rows = [("expected", f"a number, or integers ({n_rays},)"), ("got", given)]
-        raise ShapeError(refusal("`n_intervals` of `importance_sampling` does not fit.", rows, "Pass one per ray."))
+        raise ShapeError(
+            refusal(
+                "`n_intervals` of `importance_sampling` must be one integer, or one for each ray",
+                rows,
+                "Pass one per ray.",
+            )
+        )
     return n_intervals.to(torch.int32).clamp(min=0)
 
 
@@ -297,7 +303,7 @@ def _check_rays(function: str, given: dict[str, Tensor], rays: Tensor | None) ->
     if tensor.ndim != ndim:
         rows = [(name, str(tuple(tensor.shape)), f"should be {axes}")]
         remedy = "Pass packed numbers with their `rays`, or dense ones, one row per ray, without."
-        raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, remedy))
+        raise ShapeError(refusal(f"`{name}` of `{function}` has the wrong shape", rows, remedy))
     if rays is None:
         return dense_rays(tensor.shape[0], tensor.shape[1], tensor.device)
     return check_rays(function, rays, len(tensor))

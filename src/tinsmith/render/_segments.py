@@ -139,7 +139,7 @@ def _check_columns(name: str, values: Tensor, rays: Tensor) -> tuple[Tensor, Ten
 
 def _make_shape_error(name: str, values: Tensor, axes: str) -> ShapeError:
     rows = [("got", str(tuple(values.shape))), ("expected", axes)]
-    return ShapeError(refusal(f"`values` of `{name}` does not fit.", rows, "Flatten further dims."))
+    return ShapeError(refusal(f"`values` of `{name}` has the wrong shape", rows, "Flatten further dims."))
 
 
 _lanes_of = constant_when_traced(kernels.choose_lanes)

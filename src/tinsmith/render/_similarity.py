@@ -99,7 +99,7 @@ def _check(function: str, images: Tensor, targets: Tensor) -> None:
     if images.shape != targets.shape or images.ndim < 3 or min(images.shape[-3:-1]) < WINDOW:
         rows = [("images", f"[..., H, W, C] = {tuple(images.shape)}"), ("targets", str(tuple(targets.shape)))]
         remedy = f"Pass images of one shape, with sides of {WINDOW} pixels or more."
-        raise ShapeError(refusal(f"`images` and `targets` of `{function}` do not fit", rows, remedy))
+        raise ShapeError(refusal(f"`images` and `targets` of `{function}` have the wrong shapes", rows, remedy))
     if images.dtype != targets.dtype or images.dtype not in (torch.float32, torch.float64):
         rows = [("images", str(images.dtype)), ("targets", str(targets.dtype))]
         remedy = "Pass both in one of these dtypes; 8-bit pixels as `pixels / 255`."

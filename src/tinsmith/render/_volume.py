@@ -301,7 +301,9 @@ def _check(volume: Tensor, table: Tensor, origins: Tensor, directions: Tensor, b
             for name, (form, fits) in forms.items()
         ]
         raise ShapeError(
-            refusal("the tensors of `volume_render` do not fit", rows, "Correct the shapes marked by an arrow.")
+            refusal(
+                "the tensors of `volume_render` have the wrong shapes", rows, "Correct the shapes marked by an arrow."
+            )
         )
     if len({tensor.dtype for tensor in given.values()}) > 1:
         rows = [(name, str(tensor.dtype)) for name, tensor in given.items()]

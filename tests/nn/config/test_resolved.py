@@ -224,7 +224,11 @@ REFUSED = [
         {"otype": "Grid", "n_levels": "many"},
         ['got       "many"', "a whole number, 1 to 128", "default, 16"],
     ),
-    ("encoding", {"otype": "Grid", "n_levels": 1.5}, ["`encoding.n_levels` of Grid does not fit", "got       1.5"]),
+    (
+        "encoding",
+        {"otype": "Grid", "n_levels": 1.5},
+        ["`encoding.n_levels` of Grid has an invalid value", "got       1.5"],
+    ),
     ("encoding", {"otype": "Grid", "n_levels": True}, ["got       true", "a whole number"]),
     ("encoding", {"otype": "Grid", "n_features_per_level": 3}, ["one of 1, 2, 4, 8"]),
     ("encoding", {"otype": "Grid", "per_level_scale": 0}, ["a number, above 0"]),
@@ -241,7 +245,7 @@ REFUSED = [
     ("encoding", {"otype": "Grid", "fixed_point_pos": True}, ["false, the default: positions are floating point"]),
     ("encoding", {"otype": "SphericalHarmonics", "degree": 9}, ["a whole number, 1 to 8"]),
     ("encoding", {"n_dims_to_encode": 3}, ["of OneBlob would do nothing", "nested in a Composite", "Leave it out."]),
-    ("encoding", {"otype": "Composite"}, ["`encoding.nested` of Composite does not fit", "got       nothing"]),
+    ("encoding", {"otype": "Composite"}, ["`encoding.nested` of Composite must be a list", "got       nothing"]),
     ("encoding", {"otype": "Composite", "nested": {}}, ["got       {}", "a list of one encoding or more"]),
     ("encoding", {"otype": "Composite", "nested": [3]}, ["`encoding.nested[0]` is not an encoding", "got       3"]),
     (
@@ -320,7 +324,7 @@ def test_scalars_of_numpy_are_numbers(scalar):
 
 
 def test_a_refusal_names_the_place_in_the_whole():
-    with pytest.raises(ConfigError, match=r"`dir_encoding\.n_bins` of OneBlob does not fit"):
+    with pytest.raises(ConfigError, match=r"`dir_encoding\.n_bins` of OneBlob has an invalid value"):
         resolve_section("encoding", {"n_bins": 0}, where="dir_encoding")
 
 

@@ -396,12 +396,12 @@ REFUSED = [
     (
         lambda: Encoding(0, GRID),
         ArgumentError,
-        "`n_input_dims` of an Encoding is not valid\n  got       0\n  expected  an integer, 1 or more",
+        "`n_input_dims` of Encoding must be a positive integer\n  got  0",
     ),
     (
         lambda: Encoding(2, GRID)(torch.rand(5, 3)),
         ShapeError,
-        "`x` does not fit the Encoding, Grid\n"
+        "`x` of Encoding, Grid, has the wrong shape\n"
         "  x  [..., 2] = (5, 3)      <- the last should be 2\n"
         "Pass positions of 2 numbers, or make the Encoding with as many n_input_dims.",
     ),

@@ -238,15 +238,27 @@ def test_the_repr_of_a_network():
 
 
 REFUSED = [
-    (lambda: Network(2, 2)([1.0, 2.0]), ArgumentError, "x         list\n  expected  a tensor"),
-    (lambda: Network(0, 2), ArgumentError, "`n_input_dims` of a Network does not fit.\n  got       0"),
-    (lambda: NetworkWithInputEncoding(2, True), ArgumentError, "`n_output_dims` of a NetworkWithInputEncoding"),
-    (lambda: Network(3, 2, alignment=1.5), ArgumentError, "expected  an integer, 1 or more"),
+    (lambda: Network(2, 2)([1.0, 2.0]), ArgumentError, "`x` of Network must be a tensor\n  got  list"),
+    (lambda: Network(0, 2), ArgumentError, "`n_input_dims` of Network must be a positive integer\n  got  0"),
+    (
+        lambda: NetworkWithInputEncoding(2, True),
+        ArgumentError,
+        "`n_output_dims` of NetworkWithInputEncoding must be a positive integer",
+    ),
+    (lambda: Network(3, 2, alignment=1.5), ArgumentError, "`alignment` of Network must be a positive integer"),
     (lambda: Network(3, 2, dtype=torch.int32), DtypeError, "expected  torch.float32, torch.float64"),
     (lambda: Network(3, 2)(torch.rand(1, 4)), ShapeError, "x  [..., 3] = (1, 4)      <- the last should be 3"),
     (lambda: Network(3, 2)(torch.tensor(1.0)), ShapeError, "make the Network with as many n_input_dims"),
-    (lambda: NetworkWithInputEncoding(3, 2)(torch.rand(2)), ShapeError, "does not fit the NetworkWithInputEncoding"),
-    (lambda: Network(1, 1)(torch.ones(1, 1, dtype=torch.complex64)), DtypeError, "x         torch.complex64"),
+    (
+        lambda: NetworkWithInputEncoding(3, 2)(torch.rand(2)),
+        ShapeError,
+        "`x` of NetworkWithInputEncoding has the wrong shape",
+    ),
+    (
+        lambda: Network(1, 1)(torch.ones(1, 1, dtype=torch.complex64)),
+        DtypeError,
+        "`x` of Network must be real\n  got       torch.complex64",
+    ),
     (lambda: Network(1, 1, config(hidden=0)), ConfigError, "`network.n_hidden_layers` of FullyFusedMLP"),
     (lambda: Network(1, 1, {"n_neuron": 3}), ConfigError, "Did you mean `n_neurons`?"),
     (lambda: NetworkWithInputEncoding(1, 1, {"otype": "Frequenzy"}), ConfigError, "Did you mean `Frequency`?"),

@@ -113,7 +113,7 @@ def test_a_closure_is_called_with_gradients_on():
 def test_unsupported_options_of_shampoo_are_refused(key, value):
     with pytest.raises(ConfigError) as caught:
         make_optimizer(make_parameters((2, 2)), {"otype": "EMA", "nested": {"otype": "Shampoo", key: value}})
-    assert f"`optimizer.nested.{key}` of Shampoo does not fit" in str(caught.value)
+    assert f"`optimizer.nested.{key}` of Shampoo has an invalid value" in str(caught.value)
     assert "the default: " in str(caught.value)
 
 

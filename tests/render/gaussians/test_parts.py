@@ -257,16 +257,16 @@ REFUSED = [
     ({"sparse_grad": True, "covars": torch.zeros(24, 3, 3)}, ts.ArgumentError, "have no sparse gradient"),
     ({"sh_degree": 5}, ts.ArgumentError, "0 to 4"),
     ({"sh_degree": 1, "colors": torch.zeros(24, 3, 3, dtype=DOUBLE)}, ts.ShapeError, "too few coefficients"),
-    ({"tile_size": 0}, ts.ArgumentError, "`tile_size` of `rasterization` does not fit"),
-    ({"means": torch.zeros(24, 2, dtype=DOUBLE)}, ts.ShapeError, "`means` of `rasterization` does not fit"),
+    ({"tile_size": 0}, ts.ArgumentError, "`tile_size` of `rasterization` must be a positive integer"),
+    ({"means": torch.zeros(24, 2, dtype=DOUBLE)}, ts.ShapeError, "`means` of `rasterization` has the wrong shape"),
     ({"quats": torch.zeros(23, 4, dtype=DOUBLE)}, ts.ShapeError, r"[..., N, 4] = (24, 4)"),
     ({"quats": None}, ts.ArgumentError, "Pass quats and scales"),
     ({"opacities": torch.zeros(24)}, ts.DtypeError, "are not all float32"),
-    ({"colors": torch.zeros(23, 3, dtype=DOUBLE)}, ts.ShapeError, "`colors` of `rasterization` does not fit"),
-    ({"Ks": torch.zeros(3, 3, 3, dtype=DOUBLE)}, ts.ShapeError, "`Ks` of `rasterization` does not fit"),
+    ({"colors": torch.zeros(23, 3, dtype=DOUBLE)}, ts.ShapeError, "`colors` of `rasterization` has the wrong shape"),
+    ({"Ks": torch.zeros(3, 3, 3, dtype=DOUBLE)}, ts.ShapeError, "`Ks` of `rasterization` has the wrong shape"),
     ({"backgrounds": torch.zeros(2, 4, dtype=DOUBLE)}, ts.ShapeError, "`backgrounds`"),
-    ({"covars": torch.zeros(24, 6, dtype=DOUBLE)}, ts.ShapeError, "`covars` of `rasterization` does not fit"),
-    ({"width": 0}, ts.ArgumentError, "`width` of `rasterization` does not fit"),
+    ({"covars": torch.zeros(24, 6, dtype=DOUBLE)}, ts.ShapeError, "`covars` of `rasterization` has the wrong shape"),
+    ({"width": 0}, ts.ArgumentError, "`width` of `rasterization` must be a positive integer"),
 ]
 
 

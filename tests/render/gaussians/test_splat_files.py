@@ -158,7 +158,7 @@ def test_export_leaves_out_what_is_not_finite(tmp_path):
     assert all(torch.equal(read[name], given[name][[0, 2, 3, 5]]) for name in given)
     with pytest.raises(ts.ArgumentError, match="ply_compressed"):
         export_splats(**given, format="ply_compressed")
-    with pytest.raises(ts.ShapeError, match="`opacities` of `export_splats` does not fit"):
+    with pytest.raises(ts.ShapeError, match="`opacities` of `export_splats` has the wrong shape"):
         export_splats(**given | {"opacities": torch.zeros(6, 1)})
 
 
@@ -168,7 +168,7 @@ WRONG = {
     "rows": (
         lambda s: s.update(scales=torch.zeros(6, 3)),
         ts.ShapeError,
-        r"`scales` of `\w+` does not fit(.|\n)*N is 7",
+        r"`scales` of `\w+` has the wrong shape(.|\n)*N is 7",
     ),
     "axes": (lambda s: s.update(sh0=torch.zeros(7, 3)), ts.ShapeError, r"\[N, 1, 3\] = \(7, 3\)"),
     "flat": (lambda s: s.update(opacities=torch.zeros(7, 1)), ts.ShapeError, r"\[N\] = \(7, 1\)"),

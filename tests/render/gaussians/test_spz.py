@@ -143,5 +143,5 @@ def test_other_refusals(tmp_path):
     with pytest.raises(ts.ArgumentError, match="`scales` of `save_spz` is not finite"):
         save_spz(tmp_path / "a.spz", splats(1) | {"scales": torch.full((1, 3), torch.nan)})
     for bits in ((5,), (0, 4), (5, 9), (5.0, 4)):
-        with pytest.raises(ts.ArgumentError, match="two numbers from 1 to 8"):
+        with pytest.raises(ts.ArgumentError, match="must be two integers from 1 to 8"):
             save_spz(tmp_path / "a.spz", splats(1), sh_bits=bits)

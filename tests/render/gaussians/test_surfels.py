@@ -216,7 +216,11 @@ def test_float32(engine):
     [
         ({"absgrad": True}, ts.ArgumentError, "`rasterization_2dgs` has no absolute gradients"),
         ({"depth_mode": "mean"}, ts.ArgumentError, "`depth_mode` of `rasterization_2dgs` is unknown"),
-        ({"quats": torch.zeros(24, 3, dtype=DOUBLE)}, ts.ShapeError, "`quats` of `rasterization_2dgs` does not fit"),
+        (
+            {"quats": torch.zeros(24, 3, dtype=DOUBLE)},
+            ts.ShapeError,
+            "`quats` of `rasterization_2dgs` has the wrong shape",
+        ),
         ({"backgrounds": torch.zeros(2, 4, dtype=DOUBLE)}, ts.ShapeError, "`backgrounds`"),
     ],
 )

@@ -133,7 +133,7 @@ OCCUPANCY_REFUSED = [
     (
         lambda: nerfacc.OccGridEstimator(BOX, 2).mark_invisible_cells(torch.eye(3), torch.eye(4), 2, 2),
         ShapeError,
-        "The cameras of `mark_invisible_cells` do not fit",
+        "The cameras of `mark_invisible_cells` have the wrong shapes",
     ),
     (
         lambda: nerfacc.PropNetEstimator().sampling([], [3], 4, 1, 1.0, 2.0),

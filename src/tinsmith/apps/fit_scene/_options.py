@@ -49,4 +49,4 @@ class SceneOptions:
 
 def _require_number(name: str, value: float, wanted: str, fits: bool) -> None:
     if not fits:
-        raise InputError(refusal(f"`{name}` does not fit", [("got", str(value)), ("expected", wanted)]))
+        raise InputError(refusal(f"`{name}` has an invalid value", [("got", str(value)), ("expected", wanted)]))

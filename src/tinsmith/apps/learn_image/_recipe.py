@@ -113,4 +113,6 @@ def _count(path: Path, name: str, given: Any) -> int:
 
 
 def _misfit(path: Path, name: str, value: Any, expected: str) -> ConfigError:
-    return ConfigError(refusal(f"`{path}: {name}` does not fit.", [("got", json.dumps(value)), ("expected", expected)]))
+    return ConfigError(
+        refusal(f"`{path}: {name}` has an invalid value", [("got", json.dumps(value)), ("expected", expected)])
+    )

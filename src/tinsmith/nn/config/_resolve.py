@@ -149,7 +149,7 @@ def _resolve_nested(
     if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
         actual = _format_value(parts) if "nested" in config else "nothing"
         rows = [("got", actual), ("expected", f"a list of one {kind} or more")]
-        raise ConfigError(refusal(f"`{where}.nested` of {component.otype} does not fit.", rows))
+        raise ConfigError(refusal(f"`{where}.nested` of {component.otype} must be a list of parts", rows))
     sections = tuple(
         _resolve_component(catalog, kind, part, f"{where}.nested[{i}]", catalog.share) for i, part in enumerate(parts)
     )
@@ -196,7 +196,7 @@ def _list_keys(catalog: Catalog) -> set[str]:
 
 def _refuse_value(called: str, where: str, name: str, value: Any, expected: str, remedy: str = "") -> NoReturn:
     rows = [("got", _format_value(value)), ("expected", expected)]
-    raise ConfigError(refusal(f"`{where}.{name}` of {called} does not fit.", rows, remedy))
+    raise ConfigError(refusal(f"`{where}.{name}` of {called} has an invalid value", rows, remedy))
 
 
 def _format_value(value: Any) -> str:

@@ -90,8 +90,8 @@ class Encoding(Layer):
         """Encode positions: (..., n_input_dims) to (..., n_output_dims)."""
         params = self.params
         if not isinstance(x, Tensor):
-            rows = [("x", type(x).__name__), ("expected", "a tensor")]
-            raise ArgumentError(refusal("`x` does not fit the Encoding", rows, "Pass torch.as_tensor(x)."))
+            rows = [("got", type(x).__name__)]
+            raise ArgumentError(refusal("`x` of Encoding must be a tensor", rows, "Pass torch.as_tensor(x)."))
         refuse_nested("x", x, type(self).__name__)
         _check_dtype(params.dtype)
         if x.ndim == 0 or x.shape[-1] != self.n_input_dims:
@@ -112,8 +112,8 @@ class Encoding(Layer):
 def _check_count(n_input_dims: Any) -> int:
     whole = operator.index(n_input_dims) if hasattr(n_input_dims, "__index__") else 0  # numpy's integers too
     if whole < 1 or isinstance(n_input_dims, bool):
-        words = "`n_input_dims` of an Encoding is not valid"
-        raise ArgumentError(refusal(words, [("got", repr(n_input_dims)), ("expected", "an integer, 1 or more")]))
+        words = "`n_input_dims` of Encoding must be a positive integer"
+        raise ArgumentError(refusal(words, [("got", repr(n_input_dims))]))
     return whole
 
 
@@ -128,4 +128,4 @@ def _check_dtype(dtype: torch.dtype) -> None:
 def _make_misfit_error(x: Tensor, n_input_dims: int, otype: str) -> ShapeError:
     rows = [("x", f"[..., {n_input_dims}] = {tuple(x.shape)}", f"the last should be {n_input_dims}")]
     remedy = f"Pass positions of {n_input_dims} numbers, or make the Encoding with as many n_input_dims."
-    return ShapeError(refusal(f"`x` does not fit the Encoding, {otype}", rows, remedy))
+    return ShapeError(refusal(f"`x` of Encoding, {otype}, has the wrong shape", rows, remedy))

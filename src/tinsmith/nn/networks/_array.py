@@ -362,19 +362,20 @@ class NetworkArray(Layer):
         if tensor.ndim != len(grid) + 2 or tuple(tensor.shape[: len(grid)]) != grid or tensor.shape[-1] != channels:
             expected = ", ".join([*map(str, grid), "batch", str(channels)])
             rows = [("expected", f"({expected})"), ("got", str(tuple(tensor.shape)))]
-            raise ShapeError(refusal(f"`{name}` does not fit the NetworkArray", rows))
+            raise ShapeError(refusal(f"`{name}` of NetworkArray has the wrong shape", rows))
         tensor = tensor.to(compute_dtype(self.params.dtype))
         return tensor.reshape(math.prod(grid), *tensor.shape[-2:]) if len(grid) > 1 else tensor
 
     def _check_points(self, points: torch.Tensor, cells: torch.Tensor) -> None:
         self._check_tensor("points", points)
         if not isinstance(cells, torch.Tensor):
-            rows = [("got", type(cells).__name__), ("expected", "a tensor of integers")]
-            raise ArgumentError(refusal("`cells` does not fit the NetworkArray", rows, "Pass torch.as_tensor(cells)."))
+            rows = [("got", type(cells).__name__)]
+            remedy = "Pass torch.as_tensor(cells)."
+            raise ArgumentError(refusal("`cells` of NetworkArray must be a tensor of integers", rows, remedy))
         if points.ndim != 2 or points.shape[1] != self.n_input_dims or cells.shape != points.shape[:1]:
             rows = [("expected", f"(point, {self.n_input_dims}) and (point)")]
             rows.append(("got", f"{tuple(points.shape)} and {tuple(cells.shape)}"))
-            raise ShapeError(refusal("`points` and `cells` do not fit the NetworkArray", rows))
+            raise ShapeError(refusal("`points` or `cells` of NetworkArray have the wrong shape", rows))
         if cells.is_floating_point() or cells.dtype == torch.bool:
             raise DtypeError(refusal("`cells` are not integers", [("got", str(cells.dtype))], "Pass `cells.long()`."))
         low, high = torch.aminmax(cells.long()) if len(cells) else (0, 0)
@@ -385,10 +386,9 @@ class NetworkArray(Layer):
 
     def _check_tensor(self, name: str, tensor: torch.Tensor) -> None:
         if not isinstance(tensor, torch.Tensor):
-            rows = [("got", type(tensor).__name__), ("expected", f"a tensor of {self.params.dtype}")]
-            raise ArgumentError(
-                refusal(f"`{name}` does not fit the NetworkArray", rows, f"Pass torch.as_tensor({name}).")
-            )
+            remedy = f"Pass torch.as_tensor({name}, dtype={compute_dtype(_known_dtype(self.params.dtype))})."
+            rows = [("got", type(tensor).__name__)]
+            raise ArgumentError(refusal(f"`{name}` of NetworkArray must be a tensor", rows, remedy))
         padded = f"Pass `{name}.to_padded_tensor(0.0)`, or single points to `route_points`."
         refuse_nested(name, tensor, "NetworkArray", remedy=padded)
         if self.owners is not None and is_distributed([tensor]):
@@ -420,7 +420,9 @@ def _loss(otype: str) -> str:
 
 def _known_way(way: str) -> str:
     if way not in WAYS:
-        raise ArgumentError(refusal(f"unknown way {way!r} to run networks", [("ways", ", ".join(WAYS))]))
+        raise ArgumentError(
+            refusal(f"`way` of NetworkArray is unknown: {way!r}", remedy=f"Pass one of {', '.join(map(repr, WAYS))}.")
+        )
     return way
 
 

@@ -22,8 +22,7 @@ def check_counts(module: str, **counts: int) -> None:
     """Raise ArgumentError unless each of the named counts is an integer, 1 or more."""
     for name, count in counts.items():
         if isinstance(count, bool) or not hasattr(count, "__index__") or count < 1:
-            rows = [("got", repr(count)), ("expected", "an integer, 1 or more")]
-            raise ArgumentError(refusal(f"`{name}` of a {module} does not fit.", rows))
+            raise ArgumentError(refusal(f"`{name}` of {module} must be a positive integer", [("got", repr(count))]))
 
 
 def require_seed(seed: int | None) -> int:
@@ -55,14 +54,15 @@ def prepare_input(module: _Module, x: Tensor) -> Tensor:
     params, name = module.params, type(module).__name__
     check_dtype(name, params.dtype)
     if not isinstance(x, Tensor):
-        rows = [("x", type(x).__name__), ("expected", "a tensor")]
-        raise ArgumentError(refusal(f"`x` does not fit the {name}.", rows, "Pass torch.as_tensor(x)."))
+        raise ArgumentError(
+            refusal(f"`x` of {name} must be a tensor", [("got", type(x).__name__)], "Pass torch.as_tensor(x).")
+        )
     refuse_nested("x", x, name)
     if x.ndim == 0 or x.shape[-1] != module.n_input_dims:
         raise _make_misfit_error(module, x)
     if x.is_complex():
-        rows = [("x", str(x.dtype)), ("expected", "real numbers, of any dtype")]
-        raise DtypeError(refusal(f"`x` does not fit the {name}.", rows, "Pass its real and imaginary parts as dims."))
+        rows = [("got", str(x.dtype)), ("expected", "real numbers, of any dtype")]
+        raise DtypeError(refusal(f"`x` of {name} must be real", rows, "Pass its real and imaginary parts as dims."))
     return x.to(compute_dtype(params.dtype))
 
 
@@ -70,7 +70,7 @@ def _make_misfit_error(module: _Module, x: Tensor) -> ShapeError:
     n, name = module.n_input_dims, type(module).__name__
     rows = [("x", f"[..., {n}] = {tuple(x.shape)}", f"the last should be {n}")]
     remedy = f"Pass {n} numbers per input, or make the {name} with as many n_input_dims."
-    return ShapeError(refusal(f"`x` does not fit the {name}.", rows, remedy))
+    return ShapeError(refusal(f"`x` of {name} has the wrong shape", rows, remedy))
 
 
 def explain_unfit_params(module: _Module, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:

@@ -132,7 +132,9 @@ def _parse_number(entry: Entry, name: str, value: Any) -> float:
     if is_number and name.startswith("camera_angle") and not 0 < value < math.pi:
         wanted, is_number = "radians, above 0 and below pi", False
     if not is_number or (name in _POSITIVE and value <= 0):
-        raise entry.make_error(f"`{name}` of the dataset does not fit", [("got", repr(value)), ("expected", wanted)])
+        raise entry.make_error(
+            f"`{name}` of the dataset has an invalid value", [("got", repr(value)), ("expected", wanted)]
+        )
     return float(value)
 
 

@@ -56,8 +56,8 @@ def require_positive(function: str, **sizes: object) -> None:
     """Raise ArgumentError unless all sizes are integers above 0."""
     for name, given in sizes.items():
         if not isinstance(given, int) or given < 1:
-            rows = [("got", repr(given)), ("expected", "a whole number above 0")]
-            raise ArgumentError(refusal(f"`{name}` of `{function}` does not fit.", rows, f"Pass `{name}` in pixels."))
+            words = f"`{name}` of `{function}` must be a positive integer"
+            raise ArgumentError(refusal(words, [("got", repr(given))], f"Pass `{name}` in pixels."))
 
 
 def require_shape(function: str, name: str, given: Tensor, axes: str, expected: Sequence[int]) -> None:
@@ -65,7 +65,7 @@ def require_shape(function: str, name: str, given: Tensor, axes: str, expected: 
     if tuple(given.shape) != tuple(expected):
         rows = [("got", str(tuple(given.shape))), ("expected", f"{axes} = {tuple(expected)}")]
         raise ShapeError(
-            refusal(f"`{name}` of `{function}` does not fit.", rows, "Pass a tensor of the expected shape.")
+            refusal(f"`{name}` of `{function}` has the wrong shape", rows, "Pass a tensor of the expected shape.")
         )
 
 
@@ -74,7 +74,7 @@ def require_last(function: str, name: str, given: Tensor, axes: str, last: Seque
     if given.ndim < len(last) or tuple(given.shape[given.ndim - len(last) :]) != tuple(last):
         rows = [("got", str(tuple(given.shape))), ("expected", axes)]
         raise ShapeError(
-            refusal(f"`{name}` of `{function}` does not fit.", rows, "Pass a tensor of the expected shape.")
+            refusal(f"`{name}` of `{function}` has the wrong shape", rows, "Pass a tensor of the expected shape.")
         )
 
 

@@ -57,7 +57,7 @@ def check_colors(function: str, scene: Scene, colors: Tensor, sh_degree: int | N
         rows = [("got", str(tuple(colors.shape))), ("expected", f"[..., N, {words}] or [..., C, N, {words}]")]
         rows += [("N", str(n)), ("C", str(c)), ("...", str(batch))]
         remedy = "Coefficients of spherical harmonics need `sh_degree`; colors go without."
-        raise ShapeError(refusal(f"`colors` of `{function}` does not fit.", rows, remedy))
+        raise ShapeError(refusal(f"`colors` of `{function}` has the wrong shape", rows, remedy))
 
 
 def compute_channels(

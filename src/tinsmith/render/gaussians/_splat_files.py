@@ -226,7 +226,7 @@ def check_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: bo
             )
         )
     if not splats["means"].ndim:
-        raise ShapeError(refusal(f"`means` of `{function}` does not fit", [("means", "[N, 3] = ()")]))
+        raise ShapeError(refusal(f"`means` of `{function}` has the wrong shape", [("means", "[N, 3] = ()")]))
     count = len(splats["means"])
     held = {name: value.detach().to("cpu", torch.float32) for name, value in splats.items()}
     held.setdefault("shN", torch.zeros(count, 0, 3))
@@ -236,7 +236,7 @@ def check_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: bo
         if shape != expected or (name == "shN" and shape[1] not in COEFFICIENTS):
             words = ", ".join(map(str, ("N", *axes)))
             rows = [(name, f"[{words}] = {shape}", f"N is {count}" + ", K is 0, 3, 8, 15 or 24" * (name == "shN"))]
-            raise ShapeError(refusal(f"`{name}` of `{function}` does not fit", rows))
+            raise ShapeError(refusal(f"`{name}` of `{function}` has the wrong shape", rows))
         if must_be_finite and not held[name].isfinite().all():
             bad = int((~held[name].isfinite()).sum())
             remedy = "Remove these Gaussians first: viewers do not expect them."

@@ -67,8 +67,8 @@ def save_spz(
     if len(sh_bits) != 2 or not all(isinstance(bits, int) and 1 <= bits <= 8 for bits in sh_bits):
         raise ArgumentError(
             refusal(
-                "`sh_bits` of `save_spz` does not fit",
-                [("got", repr(sh_bits)), ("expected", "two numbers from 1 to 8")],
+                "`sh_bits` of `save_spz` must be two integers from 1 to 8",
+                [("got", repr(sh_bits))],
             )
         )
     held = {name: value.double().numpy() for name, value in check_splats("save_spz", splats).items()}

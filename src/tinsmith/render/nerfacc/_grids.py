@@ -223,7 +223,7 @@ def _check_shapes(function: str, rays_o: Tensor, rays_d: Tensor, aabbs: Tensor) 
     if any(tuple(tensor.shape) != shape for tensor, shape in expected.values()):
         rows = [(name, f"{tuple(tensor.shape)}", f"should be {shape}") for name, (tensor, shape) in expected.items()]
         remedy = "Flatten rays with `.reshape(-1, 3)`; one box is `aabb[None]`."
-        raise ShapeError(refusal(f"The arguments of `{function}` do not fit.", rows, remedy))
+        raise ShapeError(refusal(f"The arguments of `{function}` have the wrong shapes", rows, remedy))
 
 
 @register_maker("traversal")

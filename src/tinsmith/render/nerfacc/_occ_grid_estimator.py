@@ -206,10 +206,15 @@ class OccGridEstimator(nn.Module):
             ShapeError: a tensor has another shape.
         """
         if K.shape[1:] != (3, 3) or c2w.shape[1:] not in ((3, 4), (4, 4)) or K.shape[0] not in (1, c2w.shape[0]):
-            rows = [("K", str(tuple(K.shape)), "(k, 3, 3)"), ("c2w", str(tuple(c2w.shape)), "(k, 3, 4) or (k, 4, 4)")]
+            rows = [
+                ("K", str(tuple(K.shape)), "should be (k, 3, 3)"),
+                ("c2w", str(tuple(c2w.shape)), "should be (k, 3, 4) or (k, 4, 4)"),
+            ]
             raise ShapeError(
                 refusal(
-                    "The cameras of `mark_invisible_cells` do not fit.", rows, "Add a batch dim: K[None], c2w[None]."
+                    "The cameras of `mark_invisible_cells` have the wrong shapes",
+                    rows,
+                    "Add a batch dim: K[None], c2w[None].",
                 )
             )
         rotations = c2w[:, :3, :3].transpose(2, 1)

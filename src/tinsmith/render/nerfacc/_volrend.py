@@ -338,7 +338,9 @@ def accumulate_along_rays_(
         got = "None" if outputs is None else str(tuple(outputs.shape))
         rows = [("expected", f"(n_rays, {weighted.shape[-1]})"), ("got", got)]
         raise ShapeError(
-            refusal("`outputs` of `accumulate_along_rays_` does not fit.", rows, "Pass zeros of the expected shape.")
+            refusal(
+                "`outputs` of `accumulate_along_rays_` has the wrong shape", rows, "Pass zeros of the expected shape."
+            )
         )
     if ray_indices is None:
         outputs.add_(weighted.sum(-2))
