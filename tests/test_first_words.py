@@ -44,7 +44,7 @@ WHY = {"<stdin>": "Before Python 3.13, the plain prompt keeps no source", "<stri
 def test_a_kernel_without_source_says_what_to_do(lang, path):
     with pytest.raises(ts.KernelError) as refused:
         typed(lang, path)
-    assert WHY[path] in str(refused.value) and "Put the kernel into a file" in str(refused.value)
+    assert WHY[path] in str(refused.value) and "Put it into a file" in str(refused.value)
 
 
 @pytest.mark.parametrize(("name", "guess"), [("ops", "op"), ("gradchek", "gradcheck"), ("scann", "scan")])
@@ -188,3 +188,17 @@ def test_other_refusals_do_not_speak_of_an_order(swappable, case):
     with pytest.raises(ts.TinsmithError) as refused:
         swappable(*arguments)
     assert "swapped" not in str(refused.value)
+
+
+def test_a_lambda_is_no_kernel(lang):
+    function = lang.func(lambda v: 2 * v)
+
+    @lang.kernel
+    def double(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = function(x[i])
+
+    with pytest.raises(
+        ts.KernelError, match=r"(?s)`<lambda>` is not defined by a `def`.*test_first_words.py:\d+\nWrite it"
+    ):
+        ts.op("x[n] -> y[n]")(double)(torch.ones(3))

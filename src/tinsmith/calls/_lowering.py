@@ -195,7 +195,7 @@ def _find_block_sizes(
     for name, shape in largest.items():
         count = math.prod((*shape, *arrays[name].element))
         if count > MOST_ELEMENTS:
-            words = f"op `{op}` would need block memory of {count} numbers, more than engines can index"
+            words = f"op `{op}` would need {count} numbers for the memory of its blocks, more than engines can index"
             remedy = "Split the call: fewer parallel iterations in one call, or less memory for each block."
-            raise ShapeError(refusal(words, [("largest", str(MOST_ELEMENTS))], remedy))
+            raise ShapeError(refusal(words, [("limit", str(MOST_ELEMENTS))], remedy))
     return largest

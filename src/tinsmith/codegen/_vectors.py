@@ -43,6 +43,7 @@ class Scalar(Protocol):
     kernel: nodes.Kernel
 
     def expression(self, one: nodes.Expr) -> ast.expr: ...
+    def place(self, parts: Sequence[nodes.Expr]) -> ast.expr: ...
     def reserve_name(self, wish: str) -> str: ...
     def function(self, one: nodes.Unary, value: ast.expr) -> ast.expr: ...
 
@@ -258,7 +259,10 @@ class VectorLoop:
             case (*zeros, nodes.Binary(Operator.ADD, first, nodes.Local(self.lane))) if self.is_shared(first):
                 place = vector_number(first, self.width)
             case _:
-                raise AssertionError(f"unexpected index of {one.array}: not a vector's first element plus the lane")
+                raise AssertionError(
+                    f"the index of {one.array} is not a vector's first element plus the lane; "
+                    "an earlier check should have excluded it"
+                )
         if self.group:
             place = nodes.Binary(Operator.ADD, place, nodes.Const(self.group, Type.I32), Type.I32)
         return ast.Subscript(ast.Name(one.array, ast.Load()), self.scalar.place([*zeros, place]), context)

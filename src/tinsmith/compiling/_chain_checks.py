@@ -21,9 +21,8 @@ def check_links(op: str, kernels: Sequence[Any]) -> None:
         words = f"chain `{op}`" if op else "ts.chain"
         if isinstance(kernel, tuple):
             words += " takes kernels, but got an op that is itself a chain"
-            raise ArgumentError(
-                refusal(words, remedy="Pass the kernels of that op one by one: `[*first.kernel, second]`.")
-            )
+            remedy = "Pass its kernels instead of the op: with `first` for that op, `[*first.kernel, second]`."
+            raise ArgumentError(refusal(words, [("kernels", ", ".join(one.__name__ for one in kernel))], remedy))
         if backward is not None:
             words += " would leave out the hand-written gradient of an op among its kernels"
             remedy = "Pass the op's `.kernel` to have the gradient generated, or call the ops one after the other."

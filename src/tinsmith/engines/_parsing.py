@@ -117,7 +117,7 @@ def parse_definition(function: Callable[..., Any]) -> ast.FunctionDef:
     lines, first = source_lines(function)
     tree = parse_indented(lines, first)
     if not isinstance(tree, ast.FunctionDef):
-        raise TypeError(f"`{function.__name__}` is not a plain `def`, but {type(tree).__name__}")
+        raise TypeError(f"`{function.__name__}` must be defined by a `def`, not by a lambda or an `async def`")
     tree.decorator_list = []
     return tree
 

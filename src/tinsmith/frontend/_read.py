@@ -289,16 +289,20 @@ def _parse(function: Callable[..., Any]) -> _Reading:
     except (OSError, TypeError) as cause:
         raise KernelError(
             refusal(
-                f"the source of kernel `{function.__name__}` cannot be found",
+                f"the source of `{function.__name__}` cannot be found",
                 [("file", function.__code__.co_filename)],
                 f"{_WITHOUT_SOURCE.get(function.__code__.co_filename, '')}"
-                "Put the kernel into a file or a notebook cell: an engine compiles source, not bytecode.",
+                "Put it into a file or a notebook cell: an engine compiles source, not bytecode.",
             )
         ) from cause
     tree = parse_indented(lines, first)
     if not isinstance(tree, ast.FunctionDef):
         raise KernelError(
-            refusal(f"kernel `{function.__name__}` is not defined by a plain `def`", [("found", type(tree).__name__)])
+            refusal(
+                f"`{function.__name__}` is not defined by a `def`",
+                [("at", f"{function.__code__.co_filename}:{first}")],
+                "Write it as a `def`, not as a lambda or an `async def`.",
+            )
         )
     tree.decorator_list = []
     source = Source(function, tree, function.__code__.co_filename)

@@ -76,7 +76,6 @@ from .strips import assign as assign
 from .strips import at_line as at_line
 from .strips import by_arithmetic as by_arithmetic
 from .strips import collapse_loops as collapse_loops
-from .strips import find_loops_ended_by_data as find_loops_ended_by_data
 from .strips import find_data_dependent_loops as find_data_dependent_loops
 from .strips import has_engine_vector as has_engine_vector
 from .strips import has_rows_in_loops as has_rows_in_loops

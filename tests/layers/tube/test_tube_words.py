@@ -252,10 +252,9 @@ complex64, complex128
         lambda lang: finished(lang).set_kernel_extra_args("skale", 1.0),
         ts.RegistrationError,
         """
-        Tube(scale) has no such kernel
-          got         'skale'
+        Tube(scale) has no kernel `skale`
           registered  scale
-        Register it first: `register_kernel(kernel, [...])`.
+        Did you mean `scale`?
         """,
     ),
 }
@@ -271,10 +270,9 @@ REGISTRATION["which-kernel"] = (
     twice_by_kernel,
     ts.RegistrationError,
     """
-    this kernel is registered 2 times in Tube(scale, again)
-      got         scale
-      registered  scale, again
-    Say which one by the name that it was registered under.
+    kernel `scale` is registered 2 times in Tube(scale, again)
+      registered as  scale, again
+    Pass one of these names instead of the kernel.
     """,
 )
 

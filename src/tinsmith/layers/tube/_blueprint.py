@@ -108,13 +108,16 @@ class Blueprint:
         matches = [part for part in self.kernels if part.name == by_name or (by_name is None and part.is_same(kernel))]
         if len(matches) == 1:
             return matches[0]
-        actual = repr(by_name) if by_name is not None else getattr(kernel, "__name__", repr(kernel))
-        rows = [("got", actual), ("registered", ", ".join(part.name for part in self.kernels) or "none")]
+        actual = by_name if by_name is not None else getattr(kernel, "__name__", repr(kernel))
         if matches:
-            words = f"this kernel is registered {len(matches)} times in {self.label}"
-            raise RegistrationError(refusal(words, rows, "Say which one by the name that it was registered under."))
-        words = f"{self.label} has no such kernel"
-        raise RegistrationError(refusal(words, rows, "Register it first: `register_kernel(kernel, [...])`."))
+            words = f"kernel `{actual}` is registered {len(matches)} times in {self.label}"
+            rows = [("registered as", ", ".join(part.name for part in matches))]
+            raise RegistrationError(refusal(words, rows, "Pass one of these names instead of the kernel."))
+        words = f"{self.label} has no kernel `{actual}`"
+        rows = [("registered", ", ".join(part.name for part in self.kernels) or "none")]
+        close = nearest(actual, [part.name for part in self.kernels]) if by_name else ""
+        remedy = f"Did you mean `{close}`?" if close else "Register it first: `register_kernel(kernel, [...])`."
+        raise RegistrationError(refusal(words, rows, remedy))
 
     def _unknown(self, part: KernelPart, name: str) -> str:
         rows = [("tensors", ", ".join(part.tensors)), ("registered", ", ".join(self.tensors) or "none")]
