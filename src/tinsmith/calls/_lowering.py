@@ -197,5 +197,5 @@ def _find_block_sizes(
         if count > MOST_ELEMENTS:
             words = f"op `{op}` would need {count} numbers for the memory of its blocks, more than engines can index"
             remedy = "Split the call: fewer parallel iterations in one call, or less memory for each block."
-            raise ShapeError(refusal(words, [("limit", str(MOST_ELEMENTS))], remedy))
+            raise ShapeError(refusal(words, [("at most", str(MOST_ELEMENTS))], remedy))
     return largest

@@ -45,7 +45,7 @@ class TapeRoom:
         if count > MOST_ELEMENTS:
             words = f"the backward pass of op `{self.op}` needs a tape of {count} numbers, more than engines can index"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
-            raise GradientError(refusal(words, [("largest", str(MOST_ELEMENTS))], remedy))
+            raise GradientError(refusal(words, [("at most", str(MOST_ELEMENTS))], remedy))
 
 
 class _Tape(NamedTuple):

@@ -29,8 +29,12 @@ class StructFacts(NamedTuple):
 
         Raises TypeError for arguments without a member.
         """
-        if not named.keys() <= self.members.keys() or len(positional) > len(self.members):
-            raise TypeError(f"the arguments of the struct do not fit its members {', '.join(self.members)}")
+        unknown = next((name for name in named if name not in self.members), None)
+        if unknown is not None:
+            raise TypeError(f"a struct with the members {', '.join(self.members)} has no `{unknown}`")
+        if len(positional) > len(self.members):
+            words = f"a struct with the members {', '.join(self.members)} was given {len(positional)} values"
+            raise TypeError(words)
         for place, (name, kind) in enumerate(self.members.items()):
             yield name, kind, positional[place] if place < len(positional) else named.get(name, 0)
 

@@ -497,7 +497,8 @@ class Operator:
         if lost:
             words = f"the gradient of op `{core.signature.op}` reads `{lost[0]}`, which the compiled graph did not save"
             remedy = (
-                "A Python value that the kernel uses changed since: call torch.compiler.reset(), and compile again."
+                "A Python value that the kernel uses changed after compilation: call torch.compiler.reset(), "
+                "and compile again."
             )
             raise GradientError(refusal(words, remedy=remedy))
         device = next(iter(cotangents.values())).device

@@ -199,6 +199,30 @@ def other_members(lang):
     return kernel
 
 
+@case("a struct with the members a, b has no `c`")
+def unknown_member(lang):
+    pair = lang.types.struct(a=lang.f32, b=lang.f32)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = pair(a=1.0, c=x[i]).a  # here
+
+    return kernel
+
+
+@case("a struct with the members a, b was given 3 values")
+def too_many_members(lang):
+    pair = lang.types.struct(a=lang.f32, b=lang.f32)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = pair(1.0, 2.0, x[i]).a  # here
+
+    return kernel
+
+
 @case("iteration over a number")
 def unpacked_number(lang):
     @lang.kernel

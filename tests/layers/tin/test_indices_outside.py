@@ -44,7 +44,9 @@ def make_layer(start, end, launches, on_tensors):
 
 @pytest.mark.compiled_engine
 def test_axes_in_another_order(lang64):
-    words = r"(?s)kernel `step` of EmptyTin uses an index of `v` that is outside.*test_indices_outside.*index 1, of 1"
+    words = (
+        r"(?s)kernel `step` of EmptyTin uses an index of `v` that is out of range.*test_indices_outside.*index 1, of 1"
+    )
     with pytest.raises(ts.KernelError, match=words):
         make_layer(*simulation(lang64), on_tensors=True)
     layer = make_layer(*simulation(lang64), on_tensors=False)

@@ -40,7 +40,7 @@ REGISTRATION = {
         lambda lang: ts.Tube().register_input_tensor((3, 0), F64, "x"),
         ts.ShapeError,
         """
-        the dims of input tensor `x` do not fit
+        the dims of input tensor `x` are invalid
           dims  (3, 0)      <- dim 1 is not positive
         A dim is a positive integer, MatchDim(id), BatchDim (only the first), or AnyDim (only in inputs).
         """,
@@ -49,7 +49,7 @@ REGISTRATION = {
         lambda lang: ends((3,), (True,)),
         ts.ShapeError,
         """
-        the dims of output tensor `y` do not fit
+        the dims of output tensor `y` are invalid
           dims  (True,)      <- dim 0 is not a dim
         A dim is a positive integer, MatchDim(id), BatchDim (only the first), or AnyDim (only in inputs).
         """,
@@ -58,7 +58,7 @@ REGISTRATION = {
         lambda lang: ts.Tube().register_input_tensor(("n",), F64, "x"),
         ts.ShapeError,
         """
-        the dims of input tensor `x` do not fit
+        the dims of input tensor `x` are invalid
           dims  ('n',)      <- dim 0 is not a dim
         Write `MatchDim('n')` for a size that several tensors share.
         """,
@@ -67,7 +67,7 @@ REGISTRATION = {
         lambda lang: ts.Tube().register_input_tensor((-1,), F64, "x"),
         ts.ShapeError,
         """
-        the dims of input tensor `x` do not fit
+        the dims of input tensor `x` are invalid
           dims  (-1,)      <- dim 0 is not positive
         Write `MatchDim(id)` for a size that several tensors share, or `AnyDim` (only in inputs).
         """,
@@ -76,7 +76,7 @@ REGISTRATION = {
         lambda lang: ends((3,), (3, BATCH)),
         ts.ShapeError,
         """
-        the dims of output tensor `y` do not fit
+        the dims of output tensor `y` are invalid
           dims  (3, BatchDim)      <- dim 1 is BatchDim, and not the first
         A dim is a positive integer, MatchDim(id), BatchDim (only the first), or AnyDim (only in inputs).
         """,
@@ -85,7 +85,7 @@ REGISTRATION = {
         lambda lang: ts.Tube().register_intermediate_field((ANY,), lang.f64, "t", True),
         ts.ShapeError,
         """
-        the dims of intermediate field `t` do not fit
+        the dims of intermediate field `t` are invalid
           dims  (AnyDim,)      <- dim 0 is AnyDim, which only an input can fix
         A dim is a positive integer, MatchDim(id), BatchDim (only the first), or AnyDim (only in inputs).
         """,
@@ -358,7 +358,7 @@ CALLS = {
         lambda lang: finished(lang, (ANY,), lambda *_: (1.5,))(torch.rand(3)),
         ts.ShapeError,
         """
-        the dims calculated for output tensor `y` of Tube(scale) do not fit
+        the dims calculated for output tensor `y` of Tube(scale) are invalid
           dims  (1.5,)      <- dim 0 is not a dim
         Return sizes, BatchDim first, or MatchDims of inputs.
         """,
@@ -367,7 +367,7 @@ CALLS = {
         lambda lang: finished(lang, (ANY,), lambda *_: [-1])(torch.rand(3)),
         ts.ShapeError,
         """
-        the dims calculated for output tensor `y` of Tube(scale) do not fit
+        the dims calculated for output tensor `y` of Tube(scale) are invalid
           dims  (-1,)      <- dim 0 is negative
         Return sizes, BatchDim first, or MatchDims of inputs.
         """,
@@ -376,7 +376,7 @@ CALLS = {
         lambda lang: finished(lang, (ANY,), lambda *_: (MATCH,))(torch.rand(3)),
         ts.ShapeError,
         """
-        the dims calculated for output tensor `y` of Tube(scale) do not fit
+        the dims calculated for output tensor `y` of Tube(scale) are invalid
           dims  (MatchDim('n'),)      <- dim 0 is not a MatchDim of an input
         Return sizes, BatchDim first, or MatchDims of inputs.
         """,
@@ -404,7 +404,7 @@ CALLS = {
         lambda lang: integers(lang)(torch.rand(3)),
         ts.DtypeError,
         """
-        tensor `x` of Tube(count) has a dtype that does not fit
+        tensor `x` of Tube(count) has the wrong dtype
           registered  int32
           got         float32
         Pass `x.to(torch.int32)`, or register it as torch.float32.
@@ -414,7 +414,7 @@ CALLS = {
         lambda lang: finished(lang)(torch.rand(3, dtype=torch.complex64)),
         ts.DtypeError,
         """
-        tensor `x` of Tube(scale) has a dtype that does not fit
+        tensor `x` of Tube(scale) has the wrong dtype
           registered  float64
           got         complex64
         Register it as torch.complex64, or pass `torch.view_as_real(...)`.

@@ -358,7 +358,7 @@ WRONG = {
     "way": (
         lambda _: NetworkArray(2, 3, 3, way="fast"),
         ts.ArgumentError,
-        "(?s)`way` of NetworkArray is unknown: 'fast'.*'auto'",
+        "(?s)`way` of NetworkArray has an unknown value, 'fast'.*'auto'",
     ),
     "complex": (lambda _: NetworkArray(2, 3, 3, dtype=torch.complex64), ts.DtypeError, "does not run in this dtype"),
 }

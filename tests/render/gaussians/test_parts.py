@@ -250,7 +250,7 @@ def test_new_sizes_compile_nothing(engine, monkeypatch, configure):
 
 
 REFUSED = [
-    ({"render_mode": "RGBD"}, ts.ArgumentError, "`render_mode` of `rasterization` is unknown"),
+    ({"render_mode": "RGBD"}, ts.ArgumentError, "`render_mode` of `rasterization` has an unknown value"),
     ({"rasterize_mode": "smooth"}, ts.ArgumentError, "expected  'classic', 'antialiased'"),
     ({"camera_model": "ftheta"}, ts.ArgumentError, "expected  'pinhole', 'ortho', 'fisheye'"),
     ({"sparse_grad": True, "packed": False}, ts.ArgumentError, "`sparse_grad` of `rasterization` needs packed results"),

@@ -215,7 +215,7 @@ def test_float32(engine):
     ("change", "error", "words"),
     [
         ({"absgrad": True}, ts.ArgumentError, "`rasterization_2dgs` has no absolute gradients"),
-        ({"depth_mode": "mean"}, ts.ArgumentError, "`depth_mode` of `rasterization_2dgs` is unknown"),
+        ({"depth_mode": "mean"}, ts.ArgumentError, "`depth_mode` of `rasterization_2dgs` has an unknown value"),
         (
             {"quats": torch.zeros(24, 3, dtype=DOUBLE)},
             ts.ShapeError,

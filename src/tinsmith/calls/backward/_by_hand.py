@@ -42,7 +42,9 @@ class HandWritten(KernelReverse):
         unfilled = [name for name in self.signature.init if name not in {*self.signature.items, *self.stage.parameters}]
         if unfilled:
             words = f"`init` of op `{self.signature.op}` names `{unfilled[0]}`, which its backward kernel does not fill"
-            raise SpecError(refusal(words, [("kernel", ", ".join(self.stage.parameters))]))
+            rows = [("its parameters", ", ".join(self.stage.parameters))]
+            remedy = f"Leave `{unfilled[0]}` out of `init`, or make it a parameter of the backward kernel."
+            raise SpecError(refusal(words, rows, remedy))
         unknown = [name for name in self.stage.parameters if name not in known]
         if unknown:
             words = f"the backward kernel of op `{self.signature.op}` has an unknown parameter `{unknown[0]}`"

@@ -28,7 +28,7 @@ def compute_lengths(room: Room, signature: Signature, shapes: Shapes, scalars: M
         if counts[-1] > MOST_ELEMENTS:
             words = f"op `{signature.op}` would save {counts[-1]} results of its atomics, more than engines can index"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
-            raise ShapeError(refusal(words, [("array", name), ("largest", str(MOST_ELEMENTS))], remedy))
+            raise ShapeError(refusal(words, [("array", name), ("at most", str(MOST_ELEMENTS))], remedy))
     return counts
 
 

@@ -220,7 +220,7 @@ class Launcher:
         if parameter.element_rank:
             check_element(self.signature.op, parameter, "", tensor.shape)
         if parameter.dtypes is not None and tensor.dtype not in parameter.dtypes:
-            words = f"array argument `{name}` of `{self.signature.op}` has a dtype that does not fit"
+            words = f"array argument `{name}` of `{self.signature.op}` has the wrong dtype"
             rows = [("annotation", parameter.annotation), ("got", str(tensor.dtype))]
             raise ArgumentError(refusal(words, rows, f"Pass `{name}.to({parameter.dtypes[0]})`."))
         if not tensor.is_contiguous() or tensor.requires_grad:

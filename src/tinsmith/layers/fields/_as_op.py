@@ -188,7 +188,7 @@ class OpProgram:
         outside = self._hazards.outside(self._shapes(launches), self._values(launches))
         if outside is None:
             return ""
-        words = f"kernel `{outside.kernel}` of {self._layer} uses an index of `{outside.array}` that is outside"
+        words = f"kernel `{outside.kernel}` of {self._layer} uses an index of `{outside.array}` that is out of range"
         rows = [
             ("at", outside.place),
             (f"axis {outside.axis}", f"index {outside.position}, of {outside.size} elements"),

@@ -237,7 +237,7 @@ def build_no_gradient_error(one: LayerField, layer: str) -> GradientError:
 
 
 def _called_since(layer: str) -> GradientError:
-    words = f"{layer} was called again since, with `save=False`: its fields hold another call's values"
+    words = f"{layer} with `save=False` was called again before the backward pass: its fields hold that call's values"
     return GradientError(refusal(words, remedy="Leave out save=False, or run the backward pass before the next call."))
 
 

@@ -51,7 +51,7 @@ def _check_dtype(blueprint: Blueprint, part: TensorPart, tensor: torch.Tensor) -
     dtype = tensor.dtype
     if dtype == part.dtype or (_rank(dtype) <= _rank(part.dtype) and dtype.is_complex == part.dtype.is_complex):
         return
-    words = f"tensor `{part.name}` of {blueprint.label} has a dtype that does not fit"
+    words = f"tensor `{part.name}` of {blueprint.label} has the wrong dtype"
     rows = [("registered", _short(part.dtype)), ("got", _short(dtype))]
     remedy = f"Pass `{part.name}.to({part.dtype})`, or register it as {dtype}."
     if dtype.is_complex or part.is_complex:

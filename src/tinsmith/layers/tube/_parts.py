@@ -181,7 +181,7 @@ def _checked_dims(kind: Kind, name: str, dims: Any) -> tuple[DimOption, ...]:
                 remedy = f"Write `MatchDim({dim!r})` for a size that several tensors share."
             elif dim is None or dim == -1:
                 remedy = "Write `MatchDim(id)` for a size that several tensors share, or `AnyDim` (only in inputs)."
-            raise ShapeError(refusal(f"the dims of {kind} `{name}` do not fit", rows, remedy))
+            raise ShapeError(refusal(f"the dims of {kind} `{name}` are invalid", rows, remedy))
     return tuple(dims)
 
 

@@ -99,7 +99,7 @@ def _calculate_dims(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Sha
     for place, dim in enumerate(checked):
         why = _why_not(blueprint, dim, place)
         if why:
-            words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} do not fit"
+            words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} are invalid"
             rows = [("dims", str(tuple(calculated)), f"dim {place} {why}")]
             raise ShapeError(refusal(words, rows, "Return sizes, BatchDim first, or MatchDims of inputs."))
     # `len`, since torch 2.6's compiler cannot read `bool` of a tuple.

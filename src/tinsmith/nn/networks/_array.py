@@ -421,7 +421,10 @@ def _loss(otype: str) -> str:
 def _known_way(way: str) -> str:
     if way not in WAYS:
         raise ArgumentError(
-            refusal(f"`way` of NetworkArray is unknown: {way!r}", remedy=f"Pass one of {', '.join(map(repr, WAYS))}.")
+            refusal(
+                f"`way` of NetworkArray has an unknown value, {way!r}",
+                remedy=f"Pass one of {', '.join(map(repr, WAYS))}.",
+            )
         )
     return way
 

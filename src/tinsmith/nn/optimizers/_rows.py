@@ -241,13 +241,13 @@ class RowOptimizer:
         saved, parts = state_dict.get("counts"), state_dict.get("parts", ())
         count = len(self._given[0])
         if saved is None or saved.shape != (count,) or len(parts) != len(self._parts):
-            actual = "another optimizer's" if saved is None else f"{len(saved)} rows, {len(parts)} parts"
+            actual = "no counts of rows" if saved is None else f"{len(saved)} rows, {len(parts)} parts"
             rows = [("expected", f"{count} rows, {len(self._parts)} parts"), ("got", actual)]
-            raise CheckpointError(refusal("The state is not of this RowOptimizer.", rows))
+            raise CheckpointError(refusal("The state was saved by another optimizer.", rows))
         if (state_dict.get("averages") is None) != (self._averages is None):
             expected, actual = ("no EMA", "an EMA") if self._averages is None else ("an EMA", "no EMA")
             raise CheckpointError(
-                refusal("The state is not of this RowOptimizer.", [("expected", expected), ("got", actual)])
+                refusal("The state was saved by another optimizer.", [("expected", expected), ("got", actual)])
             )
         for part, given in zip(self._parts, parts, strict=True):
             part.load_state_dict(_convert_states(given, self._own))
@@ -395,21 +395,18 @@ def _return_state(
 
 def _check_by_rows(part: torch.optim.Optimizer, name: str, value: torch.Tensor, parameter: torch.Tensor) -> None:
     if value.shape[:1] != parameter.shape[:1]:
-        raise ConfigError(
-            _explain_unsupported(
-                part, f"{name} has the shape {tuple(value.shape)}, but the parameter has {len(parameter)} rows"
-            )
-        )
+        reason = f"its state `{name}` has the shape {tuple(value.shape)}, but the parameter has {len(parameter)} rows"
+        raise ConfigError(_explain_unsupported(part, reason))
 
 
 def _check_counts(part: torch.optim.Optimizer, name: str, value: Any) -> None:
     if value is not None and not name.startswith("step"):
-        raise ConfigError(_explain_unsupported(part, f"{name} is one number for all rows"))
+        raise ConfigError(_explain_unsupported(part, f"its state `{name}` is one number for all rows"))
 
 
-def _explain_unsupported(part: torch.optim.Optimizer, state: str) -> str:
+def _explain_unsupported(part: torch.optim.Optimizer, reason: str) -> str:
     remedy = "Use an optimizer that updates each entry by itself, such as Adam or SGD."
-    return refusal(f"{type(part).__name__} cannot update single rows.", [("state", state)], remedy)
+    return refusal(f"{type(part).__name__} cannot update single rows.", [("because", reason)], remedy)
 
 
 def _set_count(part: torch.optim.Optimizer, count: int) -> None:

@@ -49,7 +49,7 @@ def require_choice(function: str, name: str, given: object, choices: Any) -> Non
         close = nearest(str(given), known)
         rows = [("got", repr(given)), ("expected", ", ".join(map(repr, known)))]
         remedy = f"Pass {name}={close!r}." if close else f"Pass one of these as `{name}`."
-        raise ArgumentError(refusal(f"`{name}` of `{function}` is unknown.", rows, remedy))
+        raise ArgumentError(refusal(f"`{name}` of `{function}` has an unknown value", rows, remedy))
 
 
 def require_positive(function: str, **sizes: object) -> None:

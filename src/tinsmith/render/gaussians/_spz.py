@@ -161,8 +161,10 @@ def _decompress(file: BinaryIO, compressed: int, make_error: MakeError) -> tuple
         each = sum(header.widths)
         expected, most = header.count * each, decompressed_limit(compressed)
         if expected > most:
-            reason = f"{header.count} Gaussians of {each} bytes in a file of {compressed} bytes, which may hold {most}"
-            raise make_error(reason)
+            words = f"its header states {header.count} Gaussians of {each} bytes; at most {most} bytes are read from a"
+            raise make_error(
+                f"{words} file of {compressed} bytes, since a small file can expand to more than the memory"
+            )
         whole = source.read(expected + 1)
     if len(whole) != expected:
         left = f"more than {expected}" if len(whole) > expected else len(whole)

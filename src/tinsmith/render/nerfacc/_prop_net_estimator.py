@@ -212,7 +212,7 @@ def _check_sampling(functions: Sequence[Any], samples: Sequence[int], kind: str,
         )
     if kind not in _TYPES:
         rows = [("expected", ", ".join(map(repr, _TYPES))), ("got", repr(kind))]
-        raise ArgumentError(refusal("`sampling_type` is unknown.", rows, "Pass one of them."))
+        raise ArgumentError(refusal("`sampling_type` has an unknown value", rows, "Pass one of them."))
     if kind == "lindisp" and not isinstance(near, Tensor) and not near > 0:
         rows = [("expected", 'a positive number with sampling_type="lindisp"'), ("got", repr(near))]
         raise ArgumentError(refusal("`near_plane` is out of range.", rows, 'Pass sampling_type="uniform" for 0.'))
