@@ -365,7 +365,7 @@ def test_ndarray_of_an_engine_that_was_restarted():
         ts.rollout(lambda: grouped(state), {"x": state.q}, {"out": state.out})
 
 
-@pytest.mark.parametrize("member", [None, np.ones(3), torch.ones(3), 2.0], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("member", [None, [1.0], 2.0], ids=lambda one: type(one).__name__)
 def test_member_that_is_no_tensor_is_named(member):
     state = make_state(qd.Backend.NDARRAY)
     layer = ts.EmptyTin().register_input_field(state.q).register_output_field(state.out)

@@ -217,7 +217,7 @@ def _find_misfits(
     candidates = (
         compiling.describe_mismatched_loop(stage.source, {name: array.rank for name, array in variant.arrays}),
         compiling.find_sliced_array(cause, stage.baked_values.sources, stage.source, stage.arrays),
-        compiling.describe_outside_tensor(stage.baked_values.list_tensors(values)),
+        compiling.describe_outside_tensor(stage.baked_values.list_tensors(values), is_op=not stage.may_write_fields),
     )
     return [one for one in candidates if one is not None]
 

@@ -172,14 +172,17 @@ def find_sliced_array(
     return None
 
 
-def describe_outside_tensor(names: Sequence[str]) -> Misfit | None:
+def describe_outside_tensor(names: Sequence[str], *, is_op: bool) -> Misfit | None:
     """Describe a tensor that a kernel uses and does not get as an argument: the first of `names`. None if there are no
-    names.
+    names. Only the arguments of ops (`is_op`) are listed in a spec.
     """
     if not names:
         return None
     row = (f"`{names[0]}`", "a tensor from outside the kernel, which kernels cannot read")
-    return Misfit(row, f"Pass `{names[0]}` as an argument: make it a parameter of the kernel and list it in the spec.")
+    remedy = "make it a parameter of the kernel and list it in the spec."
+    if not is_op:
+        remedy = "make it a parameter of the kernel, or a member of a dataclass that it takes or its object has."
+    return Misfit(row, f"Pass `{names[0]}` as an argument: {remedy}")
 
 
 def describe_reverse_remedy(engine: Engine, *, is_op: bool) -> str:

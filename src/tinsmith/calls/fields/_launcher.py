@@ -10,13 +10,14 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ..._cache import Cache
-from ..._errors import ArgumentError, GradientError, TinsmithError, refusal
+from ..._errors import ArgumentError, DtypeError, GradientError, KernelError, ShapeError, TinsmithError, refusal
 from ...analyses import find_filled
 from ...compiling import (
     ArrayType,
@@ -28,14 +29,15 @@ from ...compiling import (
     element_of,
     ensure_compiled,
 )
-from ...engines import ArrayArgument, Compiled, Engine, of_kernel
-from ...frontend import FieldUse
+from ...engines import ArrayArgument, Compiled, Engine, Parameter, of_kernel
+from ...frontend import FieldUse, subscript_arity
 from ...ir import NotCovered, nodes
 from ...spec import Spec
 from ...tracing import get_version, suspend_transforms
 from .._binding import BoundArguments, bind
 from .._buffers import LOWEST_ADDRESS, check_element_count, ensure_memory
 from .._signature import Signature
+from ._held_arrays import lift_held_arrays
 
 
 class Ready(NamedTuple):
@@ -50,6 +52,9 @@ class Launcher:
 
     `objects` are array parameters that get an engine's ndarray, which counts as a field. With `like`, another launcher
     of the same kernel, both share what is compiled. With `allows_races`, the kernel is not checked for races.
+
+    Arrays that the kernel reads as members of dataclasses are its last arguments, `held`. The dataclasses are found in
+    `templates`, which are arguments by name, and in what the kernel captures.
     """
 
     def __init__(
@@ -60,18 +65,27 @@ class Launcher:
         objects: Collection[str] = (),
         *,
         allows_races: bool = False,
+        templates: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.engine: Engine = of_kernel(kernel)
         if like is not None:
-            self.stage, self._ready = like.stage, like._ready
+            self.stage, self._ready, self.held, self._dtypes = like.stage, like._ready, like.held, like._dtypes
             self.signature = _signature(layer, self.stage)
             return
+        kernel, self.held = lift_held_arrays(kernel, self.engine, templates)
+        self._dtypes: dict[str, torch.dtype] = {}
         parameters = self.engine.parameters(kernel, objects)
         arrays = [parameter.name for parameter in parameters if parameter.kind == "array"]
         self.stage = Stage(kernel, arrays, may_write_fields=True, objects=objects, allows_races=allows_races)
         self.stage.check_object(layer)
+        self._refuse_held_writes(layer)
         self.signature = _signature(layer, self.stage)
         self._ready: Cache[Any, Ready] = Cache("launches on fields")
+
+    @property
+    def argument_count(self) -> int:
+        """How many arguments the user's kernel takes."""
+        return len(self.signature.order) - len(self.held)
 
     def bind_arguments(self, arguments: Sequence[Any]) -> BoundArguments:
         """Sort a launch's arguments by kind and check them.
@@ -79,6 +93,8 @@ class Launcher:
         Raises:
             ArgumentError, ShapeError: an argument does not fit its parameter.
         """
+        if self.held and len(arguments) == self.argument_count:
+            arguments = [*arguments, *(one.value for one in self.held.values())]
         bound = bind(self.signature, arguments, {})
         pairs = zip(self.signature.arrays, bound.tensors, strict=True)
         of_numpy = tuple(place for place, value in enumerate(bound.tensors) if isinstance(value, np.ndarray))
@@ -145,7 +161,9 @@ class Launcher:
 
     def check_unchanged(self, bound: BoundArguments, versions: Sequence[Any]) -> None:
         """Raise GradientError if an array argument has changed since the forward pass noted these versions."""
-        for name, now, then in zip(self.signature.arrays, self.versions(bound), versions, strict=True):
+        for name, now, then in zip(
+            map(self._spell, self.signature.arrays), self.versions(bound), versions, strict=True
+        ):
             if now != then:
                 words = f"array `{name}` of `{self.signature.op}` changed between forward and backward pass"
                 raise GradientError(refusal(words, remedy="Change it after the backward pass, or pass a copy."))
@@ -178,6 +196,8 @@ class Launcher:
         Raises:
             KernelError, GradientError: the engine does not compile it; or `fingerprint` is out of date.
         """
+        if self.held:
+            raise self._refuse_launch()
         # If the kernel leaves the sizes of vectors open, those of the memory decide, so they are part of the key.
         is_open = self.signature.has_open_elements
         types = tuple([(tensor.dtype, tensor.shape if is_open else tensor.dim()) for tensor in bound.tensors])
@@ -185,6 +205,16 @@ class Launcher:
         ready = self._ready.get(key) or self._compile_variant(bound, key)
         scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in ready.scalars]
         ready.compiled.launch(self._entries(ready.compiled, bound) if bound.tensors else (), scalars)
+
+    def _refuse_launch(self) -> KernelError:
+        """Build the error for a launch on fields of a kernel with arrays in structs, which only arrays can run."""
+        one, lang = next(iter(self.held.values())), self.stage.module_name
+        words = (
+            f"kernel `{self.stage.name}` of {self.signature.op} reads the array `{one.path}`, and {self.engine.name}"
+        )
+        words += " cannot run it on fields, where Python asks for a value or a gradient is cleared"
+        remedy = f"Make the array a parameter of the kernel, `{one.attribute}: {lang}.types.ndarray()`."
+        return KernelError(refusal(words, [("at", self.stage.source.place())], remedy))
 
     def _compile_variant(self, bound: BoundArguments, key: tuple[Any, ...]) -> Ready:
         adjoint, is_serial, stack, _, fingerprint = key
@@ -202,12 +232,17 @@ class Launcher:
         return Variant(self._types(bound), fingerprint=stage.baked_values.fingerprint(bound.templates))
 
     # Arrays -------------------------------------------------------------------------------
+    def _spell(self, name: str) -> str:
+        """Return what the user calls an array argument: `state.w` for a member of a dataclass."""
+        return self.held[name].path if name in self.held else name
+
     def _array(self, name: str, value: Any) -> torch.Tensor:
         """Convert an array argument to a tensor whose memory a kernel can be given.
 
         Raises:
             ArgumentError, ShapeError: it does not fit its parameter, or a kernel cannot be given its memory.
         """
+        parameter, name = self.stage.parameters[name], self._spell(name)
         tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
         if not isinstance(tensor, torch.Tensor):
             words = f"array argument `{name}` of `{self.signature.op}` must be a tensor or a NumPy array"
@@ -216,19 +251,44 @@ class Launcher:
         check_element_count(what, tuple(tensor.shape))
         if tensor.data_ptr() < LOWEST_ADDRESS:
             tensor = ensure_memory(tensor, what)
-        parameter = self.stage.parameters[name]
         if parameter.element_rank:
             check_element(self.signature.op, parameter, "", tensor.shape)
         if parameter.dtypes is not None and tensor.dtype not in parameter.dtypes:
             words = f"array argument `{name}` of `{self.signature.op}` has the wrong dtype"
             rows = [("annotation", parameter.annotation), ("got", str(tensor.dtype))]
             raise ArgumentError(refusal(words, rows, f"Pass `{name}.to({parameter.dtypes[0]})`."))
+        if parameter.name in self.held:
+            self._check_kind(parameter, tensor)
+            return tensor.contiguous()
         if not tensor.is_contiguous() or tensor.requires_grad:
             words = f"array argument `{name}` of `{self.signature.op}` cannot be passed to a kernel"
             rows = [("contiguous", str(tensor.is_contiguous())), ("requires_grad", str(tensor.requires_grad))]
             remedy = "Pass `.detach().contiguous()`; a tensor that needs a gradient must be the input of a field."
             raise ArgumentError(refusal(words, rows, remedy))
         return tensor
+
+    def _refuse_held_writes(self, layer: str) -> None:
+        """Raise KernelError if the kernel writes an array of a struct, which is the caller's."""
+        for name, one in self.held.items():
+            if self.stage.roles[name].is_written:
+                words = f"kernel `{self.stage.name}` of {layer} writes to the array `{one.path}`, which is the caller's"
+                remedy = f"Make `{one.path}` a field or an ndarray of the engine: a layer keeps those up to date."
+                raise KernelError(refusal(words, [("at", self.stage.source.place())], remedy))
+
+    def _check_kind(self, parameter: Parameter, tensor: torch.Tensor) -> None:
+        """Raise ShapeError or DtypeError for an array of a struct of another rank or dtype than the kernel takes."""
+        name, what = self._spell(parameter.name), f"array `{self._spell(parameter.name)}` of `{self.signature.op}`"
+        rank = parameter.ndim
+        if rank is None:
+            rank = subscript_arity(self.stage.source, parameter.name)
+        if rank is not None and tensor.dim() != rank + parameter.element_rank:
+            rows = [("expected", f"{rank + parameter.element_rank} dims"), ("got", str(tuple(tensor.shape)))]
+            raise ShapeError(refusal(f"{what} has a wrong number of dims", rows, f"Reshape `{name}`."))
+        dtype = self._dtypes.setdefault(parameter.name, tensor.dtype)
+        if dtype is not tensor.dtype:
+            rows = [("before", str(dtype)), ("now", str(tensor.dtype))]
+            words = f"{what} has another dtype than in the call before"
+            raise DtypeError(refusal(words, rows, f"Pass `{name}.to({dtype})`."))
 
     def _types(self, bound: BoundArguments) -> tuple[tuple[str, ArrayType], ...]:
         types = []

@@ -1,5 +1,8 @@
 from ._fields import pass_fields as pass_fields
 from ._fields import restore_fields as restore_fields
+from ._held_arrays import HeldArray as HeldArray
+from ._held_arrays import is_struct as is_struct
+from ._held_arrays import pass_held_arrays as pass_held_arrays
 from ._loops import NotRewritable as NotRewritable
 from ._loops import loop_over_ranges as loop_over_ranges
 from ._loops import serialize_loops as serialize_loops

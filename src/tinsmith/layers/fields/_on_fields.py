@@ -92,6 +92,8 @@ class OnFields:
             structs = (name for name, value in launch.bound.templates.items() if dataclasses.is_dataclass(value))
             if name := next(structs, ""):
                 return f"the struct `{name}`"
+            if held := next(iter(launch.launcher.held.values()), None):
+                return f"the array `{held.path}` of a struct"
         used = (use.one for uses in uses_of_each(self._launches) for use in uses.values())
         fields = (*self.roles.filled, *self.roles.outputs, *self.roles.internal, *used)
         return next((f"the ndarray `{one.name}`" for one in fields if one.facts.address), "")

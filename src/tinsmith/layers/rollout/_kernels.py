@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from ..._user_warnings import find_place_of_user
 from ...calls import BoundArguments
 from ...calls.fields import Launcher
 from ...engines import Engine, FieldFacts, list_loaded, module_name
+from ...frontend.tree import HeldArray, is_struct
 from ...tracing import unwrap_levels
 from ..fields import Launch
 from ._read_number import ReadNumber
@@ -80,6 +82,7 @@ class KernelFacts(NamedTuple):
             those that have one.
         is_plain: whether it takes nothing but numbers, always all of them, and returns nothing.
         returns: whether it returns something to Python.
+        structs: names of the parameters whose annotations are dataclasses.
     """
 
     decorated: Any
@@ -87,6 +90,7 @@ class KernelFacts(NamedTuple):
     templates: tuple[str, ...]
     arrays: tuple[str, ...]
     defaults: Mapping[str, Any]
+    structs: frozenset[str]
     is_method: bool
     is_plain: bool
     returns: bool
@@ -113,8 +117,13 @@ class Kernels:
         """Drop the copies of arrays that a recording has made."""
         self._array_copies.clear()
 
-    def find(self, kernel: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Call, bool]:
-        """Return what is called with which arguments, and whether none of these may change before the kernel runs."""
+    def find(
+        self, kernel: Any, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[Call, Callable[[], Any] | None]:
+        """Return what is called with which arguments; and a call that does the same later.
+
+        Return None in place of the call if arguments may have changed by then.
+        """
         known = self._known.get(kernel) or self._look(kernel)
         owner = arguments[0] if known.is_method else None
         given = arguments[1:] if known.is_method else arguments
@@ -123,7 +132,6 @@ class Kernels:
             raise ArgumentError(refusal(words, [("at", locate_user())], "Pass one argument for each parameter."))
         values = {**known.defaults, **dict(zip(known.names, given, strict=False)), **named}
         kept = {name: self._keep_members(values[name]) for name in known.templates if name in values}
-        is_final = all(values[name] is one for name, one in kept.items())
         values |= kept
         # An engine's ndarray is memory that lasts, as a field is.
         objects = tuple([name for name in known.arrays if self.engine.is_ndarray(values.get(name))])
@@ -132,15 +140,55 @@ class Kernels:
         if called is None:
             decorated = known.decorated if owner is None else self.engine.bind(known.decorated, owner)
             templates = {name: values[name] for name in (*known.templates, *objects) if name in values}
-            launcher = Launcher(decorated, self.name, objects=objects, allows_races=self._allows_races)
+            launcher = Launcher(
+                decorated, self.name, objects=objects, allows_races=self._allows_races, templates=templates
+            )
             called = self._called[key] = RecordedKernel(launcher, templates)
             self._alive += [owner, templates]
-            if known.is_plain:
+            if known.is_plain and not launcher.held:
                 self.plain[kernel] = called
         rest = [values[name] for name in known.names if name in values and name not in called.templates]
+        rest += [one.value for one in called.launcher.held.values()]
         hashable = tuple([self._hashable(value) for value in rest])
-        is_final = is_final and not any(isinstance(one, CopiedArray) for one in hashable)
-        return (called, hashable), is_final
+        return (called, hashable), self._find_later_call(kernel, known, arguments, values, called.launcher.held)
+
+    def _find_later_call(
+        self,
+        kernel: Any,
+        known: KernelFacts,
+        arguments: Sequence[Any],
+        values: Mapping[str, Any],
+        held: Mapping[str, HeldArray],
+    ) -> Callable[[], Any] | None:
+        """Return a call of the user's kernel that does the same when arguments have changed; None if there is none.
+
+        Args:
+            kernel: what the user calls.
+            known: what is known of it.
+            arguments: what it was called with, in order.
+            values: the same by name, with structs as they are now.
+            held: arrays that it reads as members of structs.
+        """
+        if any(isinstance(values.get(name), (np.ndarray, torch.Tensor)) for name in known.arrays):
+            return None
+        # An engine takes copies of structs where the annotation is a dataclass.
+        if any(one.path.partition(".")[0] not in known.structs for one in held.values()):
+            return None
+        ordered = [self._copy_arrays(values[name]) if held else values[name] for name in known.names if name in values]
+        return functools.partial(kernel, *arguments[: int(known.is_method)], *ordered)
+
+    def _copy_arrays(self, value: Any) -> Any:
+        """Return a struct with copies of its arrays; anything else as it is."""
+        if not is_struct(value):
+            return value
+        copied = copy.copy(value)
+        for one in dataclasses.fields(value):
+            member = getattr(value, one.name, None)
+            is_array = isinstance(member, (np.ndarray, torch.Tensor))
+            new = self._copy_array(member).value if is_array else self._copy_arrays(member)
+            if new is not member:
+                object.__setattr__(copied, one.name, new)
+        return copied
 
     def write(self, make: Callable[[Engine, FieldFacts], Any], field: Any, *given: Any, **templates: Any) -> Call:
         """Return the call of a generated kernel that writes into a field, made by `make` once for a kind of field."""
@@ -178,7 +226,8 @@ class Kernels:
         is_plain = not (is_method or defaults or returns) and all(one.kind == "scalar" for one in parameters)
         arrays = tuple(one.name for one in parameters if one.kind == "array")
         names = tuple(one.name for one in parameters)
-        known = KernelFacts(decorated, names, templates, arrays, defaults, is_method, is_plain, returns)
+        structs = frozenset([path[0] for path in engine.structs(decorated)])
+        known = KernelFacts(decorated, names, templates, arrays, defaults, structs, is_method, is_plain, returns)
         self._known[kernel] = known
         return known
 
@@ -200,26 +249,30 @@ class Kernels:
     def _keep_members(self, value: Any) -> Any:
         """Return a dataclass with the members that it has now; anything else, and a frozen one, as it is.
 
-        Kernels run later, and the function may change a number or a tensor of the struct for the next one.
+        Kernels run later, and the function may change a number or a tensor of the struct for the next one. Structs
+        that differ in the numbers of their arrays alone are one struct, which gets the arrays of now.
         """
         if not dataclasses.is_dataclass(value) or isinstance(value, type) or id(value) in self._immutable:
             return value
         names = [one.name for one in dataclasses.fields(value) if hasattr(value, one.name)]
         kept = {name: self._keep_members(getattr(value, name)) for name in names}
+        arrays = {name: one for name, one in kept.items() if isinstance(one, (np.ndarray, torch.Tensor))}
         is_frozen = type(value).__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue]
-        if is_frozen and all(kept[name] is getattr(value, name) for name in names):
+        if is_frozen and not arrays and all(kept[name] is getattr(value, name) for name in names):
             self._immutable[id(value)] = value
             return value
-        key = (type(value), *[(name, identify(one)) for name, one in kept.items()])
+        kinds = {name: (type(one), one.dtype, one.ndim) for name, one in arrays.items()}
+        key = (type(value), *[(name, kinds.get(name) or identify(one)) for name, one in kept.items()])
         if key not in self._copied:
-            copied = self._copied[key] = copy.copy(value)
-            for name, one in kept.items():
-                object.__setattr__(copied, name, one)
+            self._copied[key] = copy.copy(value)
+            arrays = kept
+        for name, one in arrays.items():
+            object.__setattr__(self._copied[key], name, one)
         return self._copied[key]
 
     def _copy_array(self, value: Any) -> CopiedArray:
         """Return an array as it is now: kernels run later, and the function may fill it again for the next one."""
-        if isinstance(value, torch.Tensor) and (value.requires_grad or unwrap_levels(value) is not value):
+        if isinstance(value, torch.Tensor) and unwrap_levels(value) is not value:
             # Refused when it is bound.
             return CopiedArray(value)
         known = self._array_copies.get(id(value))
@@ -235,7 +288,7 @@ def _holds_same(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, np.ndarray):
         return one.tobytes() == other.tobytes()
-    return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))
+    return torch.equal(*[t.detach().reshape(-1).view(torch.uint8) for t in (one, other)])
 
 
 class CopiedArray(NamedTuple):

@@ -59,9 +59,9 @@ class Recording(Listener):
         self._dry_run = dry_run
         self.calls: list[Call] = []
         self.read: set[int] = set()
-        # For each call what the user called: a kernel and its arguments. None for a write from Python, and where
-        # arguments may have changed by the time that it runs.
-        self._called: list[tuple[Any, tuple[Any, ...], dict[str, Any]] | None] = []
+        # For each call a call of the user's kernel. None for a write from Python, and where arguments may have changed
+        # by the time that it runs.
+        self._called: list[Callable[[], Any] | None] = []
         self._run_count = 0
         self._customs: list[tuple[int, CustomGradient]] = []
         self._untaped: dict[int, KernelCall] = {}
@@ -112,13 +112,16 @@ class Recording(Listener):
     def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any], *, is_taped: bool) -> Any:
         if not is_taped:
             self._untaped[len(self.calls)] = KernelCall(kernel.func, arguments, tuple(named.items()))
-        called, given, is_final = self._plain.get(kernel), arguments, True
+        called, given = self._plain.get(kernel), arguments
+        later: Callable[[], Any] | None = None
         if called is None or named:
-            (called, arguments), is_final = self._kernels.find(kernel, arguments, named)
+            (called, arguments), later = self._kernels.find(kernel, arguments, named)
             if self._kernels.returns(kernel):
                 return self._run_now(called, arguments, functools.partial(kernel, *given, **named))
+        else:
+            later = functools.partial(kernel, *given)
         self.calls.append((called, arguments))
-        self._called.append((kernel, given, named) if is_final else None)
+        self._called.append(later)
         return None
 
     # Values for Python ------------------------------------------------------------------------
@@ -165,7 +168,7 @@ class Recording(Listener):
         return [called.launch(arguments) for called, arguments in self.calls[self._run_count :]]
 
     def _run_waiting(self, dry_run: DryRun, launches: Sequence[Launch]) -> None:
-        calls = [one and functools.partial(one[0], *one[1], **one[2]) for one in self._called[self._run_count :]]
+        calls = self._called[self._run_count :]
         self._run_count = len(self.calls)
         with self.pause():
             dry_run.run([*zip(launches, calls, strict=True)])

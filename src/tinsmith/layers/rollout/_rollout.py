@@ -207,19 +207,20 @@ class Rollout:
             watch = MemoryWatch(recording)
             calls = (*self._begin, *recording.run(watch.watching(self._forward)))
             self._refuse_shared_memory(watch, calls)
-            blocks = recording.blocks() if recording.has_customs and _wants_gradient(memory) else []
+            differentiated = [*memory, *_list_held(calls)]
+            blocks = recording.blocks() if recording.has_customs and _wants_gradient(differentiated) else []
         if len(blocks) > 1:
             if dry_run is not None:
                 dry_run.restore()
             return self._run_blocks([blocks[0]._replace(calls=(*self._begin, *blocks[0].calls)), *blocks[1:]], memory)
         program, launches = self._find_program(calls, recording.read)
         self._check_gradient(program, launches, memory)
-        self._check_numbers(calls, memory) if recording.read else None
+        self._check_numbers(calls, differentiated) if recording.read else None
         if dry_run is None:
             return program(launches, memory)
         # The first call of a program looks for values that it carries to the next.
         is_on_fields = program.on_carried is None and not program.clears and current_watch() is None
-        if is_on_fields and not _wants_gradient(memory) and recording.run_rest():
+        if is_on_fields and not _wants_gradient(differentiated) and recording.run_rest():
             return self._copies.take(self._roles.outputs)
         results = program(launches, memory, dry_run.contents)
         dry_run.restore(program.filled_keys)
@@ -329,10 +330,10 @@ class Rollout:
         if reason is not None:
             raise refuse_generated(self.name, reason, launches)
 
-    def _check_numbers(self, calls: Calls, memory: Sequence[torch.Tensor]) -> None:
+    def _check_numbers(self, calls: Calls, differentiated: Sequence[torch.Tensor]) -> None:
         """Raise GradientError where a number that a kernel returned goes into a kernel, and a gradient is wanted."""
         taking = next((one for one, given in calls if any(isinstance(value, ReadNumber) for value in given)), None)
-        if taking is not None and _wants_gradient(memory):
+        if taking is not None and _wants_gradient(differentiated):
             words = f"kernel `{taking.launcher.stage.name}` of {self.name} is given a number that a kernel returned"
             words += ", and no gradient goes through Python"
             remedy = "Let a kernel leave the number in a field; or pass `float(value)` to treat it as a constant."
@@ -345,6 +346,12 @@ class Rollout:
 
 def _wants_gradient(memory: Sequence[torch.Tensor]) -> bool:
     return is_transformed() or (torch.is_grad_enabled() and any(one.requires_grad for one in memory))
+
+
+def _list_held(calls: Calls) -> list[torch.Tensor]:
+    """Return the tensors that kernels read as members of dataclasses."""
+    held = [given[-len(one.launcher.held) :] for one, given in calls if one.launcher.held]
+    return [array.value for given in held for array in given if isinstance(array.value, torch.Tensor)]
 
 
 def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:

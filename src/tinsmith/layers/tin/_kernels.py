@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ class Kernels:
     def __init__(self, *, allows_races: bool = False) -> None:
         self._allows_races = allows_races
         self._launchers: dict[str, Launcher] = {}
+        self._kernels: dict[str, Any] = {}
         self._by_function: dict[Any, list[Launcher]] = {}
         self._arguments: dict[str, tuple[Any, ...]] = {}
         self._launches: tuple[Launch, ...] | None = None
@@ -44,12 +46,13 @@ class Kernels:
     @property
     def are_complete(self) -> bool:
         """Whether every kernel has got its arguments."""
-        counts = ((one.signature.order, self._arguments[name]) for name, one in self._launchers.items())
-        return all(len(wanted) == len(given) for wanted, given in counts)
+        counts = [(one.argument_count, self._arguments[name]) for name, one in self._launchers.items()]
+        return all(wanted == len(given) for wanted, given in counts)
 
     def launches(self) -> tuple[Launch, ...]:
         """Return the kernels with their arguments. Raises ArgumentError if some are missing."""
-        if self._launches is None:
+        # Arrays in structs may be others in each call.
+        if self._launches is None or any([one.held for one in self._launchers.values()]):  # noqa: C419  # faster
             pairs = [(launcher, self._arguments[name]) for name, launcher in self._launchers.items()]
             self._launches = tuple(
                 [Launch(launcher, launcher.bind_arguments(arguments)) for launcher, arguments in pairs]
@@ -69,15 +72,22 @@ class Kernels:
             words = f"{layer} has a kernel `{name}` already"
             raise RegistrationError(refusal(words, remedy="Give the second one another name: `kernel_name=`."))
         like = self._like(kernel)
-        engine = of_kernel(kernel)
-        pairs = zip(engine.parameters(kernel, ()), arguments, strict=False)
-        objects = [one.name for one, value in pairs if one.kind == "array" and engine.is_ndarray(value)]
-        launcher = Launcher(kernel, f"{layer}.{name}", like, objects, allows_races=self._allows_races)
-        if arguments or not launcher.signature.order:  # without any, `change` brings them
+        launcher = self._make_launcher(kernel, arguments, f"{layer}.{name}", like)
+        if arguments or not launcher.argument_count:  # without any, `change` brings them
             launcher.check_races(launcher.bind_arguments(arguments))
         self._launchers[name], self._arguments[name] = launcher, arguments
+        self._kernels[name] = kernel
         if like is None and not launcher.signature.templates:
             self._by_function.setdefault(launcher.stage.source.function, []).append(launcher)
+
+    def _make_launcher(
+        self, kernel: Any, arguments: tuple[Any, ...], label: str, like: Launcher | None = None
+    ) -> Launcher:
+        engine = of_kernel(kernel)
+        pairs = [*zip(engine.parameters(kernel, ()), arguments, strict=False)]
+        objects = [one.name for one, value in pairs if one.kind == "array" and engine.is_ndarray(value)]
+        templates = {one.name: value for one, value in pairs if one.kind == "template"}
+        return Launcher(kernel, label, like, objects, allows_races=self._allows_races, templates=templates)
 
     def _like(self, kernel: Any) -> Launcher | None:
         """Return the launcher of the same kernel if it was registered before, else None."""
@@ -96,6 +106,10 @@ class Kernels:
         if name not in self._launchers:
             raise build_unknown_error(f"{layer} has no kernel `{name}`", name, list(self._launchers))
         launcher = self._launchers[name]
+        if any(map(dataclasses.is_dataclass, (*arguments, *self._arguments[name]))):
+            # Another struct may hold other arrays.
+            label = launcher.signature.op
+            launcher = self._launchers[name] = self._make_launcher(self._kernels[name], arguments, label)
         launcher.bind_arguments(arguments)
         self._arguments[name] = arguments
         self._launches = None
