@@ -248,6 +248,31 @@ def is_for(node: Node) -> TypeGuard[ast.For]:
     return isinstance(node, ast.For)
 
 
+def find_range_ends(nodes: Iterable[Node], name: str) -> list[Expression | None]:
+    """Return the end of the `range` of each loop whose variable is this name; None for a loop over something else."""
+    loops = (node for node in nodes if isinstance(node, ast.For) and name in names_in(node.target))
+    return [_get_range_end(loop) if get_name(loop.target) == name else None for loop in loops]
+
+
+def _get_range_end(loop: ast.For) -> Expression | None:
+    match loop.iter:
+        case ast.Call(args=[end] | [_, end]) if resolve_callee(loop.iter) == "range":
+            return end
+    return None
+
+
+def find_loop_variables(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the variables of the loops among nodes that nothing else assigns."""
+    stored = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    targets = [node.target for node in nodes if isinstance(node, ast.For)]
+    return frozenset(name for target in targets for name in names_in(target) if stored.count(name) == 1)
+
+
+def is_negative(node: Expression) -> bool:
+    """Return True for a literal number below zero."""
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant)
+
+
 def is_while(node: Node) -> bool:
     """Return True for a `while`."""
     return isinstance(node, ast.While)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...ir import AffineIndex, DependenceQuery, EnclosingLoop, IsInvariant, extents, may_overwrite, never_alias
@@ -95,11 +96,17 @@ class Roles:
         """The test for atoms of its indices that have one value wherever given loop variables have."""
         return invariant_without(self.changing)
 
-    def find_overwritten(self, places: frozenset[str]) -> tuple[Access, Access] | None:
-        """Return a read at one of `places`, and a change that may overwrite the element afterwards; None without."""
+    def find_overwritten(
+        self, places: frozenset[str], are_apart: Callable[[Access, Access], bool] = lambda _, __: False
+    ) -> tuple[Access, Access] | None:
+        """Return a read at one of `places`, and a change that may overwrite the element afterwards; None without.
+
+        `are_apart` is what else is known of a read and a change: whether they certainly use different elements.
+        """
         reads = [access for access in self.of("read") if access.place in places]
         pairs, is_invariant = itertools.product(reads, self.of("write", "add")), self.is_invariant
-        return next(((read, change) for read, change in pairs if may_overwrite(change, read, is_invariant)), None)
+        overwriting = ((read, change) for read, change in pairs if may_overwrite(change, read, is_invariant))
+        return next((pair for pair in overwriting if not are_apart(*pair)), None)
 
     def find_carried(self, uses: tuple[Kind, ...] = ("read", "write", "add")) -> tuple[Access, Access] | None:
         """Return a use and a change of one element in different iterations of a serial task; None without.

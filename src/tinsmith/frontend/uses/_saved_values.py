@@ -12,8 +12,8 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ...engines import list_children
-from .._calls import EngineFacts
+from ...engines import list_children, walk
+from .._calls import EngineFacts, callee_of
 from .._definitions import make_load
 from .._effects import Change, changes_of, indices_of, shaping_name
 from .._nodes import is_size, names_in, resolve_callee, root, sub_expressions
@@ -270,6 +270,11 @@ class _Walker:
         # `v.dot(w)` has `v` for an argument too.
         if isinstance(node.func, ast.Attribute) and is_method:
             arguments.append(node.func.value)
+        if not is_known:
+            ignored = self._find_ignored(node)
+            for argument in ignored:
+                self._indices(argument)
+            arguments = [one for one in arguments if one not in ignored]
         varies = any(self._is_active(argument) for argument in arguments)
         if not is_known:
             # A template parameter of a user's function is the caller's variable, so the call may be an assignment to
@@ -284,6 +289,14 @@ class _Walker:
             if name.startswith("atomic_"):
                 # What an atomic returns is gone after the forward pass: the array holds a later value.
                 self.needed_returns.update(map(root, arguments[:1]))
+
+    def _find_ignored(self, node: ast.Call) -> list[ast.expr]:
+        """Return the arguments of a user's function that its body does not use, if computing them changes nothing."""
+        callee = callee_of(self.source, node, self.engine)
+        if callee is None:
+            return []
+        unused = (one for name, one in callee.arguments.items() if name not in callee.source.used_names)
+        return [one for one in unused if not any(isinstance(part, ast.Call) for part in walk(one))]
 
     def _references(self, arguments: list[ast.expr], varies: bool) -> bool:
         """Note that a user's function may change its arguments. Return True if the value of one of them is needed."""

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
-from ...frontend import Access, find_reachable, find_saved_values, roles_of, root
+from ...frontend import Access, definitions, find_reachable, find_saved_values, index_parts, names_in, roles_of, root
 from ...ir import AtomicOperator, Operator, each_moves_an_axis, nodes, walk
 from .._finding import Finding
 from .._sketch import sketch_of
-from .._source_form import find_loaded_elements, find_steering_parts, find_subscripted_names, get_index
+from .._source_form import (
+    Expression,
+    find_loaded_elements,
+    find_loop_variables,
+    find_range_ends,
+    find_steering_parts,
+    find_subscripted_names,
+    get_index,
+    get_name,
+    is_negative,
+)
 from .._subject import BOTH, ENGINES, Subject, keep_with_subject
 
 _BY_ORDER = "the result depends on the order of the iterations"
@@ -27,7 +38,8 @@ def find_overwritten_reads(subject: Subject) -> Iterator[Finding]:
     for name in sorted((changed & subject.floats) - subject.inputs):
         overwritten = subject.roles[name].find_overwritten(subject.needs.reads[name])
         if overwritten is not None:  # asked again, since what follows takes longer
-            overwritten = subject.roles[name].find_overwritten(subject.needs.reads[name] - _find_unneeded(subject))
+            places, are_apart = subject.needs.reads[name] - _find_unneeded(subject), partial(_is_appended, subject)
+            overwritten = subject.roles[name].find_overwritten(places, are_apart)
         if overwritten is not None:
             yield _report_overwritten_read(subject, name, *overwritten)
 
@@ -52,6 +64,40 @@ def _find_unneeded(subject: Subject) -> frozenset[str]:
         inside = {source.place(node) for node in source.nodes if get_index(node) is not None}
         unneeded |= places & inside
     return frozenset(unneeded - needed)
+
+
+def _is_appended(subject: Subject, read: Access, change: Access) -> bool:
+    """Return True if a change is of the element after all that may have been read: `x[n]`, after `range(n)`."""
+    if not all(loop.is_parallel for loop in change.loops):
+        return False
+    axes = [index_parts(index) for node in (read.node, change.node) if (index := get_index(node)) is not None]
+    if len(axes) != 2 or len(axes[0]) != len(axes[1]):
+        return False
+    return any(
+        _is_below(subject, get_name(part), subject.text(bound)) and _is_unchanged(subject, bound, change)
+        for part, bound in zip(*axes, strict=True)
+    )
+
+
+def _is_below(subject: Subject, name: str, bound: str, seen: tuple[str, ...] = ()) -> bool:
+    """Return True if a local only gets numbers of `range(bound)`, and negative ones, which stand for no element."""
+    ends = find_range_ends(subject.source.nodes, name)
+    values = [value for spot in subject.spots for target, value in spot.assignments if get_name(target) == name]
+    if not (ends or values) or name in (*seen, *subject.source.parameters):
+        return False
+    others = [get_name(one) for one in values if not is_negative(one)]
+    are_numbers = all(end is not None and subject.text(end) == bound for end in ends)
+    return are_numbers and all(_is_below(subject, one, bound, (*seen, name)) for one in others)
+
+
+def _is_unchanged(subject: Subject, bound: Expression, change: Access) -> bool:
+    """Return True if nothing that a bound is computed from changes before an access; its locals have one value each."""
+    names = names_in(bound)
+    arrays = [subject.roles[name] for name in names & subject.roles.keys()]
+    changes = (one for roles in arrays for one in roles.of("write", "add") if one.order <= change.order)
+    is_known = not any(roles.escapes for roles in arrays) and next(changes, None) is None
+    locals_ = names & subject.source.assigned_names
+    return is_known and locals_ <= definitions(subject.tree).single.keys() | find_loop_variables(subject.source.nodes)
 
 
 def _report_overwritten_read(subject: Subject, name: str, read: Access, change: Access) -> Finding:

@@ -180,7 +180,7 @@ def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
     parts = [owner] if is_method and owner is not None else node.args
     if not has_gradient(subject, spot.statement, node):
         return  # it only decides what is run
-    if _joins_two_elements(subject, parts, spot.guards):
+    if _joins_two_elements(subject, parts, spot.guards) or _is_measured(subject, parts, spot.guards):
         return
     words, remedy = f"`{subject.text(node)}` of a vector of zeros", f"{name}(1e-8)" if is_method else ""
     if name in _DIRECTIONS:
@@ -188,6 +188,22 @@ def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
     else:
         words += f": the gradient of {BOTH} is NaN there, a generated one 0"
         yield subject.finding("TS303", "warning", node, words, remedy, ENGINES)
+
+
+def _is_measured(subject: Subject, parts: Sequence[Expression], guards: Sequence[Expression]) -> bool:
+    """Return True if a branch asks for the squared length of the same vector, so that a zero vector goes another way.
+
+    Neither engine then computes a slope of the norm. If the branch asks for the norm itself, Taichi 1.7.4 may take that
+    for the one inside, and its gradient is NaN.
+    """
+    if len(parts) != 1:
+        return False
+    vector = subject.text(parts[0])
+    measures = {f"{vector}.norm_sqr()", f"{vector}.dot({vector})"}
+    single = definitions(subject.tree).single
+    asked = [one for guard in guards for one in walk(guard)]
+    asked += [single[name] for guard in guards for name in names_in(guard) if name in single]
+    return any(is_call(one) and subject.text(one) in measures for one in asked)
 
 
 def _joins_two_elements(subject: Subject, parts: Sequence[Expression], guards: Sequence[Expression]) -> bool:
