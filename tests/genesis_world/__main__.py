@@ -20,7 +20,7 @@ def main() -> int:
     )
     parser.add_argument("--limit", type=float, default=120.0, help="seconds of processor time for a kernel")
     parser.add_argument("--jobs", type=int, default=1, help="scenes at a time")
-    parser.add_argument("--only", default="", help="kernels whose key has this text")
+    parser.add_argument("--only", default="", help="a pattern of the kernels to try")
     parser.add_argument("--count-only", action="store_true", help="count launches, try nothing")
     options = parser.parse_args()
     if options.what == "list":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ._catalog import count_uses, explain_absence, find_kernels
-from ._scenes import SCENES
+from ._scenes import OPTIONS, SCENES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "about" / "genesis.md"
@@ -115,6 +115,7 @@ def make_tables(data: dict[str, Any]) -> str:
     kernels = data["kernels"]
     parts = [
         _summary(kernels),
+        _options(kernels),
         _causes(kernels, "refused", "## What is refused, and why", "cause"),
         _causes(kernels, "nothing", "## What has no derivative", "why"),
         _causes(kernels, "not launched", "## What no scene launches, and why", "why"),
@@ -141,6 +142,19 @@ def _summary(kernels: list[dict[str, Any]]) -> str:
     total = Counter(map(verdict, kernels))
     lines.append(_row(["all", len(kernels), *(total[one] for one in names)]))
     return "## By module\n\n" + "\n".join(lines)
+
+
+def _options(kernels: list[dict[str, Any]]) -> str:
+    """Return the table of options: by what scenes each was turned on, and what became of the trials in these."""
+    lines = [_row(["option", "scenes", "kernels tried", "outcomes"]), "|---|---|---:|---|"]
+    run = {name for row in kernels for name in [*row["launches"], *(one["scene"] for one in row["trials"])]}
+    for option, words in OPTIONS.items():
+        scenes = [name for name, one in SCENES.items() if option in one.options and name in run]
+        counts = Counter(one["verdict"] for row in kernels for one in row["trials"] if one["scene"] in scenes)
+        outcomes = ", ".join(f"{counts[one]} {WORDS[one]}" for one in ORDER if counts[one])
+        lines.append(_row([words, ", ".join(scenes), counts.total(), outcomes]))
+    text = "All other scenes leave these options off."
+    return f"## Options\n\n{text}\n\n" + "\n".join(lines)
 
 
 def _group(key: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ._scenes import Ready, call_all, make_world, run_steps, scene
+from ._scenes import Ready, build, call_all, make_world, run_steps, scene
 
 CHAIN = """<mujoco model="chain">
 <compiler angle="radian"/>
@@ -141,13 +141,13 @@ def _use_links(world: Any, entity: Any) -> None:
     call_all(calls)
 
 
-@scene(uses_fields=True, is_variant=True)
+@scene(uses_fields=True, is_variant=True, options=("fields",))
 def rigid_chain_fields(gs: Any, ready: Ready) -> None:
     """Build the chain with its state in fields instead of ndarrays."""
     rigid_chain(gs, ready)
 
 
-@scene(is_variant=True)
+@scene(is_variant=True, options=("batch",))
 def rigid_chain_batched(gs: Any, ready: Ready) -> None:
     """Build the chain in three environments with parameters of their own."""
     options = gs.options.RigidOptions(
@@ -171,94 +171,166 @@ def rigid_chain_batched(gs: Any, ready: Ready) -> None:
     )
 
 
-@scene()
-def rigid_gradients(gs: Any, ready: Ready) -> None:
-    """Build a box that is pushed over a plane, with Genesis' own backward pass."""
-    options = gs.options.RigidOptions(enable_joint_limit=True, use_gjk_collision=True)
+@scene(options=("backward",))
+def rigid_backward(gs: Any, ready: Ready) -> None:
+    """Build an arm, and call by hand parts of Genesis' own backward pass: Genesis compiles the whole for long."""
+    from genesis.engine.solvers.rigid.abd import diff, forward_dynamics, manual_bw
+    from genesis.engine.solvers.rigid.abd import forward_kinematics as kinematics
+    from genesis.engine.solvers.rigid.collider import contact
+    from genesis.engine.solvers.rigid.constraint import backward
+
+    world = make_world(gs, requires_grad=True, rigid_options=gs.options.RigidOptions(enable_collision=False))
+    arm = add_chain(gs, world, ARM)
+    build(world)
+    ready()
+    solver = world.sim.rigid_solver
+    state, info, rigid, config = solver.dyn_state, solver.dyn_info, solver.rigid_info, solver.rigid_config
+    constraints, cache, envs = solver.constraint_solver.constraint_state, solver._rigid_adjoint_cache, world._envs_idx
+    torch.manual_seed(3)
+    state.dofs.vel.from_numpy(np.random.default_rng(0).random((arm.n_dofs, 1)))
+    whole = solver.get_state()
+    for one in (whole.qpos, whole.dofs_vel, whole.links_pos, whole.links_quat):
+        one.grad = torch.rand_like(one)
+    for one in (constraints.nt_H, constraints.bw_u, constraints.qacc):
+        one.from_numpy(np.random.default_rng(1).random(one.shape) + 0.5)
+    zeros = torch.zeros(1, 4, 3, dtype=torch.float64)
+    call_all(
+        [
+            lambda: solver.add_grad_from_state(whole),
+            lambda: solver.set_base_links_pos_grad(None, None, False, torch.rand(3, dtype=torch.float64)),
+            lambda: solver.set_base_links_quat_grad(None, None, False, torch.rand(4, dtype=torch.float64)),
+            lambda: solver.set_dofs_velocity_grad(None, None, torch.rand(arm.n_dofs, dtype=torch.float64)),
+            lambda: solver.set_dofs_force_grad(None, None, torch.rand(arm.n_dofs, dtype=torch.float64)),
+            lambda: diff.kernel_prepare_backward_substep(
+                0, state, solver.dyn_state_adjoint_cache, cache, info, rigid, config
+            ),
+            lambda: diff.kernel_copy_next_to_curr_no_check(state, rigid, config),
+            lambda: diff.kernel_copy_acc(0, state, cache, config),
+            lambda: kinematics.kernel_forward_kinematics_replay(envs, state, info, rigid, config, is_backward=True),
+            lambda: kinematics.kernel_COM_links_replay(state, info, rigid, config),
+            lambda: manual_bw.kernel_manual_compute_qacc_bw(state, rigid, config),
+            lambda: backward.kernel_compute_gradients(constraints, rigid),
+            lambda: contact.func_set_upstream_grad(
+                zeros, zeros, zeros[..., 0].contiguous(), solver.collider.collider_state
+            ),
+            lambda: forward_dynamics.kernel_forward_dynamics_without_qacc(
+                state, constraints, info, rigid, config, is_backward=False
+            ),
+            # The solver groups degrees of freedom into islands before it can be differentiated.
+            lambda: solver.constraint_solver.add_equality_constraints(),
+            lambda: solver.constraint_solver.add_inequality_constraints(),
+            lambda: solver.constraint_solver.resolve(),
+            lambda: backward.kernel_solve_adjoint_u(constraints, info, rigid, config),
+        ]
+    )
+
+
+@scene(options=("GJK", "backward"))
+def rigid_backward_contact(gs: Any, ready: Ready) -> None:
+    """Build a box on a plane and two balls, and call Genesis' differentiable contact by hand."""
+    from genesis.engine.solvers.rigid.collider import narrowphase
+
+    options = gs.options.RigidOptions(use_gjk_collision=True)
     world = make_world(gs, requires_grad=True, rigid_options=options)
-    world.add_entity(gs.morphs.Plane(contype=2, conaffinity=4))
-    box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2), contype=4, conaffinity=2))
-    chain = add_chain(gs, world, CHAIN[: CHAIN.index("<equality>")] + "</mujoco>")
-    world.build()
-    for number in range(3):
-        if number == 1:
-            ready()
-        velocity = _leaf(0.1, 0.0, -0.3, 0.1, 0.2, 0.0)
-        if number < 2:
-            box.set_dofs_velocity(velocity)
-            chain.set_dofs_velocity(_leaf(*[0.1] * chain.n_dofs))
-        world.step()
-    position = _leaf(0.0, 0.0, 0.2)
-    call_all([lambda: box.set_pos(position), lambda: world.step()])
-    loss = torch.stack([one.pos.pow(2).sum() + one.quat.sum() for one in (box.get_state(), chain.get_state())]).sum()
-    call_all([lambda: loss.backward()])
+    world.add_entity(gs.morphs.Plane())
+    world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2), euler=(0, 3, 10)))
+    world.add_entity(gs.morphs.Sphere(pos=(0.5, 0, 0.5), radius=0.1))
+    world.add_entity(gs.morphs.Sphere(pos=(0.52, 0.05, 0.68), radius=0.1))
+    build(world)
+    ready()
+    solver = world.sim.rigid_solver
+    collider = solver.collider
+    state, inputs = collider.collider_state, collider.collider_state.diff_contact_input
+    # Two contacts as detection leaves them: a corner of the box and the plane, and the two balls.
+    _put(state.n_contacts, [2])
+    for number, (first, second) in enumerate([(0, 1), (2, 3)]):
+        _put(inputs.geom_a, first, (0, number))
+        _put(inputs.geom_b, second, (0, number))
+        _put(inputs.ref_id, number, (0, number))
+        _put(inputs.valid, 1, (0, number))
+    _put(inputs.core_local, [0.1, 0.1, -0.1], (0, 0))
+    call_all(
+        [
+            lambda: narrowphase.func_narrow_phase_diff_convex_vs_convex(
+                solver.dyn_state,
+                state,
+                inputs,
+                solver.dyn_info,
+                solver.rigid_info,
+                collider.collider_info,
+                solver.rigid_config,
+                solver._errno,
+            ),
+        ]
+    )
+
+
+def _put(tensor: Any, value: Any, at: tuple[int, ...] = ()) -> None:
+    """Write into a part of a tensor of the engine."""
+    content = tensor.to_numpy()
+    content[at] = value
+    tensor.from_numpy(content)
 
 
 # Contact ---------------------------------------------------------------------------------
 def _add_pile(gs: Any, world: Any) -> list[Any]:
-    """Add bodies of all shapes that touch each other and the ground."""
+    """Add boxes and balls that touch each other and the ground."""
     morphs = gs.morphs
     world.add_entity(morphs.Plane())
-    mesh = "meshes/duck.obj"
     return [
         world.add_entity(morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2))),
         world.add_entity(morphs.Box(pos=(0.03, 0.02, 0.2985), size=(0.2, 0.2, 0.2), euler=(0, 0, 20))),
         world.add_entity(morphs.Sphere(pos=(0.5, 0, 0.0995), radius=0.1)),
         world.add_entity(morphs.Sphere(pos=(0.52, 0.05, 0.29), radius=0.1)),
-        world.add_entity(morphs.Cylinder(pos=(1.0, 0, 0.0995), radius=0.1, height=0.2)),
-        world.add_entity(morphs.Box(pos=(1.0, 0.03, 0.2485), size=(0.1, 0.1, 0.1), euler=(0, 0, 30))),
-        world.add_entity(
-            morphs.Mesh(
-                file=mesh,
-                scale=0.08,
-                pos=(1.6, 0, 0.08),
-                euler=(90, 0, 0),
-                decompose_object_error_threshold=float("inf"),
-            )
-        ),
     ]
 
 
 def _pile(gs: Any, ready: Ready, n_envs: int = 0, **options: Any) -> Any:
+    """Build a pile, find its contacts and solve for their forces by parts: Genesis compiles a step for long."""
     world = make_world(gs, rigid_options=gs.options.RigidOptions(**options))
     bodies = _add_pile(gs, world)
-    world.build(n_envs=n_envs)
-    run_steps(world, ready, 3)
+    build(world, n_envs=n_envs)
+    batch = (n_envs,) if n_envs else ()
+    torch.manual_seed(3)
+    for body in bodies:
+        body.set_dofs_velocity(0.1 * torch.rand(*batch, 6, dtype=torch.float64) - 0.05)
+    ready()
+    solver = world.sim.rigid_solver
     call_all(
         [
+            lambda: solver.detect_collision(),
+            lambda: solver.constraint_solver.add_equality_constraints(),
+            lambda: solver.constraint_solver.add_inequality_constraints(),
+            lambda: solver.constraint_solver.resolve(),
             lambda: bodies[0].get_contacts(),
-            lambda: world.sim.rigid_solver.detect_collision(),
             lambda: bodies[0].get_links_net_contact_force(),
-            lambda: bodies[0].set_pos(_doubles(0.0, 0.0, 0.11).expand(*((n_envs,) if n_envs else ()), 3)),
-            lambda: bodies[0].set_quat(_doubles(1.0, 0.0, 0.0, 0.0).expand(*((n_envs,) if n_envs else ()), 4)),
+            lambda: bodies[0].set_pos(_doubles(0.0, 0.0, 0.11).expand(*batch, 3)),
             lambda: bodies[0].get_AABB(),
-            lambda: bodies[0].get_verts(),
-            lambda: world.step(),
         ]
     )
     return world
 
 
-@scene()
+@scene(is_variant=True)
 def rigid_contact(gs: Any, ready: Ready) -> None:
-    """Build boxes, spheres, a cylinder and a mesh on a plane, with MPR, multi-contact and Newton's method."""
+    """Build boxes and balls on a plane, with MPR, multi-contact and Newton's method."""
     world = _pile(gs, ready)
     solver = world.sim.rigid_solver
     links = [one.idx for one in solver.links if not one.is_fixed][:2]
     call_all(
         [
             lambda: solver.add_weld_constraint(links[0], links[1]),
-            lambda: world.step(),
+            lambda: solver.constraint_solver.add_equality_constraints(),
             lambda: solver.get_weld_constraints(),
             lambda: solver.delete_weld_constraint(links[0], links[1]),
             lambda: solver.add_screw_constraint(links[0], links[1], (0.0, 0.0, 1.0), 0.1),
-            lambda: world.step(),
             lambda: solver.delete_screw_constraint(links[0], links[1]),
+            lambda: solver.set_state(0, solver.get_state(), partial=True),
         ]
     )
 
 
-@scene(is_variant=True)
+@scene(is_variant=True, options=("GJK",))
 def rigid_contact_gjk(gs: Any, ready: Ready) -> None:
     """Build the pile with GJK, box-box detection, CG, an elliptic cone and torsional and rolling friction."""
     _pile(
@@ -280,13 +352,13 @@ def rigid_contact_mujoco(gs: Any, ready: Ready) -> None:
     _pile(gs, ready, enable_mujoco_compatibility=True, noslip_iterations=2, integrator=gs.integrator.implicitfast)
 
 
-@scene(is_variant=True)
+@scene(is_variant=True, options=("batch", "hibernation"))
 def rigid_contact_sleeping(gs: Any, ready: Ready) -> None:
-    """Build the pile in three environments, with bodies that fall asleep."""
-    _pile(gs, ready, n_envs=3, use_hibernation=True, hibernation_thresh_vel=10.0)
+    """Build the pile in two environments, with bodies that fall asleep."""
+    _pile(gs, ready, n_envs=2, use_hibernation=True, hibernation_thresh_vel=10.0)
 
 
-@scene()
+@scene(options=("batch", "hibernation"))
 def rigid_sleeping(gs: Any, ready: Ready) -> None:
     """Let two boxes fall asleep in two environments and wake them up, beside a body that is only moved."""
     options = gs.options.RigidOptions(use_hibernation=True, hibernation_thresh_vel=10.0)
@@ -325,28 +397,28 @@ def rigid_sleeping(gs: Any, ready: Ready) -> None:
     call_all(calls)
 
 
-@scene(uses_views=True)
+@scene(uses_views=True, options=("batch",))
 def rigid_masked(gs: Any, ready: Ready) -> None:
     """Choose environments by a mask, with Genesis' views of memory on."""
     world = make_world(gs)
     world.add_entity(gs.morphs.Plane())
     box = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.0995), size=(0.2, 0.2, 0.2)))
     body = world.add_entity(gs.morphs.Box(pos=(1, 0, 0.3), size=(0.2, 0.2, 0.2)), material=gs.materials.Kinematic())
-    world.build(n_envs=3)
+    build(world, n_envs=3)
     ready()
     mask = torch.tensor([True, False, True])
     calls = []
     for entity in (box, body):
         calls += [
             lambda entity=entity: entity.set_qpos(entity.get_qpos(), envs_idx=mask),
-            lambda entity=entity: entity.set_pos(entity.get_pos(), envs_idx=mask),
-            lambda entity=entity: entity.set_quat(entity.get_quat(), envs_idx=mask),
+            lambda entity=entity: entity.set_pos(entity.get_pos()[mask], envs_idx=mask),
+            lambda entity=entity: entity.set_quat(entity.get_quat()[mask], envs_idx=mask),
             lambda entity=entity: entity.set_dofs_velocity(0.1 * torch.ones(3, 6, dtype=torch.float64), envs_idx=mask),
         ]
     call_all([*calls, lambda: world.reset(envs_idx=mask)])
 
 
-@scene(uses_fields=True, is_variant=True)
+@scene(uses_fields=True, is_variant=True, options=("fields",))
 def rigid_contact_fields(gs: Any, ready: Ready) -> None:
     """Build the pile with its state in fields instead of ndarrays."""
     _pile(gs, ready)
@@ -360,16 +432,14 @@ def rigid_terrain(gs: Any, ready: Ready) -> None:
     terrain = world.add_entity(gs.morphs.Terrain(horizontal_scale=0.25, vertical_scale=0.1, height_field=heights))
     world.add_entity(gs.morphs.Sphere(pos=(1.0, 1.0, 0.15), radius=0.1))
     drone = world.add_entity(gs.morphs.Drone(file="urdf/drones/cf2x.urdf", pos=(0.5, 0.5, 1.0)))
-    world.build()
-    drone.set_propellels_rpm([14000.0, 14100.0, 14200.0, 14300.0])
-    world.step()
+    build(world)
     ready()
     call_all(
         [
-            lambda: drone.set_propellels_rpm([14000.0, 14100.0, 14200.0, 14300.0]),
-            lambda: world.step(),
+            lambda: drone.set_propellers_rpm([14000.0, 14100.0, 14200.0, 14300.0]),
+            lambda: drone.update_propeller_vgeoms(),
             lambda: world.sim.rigid_solver.get_terrain_height(_doubles(1.0, 1.0)[None], terrain.base_link_idx),
-            lambda: terrain.get_height(_doubles(1.0, 1.0)),
+            lambda: terrain.get_terrain_height(_doubles(1.0, 1.0)),
         ]
     )
 
@@ -394,6 +464,18 @@ def rigid_reaching(gs: Any, ready: Ready) -> None:
     )
 
 
+@scene(uses_fields=True, is_variant=True, options=("fields",))
+def rigid_reaching_fields(gs: Any, ready: Ready) -> None:
+    """Build the arm with its state in fields: Genesis' planner by random trees fails with ndarrays."""
+    world = make_world(gs)
+    arm = add_chain(gs, world, ARM)
+    build(world)
+    ready()
+    goal = _doubles(0.5, 0.4, 0.05)
+    options = {"num_waypoints": 10, "timeout": 5.0, "ignore_collision": True}
+    call_all([lambda: arm.plan_path(qpos_goal=goal, planner="RRT", **options)])
+
+
 @scene()
 def rigid_kinematic(gs: Any, ready: Ready) -> None:
     """Move a body that is not simulated, and see it and a fixed one by rays."""
@@ -401,14 +483,16 @@ def rigid_kinematic(gs: Any, ready: Ready) -> None:
 
     world = make_world(gs, rigid_options=gs.options.RigidOptions(enable_collision=False))
     seen = gs.materials.Kinematic(use_visual_raycasting=True)
-    body = world.add_entity(gs.morphs.Box(pos=(0, 0, 0.3), size=(0.2, 0.2, 0.2)), material=seen)
+    body = world.add_entity(
+        gs.morphs.Box(pos=(0, 0, 0.3), size=(0.2, 0.2, 0.2), enable_custom_vverts=True), material=seen
+    )
     wall = world.add_entity(
         gs.morphs.Box(pos=(1, 0, 0.3), size=(0.2, 0.2, 0.2), fixed=True),
         material=gs.materials.Rigid(use_visual_raycasting=True),
     )
     pattern = kinds.SphericalPattern(n_points=(4, 3))
     world.add_sensor(kinds.Raycaster(entity_idx=wall.idx, pattern=pattern))
-    world.build()
+    build(world)
     ready()
     _sense(world)
     solver = world.sim.kinematic_solver
@@ -420,7 +504,8 @@ def rigid_kinematic(gs: Any, ready: Ready) -> None:
             lambda: body.set_dofs_velocity(0.1 * torch.ones(body.n_dofs, dtype=torch.float64)),
             lambda: body.zero_all_dofs_velocity(),
             lambda: body.set_qpos(body.get_qpos()),
-            lambda: body.set_vverts(body.get_vverts()),
+            lambda: body.set_vverts(body.get_vverts() + 0.01),
+            lambda: body.set_vverts(None),
             lambda: solver.get_state(),
             lambda: solver.set_state(0, solver.get_state()),
             lambda: solver.update_vgeoms(),
@@ -468,7 +553,7 @@ def rigid_unused(gs: Any, ready: Ready) -> None:
 
     world = make_world(gs)
     chain = add_chain(gs, world, ARM)
-    world.build()
+    build(world)
     _move(chain)
     ready()
     solver = world.sim.rigid_solver
@@ -479,25 +564,26 @@ def rigid_unused(gs: Any, ready: Ready) -> None:
             lambda: dynamics.kernel_compute_mass_matrix(all_worlds, state, info, rigid, config, decompose=True),
             lambda: dynamics.kernel_forward_dynamics(state, constraints, info, rigid, config),
             lambda: dynamics.kernel_update_acc(state, info, rigid, config),
-            lambda: dynamics.kernel_forward_dynamics_without_qacc(
-                state, constraints, info, rigid, config, is_backward=False
-            ),
+            lambda: dynamics.update_qvel(state, rigid, config),
+            lambda: dynamics.update_qacc_from_qvel_delta(state, rigid, config),
             lambda: kinematics.kernel_update_geoms(all_worlds, state, info, rigid, config, force_update_all_geoms=True),
             lambda: mpr.clear(solver.collider.mpr.mpr_state),
+            lambda: solver.set_state(0, solver.get_state(), partial=True),
         ]
     )
 
 
-@scene()
+@scene(options=("batch",))
 def rigid_mixed_shapes(gs: Any, ready: Ready) -> None:
     """Build environments with different shapes of one entity."""
     world = make_world(gs)
-    world.add_entity(gs.morphs.Plane())
-    world.add_entity(
-        [gs.morphs.Box(pos=(0, 0, 0.1), size=(0.2, 0.2, 0.2)), gs.morphs.Sphere(pos=(0, 0, 0.1), radius=0.1)]
-    )
-    world.build(n_envs=2)
-    run_steps(world, ready, 1)
+    shapes = [gs.morphs.Box(pos=(0, 0, 0.1), size=(0.2, 0.2, 0.2)), gs.morphs.Sphere(pos=(0, 0, 0.1), radius=0.1)]
+    world.add_entity(shapes)
+    call_all([lambda: world.add_entity(shapes, material=gs.materials.Kinematic())])
+    ready()
+    build(world, n_envs=2)
+    mask = torch.tensor([True, False])
+    call_all([lambda: world.sim.rigid_solver.constraint_solver.clear(mask)])
 
 
 # Sensors ---------------------------------------------------------------------------------

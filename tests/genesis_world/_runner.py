@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -37,7 +38,7 @@ def run_scene(name: str, log: Path, limit: float, only: str, counts_only: bool) 
         paths = (log / "kernels").glob(f"{key}@{name if scene.is_variant else '*'}.json")
         done = [json.loads(path.read_text()) for path in paths]
         is_empty = sum(one["verdict"] == "nothing" for one in done if one["scene"] != name) >= SOME_SCENES
-        return only in key and not is_empty and not any(_is_final(one, limit) for one in done)
+        return bool(re.search(only, key)) and not is_empty and not any(_is_final(one, limit) for one in done)
 
     recorder = Recorder(name, None if counts_only else log / "kernels", limit, wants)
     # A cache of the engine's own is emptied by other programs, whose limit is lower than what Genesis needs.

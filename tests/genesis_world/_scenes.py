@@ -21,14 +21,24 @@ class Scene:
         uses_fields: whether Genesis keeps the state of rigid bodies in fields instead of ndarrays.
         uses_views: whether Genesis reads and sets its state through torch tensors that share memory, not by kernels.
         is_variant: whether it is another scene with other options, so that kernels are tried again.
+        options: those of `OPTIONS` that it turns on.
     """
 
     run: Callable[[Any, Ready], None]
     uses_fields: bool = False
     uses_views: bool = False
     is_variant: bool = False
+    options: tuple[str, ...] = ()
 
 
+OPTIONS = {
+    "batch": "several environments (`n_envs`)",
+    "hibernation": "bodies that fall asleep (`use_hibernation`)",
+    "GJK": "collision detection by GJK instead of MPR (`use_gjk_collision`)",
+    "fields": "state of rigid bodies in fields instead of ndarrays (`GS_ENABLE_NDARRAY=0`)",
+    "backward": "Genesis' own backward pass (`requires_grad`)",
+}
+"""Options of Genesis that are off in most scenes, and what they do."""
 SCENES: dict[str, Scene] = {}
 
 
@@ -64,6 +74,15 @@ def make_world(gs: Any, *, requires_grad: bool = False, substeps: int = 1, dt: f
     """Make an empty scene without a viewer."""
     sim = gs.options.SimOptions(dt=dt, substeps=substeps, requires_grad=requires_grad)
     return gs.Scene(show_viewer=False, sim_options=sim, **options)
+
+
+def build(world: Any, **options: Any) -> None:
+    """Build a scene without Genesis' first step, which compiles the dynamics of rigid bodies for minutes."""
+    world.sim.step = lambda: None
+    try:
+        world.build(**options)
+    finally:
+        del world.sim.step
 
 
 def run_steps(world: Any, ready: Ready, warm: int, count: int = 2) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ._scenes import Ready, call_all, make_world, run_steps, scene
+from ._scenes import Ready, build, call_all, make_world, run_steps, scene
 
 BOUNDS = {"lower_bound": (-0.5, -0.5, -0.2), "upper_bound": (0.5, 0.5, 1.0)}
 
@@ -106,25 +106,28 @@ def mpm_elastic(gs: Any, ready: Ready) -> None:
     )
 
 
-@scene()
+@scene(options=("backward",))
 def mpm_gradients(gs: Any, ready: Ready) -> None:
     """Build a thrown muscle, with Genesis' own backward pass."""
     world, body = _mpm(gs, gs.materials.MPM.Muscle(n_groups=2), requires_grad=True, is_alone=True)
-    velocity = _leaf(0.5, 0.1, 0.2)
-    body.set_velocity(velocity)
+    body.set_position(_leaf(0.02, 0.0, 0.2))
+    body.set_velocity(_leaf(0.5, 0.1, 0.2))
     actuation = _leaf(0.1, 0.2)
     call_all([lambda: body.set_muscle(muscle_group=torch.arange(body.n_particles) % 2)])
     call_all([lambda: body.set_muscle(muscle_direction=torch.tensor([[0.0, 0.0, 1.0]]).expand(body.n_particles, 3))])
     body.set_actuation(actuation)
     run_steps(world, ready, 2)
     call_all([lambda: body.get_particles_actu(), lambda: body.get_muscle_group()])
-    state = body.get_state()
-    call_all(
-        [lambda: (state.pos.pow(2).sum() + state.vel.sum() + state.F.sum() + state.C.sum() + state.Jp.sum()).backward()]
-    )
+    states = body.get_state(), body.solver.get_state(world.sim.cur_substep_local)
+    call_all([lambda: sum(_sum_particles(one) for one in states).backward()])
 
 
-@scene(is_variant=True)
+def _sum_particles(state: Any) -> torch.Tensor:
+    """Return a loss that depends on all of the state of particles."""
+    return state.pos.pow(2).sum() + state.vel.sum() + state.F.sum() + state.C.sum() + state.Jp.sum()
+
+
+@scene(is_variant=True, options=("backward",))
 def mpm_small(gs: Any, ready: Ready) -> None:
     """Build a small elastic cube alone, with Genesis' gradients on."""
     options = gs.options.MPMOptions(particle_size=0.05, grid_density=16, **BOUNDS)
@@ -137,7 +140,7 @@ def mpm_small(gs: Any, ready: Ready) -> None:
     run_steps(world, ready, 1)
 
 
-@scene(is_variant=True)
+@scene(is_variant=True, options=("batch",))
 def mpm_liquid_batched(gs: Any, ready: Ready) -> None:
     """Build a viscous liquid in three environments."""
     world, body = _mpm(gs, gs.materials.MPM.Liquid(viscous=True), n_envs=3)
@@ -170,10 +173,12 @@ def mpm_sand_cpic(gs: Any, ready: Ready) -> None:
     sand = world.add_entity(
         gs.morphs.Box(pos=(0.0, 0.0, 0.3), size=(0.15, 0.15, 0.15)), material=gs.materials.MPM.Sand()
     )
-    world.build()
+    build(world)
     _deform(sand)
-    run_steps(world, ready, 3, 1)
-    call_all([lambda: world.reset()])
+    ready()
+    # Not a step: Genesis compiles the dynamics of rigid bodies for minutes.
+    coupler = world.sim.coupler
+    call_all([lambda: coupler.preprocess(0), lambda: coupler.reset(envs_idx=world._envs_idx)])
 
 
 # SPH -------------------------------------------------------------------------------------
@@ -199,7 +204,7 @@ def sph(gs: Any, ready: Ready) -> None:
     _sph(gs, ready)
 
 
-@scene()
+@scene(options=("batch",))
 def sph_dfsph(gs: Any, ready: Ready) -> None:
     """Build a drop of water with DFSPH, in two environments."""
     _sph(
@@ -265,7 +270,7 @@ def pbd_elastic(gs: Any, ready: Ready) -> None:
     run_steps(world, ready, 3)
 
 
-@scene()
+@scene(options=("batch",))
 def pbd_liquid(gs: Any, ready: Ready) -> None:
     """Build liquid and free particles, with wind and other force fields."""
     world = _pbd(gs, is_alone=True)
@@ -296,8 +301,10 @@ def _fem(
     more: dict[str, Any] | None = None,
     has_plane: bool = True,
     height: float = 0.1,
+    is_box: bool = False,
     **options: Any,
 ) -> Any:
+    """Make a world with an elastic ball or, with fewer elements, an elastic box."""
     world = make_world(
         gs,
         dt=1e-4,
@@ -308,39 +315,54 @@ def _fem(
     # The SAP coupler has a floor of its own, and refuses a plane.
     if has_plane:
         world.add_entity(gs.morphs.Plane())
-    body = world.add_entity(gs.morphs.Sphere(pos=(0.0, 0.0, height), radius=0.1), material=material)
-    return world, body
+    place = (0.0, 0.0, height)
+    shape = gs.morphs.Box(pos=place, size=(0.2, 0.2, 0.2)) if is_box else gs.morphs.Sphere(pos=place, radius=0.1)
+    return world, world.add_entity(shape, material=material)
 
 
-@scene()
+@scene(options=("backward",))
 def fem_explicit(gs: Any, ready: Ready) -> None:
     """Build an elastic ball on a box, explicit, with Genesis' own backward pass."""
     world, body = _fem(gs, gs.materials.FEM.Muscle(n_groups=2, E=1e5), requires_grad=True)
     world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, -0.05), size=(0.3, 0.3, 0.1), fixed=True))
     world.build()
+    ready()
+    body.set_position(_leaf(0.0, 0.0, 0.099))
     body.set_velocity(_leaf(0.1, 0.0, -0.2))
+    groups = torch.arange(body.n_elements) % 2
+    direction = _doubles(0.0, 0.0, 1.0).repeat(body.n_elements, 1)
+    solver, n = world.sim.fem_solver, body.n_vertices
     call_all(
         [
-            lambda: body.set_actuation(_leaf(0.1, 0.2)),
-            lambda: body.set_muscle(
-                torch.arange(body.n_elements) % 2, torch.tensor([[0.0, 0.0, 1.0]]).expand(body.n_elements, 3)
-            ),
-        ]
-    )
-    run_steps(world, ready, 3)
-    state = body.get_state()
-    call_all([lambda: (state.pos.pow(2).sum() + state.vel.sum()).backward()])
-    n = body.n_vertices
-    call_all(
-        [
+            lambda: body.set_actuation(_doubles(0.1, 0.2)),
+            lambda: body.set_muscle(groups, direction),
+            lambda: body.process_input(),
+            lambda: solver.substep_pre_coupling(0),
+            lambda: world.step(),
+            lambda: body.get_state(),
             lambda: body.get_frame(
                 0, np.zeros((1, n, 3)), np.zeros((1, n, 3)), np.zeros((1, body.n_elements), dtype=np.int32)
             ),
-            lambda: body.clear_grad(0),
             lambda: body.get_el2v(),
-            lambda: body.set_position(_doubles(0.0, 0.0, 0.3)),
-            lambda: body.deactivate(),
-            lambda: body.process_input(),
+        ]
+    )
+    # Parts of Genesis' own backward pass, by hand: its gradient of an actuation gives a kernel wrong arguments.
+    state = solver.get_state(0)
+    for one in (state.pos, state.vel):
+        one.grad = torch.rand_like(one)
+    actuation = torch.rand(1, body.n_elements, dtype=torch.float64)
+    active = torch.zeros(1, body.n_elements, dtype=torch.int32)
+    call_all(
+        [
+            lambda: solver.add_grad_from_state(state),
+            lambda: solver.copy_grad(0, 1),
+            lambda: body.set_pos_grad(0, torch.zeros(1, n, 3, dtype=torch.float64)),
+            lambda: body.set_vel_grad(0, torch.zeros(1, n, 3, dtype=torch.float64)),
+            lambda: solver._kernel_set_elements_actu_grad(0, body._el_start, body.n_elements, actuation),
+            lambda: solver.reset_grad_till_frame(1),
+            lambda: body.clear_grad(0),
+            # Genesis' own `deactivate` fails, and `set_active` passes a number where the kernel takes an array.
+            lambda: solver._kernel_set_active(0, body._el_start, body.n_elements, active),
         ]
     )
 
@@ -377,22 +399,17 @@ def fem_cloth(gs: Any, ready: Ready) -> None:
     ready()
 
 
-@scene()
+@scene(options=("batch",))
 def fem_held(gs: Any, ready: Ready) -> None:
-    """Build an explicit elastic ball whose vertices are held, in two environments."""
-    world, body = _fem(
-        gs,
-        gs.materials.FEM.Elastic(model="linear_corotated", E=1e5),
-        more={"rigid_options": gs.options.RigidOptions(enable_collision=False)},
-        has_plane=False,
-        enable_vertex_constraints=True,
-    )
-    box = world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.4), size=(0.1, 0.1, 0.1)))
+    """Build an explicit elastic box whose vertices are held, in two environments."""
+    material = gs.materials.FEM.Elastic(model="linear_corotated", E=1e5)
+    world, body = _fem(gs, material, has_plane=False, is_box=True, enable_vertex_constraints=True)
     world.build(n_envs=2)
+    targets = body.get_state().pos[:, :2] + 0.01
     call_all(
         [
-            lambda: body.set_vertex_constraints([0, 1], link=box.base_link),
-            lambda: body.set_vertex_constraints([2], is_soft_constraint=True, stiffness=10.0),
+            lambda: body.set_vertex_constraints([[0, 1], [0, 1]], targets),
+            lambda: body.set_vertex_constraints([[2], [2]], is_soft_constraint=True, stiffness=10.0),
         ]
     )
     run_steps(world, ready, 2)
@@ -401,12 +418,13 @@ def fem_held(gs: Any, ready: Ready) -> None:
 # Coupling --------------------------------------------------------------------------------
 @scene()
 def coupling_sap_alone(gs: Any, ready: Ready) -> None:
-    """Build an elastic ball on the floor, with hydroelastic contact (SAP) and without rigid bodies."""
+    """Build an elastic box on the floor, with hydroelastic contact (SAP) and without rigid bodies."""
     world, _ = _fem(
         gs,
         gs.materials.FEM.Elastic(model="linear_corotated", E=1e5),
         more={"coupler_options": gs.options.SAPCouplerOptions()},
         has_plane=False,
+        is_box=True,
         height=0.098,
         use_implicit_solver=True,
         n_linesearch_iterations=0,
@@ -424,16 +442,20 @@ def coupling_sap(gs: Any, ready: Ready) -> None:
         gs.materials.FEM.Elastic(model="linear_corotated", E=1e5),
         more=more,
         has_plane=False,
+        is_box=True,
         use_implicit_solver=True,
         n_linesearch_iterations=0,
     )
     world.add_entity(gs.morphs.Box(pos=(0.0, 0.0, 0.24), size=(0.1, 0.1, 0.1)))
     add_hinges(gs, world)
-    world.build()
-    run_steps(world, ready, 1, 1)
+    build(world)
+    ready()
+    # Not a step: Genesis compiles the dynamics of rigid bodies for minutes.
+    solver, coupler = world.sim.fem_solver, world.sim.coupler
+    call_all([lambda: coupler.preprocess(0), lambda: solver.substep_pre_coupling(0), lambda: coupler.couple(0)])
 
 
-@scene(is_variant=True)
+@scene(is_variant=True, options=("batch",))
 def coupling_sap_vertices(gs: Any, ready: Ready) -> None:
     """Build the same with contact at vertices, in two environments."""
     options = gs.options.SAPCouplerOptions(
@@ -493,7 +515,7 @@ def smoke(gs: Any, ready: Ready) -> None:
     run_steps(world, ready, 2)
 
 
-@scene()
+@scene(options=("backward",))
 def tool(gs: Any, ready: Ready) -> None:
     """Build a tool that moves into elastic matter, with Genesis' own backward pass."""
     world = make_world(
@@ -533,8 +555,7 @@ def _loss_of(body: Any, blade: Any) -> torch.Tensor:
 def hybrid(gs: Any, ready: Ready) -> None:
     """Build a soft skin around rigid links."""
     world = make_world(gs, dt=3e-3, substeps=2, mpm_options=gs.options.MPMOptions(grid_density=32, **BOUNDS))
-    world.add_entity(gs.morphs.Plane())
-    world.add_entity(
+    body = world.add_entity(
         gs.morphs.URDF(file="urdf/simple/two_link_arm.urdf", pos=(0.0, 0.0, 0.1), scale=0.2, fixed=True),
         material=gs.materials.Hybrid(
             material_rigid=gs.materials.Rigid(gravity_compensation=1.0),
@@ -543,5 +564,6 @@ def hybrid(gs: Any, ready: Ready) -> None:
             damping=1000.0,
         ),
     )
-    world.build()
-    run_steps(world, ready, 2)
+    build(world)
+    ready()
+    body.update_soft_part(0)
