@@ -75,6 +75,7 @@ from .strips import POWER as POWER
 from .strips import assign as assign
 from .strips import at_line as at_line
 from .strips import by_arithmetic as by_arithmetic
+from .strips import collapse_loop as collapse_loop
 from .strips import collapse_loops as collapse_loops
 from .strips import find_data_dependent_loops as find_data_dependent_loops
 from .strips import has_engine_vector as has_engine_vector

@@ -1,4 +1,4 @@
-from ._collapse import collapse_loops as collapse_loops
+from ._collapse import collapse_loop as collapse_loop
 from ._edges import split_edges as split_edges
 from ._elementwise import is_elementwise as is_elementwise
 from ._engine_vectors import has_engine_vector as has_engine_vector
@@ -14,6 +14,7 @@ from ._parts import moves as moves
 from ._parts import run_lanes as run_lanes
 from ._row_major import has_rows_in_loops as has_rows_in_loops
 from ._row_major import index_by_rows as index_by_rows
+from ._strips import collapse_loops as collapse_loops
 from ._strips import has_vector_loops as has_vector_loops
 from ._strips import runs_in_strips as runs_in_strips
 from ._strips import strip_functions as strip_functions

@@ -26,7 +26,6 @@ from ... import passes
 from ...analyses import find_private_loops
 from ...codegen import VECTOR_FUNCTIONS
 from ...ir import Names, Operator, Type, integer, nodes, number, walk
-from ._collapse import collapse_loops
 from ._elementwise import is_elementwise, store_whole_vectors, strip_elementwise, strip_loop
 from ._engine_vectors import WIDTH
 from ._parts import (
@@ -42,9 +41,26 @@ from ._parts import (
     with_powers,
     within_limits,
 )
+from ._row_major import find_sizes
 
 _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
+
+
+def collapse_loops(kernel: nodes.Kernel) -> nodes.Kernel:
+    """Return a kernel whose elementwise loops over several axes run over numbers of elements where they can.
+
+    Return the same object if there is no such loop.
+    """
+    if not any(isinstance(one, nodes.For) and len(one.names) > 1 for one in kernel.body):
+        return kernel
+    names = Names(walk.names_of(kernel))
+    names.types |= kernel.locals
+    sizes = find_sizes(kernel)
+    body = tuple(
+        passes.collapse_loop(one, kernel, sizes, names) if isinstance(one, nodes.For) else one for one in kernel.body
+    )
+    return replace(kernel, body=body, locals=names.types) if body != kernel.body else kernel
 
 
 def strip_functions(
