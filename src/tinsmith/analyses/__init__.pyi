@@ -11,6 +11,7 @@ from ._activity import find_reachable as find_reachable
 from ._activity import find_varied as find_varied
 from ._bounds import OutOfRange as OutOfRange
 from ._bounds import find_out_of_range as find_out_of_range
+from ._bounds import stays_inside as stays_inside
 from ._conflicts import Conflict as Conflict
 from ._conflicts import Verdict as Verdict
 from ._conflicts import find_conflicts as find_conflicts

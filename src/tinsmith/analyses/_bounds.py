@@ -44,6 +44,11 @@ class _Ends(NamedTuple):
     greatest: AffineIndex | None
 
 
+def stays_inside(kernel: nodes.Kernel) -> bool:
+    """Return True if no index of a kernel certainly leaves its array."""
+    return not find_out_of_range(kernel, [name for name, one in kernel.arrays.items() if not one.is_clamped])
+
+
 def find_out_of_range(kernel: nodes.Kernel, arrays: Collection[str]) -> list[OutOfRange]:
     """Return the accesses that certainly leave their array, along their first such axis, in the order of their lines.
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._config import OPERATIONS_PER_ELEMENT
 from .._machine import OPERATION, OPERATION_IN_VECTORS, SPEED_OF_LANES, UNCOUNTED, Machine
+from ..compiling import remember
 from ..ir import nodes, walk
 from ..passes import find_data_dependent_loops, formula_text, runs_in_strips, sum_in_locals
 from ..passes.adjoint import count_bytes, count_loss_by_atomics, count_operations, count_parallel_loops
 from ..spec import Size
 from ._key import CallKey
-
-IsKnown = Callable[[nodes.Expr], bool]
 
 
 class Bounds(NamedTuple):
@@ -29,6 +28,48 @@ class Bounds(NamedTuple):
     seconds: float
     operations: float
     bytes: float
+
+
+class Counts(NamedTuple):
+    """What a launch does, as formulas of sizes and of the kernel's arguments.
+
+    Attributes:
+        operations: the number of operations.
+        bytes: the number of bytes that it loads and stores; None if the operations alone decide.
+        loss: the time that several threads lose by atomics: above 0, one thread is faster.
+        has_lanes: whether the form for several threads has lanes.
+    """
+
+    operations: nodes.Expr
+    bytes: nodes.Expr | None
+    loss: nodes.Expr
+    has_lanes: bool
+
+
+def count_work(body: nodes.Kernel, arrays: Collection[str], arguments: Collection[str], threads: int) -> Counts:
+    """Count what a launch of a kernel does.
+
+    Args:
+        body: the kernel.
+        arrays: those whose sizes formulas may contain.
+        arguments: those that formulas may contain.
+        threads: the number of threads that share a launch.
+    """
+
+    def is_known(formula: nodes.Expr) -> bool:
+        parts = tuple(walk.parts(formula))
+        asked = {one.array for one in parts if isinstance(one, nodes.Size)}
+        names = {one.name for one in parts if isinstance(one, nodes.Argument)}
+        return asked.issubset(arrays) and names.issubset(arguments)
+
+    # As the kernel runs: what a loop adds to its own element is summed up, and added once.
+    summed = sum_in_locals(body)
+    return Counts(
+        count_operations(body, is_known),
+        count_bytes(body, is_known) if runs_in_strips(summed) else None,
+        count_loss_by_atomics(summed, is_known, threads),
+        any(find_data_dependent_loops(body.body)),
+    )
 
 
 class Cost(NamedTuple):
@@ -53,71 +94,77 @@ class Cost(NamedTuple):
         """Whether threads can share a launch; True for a kernel that cannot be analyzed."""
         return self.body is None or count_parallel_loops(self.body) > 0
 
-    def formula(self, key: CallKey, repeats: int) -> str:
+    def count_work(self, key: CallKey, counted: dict[Any, Counts]) -> Counts | None:
+        """Count what a launch does, or read it from disk; None for a kernel that cannot be analyzed.
+
+        `counted` holds what is known of other launches: most differ in the names of their arguments alone.
+        """
+        body = self.body
+        if body is None:
+            return None
+        arguments = [name for name in body.arguments if self.renamed.get(name, name) in key.signature.scalars]
+        given = body, frozenset(self.shapes), frozenset(arguments), self.threads
+        if given not in counted:
+            engine = key.signature.firsts[0].engine
+
+            def compute() -> tuple[Any, ...]:
+                return tuple(count_work(*given))
+
+            counted[given] = Counts(*remember(engine, "counts", lambda: given, compute))
+        return counted[given]
+
+    def formula(self, key: CallKey, counts: Counts | None, repeats: int) -> str:
         """Return the number of operations of a launch per parallel loop, as a Python expression in sizes and scalars.
 
         Args:
             key: of the calls.
+            counts: what a launch does.
             repeats: how many launches of the kernel the program has.
         """
-        if self.body is None:
+        if counts is None:
             sums = [" * ".join(map(str, shape)) or "1" for shape in self.shapes.values()]
             # A kernel that is launched for each step of time touches a part of `x[t, i]` each time.
             return f"{OPERATIONS_PER_ELEMENT} * ({' + '.join(sums) or '0'}) // {repeats}"
-        return self._count_per_loop(key, count_operations)
+        return self._write_per_loop(key, counts.operations)
 
-    def traffic(self, key: CallKey) -> str:
-        """Return the number of bytes that a launch loads and stores per parallel loop, as `formula` does."""
-        return self._count_per_loop(key, count_bytes)
+    def traffic(self, key: CallKey, counts: Counts | None) -> str:
+        """Return the number of bytes that a launch loads and stores per parallel loop, as `formula` does.
 
-    def bounds(self, machine: Machine) -> Bounds:
+        It is "" if the operations alone decide.
+        """
+        return "" if counts is None or counts.bytes is None else self._write_per_loop(key, counts.bytes)
+
+    def bounds(self, counts: Counts | None, machine: Machine) -> Bounds:
         """Return from when on several threads are faster than one on a machine."""
-        if self.body is None:
+        if counts is None:
             seconds = machine.break_even(self.threads)
             return Bounds(seconds, seconds / UNCOUNTED, math.inf)
-        # Only the form for several threads has lanes.
-        has_lanes = any(find_data_dependent_loops(self.body.body))
-        seconds = machine.break_even(self.threads, SPEED_OF_LANES if has_lanes else 1)
-        # As the kernel runs: what a loop adds to its own element is no atomic then.
-        if runs_in_strips(sum_in_locals(self.body)):
+        seconds = machine.break_even(self.threads, SPEED_OF_LANES if counts.has_lanes else 1)
+        if counts.bytes is not None:
             return Bounds(seconds, seconds / OPERATION_IN_VECTORS, seconds / machine.byte)
         return Bounds(seconds, seconds / OPERATION, math.inf)
 
-    def _count_per_loop(self, key: CallKey, count: Callable[[nodes.Kernel, IsKnown], nodes.Expr]) -> str:
-        assert self.body is not None
-        text = self._count(key, self.body, count)
-        loops = count_parallel_loops(self.body)
-        return text if loops < 2 else f"({text}) // {loops}"
-
-    def loss_by_atomics(self, key: CallKey) -> str:
+    def loss_by_atomics(self, key: CallKey, counts: Counts | None) -> str:
         """Return the time that several threads lose by atomics, as a Python expression: above 0, one thread is faster.
 
         It is "0" for a kernel that cannot be analyzed.
         """
-        if self.body is None:
-            return "0"
-        # The kernel that runs sums up what a loop adds to one element, and adds it once.
-        body = sum_in_locals(self.body)
-        return self._count(key, body, lambda body, is_known: count_loss_by_atomics(body, is_known, self.threads))
+        return "0" if counts is None else self._write(key, counts.loss)
 
-    def _count(self, key: CallKey, body: nodes.Kernel, count: Callable[[nodes.Kernel, IsKnown], nodes.Expr]) -> str:
-        """Count something in a launch with `count`. Return the result as a Python expression in sizes and scalars."""
-        known, numbers = {*key.signature.scalars}, key.launch_numbers
+    def _write_per_loop(self, key: CallKey, formula: nodes.Expr) -> str:
+        assert self.body is not None
+        text, loops = self._write(key, formula), count_parallel_loops(self.body)
+        return text if loops < 2 else f"({text}) // {loops}"
 
-        def outer_name(argument: str) -> str:
-            return self.renamed.get(argument, argument)
-
-        def is_known(formula: nodes.Expr) -> bool:
-            parts = tuple(walk.parts(formula))
-            arrays = {one.array for one in parts if isinstance(one, nodes.Size)}
-            names = {outer_name(one.name) for one in parts if isinstance(one, nodes.Argument)}
-            return self.shapes.keys() >= arrays and known >= names
+    def _write(self, key: CallKey, formula: nodes.Expr) -> str:
+        """Return a formula as a Python expression in sizes and scalars."""
+        numbers = key.launch_numbers
 
         def size(array: str, axis: int) -> str:
             return str(self.shapes[array][axis])
 
         def argument(name: str) -> str:
-            outer = outer_name(name)
+            outer = self.renamed.get(name, name)
             return str(numbers[outer]) if outer in numbers else f"scalars[{outer!r}]"
 
-        return formula_text(count(body, is_known), size, argument)
+        return formula_text(formula, size, argument)

@@ -20,7 +20,7 @@ from .._lazy import lazy
 from .._machine import ASSUMED, Machine, find_machine
 from ..engines import Launch
 from ..spec import Numbers, Symbol
-from ._cost import Cost
+from ._cost import Cost, Counts
 from ._key import CallKey
 from ._routine import Routine, RoutineLaunch
 
@@ -85,12 +85,12 @@ class Paces:
         # Weak, since a gradient is generated for every value that a kernel bakes in.
         self._by_kernel: WeakKeyDictionary[Any, Pace] = WeakKeyDictionary()
 
-    def find_pace(self, cost: Cost, machine: Machine) -> Pace:
+    def find_pace(self, cost: Cost, counts: Counts | None, machine: Machine) -> Pace:
         """Return the measured times of a kernel."""
         pace = self._by_kernel.get(cost.kernel)
         if pace is None:
             own = self.serial_below
-            bounds = cost.bounds(machine)
+            bounds = cost.bounds(counts, machine)
             pace = Pace(bounds.operations, bounds.bytes, bounds.seconds) if own is None else Pace(own)
             pace = self._by_kernel.setdefault(cost.kernel, pace)
         return pace
@@ -202,13 +202,15 @@ def _group_launches(routine: Routine, key: CallKey, paces: Paces) -> tuple[Group
     costs = [(launch, cost) for launch in routine.launches if (cost := launch.cost(key)) is not None]
     repeats = Counter(cost.kernel for _, cost in costs)
     machine = choose_machine(key, paces)
+    counted: dict[Any, Counts] = {}
     grouped: dict[tuple[Pace, str, str, str, bool], list[RoutineLaunch]] = {}
     for launch, cost in costs:
         # The choice of a deterministic op is the same for any number of threads.
         weighed = cost._replace(threads=2) if key.signature.is_deterministic else cost
-        pace, formula = paces.find_pace(weighed, machine), cost.formula(key, repeats[cost.kernel])
-        traffic = cost.traffic(key) if math.isfinite(pace.bytes_below) else ""
-        alike = pace, formula, traffic, cost.loss_by_atomics(key), cost.has_parallel_loops
+        counts = cost.count_work(key, counted)
+        pace, formula = paces.find_pace(weighed, counts, machine), cost.formula(key, counts, repeats[cost.kernel])
+        traffic = cost.traffic(key, counts) if math.isfinite(pace.bytes_below) else ""
+        alike = pace, formula, traffic, cost.loss_by_atomics(key, counts), cost.has_parallel_loops
         grouped.setdefault(alike, []).append(launch)
     return tuple(
         Group(launches[0].name, formula, traffic, loss, pace, tuple(launches), has_parallel_loops)

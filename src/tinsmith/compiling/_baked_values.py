@@ -15,7 +15,17 @@ import torch
 from .._cache import BoundedDict
 from .._errors import EngineError, GradientError, KernelError, refusal
 from ..engines import Engine, module_name, one_at_a_time, remedy_for_lost_field
-from ..frontend import Change, Constants, FieldUse, Source, constants_of, find_changed_value, find_unsupported
+from ..frontend import (
+    Change,
+    Constants,
+    Content,
+    FieldUse,
+    Source,
+    constants_of,
+    describe_content,
+    find_changed_value,
+    find_unsupported,
+)
 from ._linked_kernel import LinkedKernel
 from ._structs import without_structs_of
 
@@ -41,6 +51,7 @@ class BakedValues:
         self._examined: set[Any] = set()
         # No cache: it says which fields a name stood for when a call's values were read.
         self._surveyed: BoundedDict[tuple[Any, ...], Constants] = BoundedDict()
+        self._content: tuple[Constants, tuple[Any, ...], Content | None] | None = None
         self._stamps: dict[int, tuple[Any, Any]] = {}
 
     @property
@@ -150,6 +161,15 @@ class BakedValues:
         with theirs.
         """
         return self._constants.describe(self._linked.templates({})) if self._constants else ""
+
+    def find_content(self, values: Mapping[str, Any]) -> Content | None:
+        """Return what the kernel's IR follows from, besides its parameters and options; None if that has no text."""
+        templates = self._linked.templates(values)
+        constants = self.look_up(values)
+        known, fingerprint = self._content, constants.fingerprint(templates)
+        if known is None or known[0] is not constants or known[1] != fingerprint:
+            known = self._content = constants, fingerprint, describe_content(constants, templates)
+        return known[2]
 
     def list_tensors(self, values: Mapping[str, Any]) -> list[str]:
         """Return the names of the tensors that the kernel and its functions use and do not get as arguments."""

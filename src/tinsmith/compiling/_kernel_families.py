@@ -17,6 +17,7 @@ from typing import Any
 from .._cache import digest_of
 from ..engines import Compiled, Engine, bind_scalars, one_at_a_time
 from ..ir import Operator, Type, nodes, walk
+from ._remember import remember
 
 MOST_ALONE = 4
 """How many kernels of a family are compiled with their numbers as constants."""
@@ -58,7 +59,7 @@ def has_relatives(engine: Engine, kernel: nodes.Kernel) -> bool:
     """Return True if a kernel must share a compiled kernel, since many that differ from it in numbers alone were
     compiled.
     """
-    _, _, numbers, family = _look_up(engine, kernel)
+    numbers, family = _look_up(engine, kernel)
     return not family.admit(numbers)
 
 
@@ -75,9 +76,10 @@ def compile_in_family(
     """
     if engine.runs_source:
         return compile_kernel(kernel)
-    form, taken, numbers, family = _look_up(engine, kernel)
+    numbers, family = _look_up(engine, kernel)
     if family.admit(numbers):
         return compile_kernel(kernel)
+    form, taken = take_out_numbers(kernel)
     family.places |= {place for place, pair in enumerate(zip(numbers, family.first, strict=True)) if len({*pair}) > 1}
     names = {name: place for place, name in enumerate(taken)}
     kept = {name: number for name, number in taken.items() if names[name] not in family.places}
@@ -146,16 +148,13 @@ def _put_back(form: nodes.Kernel, numbers: dict[str, nodes.Const]) -> nodes.Kern
     return replace(form, body=body, arguments={n: one for n, one in form.arguments.items() if n not in numbers})
 
 
-def _look_up(
-    engine: Engine, kernel: nodes.Kernel
-) -> tuple[nodes.Kernel, dict[str, nodes.Const], tuple[str, ...], KernelFamily]:
-    """Find or create the family of a kernel.
+def _look_up(engine: Engine, kernel: nodes.Kernel) -> tuple[tuple[str, ...], KernelFamily]:
+    """Return the numbers in a kernel, as texts, and the kernel's family."""
 
-    Returns:
-        The kernel with an argument in place of each number; the numbers, by argument; their texts; and the family.
-    """
-    form, taken = take_out_numbers(kernel)
-    # As texts, the two zeros differ and two NaNs are equal.
-    numbers = tuple([repr(one.value) for one in taken.values()])
-    families = _FAMILIES.setdefault(engine.runtime(), {})
-    return form, taken, numbers, families.setdefault(digest_of(repr(form)), KernelFamily(numbers))
+    def describe_form() -> tuple[str, tuple[str, ...]]:
+        form, taken = take_out_numbers(kernel)
+        # As texts, the two zeros differ and two NaNs are equal.
+        return digest_of(repr(form)), tuple([repr(one.value) for one in taken.values()])
+
+    form, numbers = remember(engine, "family", lambda: (kernel,), describe_form)
+    return numbers, _FAMILIES.setdefault(engine.runtime(), {}).setdefault(form, KernelFamily(numbers))

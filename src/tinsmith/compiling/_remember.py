@@ -1,12 +1,13 @@
 """Disk cache for results of passes, so that later processes need not compute them again.
 
-`remember` is the only entry point. It is for results that take long and depend on content alone: the adjoint, the
-tangent, the vectorized form for CPUs, the text of a printed kernel, the conflicts of parallel loops. Checks that may
-warn or refuse run in every process.
+`remember` is the only entry point. It is for results that take long and depend on content alone: a kernel's IR, the
+adjoint, the tangent, the forms and the text that an engine gets, the conflicts of parallel loops, what a launch costs.
+Checks that may warn or refuse run in every process.
 
 The name of an entry is a digest of everything that a result depends on: the input IR, options, the engine's name and
-version, Python's version, and the source of the passes. Only nodes of the IR and records of programs are loaded: no
-file makes the reader import or call anything else.
+version, Python's version, and the source of the passes. Of a kernel that is itself from an entry, the contents of that
+entry stand for the IR. Only nodes of the IR and records of programs are loaded: no file makes the reader import or call
+anything else.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import hashlib
 import io
 import pickle
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
@@ -33,7 +35,7 @@ from ..passes import adjoint, tangent
 
 Result = TypeVar("Result")
 
-_SOURCES = ("analyses", "codegen", "compiling", "ir", "passes", "spec")
+_SOURCES = ("analyses", "calls", "codegen", "compiling", "engines", "frontend", "ir", "passes", "spec")
 """Folders of the package whose source determines the results."""
 
 
@@ -54,7 +56,7 @@ def remember(
         given: kernels that the result may contain unchanged. They are not copied: the result refers to the same
             objects.
     """
-    source = _digest_sources() if _is_in_use() else None
+    source = _digest_sources() if keeps_results() else None
     if source is None:
         return compute()
     version = getattr(engine.home.lang, "__version__", None)
@@ -71,6 +73,35 @@ def remember(
         if payload is not None:
             write_entry(name, payload)
     return made
+
+
+_ENTRIES: weakref.WeakKeyDictionary[nodes.Kernel, str] = weakref.WeakKeyDictionary()
+"""The first entry that each kernel is in, by its contents, and the kernel's place in it."""
+_DIGESTS: weakref.WeakKeyDictionary[nodes.Kernel, str] = weakref.WeakKeyDictionary()
+"""Digests of other kernels."""
+
+
+def _digest_kernel(kernel: nodes.Kernel) -> str:
+    """Return a text that is equal for equal kernels only: of the entry that it is in, or of all that it contains.
+
+    A kernel contains lines and numbers of statements, too.
+    """
+    known = _ENTRIES.get(kernel) or _DIGESTS.get(kernel)
+    if known is None:
+        text = f"{kernel!r} {[one.number for one in walk.statements(kernel.body)]}"
+        known = _DIGESTS[kernel] = name_entry(text)
+    return known
+
+
+def _note_entry(payload: bytes, kernels: Iterable[nodes.Kernel]) -> None:
+    """Note which entry kernels are in, in the order in which they are in it.
+
+    Its contents stand for them, so who reads an entry need not describe what it has read. Not its name: where a pass
+    leaves an order open, processes may write other contents under one name.
+    """
+    name = hashlib.blake2b(payload, digest_size=16).hexdigest()
+    for place, kernel in enumerate(kernels):
+        _ENTRIES.setdefault(kernel, f"{name} {place}")
 
 
 _OF_KERNELS = (*nodes.NODE_TYPES, nodes.CarriedLocal, nodes.Array, nodes.Kernel)
@@ -98,7 +129,7 @@ def _find_class(module: str, name: str) -> type | None:
     return _KERNEL_CLASSES.get((module, name)) or _list_records().get((module, name))
 
 
-def _is_in_use() -> bool:
+def keeps_results() -> bool:
     """Return True if the cache is on and no pass is observed or verified, which would require that the passes run."""
     return config().cache and not config().verify and not is_observed()
 
@@ -111,7 +142,7 @@ def describe(value: object) -> str:
     """
     match value:
         case nodes.Kernel():
-            return f"{value!r} {[one.number for one in walk.statements(value.body)]}"
+            return _digest_kernel(value)
         case enum.Enum() | str() | int() | float() | None:
             return repr(value)
         case AbstractSet():
@@ -162,10 +193,12 @@ class Given:
 def encode(value: object, given: Sequence[nodes.Kernel] = ()) -> bytes | None:
     """Encode a result as the contents of an entry; return None if a part of it may not be kept on disk."""
     buffer = io.BytesIO()
+    writer = _Writer(buffer, given)
     try:
-        _Writer(buffer, given).dump(value)
+        writer.dump(value)
     except (pickle.PicklingError, RecursionError):
         return None
+    _note_entry(buffer.getvalue(), writer.kernels)
     return buffer.getvalue()
 
 
@@ -177,10 +210,13 @@ class Entry(NamedTuple):
 
 def decode(payload: bytes, given: Sequence[nodes.Kernel] = ()) -> Entry | None:
     """Decode the contents of an entry; return None for contents that `encode` does not produce."""
+    reader = _Reader(io.BytesIO(payload), given)
     try:
-        return Entry(_Reader(io.BytesIO(payload), given).load())
+        value = reader.load()
     except Exception:  # noqa: BLE001  # classes may raise anything when they are called with wrong arguments
         return None
+    _note_entry(payload, reader.kernels)
+    return Entry(value)
 
 
 class _Writer(pickle.Pickler):
@@ -189,6 +225,7 @@ class _Writer(pickle.Pickler):
     def __init__(self, buffer: io.BytesIO, given: Sequence[nodes.Kernel]) -> None:
         super().__init__(buffer, protocol=5)
         self._given = {kernel: place for place, kernel in enumerate(given)}
+        self.kernels: list[nodes.Kernel] = []
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, type):
@@ -200,6 +237,8 @@ class _Writer(pickle.Pickler):
             raise pickle.PicklingError(f"a {kind.__qualname__} cannot be kept in the cache on disk")
         if kind is nodes.Kernel and value in self._given:
             return Given, (self._given[value],)
+        if kind is nodes.Kernel:
+            self.kernels.append(value)
         if isinstance(value, enum.Enum):
             return kind, (value.value,)
         if isinstance(value, tuple):
@@ -217,11 +256,18 @@ class _Reader(pickle.Unpickler):
     def __init__(self, buffer: io.BytesIO, given: Sequence[nodes.Kernel]) -> None:
         super().__init__(buffer)
         self._given = given
+        self.kernels: list[nodes.Kernel] = []
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (Given.__module__, Given.__qualname__):
             return self._given.__getitem__
+        if (module, name) == (nodes.Kernel.__module__, nodes.Kernel.__qualname__):
+            return self._make_kernel
         known = _find_class(module, name)
         if known is None:
             raise pickle.UnpicklingError(f"{module}.{name} cannot be loaded from the cache on disk")
         return known
+
+    def _make_kernel(self, *parts: Any) -> nodes.Kernel:
+        self.kernels.append(nodes.Kernel(*parts))
+        return self.kernels[-1]

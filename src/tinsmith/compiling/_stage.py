@@ -36,7 +36,7 @@ from ..passes import BATCH, FORWARD, PassOptions, adjoint, run_pipeline
 from ..spec import DimSizes
 from ._baked_values import BakedValues, build_changed_value_error
 from ._linked_kernel import NO_NAMES, Links, link_kernel
-from ._remember import remember
+from ._remember import keeps_results, remember
 from ._variant import ArrayType, Variant
 
 NO_DIMS: Mapping[str, DimSizes] = {}
@@ -52,11 +52,13 @@ class _Lowering(NamedTuple):
         kernel: the IR, with the fields that it uses.
         conflicts: the conflicts of its parallel loops.
         has_misread_divisions: whether the engine would round a division of constants differently than at run time.
+        loops_in_order: two conflicting accesses as text, by the line of a loop that runs in order because of them.
     """
 
     kernel: LoweredKernel
     conflicts: tuple[Conflict, ...] = ()
     has_misread_divisions: bool = False
+    loops_in_order: Mapping[int, str] = {}
 
 
 class Stage:
@@ -281,8 +283,35 @@ class Stage:
             if lowering is None:
                 if variant.fingerprint:
                     self.check_values(variant, values)
-                lowering = self._lowered.keep(key, self._lower(variant, values))
+                lowering = self._lowered.keep(key, self._read_or_lower(variant, values))
+                self._loops_in_order |= lowering.loops_in_order
             return lowering
+
+    def _read_or_lower(self, variant: Variant, values: Mapping[str, Any]) -> _Lowering:
+        """Read a variant's IR from disk, or lower it and write it there."""
+        content = self.baked_values.find_content(values) if keeps_results() else None
+        if content is None:
+            return self._lower(variant, values)
+        places = {key: place for place, key in enumerate(content.fields)}
+
+        def lower() -> tuple[Any, ...]:
+            (kernel, fields), *facts = self._lower(variant, values)
+            keys = {name: self.home.field_facts(one, name).key for name, one in fields.items()}
+            return kernel, {name: places[key] for name, key in keys.items()}, *facts
+
+        def list_parts() -> tuple[object, ...]:
+            options = (self.allows_races, self.may_write_fields, self.is_checked, self.engine.is_debugging())
+            return (
+                content.text,
+                repr((replace(variant, fingerprint=(), is_aligned=False), self._defaults, self._dims, self._promises)),
+                repr(self.parameters),
+                *options,
+                self.engine.device_type(),
+            )
+
+        kernel, numbers, *facts = remember(self.engine, "lowering", list_parts, lower)
+        fields = list(content.fields.values())
+        return _Lowering(LoweredKernel(kernel, {name: fields[place] for name, place in numbers.items()}), *facts)
 
     def _lower(self, variant: Variant, values: Mapping[str, Any]) -> _Lowering:
         if variant.batched_arrays:
@@ -291,14 +320,15 @@ class Stage:
         lowered = self._find_in_blocks(variant, values)
         conflicts: list[Conflict] = []
         divisions: list[Variant] = []
+        loops_in_order: dict[int, str] = {}
         options = PassOptions(
-            find_racing_loops=lambda kernel: self._find_racing_loops(kernel, variant, conflicts),
+            find_racing_loops=lambda kernel: self._find_racing_loops(kernel, variant, conflicts, loops_in_order),
             note_divisions=lambda: divisions.append(variant),
         )
         kernel = lowered._replace(kernel=run_pipeline(FORWARD, lowered.kernel, options))
         if variant.is_serial:
             kernel = kernel._replace(kernel=self._mark_independent(kernel.kernel, variant, values))
-        return _Lowering(kernel, tuple(conflicts), bool(divisions))
+        return _Lowering(kernel, tuple(conflicts), bool(divisions), loops_in_order)
 
     def _mark_independent(self, kernel: nodes.Kernel, variant: Variant, values: Mapping[str, Any]) -> nodes.Kernel:
         """Mark the loops of a kernel for one thread that are parallel in the kernel as it was written.
@@ -317,16 +347,18 @@ class Stage:
         )
         return replace(kernel, body=body)
 
-    def _find_racing_loops(self, kernel: nodes.Kernel, variant: Variant, conflicts: list[Conflict]) -> list[nodes.For]:
-        """Return the loops that must run in order because their iterations may race, and append their conflicts to
-        `conflicts`.
+    def _find_racing_loops(
+        self, kernel: nodes.Kernel, variant: Variant, conflicts: list[Conflict], loops_in_order: dict[int, str]
+    ) -> list[nodes.For]:
+        """Return the loops that must run in order because their iterations may race. Append their conflicts to
+        `conflicts`, and texts of them to `loops_in_order`.
         """
         if not (self.allows_races or variant.adjoint or variant.is_serial):
             conflicts += self._find_conflicts(kernel)
         if self.engine.device_type() != "cpu":
             return []
         racing = [one for one in conflicts if one.verdict is not Verdict.CERTAIN]
-        self._loops_in_order |= {one.loop.line: analyses.describe_conflict(one, kernel) for one in racing}
+        loops_in_order |= {one.loop.line: analyses.describe_conflict(one, kernel) for one in racing}
         return [one.loop for one in racing]
 
     def _find_conflicts(self, kernel: nodes.Kernel) -> list[Conflict]:

@@ -17,6 +17,7 @@ from typing import Any, Final, get_origin
 import torch
 
 from .. import engines
+from .._lazy import lazy
 from . import _annotations, _common, _fields, _forks, _front_ends, _readiness
 from ._compile_times import ENGINE_TIMES
 from ._compiled_engine import CompiledEngine
@@ -85,8 +86,8 @@ class Quadrants(CompiledEngine):
     has_fast_vectors = True
     is_capturable = True
 
-    @property
-    def lang(self) -> ModuleType:
+    @lazy
+    def lang(self) -> ModuleType:  # pyright: ignore[reportIncompatibleMethodOverride]  # it is only read
         _common.require_home("quadrants")
         import quadrants
 

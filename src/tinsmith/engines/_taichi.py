@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import engines
 from .._errors import KernelError, refusal
+from .._lazy import lazy
 from . import _annotations, _common, _fields, _forks, _front_ends, _readiness
 from ._compile_times import ENGINE_TIMES
 from ._compiled_engine import CompiledEngine
@@ -30,8 +31,8 @@ class Taichi(CompiledEngine):
     name = "taichi"
     ends_on_nested_powers = True
 
-    @property
-    def lang(self) -> ModuleType:
+    @lazy
+    def lang(self) -> ModuleType:  # pyright: ignore[reportIncompatibleMethodOverride]  # it is only read
         _common.require_home("taichi")
         import taichi
 

@@ -75,6 +75,8 @@ from .uses import find_store_line as find_store_line
 from .uses import roles_of as roles_of
 from .values import Change as Change
 from .values import Constants as Constants
+from .values import Content as Content
 from .values import constants_of as constants_of
+from .values import describe_content as describe_content
 from .values import find_changed_value as find_changed_value
 from .values import number_of as number_of

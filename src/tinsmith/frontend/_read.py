@@ -169,6 +169,16 @@ class Source:
         return "\n".join([self.name, *map(ast.unparse, (self.tree.args, *statements_of(self.tree)))])
 
     @lazy
+    def text_with_lines(self) -> str:
+        """Return the function as text, with the line of each of its nodes, and what is noted at calls."""
+        nodes = walk(self.tree)
+        lines = [getattr(node, "lineno", 0) for node in nodes]
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        own = {*ast.Call._fields, *ast.Call._attributes}
+        notes = [[(name, one) for name, one in vars(call).items() if name not in own] for call in calls]
+        return f"{ast.unparse(self.tree)} {lines} {notes}"
+
+    @lazy
     def calls(self) -> tuple[ast.Call, ...]:
         """Return the calls in the body."""
         return tuple(node for node in self.nodes if isinstance(node, ast.Call))

@@ -476,9 +476,15 @@ class Array:
         return self.dims if len(self.dims) == self.rank else (None,) * self.rank
 
 
+class _WeaklyHeld:
+    """Allows weak references to objects of a class with slots, as `weakref_slot` does from Python 3.11 on."""
+
+    __slots__ = ("__weakref__",)
+
+
 # Compared by identity, so that a kernel is a key of caches (`analyses.find_accesses`): its mappings have no hash.
 @dataclass(frozen=True, eq=False, slots=True)
-class Kernel:
+class Kernel(_WeaklyHeld):
     """A kernel. It is equal to itself alone.
 
     Attributes:

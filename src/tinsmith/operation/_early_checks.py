@@ -14,11 +14,11 @@ import torch
 
 from .. import linter
 from .._errors import KernelError, TinsmithError, refusal
-from ..analyses import find_out_of_range
+from ..analyses import stays_inside
 from ..calls import Signature, default_float
-from ..compiling import ArrayType, Stage, Variant, check_races, make_finding
+from ..compiling import ArrayType, Stage, Variant, check_races, make_finding, remember
 from ..engines import HALVES, SPEC_DTYPES, of_kernel
-from ..ir import NotCovered, nodes
+from ..ir import NotCovered
 
 _RACES = ("TS105", "TS106")
 
@@ -33,8 +33,7 @@ def check_early(signature: Signature, kernels: Sequence[Any], *, checks_bounds: 
     for stage, variant in _assume_variants(signature):
         race_free.add(stage.source.function)
         check_races(stage, variant, {}, f"op `{signature.op}`")
-        stays_inside = _stays_inside(stage.lower_variant(variant, {}).kernel)
-        (inside if stays_inside else leaving).add(stage.source.function)
+        (inside if _stays_inside(stage, variant) else leaving).add(stage.source.function)
     # If a kernel was lowered, its IR is more precise about races and indices than its text. Lint is imported only for
     # the other kernels.
     unread = [kernel for kernel in kernels if of_kernel(kernel).function_of(kernel) not in race_free]
@@ -45,9 +44,10 @@ def check_early(signature: Signature, kernels: Sequence[Any], *, checks_bounds: 
         _refuse(signature, "has a data race", unread, linter.RACES)
 
 
-def _stays_inside(kernel: nodes.Kernel) -> bool:
-    """Return True if no index of a kernel certainly leaves its array."""
-    return not any(find_out_of_range(kernel, [name for name, one in kernel.arrays.items() if not one.is_clamped]))
+def _stays_inside(stage: Stage, variant: Variant) -> bool:
+    """Return True if no index of a kernel certainly leaves its array, read from disk or found."""
+    kernel = stage.lower_variant(variant, {}).kernel
+    return remember(stage.engine, "stays inside", lambda: (kernel,), lambda: stays_inside(kernel))
 
 
 def _refuse(signature: Signature, what: str, kernels: Sequence[Any], rule: Callable[..., Any]) -> None:

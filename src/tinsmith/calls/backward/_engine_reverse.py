@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from ... import linter
 from ..._errors import GradientError, refusal, sentence
+from ..._lazy import lazy
 from ...compiling import Stage
-from ...frontend import Access, LaterChanges, Nest, SavedValues, carrying_nests, find_saved_values, runs_in_blocks
+from ...frontend import (
+    Access,
+    LaterChanges,
+    Nest,
+    Roles,
+    SavedValues,
+    Source,
+    carrying_nests,
+    find_saved_values,
+    runs_in_blocks,
+)
 from .._signature import Signature, is_steady
 from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
 
@@ -40,16 +51,24 @@ class EngineReverse(KernelReverse):
         self._instead = instead
         self._allocations = frozenset(signature.outputs + signature.scratch)
         self._steady = frozenset(name for name in self._allocations if is_steady(signature, name))
-        self._views = {stage: stage.prepare_for_reverse(self._steady) for stage in signature.firsts}
-        everything = frozenset(signature.arrays) | self._allocations
-        self._nests = {
+        self._needed: dict[tuple[Stage, frozenset[str]], SavedValues] = {}
+        self._checked: set[tuple[frozenset[str], frozenset[tuple[str, int]]]] = set()
+
+    @lazy
+    def _views(self) -> Mapping[Stage, tuple[Source, Mapping[str, Roles]]]:
+        """Return each kernel as it is differentiated, with the roles of its arrays."""
+        return {stage: stage.prepare_for_reverse(self._steady) for stage in self.signature.firsts}
+
+    @lazy
+    def _nests(self) -> Mapping[Stage, Sequence[Nest]]:
+        """Return the loops of each kernel that carry values, which the engine keeps on a stack."""
+        everything = frozenset(self.signature.arrays) | self._allocations
+        return {
             stage: carrying_nests(view[0], find_saved_values(*view, everything, stage.home).locals)
             if stage.engine.needs_stack_depth
             else ()
             for stage, view in self._views.items()
         }
-        self._needed: dict[tuple[Stage, frozenset[str]], SavedValues] = {}
-        self._checked: set[tuple[frozenset[str], frozenset[tuple[str, int]]]] = set()
 
     def needs_stacks(self, active: frozenset[str]) -> bool:
         return any(self._nests.values())

@@ -20,6 +20,7 @@ from ...compiling import (
     find_vector_sizes,
     guard_launches,
     record_text,
+    remember,
     vectorize_for_cpu,
 )
 from ...engines import COMPILING, DTYPES, Compiled, CompileOptions, Language, Parameter, array_text
@@ -70,7 +71,13 @@ class GeneratedKernel:
         """The same kernel on one thread. It is made once."""
         if self._twin is None:
             with COMPILING:
-                kernel = run_pipeline(ON_ONE_THREAD, self.kernel)
+                kernel = remember(
+                    self.stage.engine,
+                    "one thread",
+                    lambda: (self.kernel,),
+                    lambda: run_pipeline(ON_ONE_THREAD, self.kernel),
+                    (self.kernel,),
+                )
                 self._twin = self._twin or GeneratedKernel(kernel, self.stage, self.fields, self.op)
         return self._twin
 
@@ -90,12 +97,21 @@ class GeneratedKernel:
 
         `is_aligned` says that memory begins at multiples of a machine vector's size.
         """
-        options = self._make_options(sites)
-        kernel = run_pipeline(GENERATED, self.kernel, options)
-        if not self.stage.is_checked:
-            aligned = frozenset(self.arrays) if is_aligned else frozenset()
-            kernel = vectorize_for_cpu(kernel, self.stage.engine, aligned)
-        return run_pipeline(ENGINE, kernel, options)
+        engine, options = self.stage.engine, self._make_options(sites)
+        aligned = frozenset(self.arrays) if is_aligned else frozenset[str]()
+
+        def find_form() -> nodes.Kernel:
+            kernel = run_pipeline(GENERATED, self.kernel, options)
+            if not self.stage.is_checked:
+                kernel = vectorize_for_cpu(kernel, engine, aligned)
+            return run_pipeline(ENGINE, kernel, options)
+
+        if self.stage.is_checked:
+            # The places of checked indices are found on the way.
+            return find_form()
+        given = (options.is_flat, options.is_spread, options.has_fast_vectors, options.separates_powers, aligned)
+        state = (*given, engine.is_debugging(), engine.device_type())
+        return remember(engine, "engine's form", lambda: (self.kernel, *state), find_form, (self.kernel,))
 
     def _make_options(self, sites: list[Site]) -> PassOptions:
         engine = self.stage.engine

@@ -28,6 +28,7 @@ from ...compiling import (
     check_races,
     element_of,
     ensure_compiled,
+    remember,
 )
 from ...engines import ArrayArgument, Compiled, Engine, Parameter, of_kernel
 from ...frontend import FieldUse, subscript_arity
@@ -141,7 +142,13 @@ class Launcher:
                     return shapes[labels[array]][axis]
             return None
 
-        return frozenset(labels[name] for name in find_filled(kernel, length) & labels.keys())
+        filled = remember(
+            self.engine,
+            "filled fields",
+            lambda: (kernel, labels, {label: shapes[label] for label in labels.values()}),
+            lambda: find_filled(kernel, length),
+        )
+        return frozenset(labels[name] for name in filled & labels.keys())
 
     def gradients(self, bound: BoundArguments) -> tuple[frozenset[str], tuple[str, str] | None]:
         """Return the gradients of fields (`x.grad`) that the kernel stores to, and one that it uses otherwise.

@@ -17,7 +17,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from typing import TypeVar
 
-from ...engines import copy_node
+from ...engines import copy_node, walk
 from .._effects import changes_of
 from .._nodes import names_in, replace_nodes, resolve_callee, root
 
@@ -51,17 +51,20 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
     twin = copy_node(tree)
     counts = _stores(twin)
     # Aliases come first: in `n = a.shape[0]`, an `a` that is `x` makes `n` a size of `x`.
-    aliases = {n: v for n, v in _pairs(ast.walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
+    aliases = {n: v for n, v in _pairs(walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
     twin.body = _replace_names(twin.body, aliases)
+    candidates = [(name, value) for name, value in _pairs(twin.body) if counts.get(name) == 1]
     # A name that is assigned to once may still be changed, by `atomic_add(n, 1)` or by a function.
-    changed = find_changed_in_place(twin).union(lent)
+    changed = find_changed_in_place(twin).union(lent) if candidates else frozenset[str]()
     sizes: dict[str, ast.expr] = {}
-    for name, value in _pairs(twin.body):
-        if counts.get(name) == 1 and name not in changed and _is_steady(value, known, counts, sizes):
+    for name, value in candidates:
+        if name not in changed and _is_steady(value, known, counts, sizes):
             # An engine runs no loop over the elements of a field `static(self.x)`.
             inner = _unwrap_static(value)
             sizes[name] = _replace_reads(copy_node(inner if isinstance(inner, ast.Attribute) else value), sizes)
-    twin.body = [_decide_presence(statement, known) for statement in _replace_names(twin.body, sizes)]
+    twin.body = _replace_names(twin.body, sizes)
+    if known:
+        twin.body = [_decide_presence(statement, known) for statement in twin.body]
     return twin
 
 
@@ -161,7 +164,7 @@ def _replace_reads(tree: N, names: dict[str, ast.expr]) -> N:
 
 def _stores(tree: ast.FunctionDef) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             counts[node.id] = counts.get(node.id, 0) + 1
     return counts
@@ -169,7 +172,7 @@ def _stores(tree: ast.FunctionDef) -> dict[str, int]:
 
 def find_changed_in_place(tree: ast.AST) -> frozenset[str]:
     """Return the names that change without an assignment to them: by `atomic_add(n, 1)`, or in part, `v[0] = 1`."""
-    pairs = ((node, one.target) for node in ast.walk(tree) for one in changes_of(node))
+    pairs = ((node, one.target) for node in walk(tree) for one in changes_of(node))
     return frozenset(
         root(target) for node, target in pairs if isinstance(node, ast.Call) or not isinstance(target, ast.Name)
     )

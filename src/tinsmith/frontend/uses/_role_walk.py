@@ -36,6 +36,8 @@ def roles_of(
         ranks: the number of axes of each array; None if unknown.
     """
     names = tuple(arrays)
+    if not names:
+        return {}
     changing = possibly_changed(source.tree, names)
     roles = {name: Roles(changing=changing, rank=ranks.get(name)) for name in names}
     walker = _Walker(source, roles, engine)

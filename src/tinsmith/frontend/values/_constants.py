@@ -545,7 +545,7 @@ class _Finder:
 
 def _first(source: Source, name: str) -> ast.AST:
     """Return the first use of a name in a body; the `def` if there is none."""
-    return next((one for one in source.nodes if isinstance(one, ast.Name) and one.id == name), source.tree)
+    return next(iter(source.names_read.get(name, ())), source.tree)
 
 
 def _is_item_of(step: str | Item, value: Any) -> bool:
