@@ -57,6 +57,10 @@ def test_engines_agree_that_an_ignored_argument_is_not_needed(lang64):
 APPENDED = """
     import quadrants as ti
 
+    @ti.func
+    def change(b: ti.template()):
+        b += 1
+
     @ti.data_oriented
     class Tree:
         def __init__(self):
@@ -66,7 +70,8 @@ APPENDED = """
 
         @ti.kernel
         def grow(self):
-            for b in self.x:
+            for b_ in self.x:
+                b = b_ + 0
                 nearest = {start}
                 least = 1e30
                 for i in range({bound}):
@@ -77,12 +82,15 @@ APPENDED = """
                 {before}
                 self.place[self.size[b], b] = self.place[nearest, b] ** 2 + self.x[b]
                 self.size[b] += 1
+                change(b)
 """
 ROWS = {
     "a new element": ({}, False),
     "more elements": ({"bound": "self.size[b] + 1"}, True),
     "an element that may be there": ({"start": "3"}, True),
     "another size": ({"before": "self.size[b] -= 1"}, True),
+    "another local": ({"before": "b = 0"}, True),
+    "a local that a function may change": ({"before": "change(b)"}, True),
 }
 
 

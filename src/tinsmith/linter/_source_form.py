@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
@@ -77,6 +78,11 @@ def get_operation(node: Node) -> Operation | None:
 def get_arguments(node: Node) -> list[Expression]:
     """Return the positional arguments of a call; none of other expressions."""
     return node.args if isinstance(node, ast.Call) else []
+
+
+def get_all_arguments(call: Call) -> list[Expression]:
+    """Return the arguments of a call, also those by name."""
+    return [*call.args, *(word.value for word in call.keywords)]
 
 
 def get_array(node: Node) -> str:
@@ -261,11 +267,10 @@ def _get_range_end(loop: ast.For) -> Expression | None:
     return None
 
 
-def find_loop_variables(nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the variables of the loops among nodes that nothing else assigns."""
-    stored = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-    targets = [node.target for node in nodes if isinstance(node, ast.For)]
-    return frozenset(name for target in targets for name in names_in(target) if stored.count(name) == 1)
+def find_names_stored_once(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names that a body assigns in one place: a statement, or a loop."""
+    counts = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return frozenset(name for name, count in counts.items() if count == 1)
 
 
 def is_negative(node: Expression) -> bool:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ...frontend import Access, definitions, find_reachable, find_saved_values, index_parts, names_in, roles_of, root
+from ...frontend import Access, find_reachable, find_saved_values, index_parts, names_in, roles_of, root
 from ...ir import AtomicOperator, Operator, each_moves_an_axis, nodes, walk
 from .._finding import Finding
 from .._sketch import sketch_of
 from .._source_form import (
     Expression,
     find_loaded_elements,
-    find_loop_variables,
+    find_names_stored_once,
     find_range_ends,
     find_steering_parts,
     find_subscripted_names,
+    get_all_arguments,
     get_index,
     get_name,
     is_negative,
@@ -96,8 +97,12 @@ def _is_unchanged(subject: Subject, bound: Expression, change: Access) -> bool:
     arrays = [subject.roles[name] for name in names & subject.roles.keys()]
     changes = (one for roles in arrays for one in roles.of("write", "add") if one.order <= change.order)
     is_known = not any(roles.escapes for roles in arrays) and next(changes, None) is None
+    # A function may change a local that it is given as a template.
+    line = change.node.lineno
+    calls = (call for spot in subject.spots if spot.statement.lineno <= line for call in spot.calls)
+    passed = {get_name(one) for call in calls if not subject.resolve_builtin(call) for one in get_all_arguments(call)}
     locals_ = names & subject.source.assigned_names
-    return is_known and locals_ <= definitions(subject.tree).single.keys() | find_loop_variables(subject.source.nodes)
+    return is_known and passed.isdisjoint(locals_) and locals_ <= find_names_stored_once(subject.source.nodes)
 
 
 def _report_overwritten_read(subject: Subject, name: str, read: Access, change: Access) -> Finding:
