@@ -176,6 +176,29 @@ def test_swapped_arguments_are_named(swappable, case):
     assert str(refused.value).splitlines()[-2] == hint
 
 
+@pytest.mark.filterwarnings("ignore:the spec of op `step` lists its inputs in another order")
+def test_the_order_of_the_spec_is_proposed_where_a_scan_fits_it(lang):
+    @ts.op("x[n], v[n], k[] -> x_next[n], v_next[n]")
+    @lang.kernel
+    def step(
+        x: lang.types.ndarray(),
+        k: lang.f32,
+        v: lang.types.ndarray(),
+        x_next: lang.types.ndarray(),
+        v_next: lang.types.ndarray(),
+    ):
+        for i in x:
+            v_next[i] = v[i] - k * x[i]
+            x_next[i] = x[i] + v[i]
+
+    with pytest.raises(ts.TinsmithError, match='They fit as .x, v, k.*With `order="spec"`') as refused:
+        ts.scan(step, (torch.ones(3), torch.zeros(3)), length=2, parameters=torch.tensor(0.1))
+    assert "Are arguments swapped?" in str(refused.value)
+    again = ts.op("x[n], v[n], k[] -> x_next[n], v_next[n]", order="spec")(step.kernel)
+    (x, v), _ = ts.scan(again, (torch.ones(3), torch.zeros(3)), length=1, parameters=torch.tensor(0.5))
+    assert x.tolist() == [1.0] * 3 and v.tolist() == [-0.5] * 3
+
+
 NOT_SWAPPED = {
     "no order fits": (torch.ones(5, 3), torch.ones(3, 4), 2.0),
     "too few": (torch.ones(5, 2), torch.ones(3, 4)),

@@ -144,6 +144,12 @@ def test_an_option_that_the_engine_lacks_is_named_with_the_nearest(lang, option)
         ts.init("cpu", engine=lang.__name__, **{option: "x"})
 
 
+@pytest.mark.parametrize("option", ["device", "backend"])
+def test_a_device_by_name_is_refused_with_the_first_argument(lang, option):
+    with pytest.raises(ts.ArgumentError, match=re.escape("first argument, `ts.init('cpu')`")):
+        ts.init(engine=lang.__name__, **{option: "cpu"})
+
+
 @pytest.mark.parametrize("value", ["f64", torch.float64, float], ids=str)
 def test_a_default_dtype_is_the_engine_s(lang, value):
     name = lang.__name__

@@ -22,7 +22,7 @@ print(first(torch.ones(4, 3)))
 #   `x`     2 dims, and `for i in x` names 1 index, at one_index_for_two_dims.py:13
 #   at      one_index_for_two_dims.py:13: for i in x:
 #   taichi  Ndrange for loop with number of the loop variables not equal to the dimension of the ndrange is not supported. Please check if the number of arguments of ti.ndrange() is equal to the number of the loop variables.
-# Write one loop variable for each dim, or give `x` 1 dim in the spec. If its elements are vectors, annotate them: `x: ndarray(dtype=types.vector(k, f32), ndim=1)`. The engine's full report is this error's cause (`__cause__`).
+# Write one loop variable for each dim, or give `x` 1 dim in the spec, after `*b` for a batch. If its elements are vectors, annotate them: `x: ndarray(dtype=types.vector(k, f32), ndim=1)`. The engine's full report is this error's cause (`__cause__`).
 # Fix:
 # - for i in x:
 # -         y[i] = x[i, 0]

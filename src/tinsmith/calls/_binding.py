@@ -343,6 +343,12 @@ def _explain_dtype(signature: Signature, name: str) -> str:
 
 def _explain_non_tensor(signature: Signature, name: str, value: Any) -> str:
     remedy = f"Pass a tensor: `torch.as_tensor({name})`."
+    if value is None:
+        remedy = "Pass a tensor: an op has no optional arrays. Make a second op for calls without it, or pass zeros."
+    elif any(stage.home.is_field(value) for stage in signature.stages):
+        remedy = (
+            f"Pass a tensor, `torch.from_numpy({name}.to_numpy())`. For kernels on fields: ts.EmptyTin, ts.rollout."
+        )
     return refusal(
         f"argument `{name}` of op `{signature.op}` must be a tensor",
         [("got", f"{type(value).__name__} {value!r:.60}")],

@@ -53,7 +53,10 @@ def list_kernels(file: str) -> list[Showable]:
     with _refuse_invalid(file):
         kernels = find_showable(file, text)
     if not kernels:
-        remedy = "Name a file that defines kernels at its top level, or in a class there."
+        remedy = (
+            "Name a file that defines kernels with array parameters at its top level, or in a class there. "
+            'For a kernel on fields, print `explain("all")` of its layer.'
+        )
         raise InputError(refusal("the file has no kernel with a gradient to print", [("file", file)], remedy))
     return kernels
 

@@ -22,19 +22,49 @@ _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<funct
 """An engine's own frames end with a colon; those of Python's tracebacks, which it also prints, do not."""
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _ARRAY_AS_NUMBER = "any_array.AnyArray"
+_ENGINE_FUNCTION = (
+    "In the kernel, write the engine's function, `{lang}.exp` for `torch.exp`: a kernel has numbers, not tensors."
+)
+_OUTSIDE_NUMBERS = (
+    "Pass the numbers in a tensor: make it a parameter of the kernel and list it in the spec. Only constants index a "
+    "Python list or a NumPy array, as the variable of `for i in {lang}.static(range(3))`."
+)
+_COUNT_UP = "Loop over `range(n)`, which counts up by one, and compute the index: `i = n - 1 - k` counts down."
 _REMEDIES = {
     _ARRAY_AS_NUMBER: "Annotate the function's parameter for the array as a template: `a: template()`.",
-    "must be Tensor, not": (
-        "In the kernel, write the engine's function, `{lang}.exp` for `torch.exp`: a kernel has numbers, not tensors."
+    "must be Tensor, not": _ENGINE_FUNCTION,
+    # Quadrants 1.3.3 loses its own report of a Python function that fails.
+    "name 'args' is not defined": (
+        "In the kernel, write the engine's functions, `{lang}.exp` for `np.exp`, and loops over `range(n)`: Python's "
+        "own functions cannot compute with the numbers of a kernel."
     ),
+    "list indices must be integers": _OUTSIDE_NUMBERS,
+    "tuple indices must be integers": _OUTSIDE_NUMBERS,
+    "numpy.newaxis (`None`) and integer": _OUTSIDE_NUMBERS,
     "indices must be integers": (
         "Convert the index to an integer: `int(...)` rounds toward zero, `{lang}.floor(..., {lang}.i32)` rounds down."
     ),
     "Negative indices are not supported": "Write the last element as `x[x.shape[0] - 1]`.",
-    "Range should have 1 or 2 arguments": (
-        "Loop over `range(n)`, which counts up by one, and compute the index: `i = n - 1 - k` counts down."
+    "Range should have 1 or 2 arguments": _COUNT_UP,
+    "cannot be interpreted as an integer": _COUNT_UP,
+    "accessed with indices of dim": (
+        "Write one index for each dim in the spec, `x[i, j]` in place of `x[i][j]`, and `y[None]` for an array `y[]`."
     ),
-    "accessed with indices of dim": "Write one index for each dim in the spec, and `y[None]` for an array `y[]`.",
+    "data type: <class 'torch.Tensor'>": (
+        "Write a few numbers as a vector, `{lang}.Vector([0.0, 0.0])`, and make a larger array a parameter of the "
+        "kernel that `scratch=` of the op lists: a kernel has numbers, not tensors."
+    ),
+    "Return inside non-static": (
+        "Write `continue` to go on with the next iteration, or an `if` around what `return` skips."
+    ),
+    "must be annotated with a return type": (
+        "Leave the `return` out if it returns an array: the op returns its outputs. A number that a kernel returns "
+        "needs its type, `-> {lang}.f32`."
+    ),
+    "is not defined": (
+        "Define the name before the kernel. A variable that is first assigned in a branch or a loop ends there: give "
+        "it a value before it."
+    ),
 }
 """What to write instead, by a part of the engine's message. `{lang}` is the engine's module in the user's file."""
 WHERE_THE_REPORT_IS = "The engine's full report is this error's cause (`__cause__`)."
@@ -136,7 +166,8 @@ def describe_mismatched_loop(source: Source, ranks: Mapping[str, int]) -> Misfit
     if loop is None:
         return None
     rank, count = loop.rank, loop.index_count
-    remedy = f"Write one loop variable for each dim, or give `{loop.array}` {_count(count, 'dim', 'dims')} in the spec."
+    remedy = f"Write one loop variable for each dim, or give `{loop.array}` {_count(count, 'dim', 'dims')} in the spec"
+    remedy += ", after `*b` for a batch." if rank > count else "."
     if rank > count:
         vectors = f"ndarray(dtype=types.vector(k, f32), ndim={count})"
         remedy += f" If its elements are vectors, annotate them: `{loop.array}: {vectors}`."

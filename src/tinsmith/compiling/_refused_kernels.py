@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .._errors import KernelError, refusal
+from .._errors import KernelError, refusal, sentence
 from ..frontend import find_breakpoint, find_frexp
-from ..ir import NotCovered, walk
+from ..ir import REWRITE_LINE, NotCovered, walk
 from ..passes import find_deadly
 from ._stage import Stage
 from ._variant import Variant
@@ -71,8 +71,9 @@ def refuse_unseen_writes(stage: Stage, variant: Variant, values: Mapping[str, An
             name = min(whole)
             words = f"input `{name}` of op `{op}` is used as a whole, in a way that cannot be analyzed"
             rows = [("at", stage.roles[name].escapes or ""), ("because", f"tinsmith cannot analyze {reason.construct}")]
-            remedy = "Index it element by element, or pass it to a function of the engine."
-            raise KernelError(refusal(words, rows, remedy)) from None
+            remedy = "Index it element by element, or pass it to a function of the engine"
+            known = reason.remedy if reason.remedy != REWRITE_LINE else remedy
+            raise KernelError(refusal(words, rows, sentence(known))) from None
         return
     name = next((one.array for one in walk.stores(kernel.body) if one.array in quiet), None)
     if name is not None:

@@ -87,7 +87,10 @@ def _list_options(engine: Engine) -> list[str]:
 def _unknown_option(engine: Engine, name: str) -> str:
     guess = nearest(name, ["engine", *_list_options(engine)])
     words = f"ts.init got an unknown option `{name}`, which the `init` of {engine.name} does not have either"
-    return refusal(words, remedy=f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out.")
+    remedy = f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out."
+    if name in ("device", "backend"):
+        remedy = "Name the device by the first argument, `ts.init('cpu')`, and an engine by `engine=`."
+    return refusal(words, remedy=remedy)
 
 
 def _translate_option(engine: Engine, option: str, value: Any) -> Any:

@@ -44,6 +44,7 @@ from ._misuse import find_method_call as find_method_call
 from ._misuse import find_mismatched_loop as find_mismatched_loop
 from ._misuse import find_unsupported as find_unsupported
 from ._misuse import find_whole_assignment as find_whole_assignment
+from ._misuse import returns_value as returns_value
 from ._modules import ModuleNames as ModuleNames
 from ._modules import find_function_spans as find_function_spans
 from ._nodes import index_parts as index_parts

@@ -117,6 +117,11 @@ def find_whole_assignment(source: Source, array: str) -> ArrayMisuse | None:
     return None
 
 
+def returns_value(source: Source) -> bool:
+    """Return True if a kernel has a `return` with a value, whether or not its type is declared."""
+    return any(isinstance(node, ast.Return) and node.value is not None for node in source.nodes)
+
+
 def find_method_call(source: Source, array: str) -> ArrayMisuse | None:
     """Return the first call of a method of an array; its text is `x.method()`."""
     for node in source.calls:

@@ -54,7 +54,16 @@ from ._decompositions import PARTS, Part, parts_of, side_of
 from ._finish import finish_pass, is_observed, observe_passes
 from ._names import Names
 from ._operators import AtomicOperator, Operator, VoteOperator
-from ._refusals import DIVISION_BY_ZERO, IN_A_PARALLEL_LOOP, RUN_IN_ORDER, Deadly, Misfit, NotCovered, Race
+from ._refusals import (
+    DIVISION_BY_ZERO,
+    IN_A_PARALLEL_LOOP,
+    REWRITE_LINE,
+    RUN_IN_ORDER,
+    Deadly,
+    Misfit,
+    NotCovered,
+    Race,
+)
 from ._types import Defaults, Type
 from ._verify import InvalidKernel, verify
 
@@ -93,6 +102,7 @@ __all__ = [
     "PARTS",
     "Part",
     "PartialIndexMap",
+    "REWRITE_LINE",
     "RUN_IN_ORDER",
     "Race",
     "TRUE",

@@ -22,11 +22,12 @@ class Race(NamedTuple):
     is_read: bool
 
 
+REWRITE_LINE = "Rewrite that line without this construct"
+"""The remedy where nothing better is known."""
 RUN_IN_ORDER = "Put the loop inside `for _ in range(1):`, where its iterations run in order"
 """The remedy where the order of a parallel loop's iterations decides."""
 IN_A_PARALLEL_LOOP = "Move it into a parallel loop at the kernel's top level"
 """The remedy for what only the threads of a block have."""
-_REWRITE = "Rewrite that line without this construct"
 
 
 class NotCovered(Exception):
@@ -47,7 +48,7 @@ class NotCovered(Exception):
         line: int,
         path: str,
         race: Race | None = None,
-        remedy: str = _REWRITE,
+        remedy: str = REWRITE_LINE,
         *,
         ends_process: bool = False,
     ) -> None:
@@ -64,16 +65,13 @@ class NotCovered(Exception):
 class Misfit(Exception):
     """An operation that the language does not have for these values; becomes a NotCovered with a line."""
 
-    def __init__(self, words: str, remedy: str = _REWRITE) -> None:
+    def __init__(self, words: str, remedy: str = REWRITE_LINE) -> None:
         super().__init__(words)
         self.remedy = remedy
 
 
 class Deadly(Misfit):
     """An operation on which the engines end the process; becomes a NotCovered that says so."""
-
-    def __init__(self, words: str, remedy: str) -> None:
-        super().__init__(words, remedy)
 
 
 DIVISION_BY_ZERO = ("a division of an integer by zero", "Divide by a number that is not zero")

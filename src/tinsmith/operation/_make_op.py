@@ -105,6 +105,9 @@ def op(
             words = f"ts.op makes an op of one kernel, and was given {len(kernels)}"
             remedy = f'ts.chain("{spec}", [first, second]) makes an op of several.'
             raise ArgumentError(refusal(words, remedy=remedy))
+        if isinstance(kernels[0], Op):
+            words, name = "ts.op takes a kernel, and was given an op", kernels[0].name
+            raise ArgumentError(refusal(words, [("got", repr(kernels[0]))], f"Pass its kernel: `{name}.kernel`."))
         kernel, complete = follow_replaced(kernels[0], options)
         return Op([kernel], spec, complete)
 

@@ -14,7 +14,7 @@ from .._errors import KernelError, SpecError, nearest, refusal
 from ..calls import WHOLE_DTYPES, Signature, compute_lazy_values
 from ..compiling import Stage
 from ..engines import HALVES, SPEC_DTYPES, Parameter
-from ..frontend import find_method_call, find_whole_assignment
+from ..frontend import find_method_call, find_whole_assignment, returns_value
 from ..spec import Fixed, Item, Spec
 
 
@@ -93,16 +93,29 @@ def _describe_unknown(
     is_output = item in spec.outputs
     if is_output:
         rows.append(("returned", ", ".join(f"`{name}`" for name in returned) or "nothing"))
-    close = nearest(item.name, list(parameters))
+    listed = [one.name for one in spec.items]
+    unlisted = [name for name, one in parameters.items() if one.kind == "array" and name not in listed]
+    close = unlisted[0] if len(unlisted) == 1 else nearest(item.name, list(parameters))
     ways = f"Did you mean `{close}`?" if close else "Use the names of the kernel's parameters."
     if is_output and not item.label:
-        ways += f" What a kernel returns is an output too: `return {item.name}`, with its type after `->`."
+        ways += f" {_describe_ways_to_output(item.name, stages, is_parameter=bool(close))}"
     fields = [name for stage in stages for name in stage.baked_values.list_fields()]
     if item.name in [name.rpartition(".")[2] for name in fields]:
         rows.append(("fields", ", ".join(fields)))
         ways = f"`{item.name}` is a field: make a layer of the kernel (`ts.EmptyTin`, or `ts.Tin` for an object)."
     words = f"the spec of op `{op}` names `{item.label or item.name}`, which is not a parameter of the kernel"
     return refusal(f"{words}, and not returned" if is_output else words, rows, ways)
+
+
+def _describe_ways_to_output(name: str, stages: Sequence[Stage], *, is_parameter: bool) -> str:
+    """Describe how a kernel gets an output `name`. `is_parameter`: a parameter for it was found."""
+    lang = stages[0].module_name
+    if any(returns_value(stage.source) for stage in stages):
+        return f"What a kernel returns is an output if its type is declared: `-> {lang}.f32` after the parameters."
+    returned = f"What a kernel returns is an output too: `return {name}`, with its type after `->`."
+    if is_parameter:
+        return returned
+    return f"For an array that the kernel fills, add `{name}: {lang}.types.ndarray()` to them. {returned}"
 
 
 def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bool = False) -> None:
@@ -117,7 +130,10 @@ def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bo
     if not item.has_rest and (rank < least or (declared is not None and rank != declared)):
         wanted = least if declared is not None else f"at least {least}"
         words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, but its annotation has {wanted}"
-        remedy = "Write one dim for each dim of the array, then those of its vector or matrix element."
+        element = ", ".join(map(str, parameter.element))
+        shown = f"`{item.name}[n, {element}]`" if element and parameter.ndim == 1 else ""
+        dims = "one dim for each dim of the array, then those of its vector or matrix element"
+        remedy = f"Write {shown}: {dims}." if shown else f"Write {dims}."
         # The name of a parameter may also be misspelt.
         if is_result:
             words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, but what the kernel returns has {wanted}"

@@ -25,8 +25,11 @@ def suggest_order(error: TinsmithError, signature: Signature, arguments: Sequenc
         }
         if len(fitting) == 1:
             right = ", ".join(signature.order[: len(arguments)])
-            fitting_order = ", ".join(fitting.pop())
-            hint = f"Are arguments swapped? They fit as ({fitting_order}), and the call is `{signature.op}({right})`."
+            order = fitting.pop()
+            listed = ", ".join(order)
+            hint = f"Are arguments swapped? They fit as ({listed}), and the call is `{signature.op}({right})`."
+            if order == _read_spec_order(signature, len(arguments)):
+                hint += ' With `order="spec"` it takes them in the order of the spec.'
             *facts, remedy = str(error).split("\n")
             error.args = ("\n".join([*facts, hint, remedy]), *error.args[1:])
 
@@ -38,10 +41,16 @@ def _list_orders(signature: Signature, count: int) -> Iterator[tuple[str, ...]]:
         order = list(names)
         order[i], order[j] = order[j], order[i]
         yield tuple(order)
-    listed = [item.name for item in signature.spec.inputs if item.name in names]
-    by_spec = (*listed, *(name for name in names if name not in listed))
+    by_spec = _read_spec_order(signature, count)
     if by_spec != names:
         yield by_spec
+
+
+def _read_spec_order(signature: Signature, count: int) -> tuple[str, ...]:
+    """Return the first `count` arguments of a call in the order of the spec; those that it does not list follow."""
+    names = signature.order[:count]
+    listed = [item.name for item in signature.spec.inputs if item.name in names]
+    return (*listed, *(name for name in names if name not in listed))
 
 
 def _fits(signature: Signature, order: Sequence[str], arguments: Sequence[Any], named: dict[str, Any]) -> bool:

@@ -33,6 +33,8 @@ def _names_are_unique(spec: Spec) -> _Complaints:
                 yield item, f"`{item.label or item.name}` is listed twice.", "Write each parameter of the kernel once."
             else:
                 remedy = "Give the kernel a parameter of its own for what it writes: an op never changes its inputs."
+                if side == "an output":
+                    remedy = f"{remedy} To update the caller's tensor in place, write `inout {item}` left of `->` only."
                 if side == "scratch" and seen[item.name] == "an output":
                     remedy = "List it as an output only: outputs, too, begin at zero."
                 yield item, f"`{item.name}` is {seen[item.name]} already and cannot be {side} too.", remedy

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Container
+from types import FunctionType, MethodType
 from typing import Any
 
-from ...ir import Misfit, Operator, Type
+from ...engines import module_name
+from ...ir import REWRITE_LINE, Misfit, Operator, Type
 from .. import lowering
 from .._calls import is_breakpoint
 from . import _constructors, _elements, _engine_functions
@@ -106,13 +108,14 @@ def _ordinary(low: Lowering, function: Any, positional: list[Any], named: dict[s
     if not callable(function):
         raise Misfit(f"a call of {kind_of(function)}")
     if any(_depends_on_run(value) for value in (*positional, *named.values())):
-        raise low.make_refusal(
-            (
-                "a call of the Python function "
-                f"`{ast.unparse(getattr(node, 'func', node))}` with a value computed at run time"
-            ),
-            node,
-        )
+        name = ast.unparse(getattr(node, "func", node))
+        words = f"a call of the Python function `{name}` with a value computed at run time"
+        lang = module_name(low.engine.name, low.state.frame.source.function)
+        remedy = f"Decorate the function `{name}` with `@{lang}.func`"
+        if getattr(function, "__name__", "") == "<lambda>":
+            remedy = f"{remedy}, and write it as a `def`"
+        is_users = isinstance(function, FunctionType | MethodType)
+        raise low.make_refusal(Misfit(words, remedy) if is_users else words, node)
     try:
         return function(*positional, **named)
     except Exception as reason:
@@ -159,6 +162,17 @@ def _call_python(function: Callable[..., Any], positional: list[Any], named: dic
     return function(*positional, **named)
 
 
+def _measure_length(value: Any) -> int:
+    """Return how many items a value has. Raise Misfit for an array or a number: engines compute no length of these."""
+    if isinstance(value, Matrix):
+        return value.shape[0]
+    try:
+        return len(value)
+    except TypeError:
+        remedy = "Write `.shape[0]`" if isinstance(value, ArrayValue) else REWRITE_LINE
+        raise Misfit(f"`len` of {kind_of(value)}", remedy) from None
+
+
 _ARRANGING = frozenset({tuple, list, zip, enumerate})
 _BUILTINS: dict[Any, Callable[[Lowering, list[Any]], Any]] = {
     builtins.min: lambda low, values: _engine_functions.extreme(low, Operator.MIN, values),
@@ -170,7 +184,7 @@ _BUILTINS: dict[Any, Callable[[Lowering, list[Any]], Any]] = {
         low.ops.unary(Operator.ABS, *values) if low.ops.is_run_time(*values) else abs(*values)
     ),
     builtins.pow: lambda low, values: low.ops.binary(Operator.POW, *values),
-    builtins.len: lambda _low, values: values[0].shape[0] if isinstance(values[0], Matrix) else len(values[0]),
+    builtins.len: lambda _low, values: _measure_length(values[0]),
     builtins.sum: _total,
     builtins.any: lambda low, values: OPERATIONS["any"](low, *values),
     builtins.all: lambda low, values: OPERATIONS["all"](low, *values),

@@ -167,7 +167,10 @@ class Lowering:
         except ZeroDivisionError:
             raise Deadly(*DIVISION_BY_ZERO) from None
         except (TypeError, ValueError, ArithmeticError) as reason:
-            raise Misfit(f"`{operator}` of {kind_of(left)} and {kind_of(right)}: {reason}") from None
+            words = f"`{operator}` of {kind_of(left)} and {kind_of(right)}"
+            # Python's words name a class of this library where an array is an operand.
+            is_whole = isinstance(left, ArrayValue) or isinstance(right, ArrayValue)
+            raise Misfit(words if is_whole else f"{words}: {reason}") from None
 
     def callee_name(self, node: ast.expr) -> str:
         """Return the engine's name of the function that an expression calls, or "" for any other expression."""

@@ -148,14 +148,17 @@ def kind_of(value: Any) -> str:
     """Describe a value for an error message."""
     if isinstance(value, Matrix):
         return f"a matrix of shape {value.shape}"
-    if is_expression(value) or is_number(value):
+    if isinstance(value, ArrayValue):
+        return f"the array `{value.array.label or value.array.name}` as a whole"
+    if is_number(value):
+        return f"the number {value}"
+    if is_expression(value):
         return "a number"
     return _KINDS.get(type(value), f"an object of type `{type(value).__name__}`")
 
 
 # The names of these classes are ours, and would not tell a user anything.
 _KINDS = {
-    ArrayValue: "an array",
     BoundFunction: "a method",
     DynamicEntry: "a number",
     Ranges: "an `ndrange`",

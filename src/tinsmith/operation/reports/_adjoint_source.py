@@ -156,7 +156,10 @@ def derive_spec(kernel: Any) -> str:
         rows = [
             ("parameters", ", ".join(f"{one.name}: {one.annotation}" for one in engine.parameters(kernel)) or "none")
         ]
-        remedy = "Give a spec (`spec=`, `--spec`) if templates are arrays: 'x[n] -> y[n]'; fields must be parameters."
+        remedy = (
+            "Give a spec (`spec=`, `--spec`) if templates are arrays: 'x[n] -> y[n]'. "
+            'For a kernel on fields, print `explain("all")` of its layer.'
+        )
         raise SpecError(refusal(words, rows, remedy))
     inputs = [_write_item(parameter, kernel) for parameter in arrays if not roles[parameter.name].is_written]
     outputs = [_write_item(parameter, kernel) for parameter in arrays if roles[parameter.name].is_written]
