@@ -331,6 +331,29 @@ def test_a_python_function_that_hides_what_it_reads_is_compared_with_all_that_it
     torch.testing.assert_close(op(X), 3.0 * X)
 
 
+GAINS = {
+    "double": lambda v: 2.0 * v,
+    "triple": lambda v: 3.0 * v,
+}
+"""The lines of a lambda here are no statement by themselves."""
+
+
+@pytest.mark.filterwarnings("ignore:Calling non-")
+@pytest.mark.parametrize(("name", "factor"), [("double", 2.0), ("triple", 3.0)])
+def test_a_lambda_of_a_dict_runs_and_the_gradient_asks_for_a_function_of_the_engine(lang64, name, factor):
+    gain = GAINS[name]
+
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def scale(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = gain(x[i])
+
+    torch.testing.assert_close(scale(X), factor * X)
+    with pytest.warns(UserWarning, match="Decorate the function `gain` with `@lang64.func`, and write it as a `def`"):
+        scale(X.clone().requires_grad_())
+
+
 def test_a_layer_looks_at_what_its_kernels_read(lang64):
     x, y = (lang64.field(lang64.f64, 4, needs_grad=True) for _ in range(2))
 

@@ -305,7 +305,11 @@ def _parse(function: Callable[..., Any]) -> _Reading:
                 "Put it into a file or a notebook cell: an engine compiles source, not bytecode.",
             )
         ) from cause
-    tree = parse_indented(lines, first)
+    try:
+        tree: ast.stmt | None = parse_indented(lines, first)
+    except SyntaxError:
+        # A lambda's lines may be a part of a statement, as an entry of a dict.
+        tree = None
     if not isinstance(tree, ast.FunctionDef):
         raise KernelError(
             refusal(
