@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.overrides import has_torch_function
 
-from .._errors import ArgumentError, refusal
+from .._errors import ArgumentError, GradientError, refusal
 from .._lazy import lazy
 from ..calls import BoundArguments, Core, Programs, check_tensors, is_symbolic, solve_numbers
 from ..tracing import find_batch_levels, is_plain, is_tracing, is_transformed
@@ -48,6 +48,7 @@ class Updates:
         targets = [bound.tensors[place] for place in self._places]
         is_eager = not is_tracing() and is_plain() and not has_torch_function(bound.values)
         if is_eager:
+            self._refuse_leaves(targets)
             self._refuse_overlap(targets)
         is_kept = not is_eager or _may_have_gradient(bound.tensors)
         outputs = self._overwrite(bound, targets) if not is_kept else None
@@ -102,6 +103,18 @@ class Updates:
                     "or call the op's `.functional`, which returns the new values and changes nothing."
                 )
                 raise ArgumentError(refusal(words, [(name, "one"), ("new values", "one a sample")], remedy))
+
+    def _refuse_leaves(self, targets: Sequence[torch.Tensor]) -> None:
+        """Raise GradientError if an updated argument is a leaf that requires a gradient, as torch does."""
+        for name, one in zip(self._names, targets, strict=False):
+            if torch.is_grad_enabled() and one.requires_grad and one.is_leaf:
+                op = self._core.signature.op
+                words = f"op `{op}` updates `{name}` in place, but it is a leaf that requires a gradient"
+                remedy = (
+                    f"Call the op under `torch.no_grad()`, or `{op}.functional`, which returns the new values and "
+                    f"changes nothing, or pass `{name}.clone()`."
+                )
+                raise GradientError(refusal(words, [(name, f"{tuple(one.shape)} {one.dtype}")], remedy))
 
     def _refuse_overlap(self, targets: Sequence[torch.Tensor]) -> None:
         """Raise ArgumentError if two updated arguments overlap in memory: one update would be lost."""
