@@ -97,7 +97,7 @@ def check(
 ) -> None:
     """Find what is wrong with the kernels in Python files; they are not run, unless --run is given.
 
-    Settings in [tool.tinsmith.check] of pyproject.toml are the defaults of --select, --ignore and --baseline.
+    Settings in the table `tool.tinsmith.check` of pyproject.toml are the defaults of --select, --ignore and --baseline.
 
     Exit code 0: no errors. 1: errors, or warnings with --strict. 2: something could not be checked.
     """
