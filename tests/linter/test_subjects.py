@@ -34,6 +34,48 @@ def test_an_input_that_is_written():
     assert not list_rules(text.replace("x[n], w[n] -> y[n]", "x[n] -> y[n], w[n]"))
 
 
+ARRAY_TYPES = {
+    "another name of the type": ("nd = ti.types.ndarray", "nd()"),
+    "another name of a type of numbers": ("Row = ti.types.ndarray(dtype=ti.f32, ndim=1)", "Row"),
+    "an imported type": ("from shapes import Row", "Row"),
+    "a type of an imported module": ("import shapes", "shapes.Row"),
+    "an imported name of the type": ("from shapes import nd", "nd(ti.f32, 1)"),
+}
+
+
+@pytest.mark.parametrize("case", ARRAY_TYPES)
+@pytest.mark.parametrize("is_local", [False, True], ids=["of the file", "in a function"])
+def test_names_of_array_types(tmp_path, case, is_local):
+    (tmp_path / "shapes.py").write_text(
+        "import taichi as ti\n\nnd = ti.types.ndarray\nRow = ti.types.ndarray(dtype=ti.f32, ndim=1)\n", "utf-8"
+    )
+    line, annotation = ARRAY_TYPES[case]
+    body = f"""
+    {line}
+    @ti.kernel
+    def k(x: {annotation}, y: {annotation}):
+        for i in range(1, 5):
+            y[i] = y[i - 1] + x[i]
+    """
+    body = textwrap.dedent(body).strip()
+    text = "import taichi as ti\n" + ("def make():\n" + textwrap.indent(body, "    ") if is_local else body)
+    assert list_rules(text, str(tmp_path / "k.py")) == [("TS106", 6 + is_local)]
+
+
+def test_the_spec_says_what_is_an_array_where_an_annotation_is_unknown():
+    text = """
+    import taichi as ti, tinsmith as ts
+    from elsewhere import Row, Number
+
+    @ts.op("x[n], s[] -> y[n]")
+    @ti.kernel
+    def k(x: Row, s: Number, y: Row):
+        for i in range(1, 5):
+            y[i] = s * y[i - 1] + x[i]
+    """
+    assert list_rules(text) == [("TS106", 9)]
+
+
 def test_an_op_that_a_call_makes():
     text = """
     import taichi as ti, tinsmith as ts

@@ -17,7 +17,7 @@ from .._cache import cache_results
 from .._lazy import lazy
 from ..engines import list_children, parse_module, walk
 from ..frontend import root
-from ._names import StructName, resolve_engine_value, statements_in_blocks
+from ._names import StructName, is_array_type, resolve_engine_value, statements_in_blocks
 from ._unrun import EngineName, MatrixTypeName, element_of
 
 _ENGINES = ("taichi", "quadrants")
@@ -112,7 +112,10 @@ class ModuleName:
         if name in self._classes:
             return StructName.read(self._classes[name], self)  # type: ignore[arg-type]  # has `get`
         if name in self._given_values:
-            return _join_meanings([resolve_engine_value(one, self) for one in self._given_values[name]])  # type: ignore[arg-type]
+            given = self._given_values[name]
+            if len(given) == 1 and is_array_type(given[0], self):  # type: ignore[arg-type]  # has `get`
+                return given[0]
+            return _join_meanings([resolve_engine_value(one, self) for one in given])  # type: ignore[arg-type]
         if name in self._functions:
             return None if _uses_captured_memory(self._functions[name]) else FunctionName(name)
         if name in self._imports:

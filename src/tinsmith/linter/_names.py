@@ -92,10 +92,10 @@ def read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> Paramete
             node = parse_expression(node.value)
         except SyntaxError:  # any text may be an annotation
             return ParameterFacts("any")
-    if isinstance(node, ast.Name) and isinstance(known := names.get(node.id), ast.expr):
+    if isinstance(known := resolve(node, names), ast.expr):
         node = known
     call = node if isinstance(node, ast.Call) else None
-    text = get_last_name(call.func if call else node)
+    text = _name_maker(call.func if call else node, names)
     if text in ("template", "Template"):
         return ParameterFacts("template")
     if text in _ARRAYS:
@@ -111,6 +111,17 @@ def read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> Paramete
     if dtype in MATH_TYPES:
         return ParameterFacts("scalar", *MATH_TYPES[dtype])
     return ParameterFacts("scalar", _SCALARS.get(dtype, dtype)) if element_of(dtype) else ParameterFacts("any")
+
+
+def is_array_type(node: ast.expr, names: Mapping[str, Any]) -> bool:
+    """Return True for the expression of an array type, `ti.types.ndarray(dtype=ti.f32)`."""
+    return isinstance(node, ast.Call) and _name_maker(node.func, names) in _ARRAYS
+
+
+def _name_maker(node: ast.expr, names: Mapping[str, Any]) -> str:
+    """Return `ndarray` of `ti.types.ndarray`, also by another name, `array = ti.types.ndarray`."""
+    meant = resolve(node, names)
+    return meant.last if isinstance(meant, EngineName) and meant.last in _ARRAYS else get_last_name(node)
 
 
 def _is_dtype(node: ast.expr, names: Mapping[str, Any]) -> bool:

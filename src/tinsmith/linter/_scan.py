@@ -84,7 +84,7 @@ def scan_file(path: str, text: str) -> Iterator[Subject]:
             engine=UnrunEngine(),
             kind=kind,
             engine_name=engine,
-            declared=_read_parameters(source.tree, place.names, is_method=is_method),
+            declared=_read_parameters(source.tree, place.names, spec, is_method=is_method),
             spec=spec,
             lines=lines,
             find_doubtful=find_doubtful_arrays,
@@ -274,8 +274,15 @@ def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
     return specs
 
 
-def _read_parameters(node: ast.FunctionDef, names: Mapping[str, Any], *, is_method: bool) -> dict[str, ParameterFacts]:
-    """Return what the annotations of a function say about each of its parameters."""
+def _read_parameters(
+    node: ast.FunctionDef, names: Mapping[str, Any], spec: Spec | None, *, is_method: bool
+) -> dict[str, ParameterFacts]:
+    """Return what the annotations of a function say about each of its parameters, and where they say nothing, the spec
+    of its op: what it lists with dims is an array.
+    """
     arguments = _positional_parameters(node)
     objects = {one.arg: ParameterFacts("object") for one in arguments[: int(is_method)]}
-    return {one.arg: read_annotation(one.annotation, names) for one in arguments} | objects
+    annotated = {one.arg: read_annotation(one.annotation, names) for one in arguments}
+    listed = {item.name for item in spec.items if item.dims} if spec else set[str]()
+    unknown = {name: ParameterFacts("array") for name, one in annotated.items() if one.kind == "any" and name in listed}
+    return annotated | unknown | objects
