@@ -350,7 +350,7 @@ def test_a_lambda_of_a_dict_runs_and_the_gradient_asks_for_a_function_of_the_eng
             y[i] = gain(x[i])
 
     torch.testing.assert_close(scale(X), factor * X)
-    with pytest.warns(UserWarning, match="Decorate the function `gain` with `@lang64.func`, and write it as a `def`"):
+    with pytest.warns(UserWarning, match=r"Decorate the function `gain` with `@\w+\.func`, and write it as a `def`"):
         scale(X.clone().requires_grad_())
 
 
