@@ -205,7 +205,16 @@ def test_a_member_that_is_not_contiguous(lang64, made):
 
 @each_maker
 @pytest.mark.parametrize(
-    "wrong", [torch.ones(COUNT), torch.ones(COUNT, COUNT, dtype=D), torch.ones(3, dtype=D, device="meta"), None]
+    "wrong",
+    [
+        torch.ones(COUNT),
+        torch.ones(COUNT, COUNT, dtype=D),
+        torch.ones(COUNT, dtype=torch.complex128),
+        torch.ones(COUNT, dtype=D).to_sparse(),
+        torch.ones(COUNT, dtype=D, device="meta"),
+        None,
+    ],
+    ids=["dtype", "rank", "complex", "sparse", "meta", "none"],
 )
 def test_refusals_name_members_by_their_paths(lang64, made, wrong):
     @dataclasses.dataclass
@@ -281,4 +290,27 @@ def test_a_value_for_python_after_a_struct_that_is_a_template(lang64):
     run = ts.rollout(forward, {"x": sim.x}, {"y": sim.y})
     assert_refused(ts.KernelError, ["`whole.table.w`", "`w: "], run, torch.rand(COUNT, dtype=D))
     np.testing.assert_array_equal(sim.x.to_numpy(), np.full(COUNT, 3.0))
+    np.testing.assert_array_equal(sim.y.to_numpy(), np.full(COUNT, 7.0))
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        {"a": 1},
+        None,
+        lambda x: x,
+    ],
+    ids=["dict", "none", "lambda"],
+)
+def test_a_member_that_is_no_array(lang64, member):
+    """Also a lambda within a statement of several lines, whose source by itself is no Python."""
+    sim = make_sim(lang64)
+    sim.whole.table.w = member
+    sim.y.fill(7.0)
+    for made in "layer", "rollout":
+
+        def run(made=made):
+            return MAKERS[made](sim, "given")(torch.rand(COUNT, dtype=D))
+
+        assert_refused(ts.GradientError, ["`whole.table.w`", "a field, an ndarray, or a tensor"], run)
     np.testing.assert_array_equal(sim.y.to_numpy(), np.full(COUNT, 7.0))

@@ -17,7 +17,16 @@ import numpy as np
 import torch
 
 from ..._cache import Cache
-from ..._errors import ArgumentError, DtypeError, GradientError, KernelError, ShapeError, TinsmithError, refusal
+from ..._errors import (
+    ArgumentError,
+    DeviceError,
+    DtypeError,
+    GradientError,
+    KernelError,
+    ShapeError,
+    TinsmithError,
+    refusal,
+)
 from ...analyses import find_filled
 from ...compiling import (
     ArrayType,
@@ -30,7 +39,7 @@ from ...compiling import (
     ensure_compiled,
     remember,
 )
-from ...engines import ArrayArgument, Compiled, Engine, Parameter, of_kernel
+from ...engines import NAMES, ArrayArgument, Compiled, Engine, Parameter, of_kernel
 from ...frontend import FieldUse, subscript_arity
 from ...ir import NotCovered, nodes
 from ...spec import Spec
@@ -255,6 +264,7 @@ class Launcher:
             words = f"array argument `{name}` of `{self.signature.op}` must be a tensor or a NumPy array"
             raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r:.60}")]))
         what = f"array argument `{name}` of `{self.signature.op}`"
+        self._check_memory(what, tensor)
         check_element_count(what, tuple(tensor.shape))
         if tensor.data_ptr() < LOWEST_ADDRESS:
             tensor = ensure_memory(tensor, what)
@@ -273,6 +283,18 @@ class Launcher:
             remedy = "Pass `.detach().contiguous()`; a tensor that needs a gradient must be the input of a field."
             raise ArgumentError(refusal(words, rows, remedy))
         return tensor
+
+    def _check_memory(self, what: str, tensor: torch.Tensor) -> None:
+        """Raise DtypeError, DeviceError or ArgumentError for a tensor whose memory no kernel of the engine reads."""
+        if tensor.dtype not in NAMES:
+            rows = [("expected", ", ".join(map(str, NAMES))), ("got", str(tensor.dtype))]
+            raise DtypeError(refusal(f"{what} has a dtype that {self.engine.name} does not have", rows))
+        if tensor.layout is not torch.strided:
+            rows = [("layout", str(tensor.layout))]
+            raise ArgumentError(refusal(f"{what} is sparse", rows, "Pass `.to_dense()`."))
+        if tensor.device.type not in (self.engine.device_type(), "cpu"):
+            rows = [("expected", self.engine.device_type()), ("got", str(tensor.device))]
+            raise DeviceError(refusal(f"{what} is on another device than {self.engine.name}", rows))
 
     def _refuse_held_writes(self, layer: str) -> None:
         """Raise KernelError if the kernel writes an array of a struct, which is the caller's."""

@@ -51,7 +51,9 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
     if not isinstance(value, Matrix) and any(low.ops.is_run_time(index) for index in indices):
         rows = low.language.rows_of(value)
         if rows is None:
-            raise Misfit(f"{UNKNOWN_SIZE} into `{ast.unparse(node)}`, {kind_of(value)}")
+            name = ast.unparse(node)
+            remedy = f"Make `{name}` a field, an ndarray, or a tensor among the kernel's arguments or in a dataclass"
+            raise Misfit(f"{UNKNOWN_SIZE} into `{name}`, {kind_of(value)}", remedy)
         value = low.ops.matrix(rows)
     if isinstance(value, Matrix):
         return _of_matrix(low, value, indices)

@@ -254,7 +254,8 @@ def _no_source(layer: str, reason: Reason, source_only: str) -> GradientError:
     words = f"{layer} uses a construct for which no gradient can be generated"
     remedy = "Rewrite this construct, or leave out adjoint='source'."
     if source_only:
-        remedy = f"Rewrite this construct: a layer with {source_only} needs the generated gradient."
+        advice = reason.remedy if isinstance(reason, NotCovered) else "Rewrite this construct"
+        remedy = f"{advice}: a layer with {source_only} needs the generated gradient."
     return GradientError(refusal(words, _rows(reason), remedy))
 
 

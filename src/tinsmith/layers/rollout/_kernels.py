@@ -272,7 +272,7 @@ class Kernels:
 
     def _copy_array(self, value: Any) -> CopiedArray:
         """Return an array as it is now: kernels run later, and the function may fill it again for the next one."""
-        if isinstance(value, torch.Tensor) and unwrap_levels(value) is not value:
+        if isinstance(value, torch.Tensor) and (value.is_meta or not _is_plain_memory(value)):
             # Refused when it is bound.
             return CopiedArray(value)
         known = self._array_copies.get(id(value))
@@ -280,6 +280,10 @@ class Kernels:
             copied = value.copy() if isinstance(value, np.ndarray) else value.clone()
             known = self._array_copies[id(value)] = value, CopiedArray(copied)
         return known[1]
+
+
+def _is_plain_memory(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and unwrap_levels(tensor) is tensor
 
 
 def _holds_same(one: Any, other: Any) -> bool:
