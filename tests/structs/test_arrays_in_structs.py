@@ -269,6 +269,39 @@ def test_a_member_that_is_written_is_refused(lang64):
     assert not table.w.any()
 
 
+def test_an_array_under_another_name_and_as_an_argument(lang64):
+    x, y = (lang64.field(lang64.f64, COUNT) for _ in range(2))
+
+    @lang64.func
+    def pick(w: lang64.template(), i):
+        return w[i] ** 2
+
+    @lang64.kernel
+    def scale(table: lang64.template()):
+        for i in x:
+            w = table.w
+            y[i] = w[i] * pick(table.w, i) * x[i]
+
+    table = Table(torch.rand(COUNT, dtype=D, requires_grad=True), 1.0)
+    layer = ts.EmptyTin().register_input_field(x).register_output_field(y).register_kernel(scale, table).finish()
+    given = torch.rand(COUNT, dtype=D, requires_grad=True)
+    pairs = [torch.autograd.grad(one.sum(), (given, table.w)) for one in (layer(given), table.w**3 * given)]
+    for one, other in zip(*pairs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_number_that_is_no_number(lang64):
+    sim = make_sim(lang64)
+    words = {None: "Give `whole.table.gain` a number", torch.ones(()): "float(whole.table.gain)"}
+    for sim.whole.table.gain, remedy in words.items():
+        for made in "layer", "rollout":
+
+            def run(made=made):
+                return MAKERS[made](sim, "given")(torch.rand(COUNT, dtype=D))
+
+            assert_refused(ts.TinsmithError, ["`whole.table.gain`", remedy], run)
+
+
 def test_a_value_for_python_after_a_struct_that_is_a_template(lang64):
     """Engines run no such kernel on fields; nothing of the user's is changed by the refusal."""
     sim = make_sim(lang64)

@@ -61,6 +61,7 @@ from ._refusals import (
     RUN_IN_ORDER,
     Deadly,
     Misfit,
+    NotANumber,
     NotCovered,
     Race,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "IsInvariant",
     "Misfit",
     "Names",
+    "NotANumber",
     "NotCovered",
     "ONE",
     "Operator",

@@ -70,6 +70,14 @@ class Misfit(Exception):
         self.remedy = remedy
 
 
+class NotANumber(Misfit):
+    """A value of Python's where a number must be."""
+
+    def __init__(self, words: str, value: object) -> None:
+        super().__init__(f"{words}, which is not a number")
+        self.value = value
+
+
 class Deadly(Misfit):
     """An operation on which the engines end the process; becomes a NotCovered that says so."""
 

@@ -212,13 +212,28 @@ class Launcher:
         Raises:
             KernelError, GradientError: the engine does not compile it; or `fingerprint` is out of date.
         """
+        self.run(self.prepare(bound, fingerprint, adjoint=adjoint, is_serial=is_serial, stack=stack), bound)
+
+    def prepare(
+        self,
+        bound: BoundArguments,
+        fingerprint: tuple[Any, ...],
+        *,
+        adjoint: bool,
+        is_serial: bool = False,
+        stack: int = 0,
+    ) -> Ready:
+        """Compile what `launch` runs, and return it. Arguments and errors are those of `launch`."""
         if self.held:
             raise self._refuse_launch()
         # If the kernel leaves the sizes of vectors open, those of the memory decide, so they are part of the key.
         is_open = self.signature.has_open_elements
         types = tuple([(tensor.dtype, tensor.shape if is_open else tensor.dim()) for tensor in bound.tensors])
         key = (adjoint, is_serial, stack, types, fingerprint)
-        ready = self._ready.get(key) or self._compile_variant(bound, key)
+        return self._ready.get(key) or self._compile_variant(bound, key)
+
+    def run(self, ready: Ready, bound: BoundArguments) -> None:
+        """Run what `prepare` returned for these arguments."""
         scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in ready.scalars]
         ready.compiled.launch(self._entries(ready.compiled, bound) if bound.tensors else (), scalars)
 
@@ -297,9 +312,16 @@ class Launcher:
             raise DeviceError(refusal(f"{what} is on another device than {self.engine.name}", rows))
 
     def _refuse_held_writes(self, layer: str) -> None:
-        """Raise KernelError if the kernel writes an array of a struct, which is the caller's."""
+        """Raise KernelError if the kernel writes an array of a struct, which is the caller's, or uses it as a whole."""
         for name, one in self.held.items():
-            if self.stage.roles[name].is_written:
+            roles = self.stage.roles[name]
+            if roles.escapes:
+                words = (
+                    f"kernel `{self.stage.name}` of {layer} uses the array `{one.path}` otherwise than by its elements"
+                )
+                remedy = f"Index it, `{one.path}[None]` if it has no dims; or put `float({one.path})` there."
+                raise KernelError(refusal(words, [("at", roles.escapes)], remedy))
+            if roles.is_written:
                 words = f"kernel `{self.stage.name}` of {layer} writes to the array `{one.path}`, which is the caller's"
                 remedy = f"Make `{one.path}` a field or an ndarray of the engine: a layer keeps those up to date."
                 raise KernelError(refusal(words, [("at", self.stage.source.place())], remedy))

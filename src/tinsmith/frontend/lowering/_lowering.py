@@ -15,7 +15,19 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..._errors import KernelError
 from ...engines import NAMES, Engine, Language
-from ...ir import DIVISION_BY_ZERO, Deadly, Defaults, Misfit, NotCovered, Operator, Type, nodes, walk, with_cells
+from ...ir import (
+    DIVISION_BY_ZERO,
+    Deadly,
+    Defaults,
+    Misfit,
+    NotANumber,
+    NotCovered,
+    Operator,
+    Type,
+    nodes,
+    walk,
+    with_cells,
+)
 from .._nodes import root
 from .._read import Source, read
 from ._operations import Operations
@@ -263,12 +275,26 @@ class Lowering:
         if self.state.frame.source.path == self.path and not self.state.frame.is_library:
             self.state.line = getattr(node, "lineno", self.state.line)
 
+    def _find_name_of(self, value: object, node: ast.AST) -> str:
+        """Return the name or attribute in an expression that has this value; "" if there is none."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name | ast.Attribute):
+                try:
+                    own_value = self.handlers.value(self, part)
+                except (Misfit, NotCovered):
+                    continue
+                if own_value is value:
+                    return ast.unparse(part)
+        return ""
+
     def make_refusal(self, construct: str | Misfit, node: ast.AST) -> NotCovered:
         """Return the refusal of a construct. In an engine's own function it names the line of the user's call."""
         frame = self.state.frame
         place = (self.state.line, self.path)
         if not frame.is_library:
             place = getattr(node, "lineno", frame.source.tree.lineno), frame.source.path
+        if isinstance(construct, NotANumber) and (name := self._find_name_of(construct.value, node)):
+            return NotCovered(f"`{name}`, {construct}", *place, remedy=f"Give `{name}` a number")
         if isinstance(construct, Misfit):
             is_deadly = isinstance(construct, Deadly)
             return NotCovered(str(construct), *place, remedy=construct.remedy, ends_process=is_deadly)

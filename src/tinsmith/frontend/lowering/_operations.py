@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from ...ir import Deadly, Defaults, Misfit, Operator, Type, nodes, types, walk
+from ...ir import Deadly, Defaults, Misfit, NotANumber, Operator, Type, nodes, types, walk
 from ._values import Matrix, Scalar, is_expression, is_number, kind_of
 
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -68,7 +68,7 @@ class Operations:
         if is_expression(value):
             return value
         if not is_number(value):
-            raise Misfit(f"{kind_of(value)}, which is not a number")
+            raise NotANumber(kind_of(value), value)
         return self.constant(value, types.of_literal(value, self.defaults))
 
     def constant(self, value: bool | float, kind: Type) -> Scalar:

@@ -222,11 +222,16 @@ class Program:
         kept = [_memory(one, device) for one in self.saved_fields] if saves else []
 
         def run() -> None:
+            # Before anything changes: a kernel may not compile.
+            ready = [
+                launch.launcher.prepare(launch.bound, fingerprint, adjoint=False, is_serial=serial)
+                for launch, fingerprint in zip(launches, fingerprints, strict=True)
+            ]
             if self.reset is not None:
                 self.reset()
             self._load.run(tensors, is_serial=serial)
-            for launch, fingerprint in zip(launches, fingerprints, strict=True):
-                launch.launcher.launch(launch.bound, fingerprint, adjoint=False, is_serial=serial)
+            for launch, one in zip(launches, ready, strict=True):
+                launch.launcher.run(one, launch.bound)
             (self._store_all if saves else self._store).run([*outputs, *kept], is_serial=serial)
             self.calls += 1
 
