@@ -107,6 +107,7 @@ NEEDS_NO_TORCH = [
     (["--help"], "learn-image"),
     (["learn-image", "--help"], "hash-grid"),
     (["fit-scene", "--help"], "background"),
+    (["check", "--help"], "tool.tinsmith.check"),
     (["fit-splats", "--help"], "gaussians"),
     (["learn-image", "none.jpg"], "the image does not exist"),
     (["learn-image", "networks"], "Write `learn-image default networks`"),

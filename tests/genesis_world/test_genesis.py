@@ -67,6 +67,14 @@ def test_kinematics_of_a_chain_equal_those_of_torch_with_their_gradients():
     assert max(off.values()) < 1e-12
 
 
+def test_rollouts_of_liquid_and_elements_have_the_gradient_of_differences():
+    off = _run_program("soft_rollouts.py")
+    assert set(off) == {"drop", "ball"}
+    for one in off.values():
+        assert one["value"] < 1e-13
+        assert one["gradient"] < 1e-6
+
+
 @pytest.fixture(scope="module")
 def mpm(tmp_path_factory):
     """Return the results for MPM's kernels that take no struct."""
