@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import warnings
 
 import pytest
 import torch
@@ -239,3 +240,44 @@ def test_registration(lang64, inputs, outputs, error, word):
     ]
     with pytest.raises(error, match=word):
         ts.rollout(lambda: None, *sides)
+
+
+def make_square(lang):
+    """Return three fields, and a function that squares the first one into the second."""
+    x, y, z = (lang.field(lang.f64, N) for _ in range(3))
+
+    @lang.kernel
+    def square():
+        for i in x:
+            y[i] = x[i] ** 2
+
+    return x, y, z, lambda: square()  # noqa: PLW0108  # a kernel has no name of a function
+
+
+def test_what_the_function_returned_is_refused(lang64):
+    x, y, _, forward = make_square(lang64)
+    with pytest.raises(ts.ArgumentError, match=r"(?s)got  NoneType None\n.*`ts.rollout\(forward, ...\)`"):
+        ts.rollout(forward(), {"x": x}, {"y": y})
+
+
+def test_a_function_without_kernels_is_refused_by_a_public_error(lang64):
+    x, y, _, _ = make_square(lang64)
+    with pytest.raises(ts.KernelError, match="do not read the input fields") as refused:
+        ts.rollout(lambda: None, {"x": x}, {"y": y})(torch.rand(N, dtype=torch.float64))
+    assert type(refused.value) is ts.KernelError
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_a_field_that_no_kernel_uses_is_named_once(lang64, side):
+    x, y, z, forward = make_square(lang64)
+    inputs, outputs = {"x": x}, {"y": y}
+    (inputs if side == "input" else outputs)["z"] = z
+    words = {"input": "uses its input `z`: it has no effect", "output": "writes its output `z`: each call returns"}
+    run, values = ts.rollout(forward, inputs, outputs), torch.rand(N, dtype=torch.float64)
+    given = (values, values)[: len(inputs)]
+    with pytest.warns(UserWarning, match=f"no kernel of rollout .* {words[side]}"):
+        run(*given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = run(*given)
+    torch.testing.assert_close(result if side == "input" else result.y, values**2)

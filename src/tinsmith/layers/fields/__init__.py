@@ -8,11 +8,11 @@ from ._field_copies import FieldCopies
 from ._function import FieldFunction, OneSample, refuse_second
 from ._layer_field import LayerField, find_half_precision, place_field
 from ._managers import FieldManager
-from ._on_arrays import ArrayProgram
+from ._on_arrays import ArrayProgram, NoArray
 from ._on_fields import OnFields, refuse_generated
 from ._program import build_clear_function
 from ._roles import Habits, Launch, Roles, Use, by_key, check_once, uses_of_each
-from ._running import Running, make_running, warn_of_sums
+from ._running import Running, make_running, warn_of_sums, warn_of_unwritten_outputs
 from ._starts import Starts
 from ._transfer import fill, is_whole, read, whole
 
@@ -24,6 +24,7 @@ __all__ = [
     "Habits",
     "Launch",
     "LayerField",
+    "NoArray",
     "OnFields",
     "OneSample",
     "OpProgram",
@@ -47,5 +48,6 @@ __all__ = [
     "refuse_second",
     "uses_of_each",
     "warn_of_sums",
+    "warn_of_unwritten_outputs",
     "whole",
 ]

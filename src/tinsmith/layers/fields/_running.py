@@ -28,7 +28,7 @@ def make_running(
         KernelError, GradientError: the kernels cannot run on tensors, where they are to.
     """
     starts = Starts(roles, launches, habits)
-    _warn_of_unwritten_outputs(layer, starts, launches)
+    warn_of_unwritten_outputs(layer, starts, launches)
     _warn_of_values(layer, starts)
     if on_tensors:
         return OpProgram(layer, roles, launches, cleared=starts.fields_at_zero, adjoint=adjoint)
@@ -36,7 +36,7 @@ def make_running(
     return OnFields(layer, roles, launches, habits, adjoint)
 
 
-def _warn_of_unwritten_outputs(layer: str, starts: Starts, launches: Sequence[Launch]) -> None:
+def warn_of_unwritten_outputs(layer: str, starts: Starts, launches: Sequence[Launch]) -> None:
     """Warn of results that no kernel computes: most often another field was meant."""
     for one in starts.unwritten_outputs:
         words = f"no kernel of {layer} writes its output `{one.name}`: each call returns what the field holds"

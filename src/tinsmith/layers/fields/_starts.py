@@ -52,6 +52,12 @@ class Starts:
         written = {use.one.facts.key for use in self._uses if use.is_written}
         return tuple(one for key, one in self._outputs.items() if key not in written | self._filled.keys())
 
+    @property
+    def unused_inputs(self) -> tuple[LayerField, ...]:
+        """Inputs that no kernel reads or writes."""
+        used = {use.one.facts.key for use in self._uses}
+        return tuple(one for key, one in self._filled.items() if key not in used)
+
     def describe_field(self, one: LayerField) -> list[tuple[str, str]]:
         """Format a field as rows of a message: as registered, and by its name in kernels."""
         label = self._labels.get(one.facts.key, one.name)

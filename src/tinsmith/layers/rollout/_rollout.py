@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..._errors import ArgumentError, GradientError, RegistrationError, refusal
+from ..._errors import ArgumentError, GradientError, KernelError, RegistrationError, refusal
 from ..._preparation import show_preparation
 from ..._suggestions import suggest_options
 from ..._tracebacks import hide_frames
@@ -33,6 +33,7 @@ from ..fields import (
     Habits,
     Launch,
     LayerField,
+    NoArray,
     Roles,
     Starts,
     break_graph,
@@ -42,6 +43,7 @@ from ..fields import (
     place_field,
     refuse_generated,
     warn_of_sums,
+    warn_of_unwritten_outputs,
 )
 from ._blocks import BlockLaunches, run_blocks
 from ._dry_run import DryRun, KnownUses
@@ -87,6 +89,7 @@ def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named, *, races:
         A function of tensors, in the order of `inputs` or by name. It returns a tensor, or a named tuple.
 
     Raises:
+        ArgumentError: `forward` is no function.
         RegistrationError: `inputs` or `outputs` is empty, or the fields belong to several engines.
 
     A call raises GradientError if no gradient can be generated, or a number that a kernel returned goes into another
@@ -128,6 +131,10 @@ class Rollout:
     """A Python loop over kernels, as a function of tensors. Made by `tinsmith.rollout`."""
 
     def __init__(self, forward: Callable[[], Any], inputs: Named, outputs: Named, races: Races = "check") -> None:
+        if not callable(forward):
+            rows = [("got", f"{type(forward).__name__} {forward!r:.60}")]
+            remedy = "Pass the function itself, `ts.rollout(forward, ...)`, not what it returns, `forward()`."
+            raise ArgumentError(refusal("ts.rollout takes a function that calls kernels", rows, remedy))
         self._forward = forward
         self.name = f"rollout {getattr(forward, '__name__', type(forward).__name__)}"
         sources, results = (_parts(self.name, side, given) for side, given in (("input", inputs), ("output", outputs)))
@@ -291,6 +298,10 @@ class Rollout:
         grown = [one for one in starts.fields_at_zero if one.facts.key in read]
         sums = [*grown, *(one for one in starts.accumulators if starts.is_seen(one))]
         warn_of_sums(self.name, starts, sums, _SUMS_REMEDY)
+        # Once for a rollout, and not again for a sequence of another length.
+        if not self._programs:
+            warn_of_unwritten_outputs(self.name, starts, launches)
+            self._warn_of_unused_inputs(starts)
         outputs = [replace(one, clears=False) if one in grown else one for one in self._roles.outputs]
         roles = Roles(self._roles.filled, tuple(outputs), ()) if grown else self._roles
         try:
@@ -298,10 +309,18 @@ class Rollout:
                 program = ArrayProgram(self.name, roles, launches, _HABITS)
         except NotCovered as reason:
             raise refuse_generated(self.name, reason, launches) from None
-        # Once for a rollout, and not again for a sequence of another length.
+        except NoArray as reason:
+            raise KernelError(str(reason)) from None
         if not self._has_warned_of_state:
             program.on_carried = functools.partial(self._warn_of_state, launches, by_key(sums))
         return program
+
+    def _warn_of_unused_inputs(self, starts: Starts) -> None:
+        """Warn of inputs whose values nothing computes with: most often another field was meant."""
+        for one in starts.unused_inputs:
+            words = f"no kernel of {self.name} uses its input `{one.name}`: it has no effect, and no gradient"
+            remedy = "Pass the field that the kernels read as this input, or leave it out."
+            warn(refusal(words, starts.describe_field(one), remedy))
 
     def _warn_of_state(self, launches: Sequence[Launch], known: Collection[int], carried: Sequence[LayerField]) -> None:
         """Warn of fields that carry values from call to call, but for those `known` to do so."""
