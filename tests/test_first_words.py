@@ -65,7 +65,7 @@ COMPARED = ["off from the oracle by", "off from differences by"]
 
 def _find_cells(page):
     """Return the texts of all cells of the tables of a page."""
-    return re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", page, re.DOTALL)
+    return re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", page, re.DOTALL)
 
 
 @pytest.fixture
