@@ -21,7 +21,9 @@ def module_name(engine: str, function: Callable[..., Any] | None = None) -> str:
     if function is None:
         return USUAL_NAMES[engine]
     visible = {**function.__globals__, **dict(_closure(function))}
-    names = [name for name, one in visible.items() if isinstance(one, ModuleType) and one.__name__ == engine]
+    modules = {name: one for name, one in visible.items() if isinstance(one, ModuleType)}
+    # A kernel that tinsmith printed sees the module as `_lang`, which no user wrote.
+    names = [name for name, one in modules.items() if one.__name__ == engine and name != "_lang"]
     code = function.__code__
     return preferred_name(engine, names, {*code.co_names, *code.co_freevars})
 
