@@ -1,4 +1,4 @@
-"""A list or tuple of loop variables beside a vector that the kernel captures is a vector, as engines compute it."""
+"""Lists and tuples of loop variables are vectors where engines compute with them: beside vectors, and in a choice."""
 
 import pytest
 import torch
@@ -34,6 +34,33 @@ def make(lang, x, y, v):
     result = layer(given)
     torch.testing.assert_close(result, scale * given**2)
     torch.testing.assert_close(torch.autograd.grad(result.sum(), given)[0], 2 * scale * given)
+
+
+@pytest.mark.parametrize("form", ["(j, i) if i > j else (i, j)", "[i, j] if i > j else [j, i]"])
+def test_a_choice_of_tuples_is_an_index(lang64, form, tmp_path, monkeypatch):
+    text = f"""
+def make(lang, x, y):
+    @lang.kernel
+    def run():
+        for i, j in lang.ndrange(3, 3):
+            y[i, j] = (i + 1.0) * x[{form}] ** 2
+    return run
+"""
+    (tmp_path / "choices_of_indices.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    namespace = {}
+    exec(compile(text, str(tmp_path / "choices_of_indices.py"), "exec"), namespace)
+    x, y = (lang64.field(lang64.f64, (3, 3)) for _ in range(2))
+    run = namespace["make"](lang64, x, y)
+    layer = ts.EmptyTin(adjoint="source").register_input_field(x).register_output_field(y).register_kernel(run).finish()
+    given = torch.rand(3, 3, dtype=torch.float64, requires_grad=True)
+    chosen = given.triu() + given.triu(1).T if form.startswith("(") else given.tril() + given.tril(-1).T
+    expected = (torch.arange(3.0, dtype=torch.float64)[:, None] + 1.0) * chosen**2
+    result = layer(given)
+    torch.testing.assert_close(result, expected)
+    cotangent = torch.rand(3, 3, dtype=torch.float64)
+    gradients = [torch.autograd.grad(one, given, cotangent, retain_graph=True)[0] for one in (result, expected)]
+    torch.testing.assert_close(*gradients)
 
 
 def test_negative_of_a_tuple_is_refused_with_its_line(lang64):

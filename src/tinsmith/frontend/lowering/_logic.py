@@ -68,6 +68,9 @@ def select_value(low: Lowering, condition: Any, then: Any, before: Written, othe
         return then if condition else otherwise
     if isinstance(condition, Matrix):
         raise Misfit("a vector as the condition of `x if condition else y`, which must be a number: use `select`")
+    if all(isinstance(value, list | tuple) for value in (then, otherwise)):
+        # Engines make a vector of either: the index of `x[(i, j) if i < j else (j, i)]`.
+        then, otherwise = low.ops.matrix(then), low.ops.matrix(otherwise)
     if isinstance(then, Matrix) or isinstance(otherwise, Matrix):
         low.state.body += [*before, *instead]
         return low.ops.select(low.state.share(low.ops.truth(condition)), then, otherwise)
