@@ -159,7 +159,7 @@ def _turned(matrix, **changes):
 
 
 TOLD = {
-    "no path": (_frame(4, file_path=7), ("frames[4]", "has no picture")),
+    "no path": (_frame(4, file_path=7), ("frames[4]", "names no picture")),
     "no object": (lambda whole: whole["frames"].insert(1, "r_0"), ("frames[1]", "a text")),
     "no matrix": (_frame(5, transform_matrix=None), ("frames[5]", "transform_matrix", "nothing", "4 rows of 4")),
     "rows": (_matrix(lambda m: m[:2].tolist()), ("frames[5]", "2 rows of 4")),

@@ -61,8 +61,8 @@ def test_a_race_is_refused(lang64, form, adjoint):
         op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
     words = str(refused.value)
     assert "no gradient: its result depends on the order of the iterations of a parallel loop" in words
-    assert "changed  `y[i]` in line " in words
-    assert f"read     `{read}` in line " in words
+    assert "an iteration changes  `y[i]`, in line " in words
+    assert f"another one reads     `{read}`, in line " in words
     assert "`lang.loop_config(serialize=True)`" in words
     assert "`for _ in range(1):`" in words
     assert "`kernel`" in words.partition("\n")[0]
@@ -83,8 +83,8 @@ def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
     )
     with pytest.raises(ts.GradientError) as refused:
         ts.op("x[n] -> y[n]", races="allow")(kernel)(torch.rand(8, dtype=torch.float64).requires_grad_())
-    assert f"changed  `y[{second}]` in line " in str(refused.value)
-    assert f"read     `y[{second} - 1]` in line " in str(refused.value)
+    assert f"an iteration changes  `y[{second}]`, in line " in str(refused.value)
+    assert f"another one reads     `y[{second} - 1]`, in line " in str(refused.value)
 
 
 def test_a_race_in_two_dimensions_is_refused(lang64):
@@ -96,7 +96,9 @@ def test_a_race_in_two_dimensions_is_refused(lang64):
             if i > 0 and j > 0:
                 y[i, j] += x[i, j] * y[i - 1, j - 1]
 
-    with pytest.raises(ts.GradientError, match=r"(?s)changed  `y\[i, j\]` .*read     `y\[i - 1, j - 1\]`"):
+    with pytest.raises(
+        ts.GradientError, match=r"(?s)an iteration changes  `y\[i, j\]`,.*another one reads     `y\[i - 1, j - 1\]`"
+    ):
         kernel(torch.rand(4, 4, dtype=torch.float64).requires_grad_()).sum().backward()
 
 
@@ -121,7 +123,9 @@ def test_a_race_in_a_function_is_refused(lang64):
         for i in range(1, x.shape[0]):
             step(y, i)
 
-    with pytest.raises(ts.GradientError, match=r"(?s)changed  `y\[i\]` .*read     `y\[i - 1\]`"):
+    with pytest.raises(
+        ts.GradientError, match=r"(?s)an iteration changes  `y\[i\]`,.*another one reads     `y\[i - 1\]`"
+    ):
         kernel(torch.rand(8, dtype=torch.float64).requires_grad_()).sum().backward()
 
 
@@ -157,8 +161,8 @@ def test_an_update_that_iterations_share_is_refused(lang64, form):
     with pytest.raises(ts.GradientError) as refused:
         op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
     words = str(refused.value)
-    assert f"changed  `{place}` in line " in words
-    assert f"read     `{place}` in line " in words
+    assert f"an iteration changes  `{place}`, in line " in words
+    assert f"another one reads     `{place}`, in line " in words
     assert f"write `{place} += ...`" in words
 
 

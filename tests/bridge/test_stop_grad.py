@@ -127,7 +127,7 @@ def test_an_engine_s_gradient_of_arrays_is_refused(lang64):
     ("line", "reason"),
     [
         ("lang.stop_grad(x[i])", "`stop_grad` of a value that is neither a field nor an array"),
-        ("lang.atomic_max(x[i], 0.0); lang.stop_grad(x)", "`stop_grad` of an array that `atomic_max` reads"),
+        ("lang.atomic_max(x[i], 0.0); lang.stop_grad(x)", "`stop_grad` of `x`, whose element an `atomic_max` compares"),
     ],
 )
 def test_unsupported_stop_grad_is_refused_by_name(lang64, line, reason):

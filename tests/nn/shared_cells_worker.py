@@ -146,7 +146,7 @@ def check_trainer(mesh):
     same(shared.array, whole.array)
     for make, words in (
         (lambda: ts.nn.Trainer(shared.array, adam, process_group=dist.group.WORLD), "no gradient to average"),
-        (all_of_them.state_dict, "does not fit one file"),
+        (all_of_them.state_dict, "sharded over processes"),
         (lambda: shared.array.shard(mesh), "sharded already"),
         (lambda: shared.array(DTensor.from_local(torch.rand(3, 4, 2, dtype=F64), mesh)), "takes each process"),
         (lambda: shared.array.rows([(shared.array.own_cells.stop) % CELLS]), "a cell of another process"),

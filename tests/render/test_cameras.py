@@ -133,8 +133,8 @@ REFUSED = [
     (
         ts.DtypeError,
         {"cameras": torch.tensor([0.0, 1.0, 1.0])},
-        "`cameras` does not hold integers in pinhole_rays\n  expected  torch.int32 or torch.int64\n"
-        "  got       torch.float32\nPass indices into poses.",
+        "`cameras` of pinhole_rays has the wrong dtype\n  expected  torch.int32 or torch.int64\n"
+        "  got       torch.float32\nPass `cameras.long()`.",
     ),
     (
         ts.ShapeError,

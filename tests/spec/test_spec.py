@@ -191,7 +191,7 @@ NO_STRINGS = [
     ),
     (
         ("x[n] -> y[n]", ["t[n]"]),
-        "`scratch` must be a string, and got a `list`.",
+        "`scratch` must be a string, and got `list`.",
         'Write a list of items: `scratch="t[n], u[n, 3]: f32"`.',
     ),
 ]

@@ -90,8 +90,8 @@ def require_lowered(key: CallKey) -> list[LoweredKernel]:
                 f"op `{key.signature.op}` uses a construct that tinsmith cannot analyze",
                 [("construct", reason.construct), ("at", reason.place)],
                 (
-                    "Rewrite that line without this construct. The op itself runs, with the "
-                    "engine's own gradient or a `backward=`."
+                    f"{reason.remedy}. Where the engine compiles the kernel, the op itself runs, with the engine's "
+                    "own gradient or a `backward=`."
                 ),
             )
         ) from None

@@ -286,8 +286,10 @@ class Trainer:
         if isinstance(self.optimizer, RowOptimizer) or not is_distributed(list(self.model.parameters())):
             return
         rows = [("optimizer", type(self.optimizer).__name__)]
-        words = "The optimizer's state of parameters that are sharded over processes does not fit one file."
-        remedy = "Save with torch.distributed.checkpoint, or give the Trainer the configuration of an optimizer."
+        words = "A Trainer cannot save this optimizer's state: the parameters are sharded over processes."
+        remedy = "Save with torch.distributed.checkpoint."
+        if isinstance(self.model, NetworkArray):
+            remedy = 'Give the Trainer a configuration such as "Adam", or save with torch.distributed.checkpoint.'
         raise ArgumentError(refusal(words, rows, remedy))
 
     def save(self, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:

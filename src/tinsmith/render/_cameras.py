@@ -180,7 +180,7 @@ def _resolve_cameras(cameras: Tensor | None, count: int, pixels: Tensor) -> Tens
         return torch.zeros(pixels.shape[0], dtype=torch.int32, device=pixels.device)
     if cameras.dtype not in (torch.int32, torch.int64):
         rows = [("expected", "torch.int32 or torch.int64"), ("got", str(cameras.dtype))]
-        raise DtypeError(refusal("`cameras` does not hold integers in pinhole_rays", rows, "Pass indices into poses."))
+        raise DtypeError(refusal("`cameras` of pinhole_rays has the wrong dtype", rows, "Pass `cameras.long()`."))
     if is_plain() and not torch.compiler.is_compiling() and cameras.device.type == "cpu" and cameras.numel():
         _check_cameras(cameras, count)
     return cameras.to(torch.int32)

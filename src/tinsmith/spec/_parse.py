@@ -161,8 +161,8 @@ def _require_strings(text: object, scratch: object) -> None:
     decorate = f'Write the spec first: `@ts.op("{EXAMPLE}")`.'
     for noun, value, remedy in (("A spec", text, decorate), ("`scratch`", scratch or "", _SCRATCH)):
         if not isinstance(value, str):
-            kind = "function or kernel" if callable(value) else f"`{type(value).__name__}`"
-            headline = f"{noun} must be a string, and got a {kind}."
+            kind = "a function or kernel" if callable(value) else f"`{type(value).__name__}`"
+            headline = f"{noun} must be a string, and got {kind}."
             raise ArgumentError(refusal(headline, (), remedy))
 
 

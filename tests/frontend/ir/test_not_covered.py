@@ -256,7 +256,7 @@ def called_dict(lang):
     return kernel
 
 
-@case("an array, which is not a number")
+@case("the array `x` as a whole, which is not a number")
 def whole_array(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray()):
@@ -292,7 +292,7 @@ def too_many_results(lang):
     return kernel
 
 
-@case("which calls itself")
+@case("calls inside each other")
 def recursion(lang):
     @lang.func
     def again(v):

@@ -52,7 +52,7 @@ def test_a_mapping_is_copied():
         ('{"a": 1e999}', ConfigError, ["A number beyond the range of float64, line 1, column 7"]),
         ('{"a": "\\ud800"}', ConfigError, ["A `\\u` escape for half of a surrogate pair"]),
         ("a\0b.json", InputError, ["no file can have this name"]),
-        ('{"a": NaN}', ConfigError, ["NaN is not a number in JSON"]),
+        ('{"a": NaN}', ConfigError, ["it has NaN, which JSON does not have"]),
         ('{"a": 1, "a": 2}', ConfigError, ['has the key "a" more than once']),
         ("nowhere/config.json", InputError, ["nowhere/config.json cannot be read", "No such file"]),
         (3, ConfigError, ["This is not a configuration", "got       int", "a path to a JSON file"]),

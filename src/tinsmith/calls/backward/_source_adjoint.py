@@ -422,10 +422,10 @@ def refuse_race(owner: str, reason: NotCovered, race: Race, module: str) -> Grad
     """
     words = f"{owner} has no gradient: {RACE}"
     rows = [
-        ("changed", f"`{race.change}` in line {race.change_line}"),
+        ("an iteration changes", f"`{race.change}`, in line {race.change_line}"),
         (
-            "read" if race.is_read else "changed",
-            f"`{race.other}` in line {race.other_line}, which another iteration changes",
+            f"another one {'reads' if race.is_read else 'changes'}",
+            f"`{race.other}`, in line {race.other_line}",
         ),
         ("at", reason.place),
     ]

@@ -317,9 +317,13 @@ class Launcher:
             roles = self.stage.roles[name]
             if roles.escapes:
                 words = (
-                    f"kernel `{self.stage.name}` of {layer} uses the array `{one.path}` otherwise than by its elements"
+                    f"kernel `{self.stage.name}` of {layer} uses the whole array `{one.path}`, and can only read "
+                    "its elements"
                 )
-                remedy = f"Index it, `{one.path}[None]` if it has no dims; or put `float({one.path})` there."
+                remedy = (
+                    f"Index it in the kernel: `{one.path}[i]`, or `{one.path}[None]` if it has no dims. "
+                    "Or store a number in the dataclass."
+                )
                 raise KernelError(refusal(words, [("at", roles.escapes)], remedy))
             if roles.is_written:
                 words = f"kernel `{self.stage.name}` of {layer} writes to the array `{one.path}`, which is the caller's"

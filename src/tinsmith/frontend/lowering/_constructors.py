@@ -74,6 +74,10 @@ def _construct_matrix(low: Lowering, arr: Any, dt: Any = None) -> Matrix:
     return low.ops.matrix(arr.tolist() if isinstance(arr, np.ndarray) else arr, kind)
 
 
+def _describe_shape(shape: tuple[int, ...]) -> str:
+    return f"a vector of {shape[0]} entries" if len(shape) == 1 else f"a {shape[0]} x {shape[1]} matrix"
+
+
 def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: Type | None, values: list[Any]) -> Matrix:
     """Lower `vec3(1.0)`, `vec3(a, b, c)`, `vec4(v.xyz, 1.0)` or `mat2(...)`."""
     size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
@@ -82,7 +86,8 @@ def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: Type | None, v
         if isinstance(value, Matrix):
             # Not converted to `kind`: the engines keep the type of such a matrix.
             if value.shape != shape:
-                raise Misfit(f"the construction of a matrix of shape {shape} from a matrix of shape {value.shape}")
+                words = f"{_describe_shape(shape)} made from {_describe_shape(value.shape)}"
+                raise Misfit(words, "Take the entries that it needs, such as `v.xyz`")
             return value
         if is_number(value) or is_expression(value):
             return low.ops.build_matrix([low.state.share(low.ops.scalar(value))] * size, shape, kind)

@@ -49,8 +49,10 @@ def inline_call(
     source = low.read(function)
     # Another function of the language may end its recursion while it is compiled, a real one only at run time.
     is_recursive = is_real and any(frame.source.identity == source.identity for frame in low.state.frames)
-    if is_recursive or len(low.state.frames) > DEEPEST:
-        raise low.make_refusal(f"`{function.__name__}`, which calls itself", node)
+    if is_recursive:
+        raise low.make_refusal(f"a call of `{function.__name__}` from inside itself", node)
+    if len(low.state.frames) > DEEPEST:
+        raise low.make_refusal(f"more than {DEEPEST} calls inside each other, the last of `{function.__name__}`", node)
     given = _bind_arguments(low, function, positional, named, node)
     frame = Frame(source, [{}], is_library=is_library or low.state.frame.is_library, is_quiet=low.state.is_quiet)
     # Without an annotation, a method gets the object itself and not a copy of it.
@@ -148,7 +150,9 @@ def lower_return(low: Lowering, statement: ast.Return) -> None:
         _early_returns.leave(low, frame.early, frame, value)
         return
     if frame.branches or any(not is_static for is_static, _ in frame.loops):
-        raise low.make_refusal(f"`{ast.unparse(statement)}` inside a loop or branch that is not static", statement)
+        words = f"`{ast.unparse(statement)}` inside a loop or branch that is not static"
+        remedy = "Assign the result to a variable there, and return it once, at the end of the function"
+        raise low.make_refusal(Misfit(words, remedy), statement)
     frame.status = "return"
     if statement.value is None:
         return

@@ -86,11 +86,12 @@ def _matmul(low: Lowering, mat_x: Any, mat_y: Any) -> Any:
     left, right = _share_entries(low, mat_x), _share_entries(low, mat_y)
     if len(left.shape) == len(right.shape) == 1:
         return _dot(low, left, right)
+    shapes = f"{left.shape} and {right.shape}"
     # As the engines do: `v @ m` is `transpose(m) @ v`, in the same order of additions.
     if len(left.shape) == 1:
         left, right = _transpose(low, right), left
     if left.shape[1] != right.shape[0]:
-        raise Misfit(f"a product of matrices of the shapes {left.shape} and {right.shape}")
+        raise Misfit(f"a product of matrices of the shapes {shapes}")
     columns: list[tuple[int, ...]] = [(j,) for j in range(right.shape[1])] if len(right.shape) == 2 else [()]
 
     def entry(i: int, column: tuple[int, ...]) -> Scalar:

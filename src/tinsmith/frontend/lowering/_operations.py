@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Any
 
 from ...ir import Deadly, Defaults, Misfit, NotANumber, Operator, Type, nodes, types, walk
-from ._values import Matrix, Scalar, is_expression, is_number, kind_of
+from ._values import ArrayValue, Matrix, Scalar, is_expression, is_number, kind_of
 
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "+": python.add,
@@ -67,6 +67,8 @@ class Operations:
         """Return a number as an expression. Raise Misfit for any other value."""
         if is_expression(value):
             return value
+        if isinstance(value, ArrayValue):
+            raise Misfit(f"{kind_of(value)}, which is not a number", "Take an element of it, by an index")
         if not is_number(value):
             raise NotANumber(kind_of(value), value)
         return self.constant(value, types.of_literal(value, self.defaults))

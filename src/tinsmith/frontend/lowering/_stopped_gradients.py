@@ -31,7 +31,9 @@ def stop_gradients(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> nodes
             case nodes.Atomic(operator, array=name) if name in arrays and (
                 part.result is not None or operator not in ("add", "sub")
             ):
-                raise Misfit(f"`stop_grad` of an array that `atomic_{operator}` reads")
+                use = f"`{name}`, to which an `atomic_{operator}` is applied whose result is used"
+                use = use if part.result is not None else f"`{name}`, whose element an `atomic_{operator}` compares"
+                raise Misfit(f"`stop_grad` of {use}", "Do the atomic outside of the block of `stop_grad`")
         return part
 
     return walk.change_parts(body, change)

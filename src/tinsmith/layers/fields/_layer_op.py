@@ -243,7 +243,10 @@ class LayerOp:
         """Refuse an ndarray whose content a call begins with: an op cannot read it, as it reads a field."""
         for one in fields:
             if one.facts.address:
-                words = f"{self._layer} runs on tensors, and its kernels read what the ndarray `{one.name}` holds"
+                words = (
+                    f"{self._layer} runs on tensors, and its kernels depend on the earlier content of the ndarray "
+                    f"`{one.name}`"
+                )
                 remedy = (
                     "Register it as an input or a weight, or as cleared (`clear=True`) if a call does not need its "
                     "earlier content; or leave out batched=True and on_tensors=True."

@@ -74,7 +74,7 @@ def _parse_json(text: str, name: str) -> dict[str, Any]:
         headline = f"{name} is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}."
         raise ConfigError(refusal(headline, point_at(text, error.pos))) from error
     except _Unfit as error:
-        raise ConfigError(refusal(f"{name} is ambiguous JSON: {error}.")) from error
+        raise ConfigError(refusal(f"{name} is not valid JSON: {error}.")) from error
     if not isinstance(value, dict):
         raise ConfigError(
             refusal(f"{name} is not a JSON object.", [("got", type(value).__name__)], "Begin it with `{`.")
@@ -106,4 +106,4 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _Unfit(f"{name} is not a number in JSON")
+    raise _Unfit(f"it has {name}, which JSON does not have. Write a finite number")

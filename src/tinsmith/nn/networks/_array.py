@@ -373,9 +373,9 @@ class NetworkArray(Layer):
             remedy = "Pass torch.as_tensor(cells)."
             raise ArgumentError(refusal("`cells` of NetworkArray must be a tensor of integers", rows, remedy))
         if points.ndim != 2 or points.shape[1] != self.n_input_dims or cells.shape != points.shape[:1]:
-            rows = [("expected", f"(point, {self.n_input_dims}) and (point)")]
-            rows.append(("got", f"{tuple(points.shape)} and {tuple(cells.shape)}"))
-            raise ShapeError(refusal("`points` or `cells` of NetworkArray have the wrong shape", rows))
+            rows = [("`points`", f"got {tuple(points.shape)}, expected (n, {self.n_input_dims})")]
+            rows.append(("`cells`", f"got {tuple(cells.shape)}, expected (n)"))
+            raise ShapeError(refusal("`points` and `cells` of NetworkArray do not have the expected shapes", rows))
         if cells.is_floating_point() or cells.dtype == torch.bool:
             raise DtypeError(refusal("`cells` are not integers", [("got", str(cells.dtype))], "Pass `cells.long()`."))
         low, high = torch.aminmax(cells.long()) if len(cells) else (0, 0)

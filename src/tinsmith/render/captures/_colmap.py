@@ -230,6 +230,7 @@ def _make_intrinsics(camera: CameraRecord, file: Path) -> tuple[dict[str, float]
     if not all(map(math.isfinite, camera.parameters)) or min(fl_x, fl_y, camera.width, camera.height) <= 0:
         rows = [("size", f"{camera.width} x {camera.height}"), ("focal lengths", f"{fl_x:g}, {fl_y:g}")]
         rows += [("principal point", f"{cx:g}, {cy:g}"), ("distortion", ", ".join(f"{k:g}" for k in distortion))]
-        raise entry.make_error("the camera's parameters are not valid", rows[: 4 if distortion else 3])
+        rows = [*rows[: 4 if distortion else 3], ("expected", "finite numbers; a size and focal lengths above 0")]
+        raise entry.make_error("the camera's parameters are not valid", rows, "Export the model from COLMAP again.")
     numbers = {"fl_x": fl_x, "fl_y": fl_y, "cx": cx, "cy": cy, "w": camera.width, "h": camera.height}
     return numbers, make_lens(model, dict(zip(names, distortion, strict=True)))

@@ -92,7 +92,7 @@ def _make_frame(entry: Entry, fields: Any, shared: Mapping[str, float], whole: M
     name = fields.get("file_path")
     if not isinstance(name, str) or not name:
         rows = [("file_path", _describe_kind(name)), ("expected", "the path of a picture, from the file's folder")]
-        raise entry.make_error("a frame of the dataset has no picture", rows)
+        raise entry.make_error("a frame of the dataset names no picture", rows)
     numbers = {**shared, **_parse_numbers(entry, fields)}
     lens = _parse_lens(entry, {**whole, **fields}, numbers)
     return Frame(entry, _find_image(entry, name), _parse_pose(entry, fields.get("transform_matrix")), numbers, lens)

@@ -88,7 +88,7 @@ def require_degree(function: str, name: str, degree: object, coefficients: Tenso
     """Raise an error unless a degree is 0 to 4 (ArgumentError) and there are enough coefficients (ShapeError)."""
     if not isinstance(degree, int) or not 0 <= degree <= MOST_DEGREE:
         words = f"`{name}` of `{function}` must be an integer from 0 to {MOST_DEGREE}"
-        raise ArgumentError(refusal(words, [("got", repr(degree))], "Use such a degree."))
+        raise ArgumentError(refusal(words, [("got", repr(degree))]))
     if coefficients.ndim < 2 or coefficients.shape[-2] < (degree + 1) ** 2:
         rows = [("got", str(tuple(coefficients.shape)))]
         rows += [("expected", f"[..., k, c] with k at least {(degree + 1) ** 2}")]
