@@ -18,7 +18,7 @@ from support.locks import ORDER, LockRecorder, RecordedLock
 from tinsmith.calls import _language
 from tinsmith.engines import get
 from tinsmith.engines._registry import _PYTHON
-from tinsmith.frontend.values import _value_changes
+from tinsmith.frontend import _fingerprints
 from tinsmith.layers.tube import _fields
 from tinsmith.time._operators import ScanOperators
 
@@ -158,9 +158,9 @@ def test_two_threads_give_an_object_the_same_number(monkeypatch):
             pass
         return make(*given)
 
-    monkeypatch.setattr(_value_changes, "weakref", SimpleNamespace(ref=make_slowly))
-    numbers = in_two_threads(lambda: _value_changes._serial(thing))
-    assert numbers == [_value_changes._serial(thing)] * 2
+    monkeypatch.setattr(_fingerprints, "weakref", SimpleNamespace(ref=make_slowly))
+    numbers = in_two_threads(lambda: _fingerprints._serial(thing))
+    assert numbers == [_fingerprints._serial(thing)] * 2
 
 
 def test_two_threads_start_an_engine_once(engine, monkeypatch):

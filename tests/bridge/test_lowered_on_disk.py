@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from tinsmith.compiling import _stage
+from tinsmith.engines import get
+from tinsmith.ir import Defaults, Type
 
 PROGRAM = """
 import math
@@ -72,6 +74,21 @@ CHANGES = {
     ),
     "a struct": ("T = ti.types.struct(a=ti.f32)", "T = ti.types.struct(a=ti.i32)", "T(a=2.5).a", 2.5, 2.0),
     "the shape of a field": ("G = ti.field(ti.f32, 2)", "G = ti.field(ti.f32, 3)", "G.shape[0]", 2.0, 3.0),
+    "the type of a field": ("G = ti.field(ti.f32, ())", "G = ti.field(ti.f64, ())", "(2.0 + G[None])", 2.0, 2.0),
+    "the offset of a field": (
+        "G = ti.field(ti.f32, 3)",
+        "G = ti.field(ti.f32, 3, offset=1)",
+        "(2.0 + G[1])",
+        2.0,
+        2.0,
+    ),
+    "which names are one field": (
+        "G = H = ti.field(ti.f32, ())",
+        "G, H = ti.field(ti.f32, ()), ti.field(ti.f32, ())",
+        "(2.0 + G[None] * H[None])",
+        2.0,
+        2.0,
+    ),
     "a module": (
         "m = math",
         "m = numpy",
@@ -132,6 +149,20 @@ def test_a_file_that_the_kernel_reads_while_it_is_compiled(run, tmp_path):
         (tmp_path / "program.py.number").write_text(str(number))
         assert run(read, "ti.static(read())")[0] == number
         assert run("pass", "ti.static(float(numpy.loadtxt(FILE)))")[0] == number
+
+
+@pytest.mark.parametrize("name", ["_defaults", "is_debugging"])
+def test_settings_of_the_engine(run, lang, monkeypatch, name):
+    def run_again():
+        return run("pass", "2.0")
+
+    assert run_again()[1] > 0
+    assert run_again() == (2.0, 0)
+    if name == "_defaults":
+        monkeypatch.setattr(_stage.Stage, name, Defaults(Type.F64, Type.I64))
+    else:
+        monkeypatch.setattr(type(get(lang.__name__)), name, lambda _: True)
+    assert run_again()[1] > 0
 
 
 def test_dtypes_options_and_lines(run):

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .. import frontend
 from .._cache import BoundedDict, Cache, digest_of
 from ..compiling import Stage, build_changed_error, build_changed_value_error
-from ..frontend import Change, find_changed_value, number_of
 from ..tracing import is_in_backward
 from ._signature import Signature
 from .fields import Contents, FieldContents, Fingerprints
@@ -165,7 +165,7 @@ class Captures:
         """Return the number that stands for fingerprints."""
         number = self._numbers.get(fingerprints)
         if number is None:
-            number = self._numbers.keep(fingerprints, number_of(fingerprints))
+            number = self._numbers.keep(fingerprints, frontend.number_of(fingerprints))
             self._known.keep(number, fingerprints)
         return number
 
@@ -183,8 +183,8 @@ class Captures:
         now = self._known.get(again)
         if now is not None:
             return self._explain(before, now)
-        known = find_changed_value(None, next(one for one in before if one))
-        lost = Change(known.name, known.now, "no longer known")
+        known = frontend.find_changed_value(None, next(one for one in before if one))
+        lost = frontend.Change(known.name, known.now, "no longer known")
         return build_changed_error(
             f"op `{self._signature.op}`", "Python value", lost, "make it an argument of the kernel"
         )

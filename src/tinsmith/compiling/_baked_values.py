@@ -12,20 +12,11 @@ from typing import Any
 
 import torch
 
+from .. import frontend
 from .._cache import BoundedDict
 from .._errors import EngineError, GradientError, KernelError, refusal
 from ..engines import Engine, module_name, one_at_a_time, remedy_for_lost_field
-from ..frontend import (
-    Change,
-    Constants,
-    Content,
-    FieldUse,
-    Source,
-    constants_of,
-    describe_content,
-    find_changed_value,
-    find_unsupported,
-)
+from ..frontend import Constants, FieldUse, Source, constants_of, find_unsupported
 from ._linked_kernel import LinkedKernel
 from ._structs import without_structs_of
 
@@ -51,7 +42,7 @@ class BakedValues:
         self._examined: set[Any] = set()
         # No cache: it says which fields a name stood for when a call's values were read.
         self._surveyed: BoundedDict[tuple[Any, ...], Constants] = BoundedDict()
-        self._content: tuple[Constants, tuple[Any, ...], Content | None] | None = None
+        self._content: tuple[Constants, tuple[Any, ...], frontend.Content | None] | None = None
         self._stamps: dict[int, tuple[Any, Any]] = {}
 
     @property
@@ -162,13 +153,13 @@ class BakedValues:
         """
         return self._constants.describe(self._linked.templates({})) if self._constants else ""
 
-    def find_content(self, values: Mapping[str, Any]) -> Content | None:
+    def find_content(self, values: Mapping[str, Any]) -> frontend.Content | None:
         """Return what the kernel's IR follows from, besides its parameters and options; None if that has no text."""
         templates = self._linked.templates(values)
         constants = self.look_up(values)
         known, fingerprint = self._content, constants.fingerprint(templates)
         if known is None or known[0] is not constants or known[1] != fingerprint:
-            known = self._content = constants, fingerprint, describe_content(constants, templates)
+            known = self._content = constants, fingerprint, frontend.describe_content(constants, templates)
         return known[2]
 
     def list_tensors(self, values: Mapping[str, Any]) -> list[str]:
@@ -285,7 +276,7 @@ def build_lost_field_error(op: str, name: str, engine: Engine) -> EngineError:
     return EngineError(refusal(words, remedy=remedy))
 
 
-def build_changed_error(op: str, kind: str, change: Change, remedy: str) -> GradientError:
+def build_changed_error(op: str, kind: str, change: frontend.Change, remedy: str) -> GradientError:
     """Build the error for a value that changed between an op's forward and its backward pass.
 
     Args:
@@ -303,4 +294,6 @@ def build_changed_value_error(op: str, before: tuple[Any, ...] | None, now: tupl
     """Build the error for a Python value that changed between two fingerprints: `before` of the forward pass, None if
     unknown, and `now`.
     """
-    return build_changed_error(op, "Python value", find_changed_value(before, now), "make it an argument of the kernel")
+    return build_changed_error(
+        op, "Python value", frontend.find_changed_value(before, now), "make it an argument of the kernel"
+    )

@@ -27,6 +27,7 @@ from ._field_arguments import free as free
 from ._field_arguments import pass_fields_as_arrays as pass_fields_as_arrays
 from ._fingerprints import MISSING as MISSING
 from ._fingerprints import is_plain_object as is_plain_object
+from ._fingerprints import number_of as number_of
 from ._idle_calls import find_idle_calls as find_idle_calls
 from ._indices import affine_of as affine_of
 from ._indices import bind_index as bind_index
@@ -80,4 +81,3 @@ from .values import Content as Content
 from .values import constants_of as constants_of
 from .values import describe_content as describe_content
 from .values import find_changed_value as find_changed_value
-from .values import number_of as number_of

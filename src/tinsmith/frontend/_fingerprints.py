@@ -5,13 +5,16 @@ classes are compared by identity: what a field holds is not baked in. A tensor c
 of its changes in place, since `ti.static(float(w))` bakes in what it holds.
 
 A description is a fingerprint as text that another process can compare with its own: it has the type and name of
-objects that are compared by identity.
+objects that are compared by identity. A number stands for a fingerprint in graphs, which hold tensors alone.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import sys
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
@@ -20,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from .. import tracing
-from ..engines import Engine
+from ..engines import COMPILING, Engine
 
 MISSING = object()
 """Stands for a value that is not there."""
@@ -195,3 +198,66 @@ def _describe_object(value: Any) -> str:
 def _describe_code(code: CodeType) -> str:
     constants = [_describe_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
     return f"{code.co_name} {code.co_code.hex()} {code.co_names} {code.co_freevars} {constants}"
+
+
+# Numbers ------------------------------------------------------------------------------------------
+_SERIALS: dict[int, tuple[weakref.ref[Any], int]] = {}
+"""Live objects that are compared by identity, by address, each with a number that no other object ever gets."""
+_COUNT = itertools.count()
+
+
+def number_of(part: Any) -> int:
+    """Return a number of 63 bits for a fingerprint. The chance that two fingerprints share one is about 10^-19.
+
+    Python's own hash does not work: -1 and -2 have the same, and so do objects of which one is created at the address
+    of another that was destroyed.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for piece in _pieces(part):
+        # With its length, so that ("ab", "c") and ("a", "bc") differ.
+        digest.update(len(piece).to_bytes(8, "little"))
+        digest.update(piece)
+    # Without the last bit, the number fits into a signed integer of 64 bits.
+    return int.from_bytes(digest.digest(), "little") >> 1
+
+
+def _pieces(part: Any) -> Iterator[bytes]:
+    """Yield the bytes that a fingerprint consists of."""
+    if isinstance(part, tuple):
+        yield b"(%d" % len(part)
+        for one in part:
+            yield from _pieces(one)
+    elif isinstance(part, frozenset):
+        yield b"{%d" % len(part)
+        # The order of a set differs from process to process.
+        yield from sorted(b"".join(_pieces(one)) for one in part)
+    elif isinstance(part, Same):
+        yield b"same %d" % _serial(part.value)
+    elif isinstance(part, bytes):
+        yield part
+    else:
+        yield (f"type {_serial(part)}" if isinstance(part, type) else repr(part)).encode()
+
+
+def _serial(value: Any) -> int:
+    address = id(value)
+    known = _SERIALS.get(address)
+    # Another object may have been created at the address.
+    if known is not None and known[0]() is value:
+        return known[1]
+    with COMPILING:
+        # Another thread may have given it one meanwhile.
+        known = _SERIALS.get(address)
+        if known is None or known[0]() is not value:
+            try:
+                reference = weakref.ref(value, lambda one: _forget(address, one))
+            except TypeError:
+                # An object that takes no weak reference: its address, among numbers that `_COUNT` never gives.
+                return -address
+            known = _SERIALS[address] = reference, next(_COUNT)
+        return known[1]
+
+
+def _forget(address: int, reference: weakref.ref[Any]) -> None:
+    if address in _SERIALS and _SERIALS[address][0] is reference:
+        del _SERIALS[address]

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ... import frontend
 from ..._cache import Cache
 from ..._config import config
 from ..._errors import GradientError
 from ...compiling import Stage, build_changed_error, build_lost_field_error
 from ...engines import COMPILING, Engine, FieldFacts
-from ...frontend import Change
 from .. import fields
 
 Fingerprints = tuple[tuple[Any, ...], ...]
@@ -41,12 +41,14 @@ class _Field(NamedTuple):
     field: Any
     facts: FieldFacts
 
-    def find_change(self, before: bytes | None, now: bytes) -> Change:
+    def find_change(self, before: bytes | None, now: bytes) -> frontend.Change:
         """Return the first element that differs, as it was and as it is. If `before` is None, show all elements."""
         facts = self.facts
         after = self._view_elements(now)
         if before is None:
-            return Change(self.name, "", f"{' '.join(str(after.reshape(facts.shape + facts.element)).split()):.60}")
+            return frontend.Change(
+                self.name, "", f"{' '.join(str(after.reshape(facts.shape + facts.element)).split()):.60}"
+            )
         then = self._view_elements(before)
         size = facts.dtype.itemsize
         # Bytes: nan is equal to itself, and -0.0 differs from 0.0.
@@ -55,7 +57,7 @@ class _Field(NamedTuple):
         steps = [str(int(step)) for step in outer]
         index, entry = steps[: len(steps) - inner], steps[len(steps) - inner :]
         shown = f"at [{', '.join(index) or 'None'}]" + (f"[{', '.join(entry)}]" if entry else "")
-        return Change(self.name, f"{then[place].item()} {shown}", f"{after[place].item()} {shown}")
+        return frontend.Change(self.name, f"{then[place].item()} {shown}", f"{after[place].item()} {shown}")
 
     def _view_elements(self, content: bytes) -> torch.Tensor:
         return torch.frombuffer(bytearray(content), dtype=self.facts.dtype)[: self.facts.count]

@@ -27,7 +27,6 @@ from .._read import Source, read
 from ..uses import BodyUse, FieldUse, uses_in_body
 from ._object_reads import find_tested, has_truth_value, read_python_function
 from ._paths import Chain, Path, chain_of, chains, chains_in, take_step, text_of
-from ._value_changes import UNKNOWN, Change, find_change, show
 
 # Kernels use their constants everywhere and programs do not assign to them, so they are not compared at each call.
 _STEADY_MODULES = ("math", "numpy")
@@ -190,22 +189,6 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
     roots = {name: Path(None, name) for name in templates if name not in arrays}
     finder.walk(source, roots)
     return finder.constants()
-
-
-def find_changed_value(before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> Change:
-    """Return the first value in which two different fingerprints of one kernel differ.
-
-    If `before` is None, it was not kept: then the change names all current values.
-    """
-    if before is None:
-        return Change("`, `".join(now[0]), "", ", ".join(map(show, now[1:])))
-    if before and now and before[0] == now[0]:
-        pairs = zip(now[0], before[1:], now[1:], strict=True)
-        return next(find_change(name, old, new) for name, old, new in pairs if old != new)
-    olds, news = (dict(zip(one[0], one[1:], strict=True)) if one else {} for one in (before, now))
-    # Here the names differ too. One that only one of the two has counts as a change to or from `UNKNOWN`.
-    name = next(name for name in (*olds, *news) if olds.get(name) != news.get(name))
-    return find_change(name, olds.get(name, UNKNOWN), news.get(name, UNKNOWN))
 
 
 class _Finder:

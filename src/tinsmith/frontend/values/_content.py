@@ -66,7 +66,7 @@ class _Describer:
         self._constants = constants
         self._engine: Engine = constants.engine
         self._language = Language(constants.engine)
-        self._functions = {source.function for source in constants.sources}
+        self._functions = [source.function for source in constants.sources]
         self.fields: dict[int, Any] = {}
 
     def list_lines(self, templates: Mapping[str, Any]) -> Iterator[str]:
@@ -77,7 +77,9 @@ class _Describer:
             yield self._describe_declaration(source.function)
             yield from self._list_modules(source)
         for path in self._constants.paths:
-            place = None if path.source is None else places.get(id(path.source), "?")
+            place = None if path.source is None else places.get(id(path.source))
+            if path.source is not None and place is None:
+                raise _Unknown
             value = path.value(templates)
             is_asked_for = path in self._constants.by_type
             yield f"{place} {path} = {self._describe_object(value) if is_asked_for else self._describe(value)}"
@@ -147,7 +149,8 @@ class _Describer:
         function = engine.inner_function(value)
         if function is not None and function in self._functions:
             # Its tree is in the text, and the values that its object has are others.
-            return f"function {function.__qualname__}, bound: {engine.is_bound(value)}, real: {language.is_real(value)}"
+            facts = [engine.is_bound(value), language.is_method(value), language.is_real(value)]
+            return f"function {self._functions.index(function)} {facts}"
         if isinstance(value, ModuleType) and (engine.owns(value) or value.__name__ in ("math", "numpy")):
             return f"module {value.__name__}"
         if isinstance(value, type) and value.__module__ in ("builtins", "numpy"):

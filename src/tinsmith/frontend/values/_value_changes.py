@@ -1,86 +1,19 @@
-"""Describe which value differs between two fingerprints, and turn fingerprints into numbers."""
+"""Describe which value differs between two fingerprints."""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...engines import COMPILING
 from .._fingerprints import MISSING, PLAIN, Same, is_tensor
 
 UNKNOWN = Same(MISSING)
 """The fingerprint of a missing value."""
 
-# Numbers ------------------------------------------------------------------------------------------
-_SERIALS: dict[int, tuple[weakref.ref[Any], int]] = {}
-"""Live objects that are compared by identity, by address, each with a number that no other object ever gets."""
-_COUNT = itertools.count()
 
-
-def number_of(part: Any) -> int:
-    """Return a number of 63 bits for a fingerprint. The chance that two fingerprints share one is about 10^-19.
-
-    Python's own hash does not work: -1 and -2 have the same, and so do objects of which one is created at the address
-    of another that was destroyed.
-    """
-    digest = hashlib.blake2b(digest_size=8)
-    for piece in _pieces(part):
-        # With its length, so that ("ab", "c") and ("a", "bc") differ.
-        digest.update(len(piece).to_bytes(8, "little"))
-        digest.update(piece)
-    # Without the last bit, the number fits into a signed integer of 64 bits.
-    return int.from_bytes(digest.digest(), "little") >> 1
-
-
-def _pieces(part: Any) -> Iterator[bytes]:
-    """Yield the bytes that a fingerprint consists of."""
-    if isinstance(part, tuple):
-        yield b"(%d" % len(part)
-        for one in part:
-            yield from _pieces(one)
-    elif isinstance(part, frozenset):
-        yield b"{%d" % len(part)
-        # The order of a set differs from process to process.
-        yield from sorted(b"".join(_pieces(one)) for one in part)
-    elif isinstance(part, Same):
-        yield b"same %d" % _serial(part.value)
-    elif isinstance(part, bytes):
-        yield part
-    else:
-        yield (f"type {_serial(part)}" if isinstance(part, type) else repr(part)).encode()
-
-
-def _serial(value: Any) -> int:
-    address = id(value)
-    known = _SERIALS.get(address)
-    # Another object may have been created at the address.
-    if known is not None and known[0]() is value:
-        return known[1]
-    with COMPILING:
-        # Another thread may have given it one meanwhile.
-        known = _SERIALS.get(address)
-        if known is None or known[0]() is not value:
-            try:
-                reference = weakref.ref(value, lambda one: _forget(address, one))
-            except TypeError:
-                # An object that takes no weak reference: its address, among numbers that `_COUNT` never gives.
-                return -address
-            known = _SERIALS[address] = reference, next(_COUNT)
-        return known[1]
-
-
-def _forget(address: int, reference: weakref.ref[Any]) -> None:
-    if address in _SERIALS and _SERIALS[address][0] is reference:
-        del _SERIALS[address]
-
-
-# Differences --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Change:
     """A value that differs from what it was.
@@ -172,3 +105,19 @@ def _show_object(value: Any) -> str:
         return f"the tensor {' '.join(repr(value.detach()).split()):.60}"
     name = getattr(value, "__name__", None)
     return f"`{name}`" if isinstance(name, str) else f"a {type(value).__name__} at {id(value):#x}"
+
+
+def find_changed_value(before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> Change:
+    """Return the first value in which two different fingerprints of one kernel differ.
+
+    If `before` is None, it was not kept: then the change names all current values.
+    """
+    if before is None:
+        return Change("`, `".join(now[0]), "", ", ".join(map(show, now[1:])))
+    if before and now and before[0] == now[0]:
+        pairs = zip(now[0], before[1:], now[1:], strict=True)
+        return next(find_change(name, old, new) for name, old, new in pairs if old != new)
+    olds, news = (dict(zip(one[0], one[1:], strict=True)) if one else {} for one in (before, now))
+    # Here the names differ too. One that only one of the two has counts as a change to or from `UNKNOWN`.
+    name = next(name for name in (*olds, *news) if olds.get(name) != news.get(name))
+    return find_change(name, olds.get(name, UNKNOWN), news.get(name, UNKNOWN))
