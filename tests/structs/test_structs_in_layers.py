@@ -365,10 +365,14 @@ def test_ndarray_of_an_engine_that_was_restarted():
         ts.rollout(lambda: grouped(state), {"x": state.q}, {"out": state.out})
 
 
-@pytest.mark.parametrize("member", [None, [1.0], 2.0], ids=lambda one: type(one).__name__)
-def test_member_that_is_no_tensor_is_named(member):
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [(None, "an object of type `NoneType`"), ([1.0], "an object of type `list`"), (2.0, "the number 2.0")],
+    ids=["none", "list", "number"],
+)
+def test_member_that_is_no_tensor_is_named(member, words):
     state = make_state(qd.Backend.NDARRAY)
     layer = ts.EmptyTin().register_input_field(state.q).register_output_field(state.out)
     layer.register_kernel(two_of_one_type, state, State(member, state.q))
-    with pytest.raises(ts.TinsmithError, match=r"`b\.q`, a " + type(member).__name__):
+    with pytest.raises(ts.TinsmithError, match=rf"`b\.q`, {words}"):
         layer.finish()(torch.ones(3, dtype=D, requires_grad=True))
