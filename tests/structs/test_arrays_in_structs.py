@@ -347,3 +347,16 @@ def test_a_member_that_is_no_array(lang64, member):
 
         assert_refused(ts.GradientError, ["`whole.table.w`", "a field, an ndarray, or a tensor"], run)
     np.testing.assert_array_equal(sim.y.to_numpy(), np.full(COUNT, 7.0))
+
+
+@each_maker
+def test_a_transform_by_a_member_is_refused(lang64, made):
+    sim = make_sim(lang64)
+    run, x = MAKERS[made](sim, "given"), torch.rand(COUNT, dtype=D)
+
+    def lose(w):
+        sim.whole.table.w = w
+        return run(x).sum()
+
+    words = ["`whole.table.w`", "a field that is an input"]
+    assert_refused(ts.GradientError, words, torch.func.grad(lose), torch.rand(COUNT, dtype=D))

@@ -43,7 +43,7 @@ from ...engines import NAMES, ArrayArgument, Compiled, Engine, Parameter, of_ker
 from ...frontend import FieldUse, subscript_arity
 from ...ir import NotCovered, nodes
 from ...spec import Spec
-from ...tracing import get_version, suspend_transforms
+from ...tracing import get_version, suspend_transforms, unwrap_levels
 from .._binding import BoundArguments, bind
 from .._buffers import LOWEST_ADDRESS, check_element_count, ensure_memory
 from .._signature import Signature
@@ -300,7 +300,10 @@ class Launcher:
         return tensor
 
     def _check_memory(self, what: str, tensor: torch.Tensor) -> None:
-        """Raise DtypeError, DeviceError or ArgumentError for a tensor whose memory no kernel of the engine reads."""
+        """Refuse a tensor whose memory no kernel of the engine reads: its dtype, device, layout, or a transform."""
+        if unwrap_levels(tensor) is not tensor:
+            remedy = "Keep its values in a field that is an input of the layer or rollout, and transform by that input."
+            raise GradientError(refusal(f"{what} belongs to a transform of torch.func", remedy=remedy))
         if tensor.dtype not in NAMES:
             rows = [("expected", ", ".join(map(str, NAMES))), ("got", str(tensor.dtype))]
             raise DtypeError(refusal(f"{what} has a dtype that {self.engine.name} does not have", rows))
