@@ -84,7 +84,7 @@ def test_indices_outside_are_refused_before_anything_runs(lang64):
     for wrong in ({"t": 3}, {"t": -1}, {"i": N}):
         before = dict(python)
         python |= wrong
-        with pytest.raises(ts.KernelError, match="outside") as caught:
+        with pytest.raises(ts.KernelError, match="out of range|does not have") as caught:
             run(start)
         assert "_lang" not in str(caught.value)
         python |= before
