@@ -11,12 +11,12 @@ from pathlib import Path
 
 UNLAUNCHED: list[tuple[str, str]] = [
     ("_kernel_solve_graph$", "Genesis launches it on a GPU only"),
-    (r"RRT\._kernel_rrt_step2$", "`_kernel_rrt_step1`, which comes before it, fails in Genesis itself"),
     ("_grad$|_grads?_|_bw$|backward|adjoint|_replay$|copy_acc$|no_check$", "part of Genesis' own backward pass"),
 ]
 """Patterns of kernels that no scene launched, and the reason. Others have the reason that the source tells."""
 PLANNED: list[tuple[str, str]] = [
     ("sensors[.]", "sensors"),
+    ("RRT[.]|mpr[.]clear$", "rigid_reaching_fields"),
     ("path_planning|inverse_kinematics", "rigid_reaching"),
     ("kinematic_state|vverts|refresh_grouped", "rigid_kinematic"),
     ("raycast_qd|update_all_verts", "rigid_rays"),
@@ -25,7 +25,7 @@ PLANNED: list[tuple[str, str]] = [
     ("masked", "rigid_masked"),
     ("narrow_phase_diff", "rigid_backward_contact"),
     ("_grad$|_bw$|adjoint|_replay$|copy_acc$|no_check$|compute_gradients$|without_qacc$", "rigid_backward"),
-    ("qvel|kernel_reset$|update_acc$|forward_dynamics$|mass_matrix$|update_geoms$|mpr[.]clear$", "rigid_unused"),
+    ("qvel|kernel_reset$|update_acc$|forward_dynamics$|mass_matrix$|update_geoms$", "rigid_unused"),
     ("hibernation|wake_?up|links_pos$|links_quat$|dynamic_constraint|contacts$", "rigid_sleeping"),
     ("terrain|drone", "rigid_terrain"),
     ("heterogeneous", "rigid_mixed_shapes"),

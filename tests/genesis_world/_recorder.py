@@ -21,6 +21,8 @@ from ._trial import Outcome, format_error, try_launch
 
 LOOKING = 5.0
 """How much longer it may take to find the arrays of a launch, of which tinsmith has no part, than to try it."""
+AGAIN = 5.0
+"""Seconds after which a trial that went on after its limit is stopped again."""
 SOME_TRIES = 3
 """How many launches are tried while a kernel has nothing to differentiate."""
 BUILDING = re.compile("init|_add_|store|reorder|surface|precompute|support|hessian|invweight|cartesian")
@@ -153,6 +155,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeoutError after some seconds of processor time: a busy machine changes no outcome."""
 
     def stop(*_: object) -> None:
+        _limit_time(AGAIN)  # an engine that compiles makes another error of the first one
         raise TimeoutError
 
     earlier = signal.signal(signal.SIGPROF, stop)

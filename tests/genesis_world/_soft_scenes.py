@@ -119,7 +119,8 @@ def mpm_gradients(gs: Any, ready: Ready) -> None:
     run_steps(world, ready, 2)
     call_all([lambda: body.get_particles_actu(), lambda: body.get_muscle_group()])
     states = body.get_state(), body.solver.get_state(world.sim.cur_substep_local)
-    call_all([lambda: sum(_sum_particles(one) for one in states).backward()])
+    loss = torch.stack([_sum_particles(one) for one in states]).sum()
+    call_all([lambda: loss.backward()])
 
 
 def _sum_particles(state: Any) -> torch.Tensor:
@@ -351,7 +352,7 @@ def fem_explicit(gs: Any, ready: Ready) -> None:
     for one in (state.pos, state.vel):
         one.grad = torch.rand_like(one)
     actuation = torch.rand(1, body.n_elements, dtype=torch.float64)
-    active = torch.zeros(1, body.n_elements, dtype=torch.int32)
+    active = (groups % 2).to(torch.int32)[None].contiguous()
     call_all(
         [
             lambda: solver.add_grad_from_state(state),
@@ -402,8 +403,9 @@ def fem_cloth(gs: Any, ready: Ready) -> None:
 @scene(options=("batch",))
 def fem_held(gs: Any, ready: Ready) -> None:
     """Build an explicit elastic box whose vertices are held, in two environments."""
-    material = gs.materials.FEM.Elastic(model="linear_corotated", E=1e5)
-    world, body = _fem(gs, material, has_plane=False, is_box=True, enable_vertex_constraints=True)
+    world, body = _fem(
+        gs, gs.materials.FEM.Elastic(E=1e5), has_plane=False, is_box=True, enable_vertex_constraints=True
+    )
     world.build(n_envs=2)
     targets = body.get_state().pos[:, :2] + 0.01
     call_all(
@@ -556,7 +558,7 @@ def hybrid(gs: Any, ready: Ready) -> None:
     """Build a soft skin around rigid links."""
     world = make_world(gs, dt=3e-3, substeps=2, mpm_options=gs.options.MPMOptions(grid_density=32, **BOUNDS))
     body = world.add_entity(
-        gs.morphs.URDF(file="urdf/simple/two_link_arm.urdf", pos=(0.0, 0.0, 0.1), scale=0.2, fixed=True),
+        gs.morphs.URDF(file="urdf/simple/two_link_arm.urdf", pos=(-0.2, 0.0, 0.3), scale=0.2, fixed=True),
         material=gs.materials.Hybrid(
             material_rigid=gs.materials.Rigid(gravity_compensation=1.0),
             material_soft=gs.materials.MPM.Muscle(E=1e4, nu=0.45, rho=1000.0, model="neohooken"),
