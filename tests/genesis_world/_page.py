@@ -47,6 +47,7 @@ WORDS = {
 }
 CAUSES: list[tuple[str, str]] = [
     ("uses the gradient ", "it reads gradients as values: part of Genesis' own backward pass"),
+    (r"the function `(\w+)`", r"it calls `\1`, for which no gradient is generated"),
     (r"took more than (\d+) s", r"stopped after \1 s of processor time"),
     ("handles gradients itself", "it writes gradients: part of Genesis' own backward pass"),
     ("changed nothing", "it changed nothing in the scene"),
