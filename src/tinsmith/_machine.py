@@ -27,9 +27,6 @@ OPERATION_IN_VECTORS = 0.03e-9
 """Seconds that an operation takes in a loop over elements that runs in machine vectors."""
 UNCOUNTED = 1e-9
 """Seconds for each operation of a kernel that cannot be analyzed, whose operations are therefore a guess."""
-SPEED_OF_LANES = 4
-"""How many times as fast a loop whose length depends on data runs in lanes, as only the form for several threads
-does."""
 LEAST_WAKE, MOST_WAKE = 50e-6, 1e-3
 """Seconds. While other programs keep the cores busy, threads wake in less than they take when the cores are idle; a
 launch that wakes threads without need is several times as slow, one that does not wake them at most as many times as
@@ -52,15 +49,9 @@ class Machine:
     byte: float
     is_measured: bool = False
 
-    def break_even(self, threads: int, speed: float = 1.0) -> float:
-        """Return the time of a launch on one thread, in seconds, above which several threads are faster.
-
-        Args:
-            threads: the number of threads.
-            speed: how many times as fast as the form for one thread the other form runs on each thread.
-        """
-        share = threads * speed
-        return math.inf if share <= 1 else self.wake * share / (share - 1)
+    def break_even(self, threads: int) -> float:
+        """Return the time of a launch on one thread, in seconds, above which several threads are faster."""
+        return math.inf if threads <= 1 else self.wake * threads / (threads - 1)
 
 
 ASSUMED = Machine(130e-6, 0.0116e-9)

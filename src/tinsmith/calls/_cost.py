@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._config import OPERATIONS_PER_ELEMENT
-from .._machine import OPERATION, OPERATION_IN_VECTORS, SPEED_OF_LANES, UNCOUNTED, Machine
+from .._machine import OPERATION, OPERATION_IN_VECTORS, UNCOUNTED, Machine
 from ..compiling import remember
 from ..ir import nodes, walk
-from ..passes import find_data_dependent_loops, formula_text, runs_in_strips, sum_in_locals
+from ..passes import formula_text, runs_in_strips, sum_in_locals
 from ..passes.adjoint import count_bytes, count_loss_by_atomics, count_operations, count_parallel_loops
 from ..spec import Size
 from ._key import CallKey
@@ -37,13 +37,11 @@ class Counts(NamedTuple):
         operations: the number of operations.
         bytes: the number of bytes that it loads and stores; None if the operations alone decide.
         loss: the time that several threads lose by atomics: above 0, one thread is faster.
-        has_lanes: whether the form for several threads has lanes.
     """
 
     operations: nodes.Expr
     bytes: nodes.Expr | None
     loss: nodes.Expr
-    has_lanes: bool
 
 
 def count_work(body: nodes.Kernel, arrays: Collection[str], arguments: Collection[str], threads: int) -> Counts:
@@ -68,7 +66,6 @@ def count_work(body: nodes.Kernel, arrays: Collection[str], arguments: Collectio
         count_operations(body, is_known),
         count_bytes(body, is_known) if runs_in_strips(summed) else None,
         count_loss_by_atomics(summed, is_known, threads),
-        any(find_data_dependent_loops(body.body)),
     )
 
 
@@ -136,10 +133,9 @@ class Cost(NamedTuple):
 
     def bounds(self, counts: Counts | None, machine: Machine) -> Bounds:
         """Return from when on several threads are faster than one on a machine."""
+        seconds = machine.break_even(self.threads)
         if counts is None:
-            seconds = machine.break_even(self.threads)
             return Bounds(seconds, seconds / UNCOUNTED, math.inf)
-        seconds = machine.break_even(self.threads, SPEED_OF_LANES if counts.has_lanes else 1)
         if counts.bytes is not None:
             return Bounds(seconds, seconds / OPERATION_IN_VECTORS, seconds / machine.byte)
         return Bounds(seconds, seconds / OPERATION, math.inf)
