@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.layers.fields._program import Program
+from tinsmith.layers.fields._program import FieldProgram
 
 N = 4
 WAYS = {"fields": {}, "tensors": {"on_tensors": True}}
@@ -177,8 +177,8 @@ def test_an_input_without_a_gradient_is_not_differentiated(lang):
 
 # Wrong gradients ----------------------------------------------------------------------------------
 def test_a_wrong_gradient_of_the_engine_is_seen(lang, monkeypatch):
-    right = Program.backward
-    monkeypatch.setattr(Program, "backward", lambda *given: [1.5 * one for one in right(*given)])
+    right = FieldProgram.backward
+    monkeypatch.setattr(FieldProgram, "backward", lambda *given: [1.5 * one for one in right(*given)])
     result = ts.gradcheck(scaled(lang, adjoint="engine"), rand(N))
     assert result.verdict == "wrong"
     assert {one.rule for one in result.findings} == {"TS701"}
@@ -187,7 +187,7 @@ def test_a_wrong_gradient_of_the_engine_is_seen(lang, monkeypatch):
 
 
 def test_a_wrong_gradient_without_an_oracle_is_seen(lang, monkeypatch):
-    right = Program.backward
+    right = FieldProgram.backward
     x, y = graded(lang), lang.field(lang.f64, needs_grad=True)
     lang.root.dense(lang.i, N).place(y, offset=(1,))
     lang.root.dense(lang.i, N).place(y.grad, offset=(1,))
@@ -199,12 +199,12 @@ def test_a_wrong_gradient_without_an_oracle_is_seen(lang, monkeypatch):
 
     layer = ts.EmptyTin(adjoint="engine").register_input_field(x, "x").register_output_field(y, "y")
     layer.register_kernel(shift).finish()
-    monkeypatch.setattr(Program, "backward", lambda *given: [1.5 * one for one in right(*given)])
+    monkeypatch.setattr(FieldProgram, "backward", lambda *given: [1.5 * one for one in right(*given)])
     assert ts.gradcheck(layer, rand(N)).verdict == "wrong"
 
 
 def test_the_generated_gradient_of_a_layer_on_fields(lang, monkeypatch):
-    monkeypatch.setattr(Program, "backward", lambda *given: pytest.fail("the engine's gradient was asked for"))
+    monkeypatch.setattr(FieldProgram, "backward", lambda *given: pytest.fail("the engine's gradient was asked for"))
     result = ts.gradcheck(scaled(lang), rand(N), adjoint="source")
     assert result.verdict == "right"
     assert result.origin == "generated from the kernel's source"
@@ -246,7 +246,7 @@ def test_an_index_outside_is_seen_before_anything_is_launched(lang, way, monkeyp
 
     layer = ts.EmptyTin(**way).register_input_field(x, "x").register_output_field(y, "y").register_kernel(slopes)
     layer.finish()
-    monkeypatch.setattr(Program, "forward", lambda *_, **__: pytest.fail("launched"))
+    monkeypatch.setattr(FieldProgram, "forward", lambda *_, **__: pytest.fail("launched"))
     report = ts.check(layer, rand(N))
     assert report.verdict == "wrong"
     assert "TS604" in {one.rule for one in report.findings}

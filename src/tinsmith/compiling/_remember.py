@@ -117,7 +117,7 @@ def _list_records() -> Mapping[tuple[str, str], type]:
     loads the passes of gradients.
     """
     records = (
-        *(adjoint.Program, adjoint.Fresh, adjoint.Copy, adjoint.Run, adjoint.Reserve, adjoint.TapeSize),
+        *(adjoint.AdjointProgram, adjoint.Fresh, adjoint.Copy, adjoint.Run, adjoint.Reserve, adjoint.TapeSize),
         *(adjoint.WithResults, adjoint.Decision, adjoint.How, tangent.Tangent),
         *(analyses.Conflict, analyses.Verdict, analyses.LoopAccess, analyses.Condition),
     )

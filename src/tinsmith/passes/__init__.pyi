@@ -57,7 +57,7 @@ from ._slots import replace_statements as replace_statements
 from ._slots import trips_of as trips_of
 from .adjoint import AdjointOptions as AdjointOptions
 from .adjoint import CleanUpOptions as CleanUpOptions
-from .adjoint import Program as Program
+from .adjoint import AdjointProgram as AdjointProgram
 from .adjoint import assemble as assemble
 from .adjoint import decide_sources as decide_sources
 from .adjoint import emit_reverses as emit_reverses

@@ -211,7 +211,7 @@ ADJOINT_CLEAN_UP: Pipeline = (
         lambda *given: passes.store_whole_gradients(*given),
         "no kernel is launched twice for one adjoint",
     ),
-    Pass("hand-on", lambda *given: passes.hand_on_adjoints(*given), "`Program.whole` is known"),
+    Pass("hand-on", lambda *given: passes.hand_on_adjoints(*given), "`AdjointProgram.whole` is known"),
 )
 """From a program to one that does the same with less memory traffic. Options: `CleanUpOptions`."""
 
@@ -267,7 +267,7 @@ def run_passes(pipeline: Pipeline, unit: Any, options: Any) -> Any:
     return unit
 
 
-def generate_adjoint(kernels: Sequence[nodes.Kernel], options: passes.AdjointOptions) -> passes.Program:
+def generate_adjoint(kernels: Sequence[nodes.Kernel], options: passes.AdjointOptions) -> passes.AdjointProgram:
     """Generate the backward pass of an op.
 
     Args:
@@ -280,7 +280,7 @@ def generate_adjoint(kernels: Sequence[nodes.Kernel], options: passes.AdjointOpt
     return run_passes(ADJOINT, kernels, options)
 
 
-def clean_up_adjoint(program: passes.Program, options: passes.CleanUpOptions) -> passes.Program:
+def clean_up_adjoint(program: passes.AdjointProgram, options: passes.CleanUpOptions) -> passes.AdjointProgram:
     """Return a backward pass whose kernels gather, store and hand on where they added and copied."""
     return run_passes(ADJOINT_CLEAN_UP, program, options)
 

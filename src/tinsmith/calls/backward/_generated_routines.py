@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...passes.adjoint import Copy, Fresh, Program, Reserve, Run, WithResults
+from ...passes.adjoint import AdjointProgram, Copy, Fresh, Reserve, Run, WithResults
 from .._cost import Cost
 from .._key import CallKey
 from .._routine import Action, Cotangent, Input, Make, Result, Routine, Saved, Tapes
@@ -65,7 +65,7 @@ class GeneratedLaunch(RoutineLaunch):
         return self.emitted.step(self.names, self.renamed, is_aligned=may_vectorize)
 
 
-def _make_actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action, ...]:
+def _make_actions(program: AdjointProgram, emit: Emit, signature: Signature) -> tuple[Action, ...]:
     likes = _find_likes(program)
 
     def launch(run: Run) -> GeneratedLaunch:
@@ -92,7 +92,7 @@ def _make_actions(program: Program, emit: Emit, signature: Signature) -> tuple[A
     return tuple(actions)
 
 
-def _find_likes(program: Program) -> Mapping[str, str]:
+def _find_likes(program: AdjointProgram) -> Mapping[str, str]:
     """Return, for the memory of gradients, fresh arrays and copies, the array of the op that has the same sizes."""
     likes = {gradient: name for name, gradient in program.gradients.items()}
     for action in program.actions:
@@ -103,7 +103,9 @@ def _find_likes(program: Program) -> Mapping[str, str]:
     return likes
 
 
-def forward_routine(key: CallKey, emit: Emit, program: Program, names: Sequence[str], makes: Sequence[Make]) -> Routine:
+def forward_routine(
+    key: CallKey, emit: Emit, program: AdjointProgram, names: Sequence[str], makes: Sequence[Make]
+) -> Routine:
     """Build the routine of a forward pass by generated kernels alone. Its results are the arrays of these names."""
     given = tuple(Input(name, place) for place, name in enumerate(key.signature.arrays))
     actions = _make_actions(program, emit, key.signature)
@@ -124,7 +126,7 @@ def forward_routine_with_results(
 def backward_routine(
     key: CallKey,
     emit: Emit,
-    program: Program,
+    program: AdjointProgram,
     active: frozenset[str],
     kept: Collection[str] = (),
 ) -> Routine:

@@ -15,9 +15,9 @@ from ...ir import NotCovered, Race, nodes, walk
 from ...passes import clean_up_adjoint, generate_adjoint
 from ...passes.adjoint import (
     AdjointOptions,
+    AdjointProgram,
     CleanUpOptions,
     Fresh,
-    Program,
     Promise,
     Run,
     Unchanged,
@@ -117,13 +117,13 @@ class SourceAt(ReverseAt):
         # A batch whose samples run one by one has the gradient of a single call.
         self._twin = single if key.is_looped else None
         self._lower = kernels
-        self.programs: dict[tuple[frozenset[str], bool], Program] = {}
-        self._partial: dict[tuple[frozenset[str], frozenset[str], bool], Program | None] = {}
+        self.programs: dict[tuple[frozenset[str], bool], AdjointProgram] = {}
+        self._partial: dict[tuple[frozenset[str], frozenset[str], bool], AdjointProgram | None] = {}
         self._launches: KernelLaunches | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[nodes.Kernel, GeneratedKernel] = {}
-        self._forward: Program | None = None
-        self._whole: dict[tuple[Any, ...], Program] = {}
+        self._forward: AdjointProgram | None = None
+        self._whole: dict[tuple[Any, ...], AdjointProgram] = {}
 
     @property
     def kernel_launches(self) -> KernelLaunches:
@@ -160,7 +160,7 @@ class SourceAt(ReverseAt):
         self._last_numbers = numbers, unchanged
         return unchanged
 
-    def program(self, active: frozenset[str], *, has_checkpoints: bool = False) -> Program:
+    def program(self, active: frozenset[str], *, has_checkpoints: bool = False) -> AdjointProgram:
         """Generate the backward pass for these inputs, once.
 
         Raises:
@@ -189,7 +189,7 @@ class SourceAt(ReverseAt):
 
     def _find_part(
         self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool = False
-    ) -> Program | None:
+    ) -> AdjointProgram | None:
         """Generate the backward pass from the `given` outputs alone; None if it reads more than a call saves."""
         if self._twin is not None:
             return self._twin._find_part(active, given, has_checkpoints=has_checkpoints)
@@ -201,7 +201,9 @@ class SourceAt(ReverseAt):
             self._partial[key] = program if program.reads <= self.program(active).reads else None
             return self._partial[key]
 
-    def _generate_adjoint(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool) -> Program:
+    def _generate_adjoint(
+        self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool
+    ) -> AdjointProgram:
         kernels, options = self._list_parts(active, given, has_checkpoints=has_checkpoints)
         engine = self.key.signature.firsts[0].engine
         return remember(engine, "adjoint", lambda: (kernels, options), lambda: generate_adjoint(kernels, options))
@@ -253,7 +255,7 @@ class SourceAt(ReverseAt):
         return frozenset(name for name, array in self.arrays.items() if name not in known and not array.label)
 
     @property
-    def forward(self) -> Program:
+    def forward(self) -> AdjointProgram:
         """A forward pass by the generated kernels alone."""
         if self._forward is None:
             arrays = self.arrays
@@ -262,7 +264,7 @@ class SourceAt(ReverseAt):
             )
             runs = [Run(one, place, {}) for place, one in launches if any(True for _ in walk.stores(one.body))]
             actions = (*(Fresh(name, name) for name in sorted(self.own)), *runs)
-            self._forward = Program(actions, arrays, {}, frozenset(arrays) - self.own, frozenset(), ())
+            self._forward = AdjointProgram(actions, arrays, {}, frozenset(arrays) - self.own, frozenset(), ())
         return self._forward
 
     def refusal(self, active: frozenset[str]) -> NotCovered | None:
@@ -361,7 +363,7 @@ class SourceAt(ReverseAt):
         *,
         has_checkpoints: bool = False,
         kept: WithResults | None = None,
-    ) -> Program:
+    ) -> AdjointProgram:
         """Return the backward pass, cleaned up for launching.
 
         Args:

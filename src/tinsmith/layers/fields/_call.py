@@ -17,7 +17,7 @@ from ...tracing import get_unchecked_apply, has_saved_tensor_hooks, is_plain, is
 from ._call_notes import NotedFields, fingerprints_of
 from ._function import FieldFunction, OneSample, refuse_second
 from ._layer_field import LayerField
-from ._program import Program
+from ._program import FieldProgram
 from ._roles import Launch
 
 
@@ -31,7 +31,7 @@ class Call:
     generated, () if the engine's is wished.
     """
 
-    program: Program
+    program: FieldProgram
     launches: tuple[Launch, ...]
     fingerprints: tuple[tuple[Any, ...], ...]
     saves: bool
@@ -53,19 +53,21 @@ def break_graph(method: Method) -> Method:
     return outside(method)
 
 
-def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+def run(program: FieldProgram, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """Run a program. Return its results, differentiable if a gradient may be asked for."""
     call = plan_call(program, launches, memory)
     return run_plain(program, launches, memory) if call is None else run_call(call, memory)
 
 
-def run_plain(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+def run_plain(
+    program: FieldProgram, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]
+) -> Sequence[torch.Tensor]:
     """Run a program. Return its results without a gradient."""
     return program.forward(plain(memory), launches, fingerprints_of(launches), saves=False)[0]
 
 
 def plan_call(
-    program: Program,
+    program: FieldProgram,
     launches: tuple[Launch, ...],
     memory: Sequence[torch.Tensor],
     reason: Sequence[tuple[str, ...]] = (),

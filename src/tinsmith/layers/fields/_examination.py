@@ -23,7 +23,7 @@ from ._as_op import OpProgram
 from ._call import run
 from ._managed_copies import ManagedCopies
 from ._on_arrays import ArrayProgram
-from ._program import Program
+from ._program import FieldProgram
 from ._roles import Launch, Roles, uses_of_each
 
 
@@ -42,7 +42,7 @@ class FieldsExamination(Examination):
 
     def __init__(
         self,
-        program: Program,
+        program: FieldProgram,
         launches: tuple[Launch, ...],
         memory: Sequence[torch.Tensor],
         arrays: ArrayProgram | None,

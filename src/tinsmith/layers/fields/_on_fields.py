@@ -32,7 +32,7 @@ from ._call_notes import NotedFields, fingerprints_of
 from ._examination import FieldsExamination
 from ._layer_field import LayerField
 from ._on_arrays import ArrayProgram, NoArray
-from ._program import Program
+from ._program import FieldProgram
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts, find_held, find_state, warn_of_rerun
 
@@ -71,10 +71,10 @@ class OnFields:
         self._warned: set[str] = set()
 
     @lazy
-    def program(self) -> Program:
+    def program(self) -> FieldProgram:
         """Build the program that runs the kernels on the fields, with the engine's reverse mode."""
         is_wished = self._adjoint == "engine"
-        return Program(self.layer, self.roles, self._launches, self._habits, self._reset, is_wished=is_wished)
+        return FieldProgram(self.layer, self.roles, self._launches, self._habits, self._reset, is_wished=is_wished)
 
     @lazy
     def _state(self) -> tuple[str, ...]:

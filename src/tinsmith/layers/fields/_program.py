@@ -36,7 +36,7 @@ SHARED = 1 << 20
 """Bytes from which it pays to ask whether a field has changed since the call before."""
 
 
-class Program:
+class FieldProgram:
     """Transfers and launches of one layer. Made again when a kernel gets other fields.
 
     `is_wished` says that the engine's gradient was asked for.
@@ -172,11 +172,11 @@ class Program:
         return f"the engine's reverse mode, {checked}"
 
     # Checking -----------------------------------------------------------------------------
-    def as_saving(self, launches: Sequence[Launch]) -> Program:
+    def as_saving(self, launches: Sequence[Launch]) -> FieldProgram:
         """Return a program like this one that saves what its backward pass needs."""
         if self.habits.saves:
             return self
-        return Program(
+        return FieldProgram(
             self.layer, self.roles, launches, replace(self.habits, saves=True), self.reset, is_wished=self._is_wished
         )
 

@@ -104,7 +104,7 @@ class FieldSet:
         return Roles(*[tuple(self.placed[part.name] for part in shelf) for shelf in shelves])
 
 
-class FieldProgram:
+class TubeOnFields:
     """A Tube that runs on fields."""
 
     def __init__(self, blueprint: Blueprint, reason: str) -> None:
@@ -112,7 +112,7 @@ class FieldProgram:
         self._blueprint = blueprint
         self._sets: OrderedDict[Any, FieldSet] = OrderedDict()
 
-    def with_blueprint(self, blueprint: Blueprint) -> FieldProgram:
+    def with_blueprint(self, blueprint: Blueprint) -> TubeOnFields:
         """Return this program with other extra arguments. Other template arguments need new fields."""
         twin = copy.copy(self)
         twin._blueprint = blueprint
@@ -220,8 +220,3 @@ class FieldProgram:
         lines = [f"batches: {batch}", f"fields kept for {len(self._sets)} combinations of shapes (at most {KEPT}):"]
         lines += ["  " + ", ".join(map(str, field_set.placed.values())) for field_set in self._sets.values()]
         return "\n".join(lines)
-
-
-def field_program(blueprint: Blueprint, reason: str) -> FieldProgram:
-    """Build the program that runs a Tube on fields; `reason` says why it cannot run on tensors."""
-    return FieldProgram(blueprint, reason)

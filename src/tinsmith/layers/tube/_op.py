@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,25 +24,6 @@ from ._dims import Anything, Batch, MatchDim
 from ._names import Names, names_of
 from ._parts import TensorPart, check_extra
 from ._shapes import Sizes, sizes_of
-
-
-class Program(Protocol):
-    """How a finished Tube runs."""
-
-    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """Run the layer's kernels on tensors. Return the output, or a tuple of several."""
-
-    def explain(self, detail: Detail = "summary") -> str:
-        """Describe how it runs."""
-        ...
-
-    def examine(self, tensors: Sequence[torch.Tensor]) -> Examination:
-        """Examine a call, for checks."""
-        ...
-
-    def with_blueprint(self, blueprint: Blueprint) -> Program:
-        """Return the program for a Tube that differs only in its kernels' extra arguments."""
-        ...
 
 
 class Change(NamedTuple):
@@ -75,7 +56,7 @@ class Recipe(NamedTuple):
     is_plain: bool
 
 
-class TensorProgram:
+class TubeOnTensors:
     """A Tube that needs no fields."""
 
     def __init__(self, blueprint: Blueprint) -> None:
@@ -93,7 +74,7 @@ class TensorProgram:
         self._extra = tuple(value for part in blueprint.kernels for value in part.extra)
         self._recipes: Cache[Any, Recipe] = Cache("calls of Tubes")
 
-    def with_blueprint(self, blueprint: Blueprint) -> TensorProgram:
+    def with_blueprint(self, blueprint: Blueprint) -> TubeOnTensors:
         """Return this program with other extra arguments; compiled kernels are shared."""
         twin = copy.copy(self)
         twin._take(blueprint)

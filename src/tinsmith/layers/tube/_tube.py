@@ -1,7 +1,7 @@
 """Tube: kernels on tensors of any shape, registered by name. Stannum's interface.
 
 This file has the registration and the public interface of a Tube. The registered parts are a
-`Blueprint`; a `Program`, made by `finish()`, runs them.
+`Blueprint`; a `TubeOnTensors` or `TubeOnFields`, made by `finish()`, runs them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ...operation.examination import Examinable, Examination
 from ...torch_side import Layer, one_node
 from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption
-from ._fields import field_program
-from ._op import Program, TensorProgram
+from ._fields import TubeOnFields
+from ._op import TubeOnTensors
 from ._parts import TensorPart, kernel_part, tensor_part
 from ._why_fields import explain_need_of_fields
 
@@ -80,7 +80,7 @@ class Tube(Layer, Examinable):
             adjoint=OpOptions(adjoint=adjoint, races=races).adjoint,  # checked
             races=races,
         )
-        self._program: Program | None = None
+        self._program: TubeOnFields | TubeOnTensors | None = None
         self._reason = ""
 
     # Registration -------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Tube(Layer, Examinable):
         if self._program is not None and reason == self._reason:
             self._program = self._program.with_blueprint(self._blueprint)
         else:
-            self._program = field_program(self._blueprint, reason) if reason else TensorProgram(self._blueprint)
+            self._program = TubeOnFields(self._blueprint, reason) if reason else TubeOnTensors(self._blueprint)
         self._reason = reason
 
     def _add(self, part: TensorPart) -> Tube:

@@ -10,8 +10,8 @@ from ._flops import count_parallel_loops as count_parallel_loops
 from ._plan import Decision as Decision
 from ._plan import How as How
 from ._program import Action as Action
+from ._program import AdjointProgram as AdjointProgram
 from ._program import Fresh as Fresh
-from ._program import Program as Program
 from ._program import Reserve as Reserve
 from ._program import Run as Run
 from ._program import WithResults as WithResults

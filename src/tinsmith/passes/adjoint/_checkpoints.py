@@ -40,7 +40,7 @@ def use_checkpoints(made: Reversed, options: AdjointOptions) -> Reversed:
         # Decided again, since a loop over blocks and the loop of a block are loops that no plan knows.
         task = replace(task, steps=steps)
         plan, draft = decide_task(task)
-        # `taped` offers a shorter form (`Program.has_long_tapes`). Of blocks there is none.
+        # `taped` offers a shorter form (`AdjointProgram.has_long_tapes`). Of blocks there is none.
         return replace(draft or write_task(task, plan), taped=frozenset())
 
     return replace(made, reverses=list(map(shorten, made.tasks, made.reverses)))

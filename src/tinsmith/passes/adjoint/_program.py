@@ -73,7 +73,7 @@ Action: TypeAlias = Fresh | Copy | Run | Reserve
 
 
 @dataclass(frozen=True)
-class Program:
+class AdjointProgram:
     """A backward pass.
 
     Attributes:
@@ -112,7 +112,7 @@ class Program:
             nested = (action.iterations, action.count) if isinstance(action, Reserve) else (action,)
             yield from (one for one in nested if isinstance(one, Run))
 
-    def with_kernels(self, change: Callable[[nodes.Kernel], nodes.Kernel]) -> Program:
+    def with_kernels(self, change: Callable[[nodes.Kernel], nodes.Kernel]) -> AdjointProgram:
         """Return the program with each of its kernels changed, once however often it is launched."""
         # A kernel may be launched for each of thousands of steps.
         change = cache(change)
@@ -140,8 +140,8 @@ class WithResults:
         sizes: memory for what is kept, for each of the `iterations` of the parallel loop.
     """
 
-    forward: Program
-    backward: Program
+    forward: AdjointProgram
+    backward: AdjointProgram
     sizes: tuple[TapeSize, ...]
     iterations: nodes.Expr
 

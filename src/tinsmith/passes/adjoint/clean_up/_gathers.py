@@ -24,7 +24,7 @@ from ....ir import Names, Operator, Type, compare, constant, minus, nodes, plus,
 from ...polish import find_added_value, simplify
 from ...strips import is_elementwise, split_edges
 from .._flops import SHARED_ATOMIC, count_text_operations
-from .._program import Program
+from .._program import AdjointProgram
 from ._options import CleanUpOptions, Extent
 
 _Addition = nodes.Atomic | nodes.Store
@@ -35,7 +35,7 @@ _VECTOR_GAIN = 3
 _REFUSED = (nodes.For, nodes.While, nodes.Break, nodes.Continue, nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.Vote)
 
 
-def gather_additions(program: Program, options: CleanUpOptions) -> Program:
+def gather_additions(program: AdjointProgram, options: CleanUpOptions) -> AdjointProgram:
     """Let iterations gather what others would add to their elements, where that costs less."""
     owners = {gradient: array for array, gradient in program.gradients.items()}
     gathered = program.with_kernels(

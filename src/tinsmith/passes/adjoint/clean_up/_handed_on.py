@@ -18,11 +18,11 @@ from typing import NamedTuple
 from ....analyses import definitions, single_definitions
 from ....ir import nodes, walk
 from ...polish import declare_locals, eliminate_dead_code
-from .._program import Program, Run
+from .._program import AdjointProgram, Run
 from ._options import CleanUpOptions, Extent
 
 
-def hand_on_adjoints(program: Program, options: CleanUpOptions) -> Program:
+def hand_on_adjoints(program: AdjointProgram, options: CleanUpOptions) -> AdjointProgram:
     """Use an output's adjoint as an input's gradient where both are equal, and remove the copy from its launch."""
     outputs = options.outputs or ()
     given = {program.gradients[name]: name for name in outputs if name in program.gradients}
@@ -55,7 +55,7 @@ class _HandedOn(NamedTuple):
     user: int
 
 
-def _find_handed_on(program: Program, given: Mapping[str, str], extent: Extent) -> Iterator[_HandedOn]:
+def _find_handed_on(program: AdjointProgram, given: Mapping[str, str], extent: Extent) -> Iterator[_HandedOn]:
     """Yield the inputs' adjoints that only copy an output's adjoint, whose memory can be returned in their place.
 
     Skip a copy of an adjoint that was yielded before: that one is no longer stored.
@@ -117,7 +117,7 @@ def _is_alike(arrays: Mapping[str, nodes.Array], pair: tuple[str, str], extent: 
     )
 
 
-def _hand_on(program: Program, user: Run, sources: Mapping[str, str]) -> Program:
+def _hand_on(program: AdjointProgram, user: Run, sources: Mapping[str, str]) -> AdjointProgram:
     """Return the program without a launch's copies of adjoints; without the launch if it stores nothing else.
 
     `sources` maps each copy, an input's adjoint, to the output's adjoint that takes its place.

@@ -21,14 +21,14 @@ from ...._lazy import lazy
 from ....analyses import PlacedStore, affine, definitions, find_covered, find_placed_stores, whole_definitions
 from ....ir import nodes, walk
 from ...polish import find_added_value
-from .._program import Program
+from .._program import AdjointProgram
 from ._options import CleanUpOptions, Extent
 
 Element: TypeAlias = tuple[tuple[int | None, ...], tuple[int, ...]]
 """The index of an element, as far as it is numbers, and the entry of a vector."""
 
 
-def store_whole_gradients(program: Program, options: CleanUpOptions) -> Program:
+def store_whole_gradients(program: AdjointProgram, options: CleanUpOptions) -> AdjointProgram:
     """Store to adjoints where the first change of an element adds to zero, and note those that are filled."""
     # A Counter keeps the order of the launches, so the first kernel that touches an adjoint comes first.
     launches = Counter(run.kernel for run in program.runs)
@@ -145,7 +145,7 @@ def _fills(
     array: str,
     gradient: str,
     extent: Extent,
-    program: Program,
+    program: AdjointProgram,
 ) -> bool:
     """Return True if additions reach each element of an adjoint exactly once."""
     if any(one.is_conditional for one in additions):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ....ir import nodes, walk
 from ...polish import declare_locals, eliminate_dead_code
 from .._dependences import Unchanged
-from .._program import Action, Copy, Fresh, Program, Reserve, Run
+from .._program import Action, AdjointProgram, Copy, Fresh, Reserve, Run
 from .._tasks import kernel_of
 from ..normalize import Reversible
 from ._task_reverse import TaskReverse
@@ -103,7 +103,7 @@ class Assembly:
         self.reads: set[str] = set()
         self.prepared: set[tuple[int, int, int]] = set()
 
-    def program(self, discarded: Collection[str]) -> Program:
+    def program(self, discarded: Collection[str]) -> AdjointProgram:
         """Return the backward pass. Nobody reads the `discarded` adjoints after it."""
         actions: list[Action] = []
         # Turns ask for the memory that they need as they are reversed, so the replay is written last, and runs first.
@@ -119,7 +119,9 @@ class Assembly:
         notes += tuple(
             dict.fromkeys(one.task.prelude.note for one in tasks if one.task.prelude and one.task.prelude.note)
         )
-        return Program(tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled, decisions, notes)
+        return AdjointProgram(
+            tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled, decisions, notes
+        )
 
     def reverse(self, place: int) -> list[Action]:
         """Return the actions that run the reverse of a turn, and that allocate the memory that it needs."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from ....analyses import concurrent_loop
 from ....ir import RUN_IN_ORDER, NotCovered, nodes, walk
 from .._plan import TaskPlan
-from .._program import Program, Run, WithResults
+from .._program import AdjointProgram, Run, WithResults
 from .._records import handing_out
 from .._task import Task
 from ..normalize import AdjointOptions, NormalForm
@@ -64,7 +64,7 @@ def emit_reverses(planned: Planned, _: AdjointOptions) -> Reversed:
     return Reversed(planned.form, planned.tasks, [draft or write_task(task, plan) for task, plan, draft in rows])
 
 
-def assemble(made: Reversed, options: AdjointOptions) -> Program:
+def assemble(made: Reversed, options: AdjointOptions) -> AdjointProgram:
     """Put the reverses in order, each on memory as it was when its task began. Raises NotCovered."""
     form, reverses = made.form, made.reverses
     turns = turns_of(form.tasks, reverses, form.order, options.unchanged)
@@ -73,7 +73,7 @@ def assemble(made: Reversed, options: AdjointOptions) -> Program:
     discarded = [form.gradients[name] for name in unwanted if name in form.gradients]
     given = frozenset(options.allocations), form.cells, frozenset(options.outputs)
 
-    def assemble_turns(turns: list[Turn]) -> Program:
+    def assemble_turns(turns: list[Turn]) -> AdjointProgram:
         return Assembly(turns, form.arrays, form.gradients, *given).program(discarded)
 
     program = replace(assemble_turns(turns), has_long_tapes=any(one.taped for one in reverses))
@@ -85,7 +85,7 @@ def assemble(made: Reversed, options: AdjointOptions) -> Program:
     return program
 
 
-def _with_results(plain: Program, backward: Program, kept: KeptResults) -> WithResults | None:
+def _with_results(plain: AdjointProgram, backward: AdjointProgram, kept: KeptResults) -> WithResults | None:
     """Return the passes of an op of one task that keep what its loops leave; None where that needs more of the call."""
     # A call saves what the plain program reads; nothing else is at hand in the backward pass.
     if not backward.reads <= plain.reads:
@@ -93,11 +93,11 @@ def _with_results(plain: Program, backward: Program, kept: KeptResults) -> WithR
     made = {name: nodes.Array(name, kind, 1) for size in kept.sizes for name, kind, _ in size.arrays}
     arrays = {**backward.arrays, **made}
     backward = replace(backward, arrays=arrays, reads=backward.reads | frozenset(made))
-    forward = Program((Run(kept.forward, 0, {}),), arrays, {}, frozenset(), frozenset(), ())
+    forward = AdjointProgram((Run(kept.forward, 0, {}),), arrays, {}, frozenset(), frozenset(), ())
     return WithResults(forward, backward, kept.sizes, kept.iterations)
 
 
-def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
+def _check_known(program: AdjointProgram, unknown: Mapping[str, NotCovered]) -> None:
     """Refuse a backward pass that needs what atomics returned to one iteration or another in the forward pass."""
     for kernel in program.kernels:
         for name in unknown.keys() & walk.find_touched(kernel.body):

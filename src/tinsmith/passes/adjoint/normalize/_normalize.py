@@ -99,7 +99,7 @@ class AdjointOptions:
         has_checkpoints: whether loops run in blocks, so that their tapes are short.
         refuses_possible_races: whether a parallel loop has no gradient if its iterations may race; in any case it has
             none if they certainly do.
-        keeps_results: whether to look for what a forward pass may keep of loops (`Program.results`).
+        keeps_results: whether to look for what a forward pass may keep of loops (`AdjointProgram.results`).
         keeps_functions: whether a forward pass that keeps something of loops keeps values of functions too, where
             memory costs less than they do.
     """
