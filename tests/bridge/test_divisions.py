@@ -147,7 +147,7 @@ def test_an_engine_s_own_gradient_of_such_a_kernel_is_refused(lang64):
 
 def test_divisions_of_runtime_values_are_not_rewritten(lang64, monkeypatch):
     """`i // 2` gets no locals and branches, nor does a division where nothing is negative."""
-    monkeypatch.delattr("tinsmith.compiling._compilation.compile_misread")
+    monkeypatch.delattr("tinsmith.compiling._compilation.compile_rewritten")
 
     @ts.op("x[n], k[n]: i32 -> y[n]")
     @lang64.kernel

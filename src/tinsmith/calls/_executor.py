@@ -269,7 +269,7 @@ class PassWriter(PassText):
     def compile_launch(self, launch: RoutineLaunch) -> Step:
         note_step(launch.name)
         step = launch.step(self.key, may_vectorize=self.may_vectorize)
-        self.aligned |= dict(step.aligned)
+        self.aligned |= {one.memory: one.vector_size for one in step.entries if one.vector_size}
         return step
 
     # Launches ---------------------------------------------------------------------------------

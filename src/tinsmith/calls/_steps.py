@@ -48,6 +48,8 @@ class Entry(NamedTuple):
         itemsize: the bytes of a number.
         inner: the number of last dims that belong to a vector or matrix, whose sizes the engine is not given.
         is_split: whether the memory has a batch dimension and the kernel takes one sample at a time.
+        vector_size: the number of bytes that the address must be a multiple of, since the kernel uses the memory by
+            whole machine vectors; 0 if it does not.
     """
 
     slot: Any
@@ -57,6 +59,7 @@ class Entry(NamedTuple):
     inner: int
     gradient: str = ""
     is_split: bool = False
+    vector_size: int = 0
 
 
 class Step(NamedTuple):
@@ -65,15 +68,12 @@ class Step(NamedTuple):
     Attributes:
         scalars: for each (how it is set, slot, the op's name or that of a tape's depth).
         elements: (parameter, memory) whose last sizes must be compared at each call with the kernel's vectors.
-        aligned: (memory, number of bytes that its address must be a multiple of), for memory that the kernel uses by
-            whole machine vectors.
     """
 
     launch: Launch
     entries: tuple[Entry, ...]
     scalars: tuple[tuple[str, Any, str], ...]
     elements: tuple[tuple[Any, str], ...] = ()
-    aligned: tuple[tuple[str, int], ...] = ()
 
 
 class RoutineLaunch(ABC):
@@ -168,13 +168,8 @@ class StageLaunch(RoutineLaunch):
         # Samples of a split batch begin anywhere.
         is_aligned = may_vectorize and key.device.type == "cpu" and not (self.adjoint or is_split)
         is_simd = stage.is_simd and is_aligned and not variant.batched_arrays
-        step = _lay_out(
-            key, stage, uses, types, replace(variant, is_simd=is_simd, is_aligned=is_aligned), is_split=is_split
-        )
-        if not is_simd:
-            return step
-        vectors = [use for use in uses if types[use.parameter].element]
-        return step._replace(aligned=tuple((use.memory, _find_alignment(types[use.parameter])) for use in vectors))
+        variant = replace(variant, is_simd=is_simd, is_aligned=is_aligned)
+        return _lay_out(key, stage, uses, types, variant, is_split=is_split)
 
 
 def _find_shape(key: CallKey, use: Use) -> tuple[Size, ...]:
@@ -182,11 +177,6 @@ def _find_shape(key: CallKey, use: Use) -> tuple[Size, ...]:
     shape = key.sizing.shapes[use.array]
     batch = key.sizing.batch
     return (batch, *shape) if use.is_batched and use.array not in key.batched_arrays and batch is not None else shape
-
-
-def _find_alignment(array: ArrayType) -> int:
-    """Return the number of bytes that a machine vector's address must be a multiple of: its own size."""
-    return array.dtype.itemsize * math.prod(array.element)
 
 
 def _lay_out(
@@ -204,7 +194,11 @@ def _lay_out(
         array = types[use.parameter]
         inner = 0 if compiled.is_flat else len(array.element)
         slot, itemsize = compiled.slots[use.parameter], array.dtype.itemsize
-        entries.append(Entry(slot, use.memory, use.memory, itemsize, inner, use.gradient, is_split and use.is_batched))
+        size = compiled.vector_sizes.get(use.parameter, 0)
+        if variant.is_simd and array.element:
+            size = itemsize * math.prod(array.element)
+        is_sample = is_split and use.is_batched
+        entries.append(Entry(slot, use.memory, use.memory, itemsize, inner, use.gradient, is_sample, size))
     scalars = tuple(
         (parameter.setter, compiled.slots[name], stage.scalar_names.get(name, name))
         for name, parameter in stage.first.parameters.items()
@@ -214,9 +208,7 @@ def _lay_out(
     is_own = stage in key.signature.places
     vectors = (use for use in uses if stage.parameters[use.parameter].element)
     elements = () if is_own else tuple((stage.parameters[use.parameter], use.array) for use in vectors)
-    sizes = compiled.vector_sizes
-    aligned = tuple((use.memory, sizes[use.parameter]) for use in uses if use.parameter in sizes)
-    return Step(compiled.launch, tuple(entries), scalars, elements, aligned)
+    return Step(compiled.launch, tuple(entries), scalars, elements)
 
 
 def _find_type(key: CallKey, stage: Stage, use: Use) -> ArrayType:

@@ -21,15 +21,12 @@ from ._determinism import fix_order as fix_order
 from ._determinism import is_order_fixed_serially as is_order_fixed_serially
 from ._elements import check_element as check_element
 from ._elements import element_of as element_of
-from ._from_ir import annotate_vectors as annotate_vectors
-from ._from_ir import build_kernel as build_kernel
+from ._from_ir import annotate_added as annotate_added
+from ._from_ir import compile_printed as compile_printed
 from ._from_ir import engine_options as engine_options
-from ._from_ir import find_vector_sizes as find_vector_sizes
-from ._from_ir import record_text as record_text
 from ._from_ir import to_engine_form as to_engine_form
 from ._from_ir import vectorize_for_cpu as vectorize_for_cpu
 from ._kernel_families import annotate_numbers as annotate_numbers
-from ._kernel_families import compile_in_family as compile_in_family
 from ._linked_kernel import NO_NAMES as NO_NAMES
 from ._linked_kernel import FieldArray as FieldArray
 from ._linked_kernel import Links as Links

@@ -19,11 +19,11 @@ from ..engines import COMPILING, Compiled, CompileOptions
 from ..frontend import multiplies_atomically, prints, runs_in_blocks
 from ..ir import NotCovered
 from ._from_ir import (
+    BATCH_REWRITING,
+    PRODUCTS_REWRITING,
     build_misread_error,
-    compile_batched,
-    compile_misread,
     compile_moved,
-    compile_products,
+    compile_rewritten,
     compile_strips,
     find_misreading,
     has_field_elements_at_top,
@@ -132,12 +132,13 @@ def _find_ir_compiler(
         raise build_misread_error(stage, op, misreading)
     if is_moved:
         return compile_moved
+    rewriting = misreading
     if variant.batched_arrays:
-        return compile_batched
-    if not variant.adjoint and multiplies_atomically(stage.source, stage.home):
-        return compile_products
-    if misreading is not None:
-        return functools.partial(compile_misread, misreading=misreading)
+        rewriting = BATCH_REWRITING
+    elif not variant.adjoint and multiplies_atomically(stage.source, stage.home):
+        rewriting = PRODUCTS_REWRITING
+    if rewriting is not None:
+        return functools.partial(compile_rewritten, rewriting=rewriting)
     if variant.adjoint or prints(stage.source, stage.home):
         return None
     is_printed = _has_strips(stage, variant, values) or _has_relatives(stage, variant, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -67,23 +68,14 @@ def compile_ir(
         arrays = {name: one._replace(rank=one.rank + len(one.element), element=()) for name, one in arrays.items()}
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
-    texts |= dict.fromkeys(fields, "_lang.template()") | (record_text(kernel) if stage.is_checked else {})
-    texts |= annotate_vectors(kernel)
+    texts |= dict.fromkeys(fields, "_lang.template()") | annotate_added(kernel, is_checked=stage.is_checked)
     is_simd = has_vector_loops(kernel)
     options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, is_simd, is_printed=True)
 
-    def compile_printed(kernel: nodes.Kernel) -> Compiled:
-        function, text = build_kernel(stage.engine, kernel, texts, f"{kernel.name}, rewritten")
-        stage.texts.keep(variant, text)
-        # Printed kernels of one text are one kernel, unless they name fields: two texts may name different ones alike.
-        return stage.engine.compile(function, dict(fields), options, content=None if fields else "")
-
+    label, note_text = f"{kernel.name}, rewritten", functools.partial(stage.texts.keep, variant)
     try:
-        if fields or variant.adjoint:
-            compiled = compile_printed(kernel)
-        else:
-            compiled = compile_in_family(stage.engine, kernel, compile_printed)
-        return replace(compiled, is_flat=is_flat, vector_sizes=find_vector_sizes(kernel))
+        compiled = compile_printed(stage.engine, kernel, texts, fields, options, label, note_text=note_text)
+        return replace(compiled, is_flat=is_flat)
     except TinsmithError:
         raise
     except Exception as cause:
@@ -92,40 +84,51 @@ def compile_ir(
         raise error(refusal(words, rows, remedy)) from cause
 
 
-def build_kernel(
-    engine: Engine, kernel: nodes.Kernel, annotations: Mapping[str, str], label: str
-) -> tuple[Callable[..., Any], str]:
-    """Print a kernel's IR with annotations of its parameters, and build the Python function; return the function and
-    its text.
+def compile_printed(
+    engine: Engine,
+    kernel: nodes.Kernel,
+    annotations: Mapping[str, str],
+    fields: Mapping[str, Any],
+    options: CompileOptions,
+    label: str,
+    *,
+    note_text: Callable[[str], object] = lambda _: None,
+) -> Compiled:
+    """Print a kernel's IR with annotations of its parameters, and compile the text. `note_text` is given the text."""
+
+    def compile_one(kernel: nodes.Kernel) -> Compiled:
+        texts = annotate_numbers(kernel, annotations)
+        defaults = types.Defaults(*Language(engine).default_types)  # type: ignore[arg-type]
+        text = remember(
+            engine,
+            "text",
+            lambda: (kernel, texts, defaults),
+            lambda: unparse(print_kernel(kernel, texts, defaults)),
+        )
+        note_text(text)
+        function = build_printed(text, kernel.name, namespace_of(engine), label)
+        # Printed kernels of one text are one kernel, unless they name fields: two texts may name different ones alike.
+        return engine.compile(function, dict(fields), options, content=None if fields else "")
+
+    is_alone = bool(fields) or options.adjoint
+    compiled = compile_one(kernel) if is_alone else compile_in_family(engine, kernel, compile_one)
+    vectors = [one for one in kernel.arrays.values() if one.vector_width]
+    sizes = {one.name: one.vector_width * DTYPES[one.type].itemsize for one in vectors}
+    return replace(compiled, vector_sizes=sizes)
+
+
+def annotate_added(kernel: nodes.Kernel, *, is_checked: bool) -> dict[str, str]:
+    """Return the annotations of the arrays that a kernel stores by whole machine vectors, and if it `is_checked`, of
+    the array in which it records indices out of bounds, by name.
     """
-    annotations = annotate_numbers(kernel, annotations)
-    defaults = types.Defaults(*Language(engine).default_types)  # type: ignore[arg-type]
-    text = remember(
-        engine,
-        "text",
-        lambda: (kernel, annotations, defaults),
-        lambda: unparse(print_kernel(kernel, annotations, defaults)),
+    record = (
+        {passes.RECORD: array_text(torch.int32, 1, (), "unsafe", False)}
+        if is_checked and passes.RECORD in kernel.arrays
+        else {}
     )
-    return build_printed(text, kernel.name, namespace_of(engine), label), text
-
-
-def record_text(kernel: nodes.Kernel) -> dict[str, str]:
-    """Return the annotation of the array in which a kernel records indices out of bounds, by name; empty if it has
-    none.
-    """
-    return {passes.RECORD: array_text(torch.int32, 1, (), "unsafe", False)} if passes.RECORD in kernel.arrays else {}
-
-
-def annotate_vectors(kernel: nodes.Kernel) -> dict[str, str]:
-    """Return the annotations of the arrays that a kernel stores by whole machine vectors, by name."""
     vectors = [one for one in kernel.arrays.values() if one.vector_width]
-    return {one.name: array_text(DTYPES[one.type], one.rank, (one.vector_width,), "unsafe", False) for one in vectors}
-
-
-def find_vector_sizes(kernel: nodes.Kernel) -> dict[str, int]:
-    """Return the bytes of a machine vector of each array that a kernel stores by whole vectors, by name."""
-    vectors = [one for one in kernel.arrays.values() if one.vector_width]
-    return {one.name: one.vector_width * DTYPES[one.type].itemsize for one in vectors}
+    texts = [array_text(DTYPES[one.type], one.rank, (one.vector_width,), "unsafe", False) for one in vectors]
+    return record | dict(zip([one.name for one in vectors], texts, strict=True))
 
 
 def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_aliased: bool) -> nodes.Kernel:
@@ -191,15 +194,44 @@ _FUNCTIONS: dict[str, dict[str, Any]] = {}
 """The functions that engines lack, for printed kernels, by the engine's name."""
 
 
-def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """Compile a kernel that runs all samples of a batch in one launch (`passes.batch_kernel`).
+class Rewriting(NamedTuple):
+    """The reason why a kernel is compiled from its IR instead of its source.
+
+    Attributes:
+        purpose: what the op cannot do without it.
+        words: in which form it is compiled.
+        remedy: what the user can do.
+        because: what the engine does wrong with the source; "" if nothing.
+    """
+
+    purpose: str
+    words: str
+    remedy: str
+    because: str = ""
+
+
+BATCH_REWRITING = Rewriting("run a batch", "for a batch", "loop over the samples in Python")
+"""All samples of a batch run in one launch (`passes.batch_kernel`)."""
+PRODUCTS_REWRITING = Rewriting(
+    "run `atomic_mul`",
+    "with its atomic products written out",
+    "write `a[i] *= v` instead of `atomic_mul` where no other iteration uses the element",
+)
+"""Products that need not be atomic are plain `a[i] = a[i] * v` (`passes.write_out_products`): engines end the process
+if they find that an `atomic_mul` need not be atomic."""
+
+
+def compile_rewritten(
+    stage: Stage, variant: Variant, values: Mapping[str, Any], op: str, *, rewriting: Rewriting
+) -> Compiled:
+    """Compile a kernel from its IR, where passes rewrote it.
 
     Raises:
-        KernelError: the engine does not compile it.
+        KernelError: the kernel uses what the IR does not cover, or the engine does not compile it.
     """
-    remedy = "loop over the samples in Python"
-    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot run a batch", remedy)
-    words = f"the kernel of op `{op}` does not compile for a batch"
+    remedy = rewriting.remedy
+    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot {rewriting.purpose}", remedy)
+    words = f"the kernel of op `{op}` does not compile {rewriting.words}"
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
 
 
@@ -215,22 +247,6 @@ def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op
     return compile_ir(
         stage, variant, kernel, fields, words, "Report this as a bug of tinsmith, with the kernel.", is_same=True
     )
-
-
-def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """Compile a kernel with `atomic_mul` from its IR, in which products that need not be atomic are plain `a[i] = a[i]
-    * v`.
-
-    Engines end the process if they find that an `atomic_mul` need not be atomic. `passes.write_out_products` rewrites
-    them.
-
-    Raises:
-        KernelError: the kernel uses what the IR does not cover, or the engine does not compile it.
-    """
-    remedy = "write `a[i] *= v` instead of `atomic_mul` where no other iteration uses the element"
-    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot run `atomic_mul`", remedy)
-    words = f"the kernel of op `{op}` does not compile with its atomic products written out"
-    return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
 
 
 def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
@@ -257,80 +273,52 @@ def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op:
     return compile_ir(stage, variant, kernel, {}, moved, sentence(remedy))
 
 
-class Misreading(NamedTuple):
-    """A construct that an engine compiles to something other than its meaning in Python.
+def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> Rewriting | None:
+    """Return how the first construct is rewritten that the engine would compile wrongly; None if there is none.
 
-    Attributes:
-        purpose: what the op cannot do with the engine's reading of it.
-        because: what the engine does wrong.
-        parts: the constructs that are rewritten instead.
-        remedy: what the user can do.
+    Divisions are rewritten by `passes.write_out_divisions`; a changed loop variable becomes a local.
     """
-
-    purpose: str
-    because: str
-    parts: str
-    remedy: str
-
-
-def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> Misreading | None:
-    """Return the first construct in a variant that the engine would compile wrongly, or None if there is none."""
     if stage.changed_loop_variable is not None:
-        return Misreading(
+        return Rewriting(
             "change a loop variable",
-            f"it ignores the assignment to the loop variable at {stage.changed_loop_variable}",
-            "its assignments to loop variables",
+            "with its assignments to loop variables written out",
             "assign the changed value to a new variable",
+            f"it ignores the assignment to the loop variable at {stage.changed_loop_variable}",
         )
     stopped = next((role.stopped for role in stage.roles.values() if role.stopped), "")
     if stopped:
-        return Misreading(
+        return Rewriting(
             "stop the gradient of an array",
-            f"its `stop_grad` works only on fields, and its argument at {stopped} is an array",
-            "its stopped gradients",
+            "with its stopped gradients written out",
             "pass `x.detach()` to the op and leave out `stop_grad`",
+            f"its `stop_grad` works only on fields, and its argument at {stopped} is an array",
         )
     loop = stage.find_loop_in_order(variant, values)
     if loop:
-        return Misreading(
+        return Rewriting(
             "run a loop in order",
-            f"it runs iterations in parallel that may race, in the loop at {loop}",
-            "its loop in order",
+            "with its loop in order written out",
             'promise unique indices in the spec, use an atomic operation, or pass `races="allow"`',
+            f"it runs iterations in parallel that may race, in the loop at {loop}",
         )
     if stage.has_misread_divisions(variant, values):
-        return Misreading(
+        return Rewriting(
             "divide negative integers as Python does",
-            "it rounds `//` and `%` of negative constant integers toward zero, not down",
-            "its divisions of constant integers",
+            "with its divisions of constant integers written out",
             f"divide in Python, before the kernel or in `{stage.module_name}.static(...)`",
+            "it rounds `//` and `%` of negative constant integers toward zero, not down",
         )
     if stage.engine.ends_on_nested_powers and stage.is_aliased(variant) and stage.nests_powers(variant, values):
-        return Misreading(
+        return Rewriting(
             "compute powers of powers",
-            "it ends the process on `(x ** 2) ** 2` in a kernel that changes an array at several indices",
-            "its powers of powers",
+            "with its powers of powers written out",
             "multiply instead of taking a power of a power",
+            "it ends the process on `(x ** 2) ** 2` in a kernel that changes an array at several indices",
         )
     return None
 
 
-def compile_misread(
-    stage: Stage, variant: Variant, values: Mapping[str, Any], op: str, *, misreading: Misreading
-) -> Compiled:
-    """Compile a kernel from IR in which the construct that the engine misreads is rewritten.
-
-    Divisions are rewritten by `passes.write_out_divisions`; a changed loop variable becomes a local.
-
-    Raises:
-        KernelError: the IR does not cover the kernel, or the engine does not compile it.
-    """
-    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot {misreading.purpose}", misreading.remedy)
-    words = f"the kernel of op `{op}` does not compile with {misreading.parts} written out"
-    return compile_ir(stage, variant, kernel, fields, words, sentence(misreading.remedy))
-
-
-def build_misread_error(stage: Stage, op: str, misreading: Misreading) -> GradientError:
+def build_misread_error(stage: Stage, op: str, misreading: Rewriting) -> GradientError:
     """Build the error for an engine's gradient of a kernel that the engine misreads."""
     words = (
         f"{stage.engine.name} would return a wrong gradient for the kernel of op `{op}`: "

@@ -11,15 +11,12 @@ from ..._errors import EngineError, TinsmithError, internal_error
 from ...codegen import PrintedKernel, add_comments, print_kernel
 from ...compiling import (
     Stage,
+    annotate_added,
     annotate_numbers,
-    annotate_vectors,
-    build_kernel,
-    compile_in_family,
+    compile_printed,
     engine_options,
     find_error_line,
-    find_vector_sizes,
     guard_launches,
-    record_text,
     remember,
     vectorize_for_cpu,
 )
@@ -137,7 +134,8 @@ class GeneratedKernel:
             if parameter is not None:
                 texts[name] = parameter.text
         handed = [name for name in kernel.arrays if name in self.fields]
-        return texts | dict.fromkeys(handed, "_lang.template()") | record_text(kernel) | annotate_vectors(kernel)
+        added = annotate_added(kernel, is_checked=self.stage.is_checked)
+        return texts | dict.fromkeys(handed, "_lang.template()") | added
 
     def ensure_compiled(self, *, is_aligned: bool = False) -> Compiled:
         """Return the compiled kernel. It is compiled again if the engine was started again.
@@ -166,22 +164,13 @@ class GeneratedKernel:
         self.stage.baked_values.check_fields(self.op)
         sites: list[Site] = []
         kernel = self.prepare(sites, is_aligned=is_aligned)
-        fields = dict(self.fields)
         # Taichi sometimes cannot compile the result of its control flow optimization; without it launches are as fast.
         is_simd = has_vector_loops(kernel)
         choices = CompileOptions(is_careful=True, is_aliased=self._is_swept, is_simd=is_simd, is_printed=True)
 
-        def compile_printed(kernel: nodes.Kernel) -> Compiled:
-            function, _ = build_kernel(engine, kernel, self._annotate(kernel), kernel.name)
-            # Kernels with equal text are equal, unless they use fields: two may have the same name.
-            return engine.compile(function, fields, choices, content=None if fields else "")
-
         try:
-            if fields:
-                compiled = compile_printed(kernel)
-            else:
-                compiled = compile_in_family(engine, kernel, compile_printed)
-            compiled = replace(compiled, vector_sizes=find_vector_sizes(kernel))
+            texts = self._annotate(kernel)
+            compiled = compile_printed(engine, kernel, texts, self.fields, choices, kernel.name)
             return guard_launches(self.stage, compiled, sites, self.op, kernel) if self.stage.is_checked else compiled
         except TinsmithError:
             raise
@@ -207,12 +196,11 @@ class GeneratedKernel:
             memory = names[name] if name in self.touched else some
             inner = 0 if self._is_flat else len(array.element)
             itemsize = DTYPES[array.type].itemsize
-            entries.append(Entry(compiled.slots[name], memory, names[name], itemsize, inner))
+            size = compiled.vector_sizes.get(name, 0)
+            entries.append(Entry(compiled.slots[name], memory, names[name], itemsize, inner, vector_size=size))
         named = ((name, renamed.get(name, name)) for name in self.kernel.arguments)
         scalars = tuple((self._setter(name), compiled.slots[name], called) for name, called in named)
-        sizes = compiled.vector_sizes
-        aligned = tuple((names[name], sizes[name]) for name in self.touched if name in sizes)
-        return Step(compiled.launch, tuple(entries), scalars, aligned=aligned)
+        return Step(compiled.launch, tuple(entries), scalars)
 
     def _parameter(self, name: str) -> Parameter | None:
         """Return the stage's parameter of this name. A repeated launch of the kernel may use another name."""
