@@ -20,7 +20,7 @@ from ..engines import ArrayArgument, Compiled, Launch, copy_kernel_streams
 from ..ir import nodes
 from ..passes import ENTRIES, GUARDED, RECORD, Site, run_pipeline
 from ._from_ir import compile_ir, lower_for
-from ._stage import Stage, batch_options
+from ._stage import Stage
 from ._variant import Variant
 
 
@@ -96,7 +96,7 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     plain, fields = lower_for(stage, one, values, f"op `{op}` cannot check the bounds of its indices", remedy)
     # Checks are inserted before the batch dimension, so that messages count axes as the source does.
     sites: list[Site] = []
-    kernel = run_pipeline(GUARDED, plain, replace(batch_options(variant), note_sites=sites.extend))
+    kernel = run_pipeline(GUARDED, plain, replace(stage.make_batch_options(variant), note_sites=sites.extend))
     words = f"the kernel of op `{op}` does not compile with bounds checks"
     compiled = compile_ir(stage, variant, kernel, fields, words, "Leave out `check_bounds`.")
     return guard_launches(stage, compiled, sites, op, kernel)

@@ -314,9 +314,13 @@ class Stage:
         return _Lowering(LoweredKernel(kernel, {name: fields[place] for name, place in numbers.items()}), *facts)
 
     def _lower(self, variant: Variant, values: Mapping[str, Any]) -> _Lowering:
-        if variant.batched_arrays:
-            one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
-            return _Lowering(LoweredKernel(run_pipeline(BATCH, one, batch_options(variant)), fields))
+        if variant.batched_arrays or self._is_serialized(variant):
+            one = self._find_lowering(replace(variant.single, is_serial=False), values)
+            kernel, fields = one.kernel
+            # A local that parallel iterations share needs no memory on one thread: the source is lowered with it.
+            if variant.batched_arrays or not kernel.cells:
+                kernel = run_pipeline(BATCH, kernel, self.make_batch_options(variant))
+                return one._replace(kernel=LoweredKernel(kernel, fields), conflicts=())
         lowered = self._find_in_blocks(variant, values)
         conflicts: list[Conflict] = []
         divisions: list[Variant] = []
@@ -326,26 +330,21 @@ class Stage:
             note_divisions=lambda: divisions.append(variant),
         )
         kernel = lowered._replace(kernel=run_pipeline(FORWARD, lowered.kernel, options))
-        if variant.is_serial:
-            kernel = kernel._replace(kernel=self._mark_independent(kernel.kernel, variant, values))
         return _Lowering(kernel, tuple(conflicts), bool(divisions), loops_in_order)
 
-    def _mark_independent(self, kernel: nodes.Kernel, variant: Variant, values: Mapping[str, Any]) -> nodes.Kernel:
-        """Mark the loops of a kernel for one thread that are parallel in the kernel as it was written.
-
-        Iterations that may race, which the user allowed, keep their order.
-        """
-        written = self.lower_variant(replace(variant, is_serial=False), values).kernel
-        if self.allows_races or len(written.body) != len(kernel.body):
-            return kernel
-        pairs = zip(kernel.body, written.body, strict=True)
-        body = tuple(
-            replace(one, is_independent=True)
-            if isinstance(one, nodes.For) and isinstance(other, nodes.For) and other.is_parallel
-            else one
-            for one, other in pairs
+    def make_batch_options(self, variant: Variant) -> PassOptions:
+        """Return the options of the passes for a variant that runs a batch, or on one thread."""
+        return PassOptions(
+            batched=variant.batched_arrays,
+            is_serial=self._is_serialized(variant),
+            keeps_order=self.allows_races and not variant.batched_arrays,
         )
-        return replace(kernel, body=body)
+
+    def _is_serialized(self, variant: Variant) -> bool:
+        """Return True if loops that were written as parallel run in order in a variant."""
+        # An engine's reverse mode differentiates the loops that the user wrote. The atomic products that remain are in
+        # parallel loops: in serial loops, both engines end the process on them.
+        return variant.is_serial and not (variant.adjoint or multiplies_atomically(self.source, self.home))
 
     def _find_racing_loops(
         self, kernel: nodes.Kernel, variant: Variant, conflicts: list[Conflict], loops_in_order: dict[int, str]
@@ -479,9 +478,7 @@ class Stage:
         if variant.adjoint:
             return replace(self.source, tree=drop_gradient_stores(rewritten, self.baked_values.gradients))
         rewritten = loop_over_ranges(rewritten, self.baked_values.field_ranks() | ranks)
-        # The atomic products that remain are in parallel loops. In serial loops, both engines end the process on them.
-        is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
-        return replace(self.source, tree=serialize_loops(rewritten) if is_serial else rewritten)
+        return replace(self.source, tree=serialize_loops(rewritten) if self._is_serialized(variant) else rewritten)
 
     def annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
         texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}
@@ -503,11 +500,6 @@ class Stage:
         vectors = [self.roles[name] for name, array in variant.arrays if array.element]
         is_at_top = any(not one.loops for role in vectors for one in role.accesses)
         return is_at_top or any(role.is_read and role.is_written for role in self.roles.values())
-
-
-def batch_options(variant: Variant) -> PassOptions:
-    """Return the options of the passes for a variant that runs a batch."""
-    return PassOptions(batched=variant.batched_arrays, is_serial=variant.is_serial)
 
 
 def _type_of(parameter: Parameter, defaults: types.Defaults) -> Type:

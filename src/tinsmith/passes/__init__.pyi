@@ -4,7 +4,6 @@ from ._aliases import has_elements_at_top as has_elements_at_top
 from ._aliases import is_swept as is_swept
 from ._batch import NotBatchable as NotBatchable
 from ._batch import batch_kernel as batch_kernel
-from ._batch import serialize_kernel as serialize_kernel
 from ._bits import Part as Part
 from ._bits import check_bits as check_bits
 from ._bounds_checks import ENTRIES as ENTRIES
@@ -42,6 +41,7 @@ from ._pipelines import generate_adjoint as generate_adjoint
 from ._pipelines import generate_tangent as generate_tangent
 from ._pipelines import run_passes as run_passes
 from ._pipelines import run_pipeline as run_pipeline
+from ._pipelines import serialize_kernel as serialize_kernel
 from ._powers import nests_powers as nests_powers
 from ._powers import separate_powers as separate_powers
 from ._products import is_alone_in as is_alone_in
@@ -56,8 +56,8 @@ from ._slots import place_of as place_of
 from ._slots import replace_statements as replace_statements
 from ._slots import trips_of as trips_of
 from .adjoint import AdjointOptions as AdjointOptions
-from .adjoint import CleanUpOptions as CleanUpOptions
 from .adjoint import AdjointProgram as AdjointProgram
+from .adjoint import CleanUpOptions as CleanUpOptions
 from .adjoint import assemble as assemble
 from .adjoint import decide_sources as decide_sources
 from .adjoint import emit_reverses as emit_reverses

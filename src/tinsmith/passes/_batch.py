@@ -16,7 +16,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ..ir import Names, Type, nodes, walk
-from ._one_thread import run_in_order
 
 
 class NotBatchable(Exception):
@@ -67,13 +66,6 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
         },
         # Statements of ours have no number yet.
         body=walk.number_statements(body),
-    )
-
-
-def serialize_kernel(kernel: nodes.Kernel) -> nodes.Kernel:
-    """Make every loop of a kernel serial, so that it runs on one thread."""
-    return replace(
-        kernel, body=tuple([run_in_order(one) if isinstance(one, nodes.For) else one for one in kernel.body])
     )
 
 

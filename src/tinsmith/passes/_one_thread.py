@@ -12,18 +12,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir import nodes, walk
+from ._pipelines import serialize_kernel
 from .polish import write_out_addition
 
 
 def run_on_one_thread(kernel: nodes.Kernel) -> nodes.Kernel:
     """Let all loops run in order, and make atomic additions plain ones."""
-    return replace(kernel, body=tuple(walk.transform(one, lambda expr: expr, _plain) for one in kernel.body))
-
-
-def _plain(one: nodes.Stmt) -> nodes.Stmt:
-    return run_in_order(one) if isinstance(one, nodes.For) else write_out_addition(one)
-
-
-def run_in_order(loop: nodes.For) -> nodes.For:
-    """Return a loop that one thread runs; a parallel one is marked as independent."""
-    return replace(loop, is_parallel=False, is_independent=loop.is_parallel or loop.is_independent)
+    body = tuple(walk.transform(one, lambda expr: expr, write_out_addition) for one in kernel.body)
+    return serialize_kernel(replace(kernel, body=body))

@@ -40,6 +40,7 @@ class PassOptions:
         find_racing_loops: finds the parallel loops that are to run in order since their iterations may race.
         batched: arrays that have a batch dimension, everything that the kernel changes among them.
         is_serial: whether all loops run in order.
+        keeps_order: whether iterations of such loops keep their order, since they may race: no lanes run them.
         is_flat: whether arrays of vectors and matrices become arrays of numbers.
         note_divisions: is called if divisions were written out, which the engine would compute by another rule.
         note_sites: is told the places whose indices are checked; None where none are.
@@ -53,6 +54,7 @@ class PassOptions:
     find_racing_loops: Callable[[nodes.Kernel], Collection[nodes.For]] = lambda _: ()
     batched: frozenset[str] = frozenset()
     is_serial: bool = False
+    keeps_order: bool = False
     is_flat: bool = False
     note_divisions: Callable[[], None] | None = None
     note_sites: Callable[[tuple[Site, ...]], None] | None = None
@@ -101,6 +103,22 @@ def _batch(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
     return passes.batch_kernel(kernel, options.batched | kernel.block_memory.keys()) if options.batched else kernel
 
 
+def serialize_kernel(kernel: nodes.Kernel, *, keeps_order: bool = False) -> nodes.Kernel:
+    """Make every loop of a kernel serial. Mark those that were parallel as independent, unless it `keeps_order`."""
+
+    def serialize(one: nodes.Stmt) -> nodes.Stmt:
+        if not isinstance(one, nodes.For) or not one.is_parallel:
+            return one
+        # Settings of a parallel loop, such as its block size, mean nothing on one thread.
+        return replace(one, is_parallel=False, is_independent=not keeps_order, block_size=0)
+
+    return replace(kernel, body=tuple(map(serialize, kernel.body)))
+
+
+def _serialize(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
+    return serialize_kernel(kernel, keeps_order=options.keeps_order) if options.is_serial else kernel
+
+
 def _write_divisions(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
     written = passes.write_out_divisions(kernel)
     if written is not kernel and options.note_divisions is not None:
@@ -143,9 +161,9 @@ FORWARD: Pipeline = (
 
 BATCH: Pipeline = (
     Pass("batch", _batch, "no local of the top level is changed by a parallel loop"),
-    Pass("serialize", lambda kernel, options: passes.serialize_kernel(kernel) if options.is_serial else kernel),
+    Pass("serialize", _serialize),
 )
-"""To the kernel that runs all samples of a batch."""
+"""To the kernel that runs all samples of a batch, and to the one that runs on one thread."""
 
 # Checks come before the batch, so that messages count axes as the source does.
 GUARDED: Pipeline = (_CHECK_BOUNDS, *BATCH)
