@@ -27,7 +27,7 @@ from ._learner import Evaluation, Rendered, SceneLearner
 from ._orbit import Orbit
 from ._views import Dataset
 
-FILES = ("comparison.png", "depth.png", "opacity.png", "turntable.gif")
+PICTURE_FILES = ("comparison.png", "depth.png", "opacity.png", "turntable.gif")
 
 _SHOWN = 4  # held-out views in a sheet
 _TURNTABLE_FRAMES = 48
@@ -48,7 +48,7 @@ def make_scene_report(title: str, history: History, evaluation: Evaluation, fact
 
 
 def picture_writers(report: Report, evaluation: Evaluation, frames: Sequence[Rendered]) -> dict[str, Writer]:
-    """Return the function that writes each of `FILES`, by name; `frames` are those of a turntable."""
+    """Return the function that writes each of `PICTURE_FILES`, by name; `frames` are those of a turntable."""
     shown = caption_film(
         [as_pixels(frame.color) for frame in frames], *_describe_film(report), "Once around the scene."
     )
@@ -58,7 +58,7 @@ def picture_writers(report: Report, evaluation: Evaluation, frames: Sequence[Ren
         _opacities(evaluation).save,
         lambda path: write_loop(path, shown),
     )
-    return dict(zip(FILES, writers, strict=True))
+    return dict(zip(PICTURE_FILES, writers, strict=True))
 
 
 def _describe_film(report: Report) -> tuple[str, str]:
