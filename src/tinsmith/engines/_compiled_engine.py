@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, get_type_hints
 
+from .. import engines
 from .._errors import KernelError, refusal
-from . import _common, _fields, _readiness
+from . import _annotations, _common, _fields, _readiness
 from ._compiling import one_at_a_time
 from ._contract import Compiled, CompileOptions, Engine, FieldFacts, Parameter
+from ._custom_gradients import find_gradient
 from ._streams import KernelStreams, ProgramStreams, find_program_streams, has_streams
 
 
@@ -21,8 +25,20 @@ class CompiledEngine(Engine):
 
     @property
     @abstractmethod
+    def _kernel_type(self) -> type:
+        """Return the engine's class of one direction of a kernel, whose calls are redirected."""
+
+    def _module(self, name: str) -> Any:
+        """Return a module of the engine's package `lang`, which it loads itself."""
+        return sys.modules[f"{self.lang.__name__}.lang.{name}"]
+
+    @property
     def _struct_type(self) -> type:
-        """Return the class of the engine's struct types."""
+        return self._module("struct").StructType
+
+    @property
+    def _matrix_type(self) -> type:
+        return self._module("matrix").MatrixType
 
     @abstractmethod
     def _metas(self, kernel: Any) -> list[Any]:
@@ -76,6 +92,62 @@ class CompiledEngine(Engine):
 
     def results(self, kernel: Any) -> tuple[Parameter, ...]:
         return _results(kernel._primal.return_type, self.describe)
+
+    def describe(self, name: str, annotation: Any) -> Parameter | None:
+        kinds = self.lang.types.primitive_types.type_ids
+        return _annotations.describe(name, annotation, self.lang, self._matrix_type, lambda one: id(one) in kinds)
+
+    def hold_weakly(self, kernel: Any) -> None:
+        _common.hold_weakly(self._module("impl").get_runtime(), (kernel._primal, kernel._adjoint))
+
+    def is_gradient(self, called: Any) -> bool:
+        return called.autodiff_mode.name not in ("NONE", "VALIDATION")
+
+    def redirect_calls(self, listener: engines.Listener) -> AbstractContextManager[None]:
+        ndarray, matrix = self._module("_ndarray"), self._module("matrix")
+        scalars = (self._module("field").ScalarField, ndarray.Ndarray, ndarray.ScalarNdarray)
+        fields = (*scalars, matrix.MatrixField, matrix.VectorNdarray, matrix.MatrixNdarray)
+        runtime = self._module("impl").get_runtime()
+        return engines.redirect_to_listener(listener, self._kernel_type, fields, runtime, find_gradient)
+
+    def start(self, device_type: str, **options: Any) -> None:
+        arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
+        self.lang.init(arch=arch, **(_readiness.find_default_options(self.lang, device_type) | options))
+        self.materialize()
+
+    def _list_common_roots(self, core: Any) -> dict[str, Any]:
+        """Return the objects from which probes follow paths that both engines have; `core` is the engine's C++ part."""
+        return {
+            "field": self._module("field").ScalarField,
+            "impl": self._module("impl"),
+            "context": core.KernelLaunchContext,
+            "config": core.CompileConfig,
+            "program": core.Program,
+            "ndarray": self.lang.Ndarray,
+        }
+
+    def _list_common_paths(self, kernel: Sequence[str], state: str, program: str) -> tuple[str, ...]:
+        """Return the private names of both engines that are used.
+
+        Args:
+            kernel: the names of a kernel's halves.
+            state: the path of the engine's state.
+            program: the state's name for its program.
+        """
+        of_state = ("grad_replaced", "target_tape", "kernels", program, "materialized", "materialize", *_common.PLACES)
+        options = ("cfg_optimization", "cpu_max_num_threads", "force_scalarize_matrix", "offline_cache")
+        return (
+            *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
+            *(f"kernel.{name}" for name in ("_is_wrapped_kernel", "_primal.grad", "_primal.autodiff_mode")),
+            *(f"field.{name}" for name in ("fill", "to_torch", "_from_external_arr")),
+            *(f"{state}.{name}" for name in of_state),
+            *(f"context.{name}" for name in _common.CONTEXT),
+            *_fields.PATHS,
+            *(f"config.{name}" for name in (*options, "real_matrix_scalarize")),
+        )
+
+    def is_field(self, value: object) -> bool:
+        return isinstance(value, self._module("field").Field | self._module("snode").SNode | self.lang.Ndarray)
 
     def is_ndarray(self, value: object) -> bool:
         return isinstance(self.unwrap(value), self.lang.Ndarray)

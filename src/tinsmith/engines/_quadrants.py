@@ -16,13 +16,11 @@ from typing import Any, Final, get_origin
 
 import torch
 
-from .. import engines
 from .._lazy import lazy
 from . import _annotations, _common, _fields, _forks, _front_ends, _readiness
 from ._compile_times import ENGINE_TIMES
 from ._compiled_engine import CompiledEngine
 from ._contract import Compiled, CompileOptions, Facts, Parameter
-from ._custom_gradients import find_gradient
 
 _SHARED = ("f32", "f64", "i32", "i64", "u1")
 """Numbers whose memory the engine shares; it prints an error for some others."""
@@ -117,19 +115,11 @@ class Quadrants(CompiledEngine):
         is_func = type(callable_).__name__ == "QuadrantsCallable" and callable_._is_quadrants_function
         return callable_.fn if is_func and not self.owns(callable_.fn) else None
 
-    def hold_weakly(self, kernel: Any) -> None:
-        from quadrants.lang import impl
-
-        _common.hold_weakly(impl.pyquadrants, (kernel._primal, kernel._adjoint))
-
     def is_bound(self, function: object) -> bool:
         return type(function).__name__ == "BoundQuadrantsCallable"
 
     def is_field(self, value: object) -> bool:
-        from quadrants.lang.field import Field
-        from quadrants.lang.snode import SNode
-
-        return isinstance(value, Field | SNode | self.lang.Ndarray | self.lang.Tensor)
+        return isinstance(value, self.lang.Tensor) or super().is_field(value)
 
     def unwrap(self, value: Any) -> Any:
         return value._unwrap() if isinstance(value, self.lang.Tensor) else value
@@ -200,11 +190,6 @@ class Quadrants(CompiledEngine):
     def free_kernel(self, called: Any) -> Any:
         return called.quadrants_callable
 
-    def is_gradient(self, called: Any) -> bool:
-        from quadrants.types.enums import AutodiffMode
-
-        return called.autodiff_mode not in (AutodiffMode.NONE, AutodiffMode.VALIDATION)
-
     def share_memory(self, field: Any) -> torch.Tensor | None:
         from torch.utils.dlpack import from_dlpack
 
@@ -222,43 +207,24 @@ class Quadrants(CompiledEngine):
         shared = self.share_memory(field)
         return shared.data_ptr() if shared is not None and shared.is_contiguous() else 0
 
-    def redirect_calls(self, listener: engines.Listener) -> AbstractContextManager[None]:
-        from quadrants.lang import impl
-        from quadrants.lang._ndarray import Ndarray, ScalarNdarray
-        from quadrants.lang.field import ScalarField
+    @property
+    def _kernel_type(self) -> type:
         from quadrants.lang.kernel import Kernel
-        from quadrants.lang.matrix import MatrixField, MatrixNdarray, VectorNdarray
 
-        fields = (ScalarField, MatrixField, Ndarray, ScalarNdarray, VectorNdarray, MatrixNdarray)
-        return engines.redirect_to_listener(listener, Kernel, fields, impl.get_runtime(), find_gradient)
+        return Kernel
 
     def start(self, device_type: str, **options: Any) -> None:
-        arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
-        self.lang.init(
-            arch=arch,
-            **(
-                _readiness.find_default_options(self.lang, device_type)
-                | {"ad_stack_experimental_enabled": True}
-                | options
-            ),
-        )
-        self.materialize()
+        super().start(device_type, **{"ad_stack_experimental_enabled": True} | options)
 
     def facts(self) -> Facts:
         _common.require_home("quadrants")
         from quadrants._lib.core import quadrants_python as core
-        from quadrants.lang import _func_base, _kernel_impl_dataclass, _wrap_inspect, impl
+        from quadrants.lang import _func_base, _kernel_impl_dataclass, _wrap_inspect
         from quadrants.lang.ast.ast_transformer_utils import ASTTransformerFuncContext
         from quadrants.lang.ast.ast_transformers import struct_primitive_predeclarer
-        from quadrants.lang.field import ScalarField
 
         roots = {
-            "field": ScalarField,
-            "impl": impl,
-            "context": core.KernelLaunchContext,
-            "config": core.CompileConfig,
-            "program": core.Program,
-            "ndarray": self.lang.Ndarray,
+            **self._list_common_roots(core),
             "snode": core.SNodeCxx,
             "expression": core.ExprCxx,
             "lifter": struct_primitive_predeclarer,
@@ -270,31 +236,13 @@ class Quadrants(CompiledEngine):
         }
         kernel = ("func", "arg_metas", "is_classkernel", "return_type", "ensure_compiled", "materialized_kernels")
         paths = (
-            *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
+            *self._list_common_paths(kernel, "impl.pyquadrants", "_prog"),
             "lifter.wants_runtime_primitives",
             "tensor._unwrap",
-            "kernel._is_wrapped_kernel",
-            "kernel._primal.grad",
-            "kernel._primal.autodiff_mode",
             "kernel._primal.quadrants_callable",
-            "field.fill",
-            "field.to_torch",
-            "field._from_external_arr",
-            *(
-                f"impl.pyquadrants.{name}"
-                for name in ("grad_replaced", "target_tape", "_prog", "materialized", "materialize", *_common.PLACES)
-            ),
-            "impl.pyquadrants.kernels",
-            *(f"context.{name}" for name in _common.CONTEXT),
-            *_fields.PATHS,
             "program.set_current_cuda_stream",
-            "config.cfg_optimization",
-            "config.cpu_max_num_threads",
             "config.debug",
-            "config.force_scalarize_matrix",
             "config.kernel_profiler",
-            "config.offline_cache",
-            "config.real_matrix_scalarize",
             "context_of_tree.memoized_get_pos_info",
             "dataclasses.unpack_ast_struct_expressions",
             "function_base.textwrap.fill",
@@ -304,26 +252,9 @@ class Quadrants(CompiledEngine):
         return Facts(roots, paths)
 
     def describe(self, name: str, annotation: Any) -> Parameter | None:
-        from quadrants.types import primitive_types
-
-        def is_scalar(candidate: Any) -> bool:
-            return id(candidate) in primitive_types.type_ids
-
         # An op passes its own memory, so a parameter that takes a field or an ndarray is an array. `Final` is constant.
         if annotation is self.lang.Tensor:
             annotation = self.lang.types.ndarray()
         elif get_origin(annotation) is Final:
             annotation = self.lang.template
-        return _annotations.describe(name, annotation, self.lang, self._matrix_type, is_scalar)
-
-    @property
-    def _struct_type(self) -> type:
-        from quadrants.lang.struct import StructType
-
-        return StructType
-
-    @property
-    def _matrix_type(self) -> type:
-        from quadrants.lang.matrix import MatrixType
-
-        return MatrixType
+        return super().describe(name, annotation)

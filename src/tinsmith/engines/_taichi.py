@@ -14,14 +14,12 @@ from contextlib import AbstractContextManager
 from types import MethodType, ModuleType
 from typing import Any
 
-from .. import engines
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from . import _annotations, _common, _fields, _forks, _front_ends, _readiness
+from . import _annotations, _common, _forks, _front_ends
 from ._compile_times import ENGINE_TIMES
 from ._compiled_engine import CompiledEngine
-from ._contract import Compiled, CompileOptions, Facts, Parameter
-from ._custom_gradients import find_gradient
+from ._contract import Compiled, CompileOptions, Facts
 from ._module_name import module_name
 
 
@@ -72,19 +70,8 @@ class Taichi(CompiledEngine):
             return function.func.func  # type: ignore[attr-defined]  # ours after the check above
         return None
 
-    def hold_weakly(self, kernel: Any) -> None:
-        from taichi.lang import impl
-
-        _common.hold_weakly(impl.pytaichi, (kernel._primal, kernel._adjoint))
-
     def is_bound(self, function: object) -> bool:
         return isinstance(function, MethodType)
-
-    def is_field(self, value: object) -> bool:
-        from taichi.lang.field import Field
-        from taichi.lang.snode import SNode
-
-        return isinstance(value, Field | SNode | self.lang.Ndarray)
 
     def runtime(self) -> Any:
         impl = sys.modules.get("taichi.lang.impl")  # asked at every call of an op: an import would cost 1 us
@@ -145,40 +132,20 @@ class Taichi(CompiledEngine):
         decorated._is_wrapped_kernel = True
         return decorated
 
-    def is_gradient(self, called: Any) -> bool:
-        from taichi.lang.enums import AutodiffMode
-
-        return called.autodiff_mode not in (AutodiffMode.NONE, AutodiffMode.VALIDATION)
-
-    def redirect_calls(self, listener: engines.Listener) -> AbstractContextManager[None]:
-        from taichi.lang import impl
-        from taichi.lang._ndarray import Ndarray, ScalarNdarray
-        from taichi.lang.field import ScalarField
+    @property
+    def _kernel_type(self) -> type:
         from taichi.lang.kernel_impl import Kernel
-        from taichi.lang.matrix import MatrixField, MatrixNdarray, VectorNdarray
 
-        fields = (ScalarField, MatrixField, Ndarray, ScalarNdarray, VectorNdarray, MatrixNdarray)
-        return engines.redirect_to_listener(listener, Kernel, fields, impl.get_runtime(), find_gradient)
-
-    def start(self, device_type: str, **options: Any) -> None:
-        arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
-        self.lang.init(arch=arch, **(_readiness.find_default_options(self.lang, device_type) | options))
-        self.materialize()
+        return Kernel
 
     def facts(self) -> Facts:
         _common.require_home("taichi")
         from taichi._lib import core
-        from taichi.lang import impl, kernel_impl
+        from taichi.lang import kernel_impl
         from taichi.lang.ast.ast_transformer_utils import ASTTransformerContext
-        from taichi.lang.field import ScalarField
 
         roots = {
-            "field": ScalarField,
-            "impl": impl,
-            "context": core.KernelLaunchContext,
-            "config": core.CompileConfig,
-            "program": core.Program,
-            "ndarray": self.lang.Ndarray,
+            **self._list_common_roots(core),
             "snode": core.SNode,
             "expression": core.Expr,
             "context_of_tree": ASTTransformerContext,
@@ -186,58 +153,13 @@ class Taichi(CompiledEngine):
         }
         kernel = ("func", "arguments", "classkernel", "return_type", "ensure_compiled", "compiled_kernels")
         paths = (
-            *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
-            "kernel._is_wrapped_kernel",
-            "kernel._primal.grad",
-            "kernel._primal.autodiff_mode",
-            "field.fill",
-            "field.to_torch",
-            "field._from_external_arr",
-            *(
-                f"impl.pytaichi.{name}"
-                for name in (
-                    "grad_replaced",
-                    "target_tape",
-                    "kernels",
-                    "prog",
-                    "materialized",
-                    "materialize",
-                    *_common.PLACES,
-                )
-            ),
-            *(f"context.{name}" for name in _common.CONTEXT),
-            *_fields.PATHS,
+            *self._list_common_paths(kernel, "impl.pytaichi", "prog"),
             "config.ad_stack_size",
-            "config.cfg_optimization",
-            "config.cpu_max_num_threads",
-            "config.force_scalarize_matrix",
-            "config.offline_cache",
-            "config.real_matrix_scalarize",
             "context_of_tree.get_pos_info",
             "kernel_impl.getsourcelines",
             "kernel_impl.textwrap.fill",
         )
         return Facts(roots, paths)
-
-    def describe(self, name: str, annotation: Any) -> Parameter | None:
-        from taichi.types import primitive_types
-
-        def is_scalar(candidate: Any) -> bool:
-            return id(candidate) in primitive_types.type_ids
-
-        return _annotations.describe(name, annotation, self.lang, self._matrix_type, is_scalar)
-
-    @property
-    def _struct_type(self) -> type:
-        from taichi.lang.struct import StructType
-
-        return StructType
-
-    @property
-    def _matrix_type(self) -> type:
-        from taichi.lang.matrix import MatrixType
-
-        return MatrixType
 
 
 def _quick_front_end() -> AbstractContextManager[None]:
