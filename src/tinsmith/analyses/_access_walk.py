@@ -325,7 +325,11 @@ class _Walk:
                     return nodes.Load(expr.array, index, expr.entry, expr.type)
                 # What the iteration itself stored here is no access to others' elements. It is also the value that is
                 # loaded, unless something was stored to the array since, perhaps to this element under another index.
-                store = self.find_own_store(load)
+                # The last store by which, wherever the load happens, its own iteration gave the element a value: its
+                # conditions begin those of the load. What another iteration does to the element conflicts with it.
+                keys = ((load.array, load.entry, load.index, scope) for scope in self.list_scopes())
+                stores = [self.stores[key] for key in keys if key in self.stores]
+                store = max(stores, key=lambda one: one[0])[1] if stores else None
                 if store is None:
                     self.accesses.append(load)
                 elif self.latest[expr.array] is store and store.value is not None:
@@ -343,16 +347,6 @@ class _Walk:
                 right = self.resolve_under(left, right, line, holds=word is Operator.AND)
                 return nodes.Binary(word, left, right, expr.type)
         return walk.rebuild(expr, lambda part: self._resolve(part, line))
-
-    def find_own_store(self, load: LoopAccess) -> LoopAccess | None:
-        """Return the last store by which, wherever a load happens, its own iteration gave the element a value before.
-
-        Whatever another iteration does to the element conflicts with that store.
-        """
-        # The store's conditions begin those of the load: whatever reaches the load has passed the store.
-        keys = ((load.array, load.entry, load.index, scope) for scope in self.list_scopes())
-        stores = [self.stores[key] for key in keys if key in self.stores]
-        return max(stores, key=lambda one: one[0])[1] if stores else None
 
     def list_scopes(self) -> list[int]:
         """Return a number for each beginning of the present conditions, the shortest first: equal ones share it."""

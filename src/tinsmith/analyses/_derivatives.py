@@ -75,7 +75,11 @@ def slopes(operation: Operation, value: nodes.Expr) -> tuple[Slope, ...]:
         Binary(operator='*', left=Local(name='seed', type='f32'), right=Local(name='y', type='f32'), type='f32')
     """
     if isinstance(operation, nodes.Cast):
-        return _of_cast(operation)
+        source, kind = operation.value.type, operation.type
+        # A cast to or from integers has steps, and the derivative 0.
+        if not types.is_float(source) or not types.is_float(kind):
+            return ()
+        return (Slope(operation.value, lambda seed: cast(seed, source), along=lambda seed: cast(seed, kind)),)
     if not types.is_float(operation.type) or operation.operator in _FLAT:
         return ()
     candidates = _of_unary(operation, value) if isinstance(operation, nodes.Unary) else _of_binary(operation, value)
@@ -102,14 +106,6 @@ def _in_type_of(slope: Slope, kind: Type) -> Slope:
     return slope._replace(
         of=lambda seed: cast(product(cast(seed, kind)), target), along=lambda seed: product(cast(seed, kind))
     )
-
-
-def _of_cast(operation: nodes.Cast) -> tuple[Slope, ...]:
-    source, kind = operation.value.type, operation.type
-    # A cast to or from integers has steps, and the derivative 0.
-    if not types.is_float(source) or not types.is_float(kind):
-        return ()
-    return (Slope(operation.value, lambda seed: cast(seed, source), along=lambda seed: cast(seed, kind)),)
 
 
 # Of one number ----------------------------------------------------------------------------------

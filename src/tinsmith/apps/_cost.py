@@ -56,14 +56,10 @@ def _find_free_memory(device: str) -> float:
         [available] = [line for line in lines if line.startswith("MemAvailable:")]
         return 1024.0 * int(available.split()[1])
     except (OSError, ValueError):  # not on Linux
-        return _find_physical_memory()
-
-
-def _find_physical_memory() -> float:
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, OSError, ValueError):  # Windows
-        return float("inf")
+        try:
+            return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        except (AttributeError, OSError, ValueError):  # Windows
+            return float("inf")
 
 
 def _format_size(size: float) -> str:

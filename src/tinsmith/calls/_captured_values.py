@@ -50,7 +50,7 @@ class CapturedValues(NamedTuple):
         """Return the tensor of numbers that stands for these values in a graph."""
         numbers = [0] * LENGTH
         numbers[0] = self.captures.number(self.fingerprints)
-        for count, (_, number) in enumerate(self._list_digests()):
+        for count, (_, number) in enumerate([one for contents in self.contents for one in contents.digests()]):
             numbers[_find_place(count)] ^= number
         return torch.tensor(numbers, dtype=torch.int64, device="cpu")
 
@@ -72,9 +72,6 @@ class CapturedValues(NamedTuple):
         for count, (contents, name) in enumerate(self._list_names()):
             if now[_find_place(count)] != then[_find_place(count)]:
                 raise contents.explain_number(name, then[_find_place(count)])
-
-    def _list_digests(self) -> list[tuple[str, int]]:
-        return [one for contents in self.contents for one in contents.digests()]
 
     def _list_names(self) -> list[tuple[Contents, str]]:
         return [(contents, name) for contents in self.contents for name, _ in contents.digests()]

@@ -493,15 +493,11 @@ class Programs:
             self._is_simple = self._takes_tensors_only and not self.core.varies
             self._known.keep(self._key(tensors, bound), known)
             if self._is_simple and known is not None and known.is_direct:
-                self._note_direct(bound.tensors, known)
+                if self._direct_key is None:
+                    self._write_look_up(len(bound.tensors))
+                assert self._direct_key is not None
+                self._direct.keep(self._direct_key(*bound.tensors), known)
         return known
-
-    def _note_direct(self, tensors: Sequence[torch.Tensor], program: Program) -> None:
-        """Note a program so that `look_up` finds it."""
-        if self._direct_key is None:
-            self._write_look_up(len(tensors))
-        assert self._direct_key is not None
-        self._direct.keep(self._direct_key(*tensors), program)
 
     def _write_look_up(self, count: int) -> None:
         """Generate `look_up` for this number of tensors, as Python code without loops."""

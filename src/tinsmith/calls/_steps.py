@@ -152,7 +152,8 @@ class StageLaunch(RoutineLaunch):
         return {use.parameter: _find_type(key, self.stage, use) for use in self.uses}
 
     def _variant(self, key: CallKey, types: Mapping[str, ArrayType]) -> Variant:
-        fingerprint = _find_fingerprint(key, self.stage)
+        place = key.signature.places.get(self.stage)
+        fingerprint = self.stage.baked_values.fingerprint(key.templates) if place is None else key.fingerprints[place]
         return Variant(tuple(types.items()), self.adjoint, self.is_serial, fingerprint, self.stack)
 
     def step(self, key: CallKey, *, may_vectorize: bool) -> Step:
@@ -216,8 +217,3 @@ def _find_type(key: CallKey, stage: Stage, use: Use) -> ArrayType:
     element = element_of(stage, use.parameter, core)
     dtype: torch.dtype = key.dtypes[use.array]
     return ArrayType(dtype, len(core) - len(element), element, bool(use.gradient), use.is_batched)
-
-
-def _find_fingerprint(key: CallKey, stage: Stage) -> tuple[Any, ...]:
-    place = key.signature.places.get(stage)
-    return stage.baked_values.fingerprint(key.templates) if place is None else key.fingerprints[place]

@@ -201,7 +201,9 @@ def _write_choice(group: Group, pace: str) -> str:
 def _group_launches(routine: Routine, key: CallKey, paces: Paces) -> tuple[Group, ...]:
     costs = [(launch, cost) for launch in routine.launches if (cost := launch.cost(key)) is not None]
     repeats = Counter(cost.kernel for _, cost in costs)
-    machine = choose_machine(key, paces)
+    # A deterministic op chooses by sizes and arguments alone.
+    is_fixed = paces.serial_below is not None or key.signature.is_deterministic
+    machine = ASSUMED if is_fixed else find_machine()
     counted: dict[Any, Counts] = {}
     grouped: dict[tuple[Pace, str, str, str, bool], list[RoutineLaunch]] = {}
     for launch, cost in costs:
@@ -216,15 +218,6 @@ def _group_launches(routine: Routine, key: CallKey, paces: Paces) -> tuple[Group
         Group(launches[0].name, formula, traffic, loss, pace, tuple(launches), has_parallel_loops)
         for (pace, formula, traffic, loss, has_parallel_loops), launches in grouped.items()
     )
-
-
-def choose_machine(key: CallKey, paces: Paces) -> Machine:
-    """Return the machine by whose costs threads are chosen: an assumed one if the choice may depend on no measurement.
-
-    A deterministic op chooses by sizes and arguments alone.
-    """
-    is_fixed = paces.serial_below is not None or key.signature.is_deterministic
-    return ASSUMED if is_fixed else find_machine()
 
 
 def _write_function(

@@ -101,7 +101,12 @@ def check(
 
     Exit code 0: no errors. 1: errors, or warnings with --strict. 2: something could not be checked.
     """
-    _refuse_combinations(output_format, baseline, written, statistics=statistics)
+    if baseline is not None and written is not None:
+        rows = [("--baseline", str(baseline)), ("--write-baseline", str(written))]
+        raise InputError(refusal("a baseline is read or written, not both", rows, "Leave out one of them."))
+    if statistics and output_format not in (OutputFormat.text, OutputFormat.json):
+        rows = [("--output-format", output_format.value)]
+        raise InputError(refusal("--statistics is printed as text or JSON", rows, "Choose one of them."))
     settings = read_settings(places)
     is_wanted = _select_findings(settings, select, ignore, severity)
     files = python_files(places, settings.excludes)
@@ -123,7 +128,16 @@ def check(
         report = apply_baseline(report, known, files)
     report = report.keep(is_wanted)
     if written is not None:
-        _write_baseline(report, written)
+        from ..doctor import write_baseline
+        from ..linter import NOT_LOOKED_AT
+
+        count = write_baseline(report, written)
+        noun = "finding" if count == 1 else "findings"
+        typer.echo(f"{count} {noun} written to {written}. From now on: --baseline {written}")
+        if not report.was_complete:
+            lost = [one for one in report.of("error") if one.rule in NOT_LOOKED_AT]
+            typer.echo("\n".join(map(str, lost)), err=True)
+            raise typer.Exit(_COULD_NOT_RUN)
         return
     is_summary = len(report.findings) > _MOST_FINDINGS if summary is None else summary
     _write(report, output_format, out, is_summary=is_summary, statistics=statistics)
@@ -142,18 +156,6 @@ def _list_watched(places: list[Path]) -> list[Path]:
         return find_settings_files(places)
     extra = [one for one in (settings.baseline,) if one is not None]
     return [*files, *find_settings_files(places), *extra]
-
-
-def _refuse_combinations(
-    output_format: OutputFormat, baseline: Path | None, written: Path | None, *, statistics: bool
-) -> None:
-    """Raise InputError for options that exclude each other."""
-    if baseline is not None and written is not None:
-        rows = [("--baseline", str(baseline)), ("--write-baseline", str(written))]
-        raise InputError(refusal("a baseline is read or written, not both", rows, "Leave out one of them."))
-    if statistics and output_format not in (OutputFormat.text, OutputFormat.json):
-        rows = [("--output-format", output_format.value)]
-        raise InputError(refusal("--statistics is printed as text or JSON", rows, "Choose one of them."))
 
 
 def _fix_files(files: list[Path], is_wanted: Callable[[Finding], bool]) -> None:
@@ -258,20 +260,6 @@ def _run(files: list[Path]) -> list[Report]:
         stack.enter_context(keep_stdout_clean())
         stack.enter_context(keep_import_path())
         return [run_examples(file, seen) for file in files]
-
-
-def _write_baseline(report: Report, file: Path) -> None:
-    """Write a baseline. What could not be checked is printed, and fails all the same."""
-    from ..doctor import write_baseline
-    from ..linter import NOT_LOOKED_AT
-
-    count = write_baseline(report, file)
-    noun = "finding" if count == 1 else "findings"
-    typer.echo(f"{count} {noun} written to {file}. From now on: --baseline {file}")
-    if not report.was_complete:
-        lost = [one for one in report.of("error") if one.rule in NOT_LOOKED_AT]
-        typer.echo("\n".join(map(str, lost)), err=True)
-        raise typer.Exit(_COULD_NOT_RUN)
 
 
 def _write(report: Report, form: OutputFormat, out: Path | None, *, is_summary: bool, statistics: bool) -> None:

@@ -51,7 +51,14 @@ def doctor(
     hide_engine_banners()
     checked = [*_torch_probes(), *run_probes()]
     if as_json:
-        _print_json(checked)
+        shown = {
+            "versions": dict(_versions()),
+            "devices": dict(_devices()),
+            "probes": [{"of": one.package, "fact": one.name, "holds": one.ok, "detail": one.detail} for one in checked],
+            "caches": [one._asdict() for one in measure_caches()],
+            "cache on disk": measure_disk_cache()._asdict(),
+        }
+        typer.echo(json.dumps(shown, indent=2))
     else:
         if everything:
             _print_tables(checked)
@@ -104,18 +111,6 @@ def _print_tables(checked: Sequence[Probe]) -> None:
     disk = measure_disk_cache()
     row = (disk.folder, f"{disk.entries:,}", f"{disk.bytes:,}", f"{disk.most:,}")
     console.print(_table("Cache on disk", ("folder", "entries", "bytes", "most bytes"), [row]))
-
-
-def _print_json(probes: Sequence[Probe]) -> None:
-    """Print what `doctor --all` shows as JSON."""
-    shown = {
-        "versions": dict(_versions()),
-        "devices": dict(_devices()),
-        "probes": [{"of": one.package, "fact": one.name, "holds": one.ok, "detail": one.detail} for one in probes],
-        "caches": [one._asdict() for one in measure_caches()],
-        "cache on disk": measure_disk_cache()._asdict(),
-    }
-    typer.echo(json.dumps(shown, indent=2))
 
 
 def _versions() -> Iterable[tuple[str, str]]:

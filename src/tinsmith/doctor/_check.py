@@ -65,13 +65,16 @@ def check_example(op: Op, example: str) -> Report:
     """
     label = f"{op.name}({example})"
     try:
-        _require_owner(op)
+        if op.owner is None and any(of_kernel(kernel).is_method(kernel) for kernel in _kernels(op)):
+            words = f"op `{op.name}` is a method, and the module has no object of its class at its top level"
+            raise KernelError(refusal(words, remedy="Make an object of the class at the top level of the module."))
         if op.engine not in list_running():
             init("cpu", engine=op.engine)
         inputs, named = example_inputs(op.examples[example]())
         return _report(op, label, inputs, named)
     except Exception as error:  # noqa: BLE001  # the example is the user's code
-        place = _locate_function(op.examples[example])
+        code = getattr(op.examples[example], "__code__", None)
+        place = (code.co_filename, code.co_firstlineno) if code else ("<example>", 1)
         return Report(f"op `{label}`", [not_run(f"example `{example}` of op `{op.name}`", error, *place)])
 
 
@@ -116,12 +119,6 @@ def _uses_engine(call: Examination) -> bool:
     return call.origin(frozenset(call.differentiable)) == "engine"
 
 
-def _require_owner(op: Op) -> None:
-    if op.owner is None and any(of_kernel(kernel).is_method(kernel) for kernel in _kernels(op)):
-        words = f"op `{op.name}` is a method, and the module has no object of its class at its top level"
-        raise KernelError(refusal(words, remedy="Make an object of the class at the top level of the module."))
-
-
 def _kernels(op: Op) -> tuple[Any, ...]:
     return op.kernel if isinstance(op.kernel, tuple) else (op.kernel,)
 
@@ -147,11 +144,6 @@ def _build_left_out_hint(title: str, harmful: Finding) -> Finding:
     """Build the hint that the gradient check was left out because of a harmful finding, which is itself an error."""
     words = f"gradient check of {title} was left out: {HAZARDS[harmful.rule]}"
     return Finding("TS002", "info", harmful.path, harmful.line, harmful.column, words)
-
-
-def _locate_function(make: Any) -> tuple[str, int]:
-    code = getattr(make, "__code__", None)
-    return (code.co_filename, code.co_firstlineno) if code else ("<example>", 1)
 
 
 _offers.checking.register(check)

@@ -191,7 +191,9 @@ class _Check:
         steps, seconds = self._choose_steps(values, cotangents, here, interpreted, taken)
         count = sum(one.numel() for one in values.values())
         directions = self.projections if count > LARGE or 2 * count * seconds > SECONDS else 0
-        self._note_differences(steps, count, directions)
+        whose = f"the {self.call.kind}" if steps.function is self.function else "its interpreted kernels, in float64"
+        how = f"along {directions} random directions an input, for {count:,} elements" if directions else "each element"
+        self.notes.append(f"central differences of {whose}, step {steps.eps:g}, {how}")
         is_rough = not self.is_double and interpreted is None
         if is_rough:
             self.notes.append(
@@ -329,11 +331,6 @@ class _Check:
         wide = {name: one.double() for name, one in values.items()}
         precision = 4 * torch.finfo(torch.float64).eps
         return Steps(function, wide, cotangents, outputs, self.eps or _EPS["f64"], precision), seconds
-
-    def _note_differences(self, steps: Steps, count: int, directions: int) -> None:
-        whose = f"the {self.call.kind}" if steps.function is self.function else "its interpreted kernels, in float64"
-        how = f"along {directions} random directions an input, for {count:,} elements" if directions else "each element"
-        self.notes.append(f"central differences of {whose}, step {steps.eps:g}, {how}")
 
 
 _EPS = {"f64": 1e-6, "f32": 5e-3}

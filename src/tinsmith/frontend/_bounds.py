@@ -51,19 +51,15 @@ class Bounds:
         counted = get_iterable(loop)
         bounds = range_bounds(counted)
         if not bounds:
-            return self._length(counted)
+            # Evaluated by Python: the list may be a global or an attribute, which `_constant` looks up.
+            length = self._constant(ast.Call(ast.Name("len", ast.Load()), [counted], []))
+            return None if length is None else int(length[0])
         count = 1
         for extent in map(self._extent, bounds):
             if extent is None:
                 return None
             count *= max(0, int(extent[1] - extent[0]) + 1)
         return count
-
-    def _length(self, node: ast.expr) -> int | None:
-        """Return the length of a Python list that a static loop runs over; None if it is unknown."""
-        # Evaluated by Python: the list may be a global or an attribute, which `_constant` looks up.
-        length = self._constant(ast.Call(ast.Name("len", ast.Load()), [node], []))
-        return None if length is None else int(length[0])
 
     def _extent(self, bounds: list[ast.expr]) -> Interval | None:
         """Return the first and last value of a loop variable, given the arguments of its `range`."""

@@ -207,7 +207,7 @@ class _Hander:
             tree = rewritten.tree
             mine = [argument for argument in tree.args.args if argument.arg not in callee.objects]
             # In front, since a parameter without a default cannot follow one that has a default.
-            tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
+            tree.args.args = [*(ast.arg(name, parse_expression("_lang.template()")) for name in own.values()), *mine]
             names = {**rewritten.names, **callee.objects}
             function = self.hands.rebuild(source, ast.fix_missing_locations(tree), names)
             self._functions[callee.key] = cell.cell_contents = function
@@ -308,7 +308,3 @@ def free(wish: str, taken: set[str]) -> str:
         name += "_"
     taken.add(name)
     return name
-
-
-def _template() -> ast.expr:
-    return parse_expression("_lang.template()")

@@ -168,11 +168,6 @@ def _print_plain(one: nodes.Stmt) -> str:
             return f"{result}atomic {one.operator} {print_place(one)}, {print_expression(one.value)}"
         case nodes.Vote():
             return f"{one.result} = vote {one.operator} {one.value.name}"
-    return _print_by_fields(one)
-
-
-def _print_by_fields(one: nodes.Stmt) -> str:
-    """Return the text of a statement that has no syntax of its own: its name, and its fields in parentheses."""
     values = (getattr(one, name) for name in list_written_fields(type(one)))
     fields = [repr(value) if isinstance(value, str) else print_expression(value) for value in values]
     return type(one).__name__.lower() + (f"({', '.join(fields)})" if fields else "")

@@ -168,14 +168,11 @@ class _Checker:
 
     def check_given(self, one: nodes.Stmt, name: str) -> None:
         """Check that a local to which a statement assigns is declared and, in SSA form, is assigned only once."""
-        if name not in self.kernel.locals and not self._is_loop_name(one, name):
+        if name not in self.kernel.locals and not (isinstance(one, nodes.For | nodes.Loop) and name in one.names):
             self.fault(one, f"`{name}` is not a local of the kernel")
         if self.is_ssa and name in self.given:
             self.fault(one, f"`{name}` is assigned twice, which SSA form does not allow")
         self.given.add(name)
-
-    def _is_loop_name(self, one: nodes.Stmt, name: str) -> bool:
-        return isinstance(one, nodes.For | nodes.Loop) and name in one.names
 
     def check_place(
         self, one: nodes.Stmt, place: nodes.Load | nodes.Store | nodes.Atomic

@@ -510,18 +510,15 @@ class Cuts:
 def _find_cuts(path: str) -> dict[int, Cut]:
     cuts: dict[int, Cut] = {}
     for stmt in ast.walk(parse_lines(linecache.getlines(path))):
-        target = _find_changed_target(stmt)
+        changes = (
+            [] if isinstance(stmt, ast.AnnAssign) else changes_of(stmt.value if isinstance(stmt, ast.Expr) else stmt)
+        )
+        target = changes[0].target if len(changes) == 1 else None
         if isinstance(stmt, ast.stmt) and target is not None and all(map(_keeps_floats, ast.walk(stmt))):
             column = column_of(path, target.lineno, target.col_offset)
             cut = Cut(ast.unparse(target), target.lineno, column)
             cuts |= dict.fromkeys(range(stmt.lineno, (stmt.end_lineno or stmt.lineno) + 1), cut)
     return cuts
-
-
-def _find_changed_target(stmt: Node) -> Expression | None:
-    """Return the one location that a statement changes; None if the type of what it is given is written out."""
-    changes = [] if isinstance(stmt, ast.AnnAssign) else changes_of(stmt.value if isinstance(stmt, ast.Expr) else stmt)
-    return changes[0].target if len(changes) == 1 else None
 
 
 def _keeps_floats(node: Node) -> bool:

@@ -96,7 +96,9 @@ class Types:
             blocks = [(block, Scope(self._subject, scope)) for block in _inner_blocks(statement)]
             for block, inner in blocks:
                 if isinstance(statement, ast.For):
-                    self._define_targets(statement, inner)
+                    for node in walk(statement.target):
+                        if isinstance(node, ast.Name):
+                            self._define(inner, node.id, Local(inner.of_item(statement.iter), None))
                 self._visit_block(block, inner)
             if isinstance(statement, ast.If) and resolve_callee(statement.test) == "static":
                 for _, inner in blocks:
@@ -107,11 +109,6 @@ class Types:
             if isinstance(target, ast.Name) and target.id not in scope.locals:
                 kind = scope.dtype(statement.annotation) if isinstance(statement, ast.AnnAssign) else scope.of(value)
                 self._define(scope, target.id, Local(kind, value))
-
-    def _define_targets(self, loop: ast.For, scope: Scope) -> None:
-        for node in walk(loop.target):
-            if isinstance(node, ast.Name):
-                self._define(scope, node.id, Local(scope.of_item(loop.iter), None))
 
     def _define(self, scope: Scope, name: str, local: Local) -> None:
         scope.locals[name] = local

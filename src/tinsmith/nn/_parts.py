@@ -38,7 +38,7 @@ def call_on_parts(
     _check(type(module).__name__, inputs, params)
     idle = {f"module.{name}": one for name, one in module.named_parameters() if not one.numel()}
     held = {**idle, **{f"module.{name}": one for name, one in module.named_buffers()}}
-    own = {name: _gather(one) for name, one in held.items()}
+    own = {name: (one.full_tensor() if is_distributed([one]) else one) for name, one in held.items()}
 
     def run(**parts: torch.Tensor) -> torch.Tensor:
         given = {name: parts[name] for name in inputs}
@@ -81,7 +81,3 @@ def _check(module: str, inputs: Mapping[str, Any], params: Mapping[str, Any]) ->
         rows = [(name, str(mesh)) for name, mesh in meshes.items()]
         words = f"the inputs and parameters of the {module} are on different meshes"
         raise ArgumentError(refusal(words, rows, "Distribute them over one mesh."))
-
-
-def _gather(tensor: Any) -> torch.Tensor:
-    return tensor.full_tensor() if is_distributed([tensor]) else tensor

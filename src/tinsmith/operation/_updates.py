@@ -50,7 +50,7 @@ class Updates:
         if is_eager:
             self._refuse_leaves(targets)
             self._refuse_overlap(targets)
-        is_kept = not is_eager or _may_have_gradient(bound.tensors)
+        is_kept = not is_eager or (torch.is_grad_enabled() and any(one.requires_grad for one in bound.tensors))
         outputs = self._overwrite(bound, targets) if not is_kept else None
         if outputs is None:
             outputs = self._replace(bound, targets, run, is_kept=is_kept)
@@ -137,10 +137,6 @@ def _copy(target: torch.Tensor, new: torch.Tensor) -> None:
         target.view(1).copy_(new.view(1))
     else:
         target.copy_(new)
-
-
-def _may_have_gradient(tensors: Sequence[torch.Tensor]) -> bool:
-    return torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
 
 
 def _is_shared(target: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:

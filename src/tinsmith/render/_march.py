@@ -146,7 +146,14 @@ def march(
         >>> ts.render.march(*ray, (0, 0, 0, 1, 1, 1), step=0.25, alpha_fn=lambda x: x.t > 1.5, alpha_thre=0.5).t
         tensor([1.6250])
     """
-    _refuse_pruning(sigma_fn, alpha_fn, capacity)
+    given = [name for name, one in (("sigma_fn", sigma_fn), ("alpha_fn", alpha_fn)) if one is not None]
+    if len(given) == 2:
+        rows = [("expected", "one of them at most"), ("got", "both")]
+        raise ArgumentError(refusal("`sigma_fn` and `alpha_fn` exclude each other in march", rows, "Pass one of them."))
+    if given and capacity is not None:
+        rows = [("expected", "capacity=None"), ("got", repr(capacity))]
+        remedy = "Leave `capacity` out: the number of samples kept is known only afterwards."
+        raise ArgumentError(refusal(f"`{given[0]}` and `capacity` exclude each other in march", rows, remedy))
     refuse_numbers(max_steps=max_steps, capacity=capacity, early_stop_eps=early_stop_eps, alpha_thre=alpha_thre)
     course = plan_course(
         origins,
@@ -188,17 +195,6 @@ def _select(samples: Samples, keep: Tensor) -> Samples:
     rays = pack(ray_index, len(samples.rays))
     total = torch.tensor(len(ray_index), device=keep.device)
     return Samples(rays, ray_index, samples.t[keep], samples.steps[keep], total, samples.engine)
-
-
-def _refuse_pruning(sigma_fn: Any, alpha_fn: Any, capacity: int | None) -> None:
-    given = [name for name, one in (("sigma_fn", sigma_fn), ("alpha_fn", alpha_fn)) if one is not None]
-    if len(given) == 2:
-        rows = [("expected", "one of them at most"), ("got", "both")]
-        raise ArgumentError(refusal("`sigma_fn` and `alpha_fn` exclude each other in march", rows, "Pass one of them."))
-    if given and capacity is not None:
-        rows = [("expected", "capacity=None"), ("got", repr(capacity))]
-        remedy = "Leave `capacity` out: the number of samples kept is known only afterwards."
-        raise ArgumentError(refusal(f"`{given[0]}` and `capacity` exclude each other in march", rows, remedy))
 
 
 @register_maker("positions")

@@ -97,7 +97,14 @@ def render_in_rounds(
         tensor([0.8647])
     """
     refuse_numbers(max_steps=max_steps)
-    _refuse_rounds(round_samples, threshold)
+    numbers = [
+        ("round_samples", round_samples, "1 or more", round_samples >= 1),
+        ("threshold", threshold, "0 to 1", 0 <= threshold <= 1),
+    ]
+    for name, number, words, is_right in numbers:
+        if not is_right:
+            rows = [("expected", words), ("got", repr(number))]
+            raise ArgumentError(refusal(f"`{name}` is out of range in render_in_rounds", rows, f"Pass another {name}."))
     range_options = {"step": step, "near": near, "far": far, "scene_box": scene_box, "jitter": jitter}
     course = plan_course(
         origins, directions, grid, **range_options, cone_angle=cone_angle, max_step=max_step, engine=engine
@@ -170,17 +177,6 @@ def _check_shapes(densities: Tensor, colors: Tensor, t: Tensor) -> tuple[Tensor,
         remedy = "Return one row per sample."
         raise ShapeError(refusal("`field` of render_in_rounds returned a wrong shape", rows, remedy))
     return densities.reshape(-1).to(t), colors.to(t)
-
-
-def _refuse_rounds(round_samples: int, threshold: float) -> None:
-    numbers = [
-        ("round_samples", round_samples, "1 or more", round_samples >= 1),
-        ("threshold", threshold, "0 to 1", 0 <= threshold <= 1),
-    ]
-    for name, number, words, is_right in numbers:
-        if not is_right:
-            rows = [("expected", words), ("got", repr(number))]
-            raise ArgumentError(refusal(f"`{name}` is out of range in render_in_rounds", rows, f"Pass another {name}."))
 
 
 @register_maker("continued_weights")

@@ -110,7 +110,10 @@ def volume_render(
     inputs = (volume, table, origins.reshape(-1, 3), directions.reshape(-1, 3), box, offsets.reshape(-1), numbers)
     color, opacity, depth = (tensor.reshape((*rays, *tensor.shape[1:])) for tensor in run(rule, *inputs)[:3])
     if background is not None:
-        _check_background(background, origins)
+        if background.shape not in ((3,), origins.shape):
+            rows = [("background", str(tuple(background.shape))), ("origins", str(tuple(origins.shape)))]
+            remedy = "Pass one color, [3], or one per ray."
+            raise ShapeError(refusal("`background` of `volume_render` does not fit the rays", rows, remedy))
         color = color + (1 - opacity)[..., None] * background
     return Rendered(color, opacity, depth)
 
@@ -316,10 +319,3 @@ def _check(volume: Tensor, table: Tensor, origins: Tensor, directions: Tensor, b
                 "the tensors of `volume_render` are on different devices", rows, "Move them to one device with .to()."
             )
         )
-
-
-def _check_background(background: Tensor, origins: Tensor) -> None:
-    if background.shape not in ((3,), origins.shape):
-        rows = [("background", str(tuple(background.shape))), ("origins", str(tuple(origins.shape)))]
-        remedy = "Pass one color, [3], or one per ray."
-        raise ShapeError(refusal("`background` of `volume_render` does not fit the rays", rows, remedy))

@@ -60,7 +60,14 @@ def solve(spec: Spec, shapes: Mapping[str, Sizes], values: Mapping[str, int], op
     groups: dict[str, Sizes] = {}
     for item in spec.solving_order:
         _match(call, item, dims, groups)
-    _take_values(call, dims)
+    # Scalars and keywords give the sizes that no input determines, and must agree with inputs on the others.
+    for name, value in call.values.items():
+        if name in dims and _is_certain(dims[name] != value):
+            raise _misfits.unequal_value(call, name, dims[name])
+    for name in call.spec.free_dims:
+        if name not in call.values:
+            raise _misfits.missing_value(call)
+        dims[name] = _whole(call, name)
     batch, rest = groups.get("*", ()), groups.get("...", ())
     made = {item.name: _shape(call, item, dims, batch, rest) for item in spec.allocations}
     return Solution(dims, batch, rest, made)
@@ -113,19 +120,6 @@ def _without_groups(call: Call, item: Item, groups: dict[str, Sizes]) -> Sizes:
     if has_rest and _differ(groups.setdefault("...", shape[begin + before : end]), shape[begin + before : end]):
         raise _misfits.unequal_groups(call, item, "...", groups["..."])
     return shape[begin : begin + before] + shape[end:] if has_rest else shape[begin:]
-
-
-def _take_values(call: Call, dims: dict[str, int]) -> None:
-    """Take the sizes of dims that no input determines from scalars and keywords, and check the others
-    against inputs.
-    """
-    for name, value in call.values.items():
-        if name in dims and _is_certain(dims[name] != value):
-            raise _misfits.unequal_value(call, name, dims[name])
-    for name in call.spec.free_dims:
-        if name not in call.values:
-            raise _misfits.missing_value(call)
-        dims[name] = _whole(call, name)
 
 
 def _whole(call: Call, name: str) -> int:

@@ -142,7 +142,14 @@ class LaunchedReversal:
         for move, first, stride in one.rows:
             move(first + number * stride)
         if self._outputs:
-            self._copy_cotangents(number)
+            # The pass overwrites some cotangents, so it gets copies; outputs without one get zeros.
+            for name, cotangent, room in zip(self._names.outputs, self._outputs, self._room, strict=True):
+                if name not in self._backward.cotangents:
+                    continue
+                if cotangent is None:
+                    room.zero_()
+                elif self._backward.cotangents[name][1]:
+                    room.copy_(cotangent[number])
         self._records[1 - turn].clear()
         one.prepared.run()
         for total, part in zip(self._sums, self._parts[1 - turn], strict=True):
@@ -166,16 +173,6 @@ class LaunchedReversal:
         addresses |= dict(zip(self._names.following, self._again.addresses(), strict=True))
         for name, move in one.results.items():
             move(addresses[name])
-
-    def _copy_cotangents(self, number: int) -> None:
-        """Copy the cotangents of outputs that the pass overwrites to buffers; zero those of outputs without one."""
-        for name, cotangent, room in zip(self._names.outputs, self._outputs, self._room, strict=True):
-            if name not in self._backward.cotangents:
-                continue
-            if cotangent is None:
-                room.zero_()
-            elif self._backward.cotangents[name][1]:
-                room.copy_(cotangent[number])
 
     def _sum_samples(self, made: PreparedPass, number: int) -> None:
         """Sum the gradients of arguments that all samples of a batch share: over samples, or over steps for parameters.

@@ -8,7 +8,6 @@ seed. No random generator is stored: only the initial values are random, and the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -57,7 +56,11 @@ class FitCheckpoints(Checkpoints):
         metadata, tensors = read_safetensors(path, partial(make_broken_error, path))
         if metadata.get("format") != _FORMAT:
             raise make_broken_error(path, f"its format is {metadata.get('format')!r}, not {_FORMAT!r}")
-        _require_same_fit(path, metadata, self._run)
+        try:
+            theirs = dict(parse_json(metadata["fit"]))
+        except (KeyError, TypeError, ValueError) as cause:
+            raise make_broken_error(path, "it does not say which fit it belongs to") from cause
+        require_same(path, "fit", theirs, self._run)
         _require_whole(path, metadata, tensors, self._count)
         self._state = {"step": int(metadata["step"]), **tensors}
 
@@ -86,14 +89,6 @@ def _tensors(training: Training[GaussianLearner]) -> dict[str, Tensor]:
     tensors["history.errors"] = torch.tensor(history.losses, dtype=torch.float64)
     tensors["history.frames"] = torch.stack(history.frames) if history.frames else _no_frames()
     return tensors
-
-
-def _require_same_fit(path: Path, metadata: dict[str, str], run: Mapping[str, object]) -> None:
-    try:
-        theirs = dict(parse_json(metadata["fit"]))
-    except (KeyError, TypeError, ValueError) as cause:
-        raise make_broken_error(path, "it does not say which fit it belongs to") from cause
-    require_same(path, "fit", theirs, run)
 
 
 def _require_whole(path: Path, metadata: dict[str, str], tensors: dict[str, Tensor], count: int) -> None:

@@ -20,7 +20,6 @@ from ..scenes import (
     Dataset,
     Evaluation,
     SceneLearner,
-    Views,
     describe_scene,
     make_scene_report,
     picture_writers,
@@ -56,7 +55,10 @@ class FieldLearner(SceneLearner):
             log_every=_LOG_EVERY,
             process_group=processes.group,
         )
-        self._train = _load_pixels(dataset.train, options.device, options.engine)
+        cameras = (x.to(options.device, torch.float32) for x in (dataset.train.poses, dataset.train.intrinsics))
+        self._train = PixelSampler(
+            dataset.train.pictures.to(options.device), *cameras, convention="opengl", engine=options.engine
+        )
         self._speed = _Speed()
 
     def training_step(self, training: Training[Any]) -> float:
@@ -120,12 +122,6 @@ class FieldLearner(SceneLearner):
 
     def writers(self, training: Training[Any], evaluation: Evaluation, report: Report) -> Mapping[str, Writer]:
         return picture_writers(report, evaluation, turntable(self))
-
-
-def _load_pixels(views: Views, device: str, engine: str | None) -> PixelSampler:
-    """Move views to a device; return a sampler of their pixels."""
-    cameras = (x.to(device, torch.float32) for x in (views.poses, views.intrinsics))
-    return PixelSampler(views.pictures.to(device), *cameras, convention="opengl", engine=engine)
 
 
 def _pack_rays(rays: Rays, ground: Tensor, offsets: Tensor) -> Tensor:

@@ -112,7 +112,12 @@ class _Step:
         tangents: Mapping[str, torch.Tensor | None],
         state: torch.Tensor | None,
     ) -> None:
-        _check_source(call)
+        reverse = call.core.reverse
+        if isinstance(reverse, HandWritten):
+            words = (
+                f"op `{call.core.signature.op}` has a hand-written backward, so no forward-mode or second derivative"
+            )
+            raise GradientError(refusal(words, remedy=reverse.otherwise))
         self.base = call
         self.state = state
         self.core: TangentCore = find_tangent(call.core, active)
@@ -170,11 +175,3 @@ class _Step:
         gradients = self.core.operators.launch_backward(BackwardCall(self.call, wanted, saved, given, self.state))
         order = [name for name in self.core.signature.arrays if name in wanted]
         return dict(zip(order, gradients, strict=True))
-
-
-def _check_source(call: Call) -> None:
-    """Raise GradientError for an op with a hand-written gradient, since its second derivative is unknown."""
-    reverse = call.core.reverse
-    if isinstance(reverse, HandWritten):
-        words = f"op `{call.core.signature.op}` has a hand-written backward, so no forward-mode or second derivative"
-        raise GradientError(refusal(words, remedy=reverse.otherwise))

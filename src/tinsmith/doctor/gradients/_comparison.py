@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ._differences import Slope, Steps, measure_slope, refine_slope
+from ._differences import Steps, measure_slope, refine_slope
 from ._verdict import Kind, Point, Tolerance, judge_point
 
 LOOKS = 64
@@ -150,11 +150,8 @@ class Comparison:
         if kind is Kind.RIGHT or slope.kind != "smooth" or self._looks >= LOOKS:
             return kind, point
         self._looks += 1
-        point = Point(op, oracle, self._refine(name, direction, size, slope))
+        point = Point(op, oracle, refine_slope(self.steps, name, direction, self.steps.eps * max(1.0, size), slope))
         return judge_point(point, self.exact, self.rough, scale), point
-
-    def _refine(self, name: str, direction: torch.Tensor, size: float, slope: Slope) -> Slope:
-        return refine_slope(self.steps, name, direction, self.steps.eps * max(1.0, size), slope)
 
     def _along_directions(self, name: str, op: torch.Tensor, oracle: torch.Tensor | None) -> Iterator[Disagreement]:
         """Yield the first disagreement along random directions. If the op is wrong, bisect to find the element."""

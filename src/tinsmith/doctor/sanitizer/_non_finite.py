@@ -77,7 +77,7 @@ class NonFiniteOrigins:
         severity: Severity = "error" if has_nan or breaks_gradient else "warning"
         for origin in self._values:
             reaches = has_nan if math.isnan(origin.result) else has_infinite
-            words = _describe_origin(origin)
+            words = f"{_infinite(origin.result)} first appears{origin.inside}: {_operation(origin)}, of finite operands"
             words += (
                 "; no output has it" * (not reaches) + "; the gradient of the inputs is not finite" * breaks_gradient
             )
@@ -120,10 +120,6 @@ _REMEDIES = {
     "acos": "clamp its operand to -1..1, and away from both ends where it is differentiated",
     "asin": "clamp its operand to -1..1, and away from both ends where it is differentiated",
 }
-
-
-def _describe_origin(origin: _Origin) -> str:
-    return f"{_infinite(origin.result)} first appears{origin.inside}: {_operation(origin)}, of finite operands"
 
 
 def _operation(origin: _Origin) -> str:

@@ -68,11 +68,7 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> Findings:
     """
     with torch.random.fork_rng(devices=[]):  # an op that draws numbers would take a seed from torch's generator
         call = examine_call(op, inputs, named, "ts.sanitize")
-    return Findings(drop_suppressed(_find_problems(call)))
-
-
-def _find_problems(call: Examination) -> list[Finding]:
-    return in_order([*find_broken_promises(call), *_run_and_watch(call)])
+    return Findings(drop_suppressed(in_order([*find_broken_promises(call), *_run_and_watch(call)])))
 
 
 def _run_and_watch(call: Examination) -> list[Finding]:

@@ -113,7 +113,16 @@ class Operations:
         if value.type == kind:
             return value
         if isinstance(value, nodes.Const):
-            return _cast_constant(value, kind)
+            number = value.value
+            if types.is_float(kind):
+                # Even an f16 has these integers exactly.
+                is_exact = isinstance(number, int) and abs(number) < 2**11
+                is_rounded = value.type == Type.F64 and kind == Type.F32
+                return nodes.Const(float(number), kind) if is_exact or is_rounded else nodes.Cast(value, kind)
+            if kind == Type.U1:
+                return nodes.Const(bool(number), kind) if isinstance(number, int) else nodes.Cast(value, kind)
+            whole = isinstance(number, int) and types.fits(int(number), kind)
+            return nodes.Const(int(number), kind) if whole else nodes.Cast(value, kind)
         return nodes.Cast(value, kind)
 
     def cast(self, value: Any, kind: Type) -> Any:
@@ -199,20 +208,6 @@ def _own_number(value: bool | float) -> bool | int | float:
     if isinstance(value, bool):
         return value
     return int(value) if isinstance(value, int) else float(value)
-
-
-def _cast_constant(value: nodes.Const, kind: Type) -> Scalar:
-    """Convert a known number if that loses nothing; otherwise leave the conversion to the engine."""
-    number = value.value
-    if types.is_float(kind):
-        # Even an f16 has these integers exactly.
-        is_exact = isinstance(number, int) and abs(number) < 2**11
-        is_rounded = value.type == Type.F64 and kind == Type.F32
-        return nodes.Const(float(number), kind) if is_exact or is_rounded else nodes.Cast(value, kind)
-    if kind == Type.U1:
-        return nodes.Const(bool(number), kind) if isinstance(number, int) else nodes.Cast(value, kind)
-    whole = isinstance(number, int) and types.fits(int(number), kind)
-    return nodes.Const(int(number), kind) if whole else nodes.Cast(value, kind)
 
 
 def is_guarded(expression: Scalar) -> bool:

@@ -461,7 +461,9 @@ class _Finder:
         """Return the stem of a path that is baked in, and its value. It ends at numbers, fields and missing values."""
         count, value = 0, path.root_value(self.templates)
         for step in path.steps:
-            if value is MISSING or (self._is_leaf(value) and not _is_item_of(step, value)):
+            if value is MISSING or (
+                self._is_leaf(value) and not (isinstance(step, Item) and isinstance(value, list | tuple | dict))
+            ):
                 break
             count, value = count + 1, take_step(value, step)
         return Path(path.source, path.name, path.steps[:count]), value
@@ -529,8 +531,3 @@ class _Finder:
 def _first(source: Source, name: str) -> ast.AST:
     """Return the first use of a name in a body; the `def` if there is none."""
     return next(iter(source.names_read.get(name, ())), source.tree)
-
-
-def _is_item_of(step: str | Item, value: Any) -> bool:
-    """Return True for a step from a list or dict to an item. Numbers of an array are baked in together."""
-    return isinstance(step, Item) and isinstance(value, list | tuple | dict)

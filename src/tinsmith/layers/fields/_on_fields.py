@@ -148,18 +148,14 @@ class OnFields:
             if self._source_only:
                 raise _refuse_engines(self.layer, self._source_only)
             return None
-        choice = self._array_program(launches)
+        key = fingerprints_of(launches)
+        known = self._arrays.get(key)
+        choice = self._arrays.keep(key, self._make_arrays(launches)) if known is None else known
         if isinstance(choice, ArrayProgram) and active:
             choice = choice.refusal(launches, active) or choice
         if not isinstance(choice, ArrayProgram) and (self._adjoint == "source" or self._source_only):
             raise _no_source(self.layer, choice, self._source_only)
         return choice
-
-    def _array_program(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
-        """Look up or build the program on arrays for the present Python values. Return the reason if there is none."""
-        key = fingerprints_of(launches)
-        known = self._arrays.get(key)
-        return self._arrays.keep(key, self._make_arrays(launches)) if known is None else known
 
     def _make_arrays(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
         try:

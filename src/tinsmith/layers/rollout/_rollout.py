@@ -213,7 +213,9 @@ class Rollout:
             recording = Recording(self._kernels, dry_run)
             watch = MemoryWatch(recording)
             calls = (*self._begin, *recording.run(watch.watching(self._forward)))
-            self._refuse_shared_memory(watch, calls)
+            if watch.reads or watch.writes:
+                sides = self._roles.filled, self._roles.outputs
+                refuse_shared_memory(self.name, self._forward, watch, self._launch(calls), len(self._begin), *sides)
             differentiated = [*memory, *_list_held(calls)]
             blocks = recording.blocks() if recording.has_customs and _wants_gradient(differentiated) else []
         if len(blocks) > 1:
@@ -232,11 +234,6 @@ class Rollout:
         results = program(launches, memory, dry_run.contents)
         dry_run.restore(program.filled_keys)
         return results
-
-    def _refuse_shared_memory(self, watch: MemoryWatch, calls: Calls) -> None:
-        if watch.reads or watch.writes:
-            sides = self._roles.filled, self._roles.outputs
-            refuse_shared_memory(self.name, self._forward, watch, self._launch(calls), len(self._begin), *sides)
 
     def _make_dry_run(self, memory: Sequence[torch.Tensor]) -> DryRun | None:
         if not is_plain():

@@ -144,7 +144,8 @@ class Blueprint:
         known = list_match_ids(self.inputs)
         for part in self.allocations:
             self._check_matches(part, known)
-            self._check_batch(part)
+            if part.dims is not None and part.is_batched != self.is_batched:
+                raise ShapeError(self.batch_words(part, str(part.dims)))
 
     def _check_matches(self, part: TensorPart, known: Sequence[DimID]) -> None:
         for dim in part.dims or ():
@@ -152,10 +153,6 @@ class Blueprint:
                 words = f"no input of {self.label} has the {dim} of {part.kind} `{part.name}`"
                 rows = [("inputs have", ", ".join(str(MatchDim(one)) for one in known) or "no MatchDim")]
                 raise ShapeError(refusal(words, rows, f"Write {dim} into the dims of an input, too."))
-
-    def _check_batch(self, part: TensorPart) -> None:
-        if part.dims is not None and part.is_batched != self.is_batched:
-            raise ShapeError(self.batch_words(part, str(part.dims)))
 
     def batch_words(self, part: TensorPart, dims: str) -> str:
         """Format the message for an output or field that has a BatchDim while no input has one, or the reverse."""

@@ -33,14 +33,11 @@ class Cells:
         """
         given = _as_tensor(at, device)
         if given.dtype == torch.bool:
-            return self._select_by_mask(given)
+            if tuple(given.shape) != self.grid_shape:
+                rows = [("expected", str(self.grid_shape)), ("got", str(tuple(given.shape)))]
+                raise ArgumentError(refusal("the mask `at` does not have the shape of the grid", rows))
+            return given.flatten().nonzero()[:, 0]
         return self._select_by_indices(given if given.numel() else given.long())
-
-    def _select_by_mask(self, mask: torch.Tensor) -> torch.Tensor:
-        if tuple(mask.shape) != self.grid_shape:
-            rows = [("expected", str(self.grid_shape)), ("got", str(tuple(mask.shape)))]
-            raise ArgumentError(refusal("the mask `at` does not have the shape of the grid", rows))
-        return mask.flatten().nonzero()[:, 0]
 
     def _select_by_indices(self, given: torch.Tensor) -> torch.Tensor:
         is_places = given.ndim == 2 and given.shape[1] == len(self.grid_shape)

@@ -11,7 +11,7 @@ block that is reversed. It costs one more forward run. With k about the root of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from ...analyses import Activity
@@ -36,7 +36,7 @@ def use_checkpoints(made: Reversed, options: AdjointOptions) -> Reversed:
     def shorten(task: Task, reverse: TaskReverse) -> TaskReverse:
         if not reverse.taped:
             return reverse
-        steps = split_into_blocks(task.steps, reverse.taped, task.activity, task.names, made.form.numbers)
+        steps = walk.rewrite(task.steps, _Splitting(reverse.taped, task.activity, task.names, made.form.numbers).step)
         # Decided again, since a loop over blocks and the loop of a block are loops that no plan knows.
         task = replace(task, steps=steps)
         plan, draft = decide_task(task)
@@ -44,21 +44,6 @@ def use_checkpoints(made: Reversed, options: AdjointOptions) -> Reversed:
         return replace(draft or write_task(task, plan), taped=frozenset())
 
     return replace(made, reverses=list(map(shorten, made.tasks, made.reverses)))
-
-
-def split_into_blocks(
-    body: Sequence[Step], loops: Collection[int], activity: Activity, names: Names, numbers: Iterator[int]
-) -> tuple[Step, ...]:
-    """Return steps in which the given loops run block by block.
-
-    Args:
-        body: the steps.
-        loops: the numbers of the loops, each over one variable or none.
-        activity: is extended by the new locals that have a gradient.
-        names: gives names to them.
-        numbers: of new steps.
-    """
-    return walk.rewrite(body, _Splitting(loops, activity, names, numbers).step)
 
 
 class _Splitting:

@@ -16,7 +16,7 @@ tangent, or an adjoint, again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -148,7 +148,7 @@ class _Differentiation:
     def result(self, disordered_before: Mapping[str, NotCovered]) -> Tangent:
         body = tuple(chain.from_iterable(self._task(one) for one in self.kernel.body))
         by_order = find_order_dependent(self.kernel, self._results_by_order(), disordered_before)
-        reason = first_refused(by_order, self.companions)
+        reason = next((by_order[name] for name in self.companions if name in by_order), None)
         if reason is not None:
             raise reason
         companions = [replace(one, name=self.companions[one.name], label="") for one in self.arrays]
@@ -271,8 +271,3 @@ def _read(expr: nodes.Expr) -> frozenset[str]:
     """Return the locals that an expression reads, and its arrays with an `@` before their names."""
     loads = (f"@{one.array}" for one in walk.parts(expr) if isinstance(one, nodes.Load))
     return frozenset(walk.locals_in([expr])).union(loads)
-
-
-def first_refused(reasons: Reasons, arrays: Collection[str]) -> NotCovered | None:
-    """Return the reason of the first of the arrays that depends on the order; None if none does."""
-    return next((reasons[name] for name in arrays if name in reasons), None)

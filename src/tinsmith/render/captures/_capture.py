@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -207,7 +206,7 @@ def _read_pixels(path: Path, size: tuple[int, ...]) -> Array:
         is_turned = opened.getexif().get(_ORIENTATION, 1) != 1
         upright = ImageOps.exif_transpose(opened) if is_turned else opened
         image = upright if upright.size == size else opened
-        mode = "RGBA" if _has_alpha(image) else "RGB"
+        mode = "RGBA" if ("A" in image.getbands() or "transparency" in image.info) else "RGB"
         pixels = np.array(image if image.mode == mode else image.convert(mode))
     if pixels.shape[1::-1] != size:
         rows = [("image", str(path), f"{pixels.shape[1]} x {pixels.shape[0]}"), ("expected", f"{size[0]} x {size[1]}")]
@@ -215,7 +214,3 @@ def _read_pixels(path: Path, size: tuple[int, ...]) -> Array:
             refusal("a picture of the capture has another size than before", rows, "Load the capture again.")
         )
     return pixels
-
-
-def _has_alpha(image: Any) -> bool:
-    return "A" in image.getbands() or "transparency" in image.info

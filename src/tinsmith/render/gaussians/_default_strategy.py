@@ -168,7 +168,9 @@ class DefaultStrategy:
                 changes = f"{cloned} Gaussians cloned, {split} split, {pruned} pruned"
                 print(f"Step {step}: {changes}. Now there are {len(params['means'])}.")  # noqa: T201  # it was asked for
         if step % self.reset_every == 0 and step > 0:
-            self._reset_opacities(params, optimizers)
+            most = math.log(2 * self.prune_opa / (1 - 2 * self.prune_opa))
+            everyone = torch.arange(len(params["opacities"]), device=params["opacities"].device)
+            overwrite_rows(params, optimizers, ("opacities",), everyone, lambda _, rows: rows.clamp(max=most))
 
     @torch.no_grad()
     def _count(self, params: Params, state: MutableMapping[str, Any], info: Mapping[str, Any], packed: bool) -> None:
@@ -256,11 +258,6 @@ class DefaultStrategy:
             kept = (~is_pruned).nonzero()[:, 0]
             change_rows(params, optimizers, state, kept, kept[:0])
         return count
-
-    def _reset_opacities(self, params: Params, optimizers: Optimizers) -> None:
-        most = math.log(2 * self.prune_opa / (1 - 2 * self.prune_opa))
-        everyone = torch.arange(len(params["opacities"]), device=params["opacities"].device)
-        overwrite_rows(params, optimizers, ("opacities",), everyone, lambda _, rows: rows.clamp(max=most))
 
 
 def _require_info(info: Mapping[str, Any], names: tuple[str, ...]) -> None:

@@ -239,7 +239,9 @@ class Assembly:
         if not replayed:
             return [*begun]
         last = max(place for place, _ in replayed)
-        self.find_final(last)
+        # For each task, the arrays whose final values it reads in all of its turns before the last one.
+        for turn in self.turns[:last]:
+            self.final[turn.number] = self.final.get(turn.number, self.allocations - self.cells) & turn.final
         needed = self.find_needed(last, {name for _, name in replayed})
         memory = {name: f"{name}@replay" for name in sorted(needed)}
         # Nothing runs after the last copies are taken, so the replay itself may work on that memory.
@@ -252,11 +254,6 @@ class Assembly:
         for place in range(last):
             actions += [*copies.get(place, []), *self.again(self.turns[place], memory)]
         return actions
-
-    def find_final(self, last: int) -> None:
-        """Find, for each task, the arrays whose final values it reads in all of its turns before `last`."""
-        for turn in self.turns[:last]:
-            self.final[turn.number] = self.final.get(turn.number, self.allocations - self.cells) & turn.final
 
     def find_needed(self, last: int, arrays: set[str]) -> set[str]:
         """Return the arrays that the replay of turns before `last` must compute to obtain `arrays`, these included."""
