@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from .._core import Call, Core, GradientSource
 from .._key import CallKey
 from .._routine import Routine
@@ -28,3 +31,12 @@ class DerivedCore(Core):
     def build_forward(self, key: CallKey) -> Routine:
         at = self.source.specialize(key)
         return forward_routine(at.key, at.emit, at.forward, key.names, self._makes)
+
+    def base_call(self, call: Call) -> Call:
+        """Return the call of the base that goes with a call of this core, whose further arrays come after its own."""
+        count = len(self.base.signature.arrays)
+        batched = call.batched & frozenset(self.base.signature.arrays)
+        return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
+
+    def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
+        return self.base.solve_sizes(self.base_call(call))

@@ -55,12 +55,6 @@ class ReplayedCore(DerivedCore):
             batched=batched,
         )
 
-    def base_call(self, call: Call) -> Call:
-        """Return the call of the core without records."""
-        count = len(self.base.signature.arrays)
-        batched = call.batched & frozenset(self.base.signature.arrays)
-        return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
-
     def key(self, call: Call) -> CallKey:
         base = self.base.key(self.base_call(call))
         return _with_records(base, self, call.batched & frozenset(self.names.values()))
@@ -89,10 +83,6 @@ class RecordedCore(DerivedCore):
     def make_call(self, base: Call) -> Call:
         """Return the call that corresponds to one of the base."""
         return replace(base, core=self)
-
-    def base_call(self, call: Call) -> Call:
-        """Return the call of the core without records."""
-        return replace(call, core=self.base)
 
     def key(self, call: Call) -> CallKey:
         base = self.base.key(self.base_call(call))
@@ -130,9 +120,6 @@ class RecordedCore(DerivedCore):
         sizes = compute_lengths(self._find_room(call), self.signature, shapes, call.scalars)
         kept = zip(self.names.items(), sizes, strict=True)
         return [*made, *(Buffer(name, (*lead, size), DTYPES[self.types[place]]) for (place, name), size in kept)]
-
-    def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
-        return self.base.solve_sizes(self.base_call(call))
 
     def sizing(self, call: Call) -> Sizing:
         """Return the base's sizing with the records, whose lengths are formulas that depend on the kind of call."""

@@ -76,12 +76,6 @@ class TangentCore(DerivedCore):
             batched=batched,
         )
 
-    def base_call(self, call: Call) -> Call:
-        """Return the call of the base that goes with a call of the tangent op."""
-        count = len(self.base.signature.arrays)
-        batched = call.batched & frozenset(self.base.signature.arrays)
-        return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
-
     def propagate_batch(self, batched: frozenset[str]) -> frozenset[str]:
         """Return the inputs that have a batch dimension if these have one. A tangent has one if its input has."""
         pairs = [(name, self.dots[name]) for name in self.active]
@@ -95,9 +89,6 @@ class TangentCore(DerivedCore):
     def size_values(self, call: Call) -> dict[str, Any]:
         """Return the values that determine sizes: scalars too, since the room for candidates may depend on any."""
         return {**self.base.size_values(self.base_call(call)), **call.scalars}
-
-    def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
-        return self.base.solve_sizes(self.base_call(call))
 
     def key(self, call: Call) -> CallKey:
         base = self.base.key(self.base_call(call))
