@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tinsmith.calls._executor import TapeRoom
+from tinsmith.calls._tape_room import TapeRoom
 
 
 @contextmanager

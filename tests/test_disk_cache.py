@@ -21,7 +21,7 @@ from tinsmith.calls.backward import _source_adjoint
 from tinsmith.compiling import _remember, _stage
 from tinsmith.compiling._remember import decode, describe, encode, remember
 from tinsmith.ir import Operator, Type, nodes, observe_passes
-from tinsmith.passes.adjoint import AdjointOptions, Decision, Fresh, How, Program, Run
+from tinsmith.passes.adjoint import AdjointOptions, AdjointProgram, Decision, Fresh, How, Run
 
 ENGINE = SimpleNamespace(
     name="taichi", home=SimpleNamespace(name="taichi", lang=SimpleNamespace(__version__=(1, 7, 4)))
@@ -45,7 +45,7 @@ def make_program():
     decision = Decision(How.TAPE, ("t",), Type.F64, "each iteration", 8, "its update cannot be undone")
     actions = (Fresh("gradient of x", "x"), Run(kernel, 0, {"y": "z"}), Run(kernel, 0, {}))
     reads = frozenset({"x", "y", "z"})
-    return Program(actions, dict(kernel.arrays), {"x": "gradient of x"}, reads, frozenset(), (decision,))
+    return AdjointProgram(actions, dict(kernel.arrays), {"x": "gradient of x"}, reads, frozenset(), (decision,))
 
 
 class Counter:
@@ -80,7 +80,7 @@ def test_a_result_is_computed_once(disk_cache):
 
 def test_given_kernels_stay_the_same_objects(disk_cache):
     def double():
-        return Program((*program.actions, Run(make_kernel(factor=4.0), 1, {})), {}, {}, frozenset(), frozenset())
+        return AdjointProgram((*program.actions, Run(make_kernel(factor=4.0), 1, {})), {}, {}, frozenset(), frozenset())
 
     for _ in range(2):
         program = make_program()

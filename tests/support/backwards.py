@@ -12,7 +12,7 @@ from support.interpreted import interpret
 from tinsmith.codegen import print_kernel
 from tinsmith.ir import nodes, types
 from tinsmith.passes import evaluate, generate_adjoint
-from tinsmith.passes.adjoint import AdjointOptions, Copy, Fresh, Program, Reserve, Run
+from tinsmith.passes.adjoint import AdjointOptions, AdjointProgram, Copy, Fresh, Reserve, Run
 
 KINDS = {"f16": torch.float64, "f32": torch.float64, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64}
 
@@ -23,13 +23,13 @@ def build_backward(
     outputs: Collection[str],
     made: Collection[str],
     **options: Any,
-) -> Program:
+) -> AdjointProgram:
     """Build the backward pass of kernels with the options of `AdjointOptions`."""
     return generate_adjoint(kernels, AdjointOptions(active=active, outputs=outputs, allocations=made, **options))
 
 
 def run_backward(
-    program: Program,
+    program: AdjointProgram,
     values: Mapping[str, torch.Tensor],
     arguments: Mapping[str, Any],
     cotangents: Mapping[str, torch.Tensor],
@@ -111,7 +111,7 @@ def _reserve(
                 memory[name].fill_(float("nan"))
 
 
-def print_kernels(program: Program) -> str:
+def print_kernels(program: AdjointProgram) -> str:
     """Print every kernel of a program as text."""
     texts = []
     for action in program.actions:

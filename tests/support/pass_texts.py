@@ -34,12 +34,12 @@ from tinsmith.passes import (
 )
 from tinsmith.passes.adjoint import (
     AdjointOptions,
+    AdjointProgram,
     CleanUpOptions,
     Copy,
     Fresh,
     NormalForm,
     Planned,
-    Program,
     Promise,
     Reserve,
     Run,
@@ -164,7 +164,7 @@ def _start_adjoint(kernel: nodes.Kernel, options: Options) -> tuple[list[nodes.K
     return [kernel], given
 
 
-def _start_adjoint_clean_up(kernel: nodes.Kernel, options: Options) -> tuple[Program, CleanUpOptions]:
+def _start_adjoint_clean_up(kernel: nodes.Kernel, options: Options) -> tuple[AdjointProgram, CleanUpOptions]:
     is_backward = _is_backward_pass("ADJOINT_CLEAN_UP", options)
     given = CleanUpOptions(
         alone=options.get("alone", options.get("active", ())),
@@ -201,7 +201,7 @@ def _print_unit(unit: Any) -> str:
             plans = (plan.loops.items() for plan in unit.plans)
             lines = [f"plan of loop {number}: {_print_plan(plan)}\n" for loops in plans for number, plan in loops]
             return "\n".join([*map(_print, unit.kernels), "".join(lines)])
-        case Program():
+        case AdjointProgram():
             return _print_program_with_results(unit)
         case WrittenOut():
             return "\n".join([*_print_memory(unit.beside, unit.room), _print(unit.kernel)])
@@ -377,7 +377,7 @@ def _print_normal_form(form: NormalForm) -> str:
     return gradients + "\n".join(texts)
 
 
-def _print_program_with_results(program: Program) -> str:
+def _print_program_with_results(program: AdjointProgram) -> str:
     text = _print_program(program)
     if program.results is not None:
         kept = program.results
@@ -386,7 +386,7 @@ def _print_program_with_results(program: Program) -> str:
     return text
 
 
-def _print_program(program: Program) -> str:
+def _print_program(program: AdjointProgram) -> str:
     lines = [line for action in program.actions for line in _print_action(action)]
     facts = {"whole": program.whole, "reads": program.reads, "spoils": program.spoils}
     lines += [f"{word}: {', '.join(sorted(names))}" for word, names in facts.items() if names]
@@ -418,11 +418,11 @@ def _print_size(size: Any) -> str:
     return f"{arrays} times {print_expression(size.depth[1]) if size.depth else size.starts}"
 
 
-def _program(kernel: nodes.Kernel, options: Options) -> Program:
+def _program(kernel: nodes.Kernel, options: Options) -> AdjointProgram:
     """Return a backward pass of one launch: of each array `x` of the kernel, `grad_x` is the gradient."""
     gradients = {name: f"grad_{name}" for name in kernel.arrays if f"grad_{name}" in kernel.arrays}
     whole = frozenset(options.get("whole", ()))
-    return Program((Run(kernel, 0, {}),), kernel.arrays, gradients, frozenset(), frozenset(), whole=whole)
+    return AdjointProgram((Run(kernel, 0, {}),), kernel.arrays, gradients, frozenset(), frozenset(), whole=whole)
 
 
 def _extent(kernel: nodes.Kernel) -> Callable[[str, int], object]:

@@ -131,7 +131,23 @@ AnyLive = TypeVar("AnyLive", bound=Live[Any, Any])
 
 
 @contextmanager
-def serve_live(live: AnyLive, page: Path, port: int) -> Iterator[AnyLive]:
-    """Enter a context that serves a live page on a port. Raise InputError if the port is taken."""
+def serve_live(
+    make: Callable[[Callable[[str], object]], AnyLive],
+    page: Path,
+    port: int = 0,
+    say: Callable[[str], object] = lambda words: None,
+) -> Iterator[AnyLive]:
+    """Enter a context that serves a live page on this machine, for a run's `live=...`; yield the page.
+
+    Args:
+        make: makes the page of `say`.
+        page: the file of the page.
+        port: the port on 127.0.0.1; 0 for a free one.
+        say: called with text for the terminal when the files are written and the page stays.
+
+    Raises:
+        InputError: the port is taken.
+    """
+    live = make(say)
     with serve_page(live, page, port) as live.url:
         yield live

@@ -4,7 +4,6 @@ from ._check import check as check
 from ._check import check_example as check_example
 from ._examples import find_ops_in as find_ops_in
 from ._examples import find_ops_of as find_ops_of
-from ._examples import find_ops_with_examples as find_ops_with_examples
 from ._excerpt import ignore_syntax_warnings as ignore_syntax_warnings
 from ._files import check_file as check_file
 from ._gradcheck import gradcheck as gradcheck

@@ -9,11 +9,6 @@ from typing import Any
 from ..operation import Op
 
 
-def find_ops_with_examples(namespace: Mapping[str, Any]) -> list[Op]:
-    """Return the ops of a module (`find_ops_in`) that have examples."""
-    return [op for op in find_ops_in(namespace) if op.examples]
-
-
 def find_ops_in(namespace: Mapping[str, Any]) -> list[Op]:
     """Return the ops in a module's namespace and those of the objects in it, each once.
 

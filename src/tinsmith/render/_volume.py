@@ -30,7 +30,6 @@ _MOST_BYTES = 2**28
 _TABLES = 64
 """Copies of the table's gradient on a GPU: with one copy, all rays would add to its few rows."""
 _VALUES = "volume[x, y, z], table[k, 4], origins[n, 3], directions[n, 3], box[6], offsets[n], settings[10]"
-_RAYS = ("origins", "directions")
 
 
 def volume_render(

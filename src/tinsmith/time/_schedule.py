@@ -154,17 +154,6 @@ def split(count: int, states: int) -> int:
     return max(1, min(_count_reachable(states, repeats - 1), count - _count_reachable(states - 1, repeats - 1)))
 
 
-def count_least_steps(count: int, states: int) -> int:
-    """Return the smallest number of steps that any schedule advances to reverse `count` steps with these states.
-
-    Counted are the steps of both passes that only advance the state; the recorded steps that are reversed are not.
-    """
-    if count < 2:
-        return 0
-    repeats = _count_repeats(count, states)
-    return repeats * count - _count_reachable(states + 1, repeats - 1)
-
-
 def _count_repeats(count: int, states: int) -> int:
     """Return the smallest number of runs per step with which the states suffice to reverse `count` steps."""
     repeats = 1

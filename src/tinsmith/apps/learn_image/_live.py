@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -109,19 +109,8 @@ class LiveImage(Live[NetworkLearner, Reached]):
         self.publish(retrained={"row": row, "column": column, "before": before, "after": after}, block=None)
 
 
-@contextmanager
-def live_page(port: int = 0, say: Callable[[str], object] = lambda words: None) -> Iterator[LiveImage]:
-    """Enter a context that serves a live page on this machine, for `learn_image(options, live=...)`; yield the page.
-
-    Args:
-        port: the port on 127.0.0.1; 0 for a free one.
-        say: called with text for the terminal when the files are written and the page stays.
-
-    Raises:
-        InputError: the port is taken.
-    """
-    with serve_live(LiveImage(say), _PAGE, port) as live:
-        yield live
+live_page = functools.partial(serve_live, LiveImage, _PAGE)
+"""Enters a context that serves the page: `serve_live`, of a port and a function that prints."""
 
 
 def _size(learner: NetworkLearner) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import io
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +43,8 @@ class LiveSimulation(Live[SimulationLearner, SimulationOutcome]):
         }
 
 
-@contextmanager
-def live_page(port: int = 0, say: Callable[[str], object] = lambda words: None) -> Iterator[LiveSimulation]:
-    """Enter a context that serves a live page on this machine, for `simulate(options, live=...)`; yield the page.
-
-    Args:
-        port: the port on 127.0.0.1; 0 for a free one.
-        say: called with text for the terminal when the files are written and the page stays.
-
-    Raises:
-        InputError: the port is taken.
-    """
-    with serve_live(LiveSimulation(say), _PAGE, port) as live:
-        yield live
+live_page = functools.partial(serve_live, LiveSimulation, _PAGE)
+"""Enters a context that serves the page: `serve_live`, of a port and a function that prints."""
 
 
 def _film(frames: Sequence[Tensor]) -> bytes:

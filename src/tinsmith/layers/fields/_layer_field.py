@@ -92,6 +92,11 @@ class LayerField:
         return self.facts.dtype.is_floating_point and not self.is_silent
 
     @property
+    def has_gradient(self) -> bool:
+        """Whether it is registered with a gradient, and its field has one."""
+        return self.needs_grad and self.facts.has_gradient
+
+    @property
     def gradient_facts(self) -> FieldFacts:
         """What its gradient is. The gradient of a field lies as the field does; that of an ndarray is other memory."""
         gradient = gradient_field(self.field) if self.facts.address else None

@@ -58,8 +58,8 @@ class ManagedCopies:
         self.outputs = tuple([one for one in outputs if one.manager is not None])
         self.filled_places = _managed_places(filled)
         self.output_places = _managed_places(outputs)
-        self.active = tuple([one for one in self.filled if _has_gradient(one)])
-        self.differentiated = tuple([one for one in self.outputs if _has_gradient(one)])
+        self.active = tuple([one for one in self.filled if one.has_gradient])
+        self.differentiated = tuple([one for one in self.outputs if one.has_gradient])
         self._fill, self._read = _build_transfers(self.filled, "load", "store")
         self._show, self._write = _build_transfers(self.outputs, "store", "load")
         self._give, self._take_given = _build_transfers(self.differentiated, "load", "store", is_gradient=True)
@@ -234,13 +234,13 @@ class _Fill(_ManagedFunction):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
         copies = ctx.call.copies
-        wanted = [gradient for one, gradient in zip(copies.filled, cotangents, strict=True) if _has_gradient(one)]
+        wanted = [gradient for one, gradient in zip(copies.filled, cotangents, strict=True) if one.has_gradient]
         if not wanted:
             return (None, *[None for _ in copies.filled])
         gradients = iter(
             _PullBack.apply(_Step(ctx.call, False, len(wanted), copies.active), *wanted, *ctx.saved_tensors)
         )
-        return (None, *[next(gradients) if _has_gradient(one) else None for one in copies.filled])
+        return (None, *[next(gradients) if one.has_gradient else None for one in copies.filled])
 
     @staticmethod
     def one_sample(arguments: tuple[Any, ...]) -> OneSample:
@@ -266,12 +266,12 @@ class _Show(_ManagedFunction):
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
         copies = ctx.call.copies
         rest = (None,) * len(copies.filled)
-        wanted = [gradient for one, gradient in zip(copies.outputs, cotangents, strict=True) if _has_gradient(one)]
+        wanted = [gradient for one, gradient in zip(copies.outputs, cotangents, strict=True) if one.has_gradient]
         if not wanted:
             return (None, None, *[None for _ in copies.outputs], *rest)
         step = _Step(ctx.call, True, len(wanted), tuple([one.without_manager for one in copies.differentiated]))
         gradients = iter(_PullBack.apply(step, *wanted, *ctx.saved_tensors))
-        return (None, None, *[next(gradients) if _has_gradient(one) else None for one in copies.outputs], *rest)
+        return (None, None, *[next(gradients) if one.has_gradient else None for one in copies.outputs], *rest)
 
     @staticmethod
     def one_sample(arguments: tuple[Any, ...]) -> OneSample:
@@ -309,13 +309,9 @@ def _managed_places(fields: Sequence[LayerField]) -> tuple[int, ...]:
     return tuple([place for place, one in enumerate(fields) if one.manager is not None])
 
 
-def _has_gradient(one: LayerField) -> bool:
-    return one.needs_grad and one.facts.has_gradient
-
-
 def _mark_silent(ctx: Any, fields: Sequence[LayerField], tensors: Sequence[torch.Tensor]) -> None:
     pairs = zip(fields, tensors, strict=True)
-    ctx.mark_non_differentiable(*[tensor for one, tensor in pairs if not _has_gradient(one)])
+    ctx.mark_non_differentiable(*[tensor for one, tensor in pairs if not one.has_gradient])
 
 
 def _build_transfers(

@@ -122,7 +122,7 @@ class ArrayProgram:
         self._internal = tuple(
             place
             for place, one in enumerate(filled)
-            if place >= len(roles.filled) and one.facts.key in internal and _has_gradient(one)
+            if place >= len(roles.filled) and one.facts.key in internal and one.has_gradient
         )
         self._fields = filled
         self._puts: dict[tuple[int, ...], tuple[Transfer, Transfer]] = {}
@@ -285,7 +285,7 @@ class ArrayProgram:
             for place, one in zip(places, tracked, strict=True):
                 given[place] = one
         for place in wanted if is_plain() else ():
-            if _has_gradient(self._fields[place]) and self._fields[place].facts.key not in self._moved:
+            if self._fields[place].has_gradient and self._fields[place].facts.key not in self._moved:
                 given[place] = given[place].view_as(given[place])
                 given[place].register_hook(functools.partial(self._put_one, place))
         return given
@@ -390,10 +390,6 @@ def _are_close(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.allclose(one, other, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
 
 
-def _has_gradient(one: LayerField) -> bool:
-    return one.needs_grad and one.facts.has_gradient
-
-
 def _in_order(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().resolve_neg()
 
@@ -422,7 +418,7 @@ def _check_unregistered(roles: Roles, fields: Sequence[LayerField], layer: str) 
     """
     registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
     for one in fields:
-        if one.facts.key not in registered and _has_gradient(one):
+        if one.facts.key not in registered and one.has_gradient:
             words = f"field `{one.name}` has a gradient and is not registered in {layer}, whose managers may move it"
             remedy = "Register the field, declare it without a gradient, or leave out the managers."
             raise NoArray(refusal(words, [("field", str(one))], remedy))

@@ -32,7 +32,7 @@ from ._call_notes import NotedFields, fingerprints_of
 from ._examination import FieldsExamination
 from ._layer_field import LayerField
 from ._on_arrays import ArrayProgram, NoArray
-from ._program import FieldProgram
+from ._program import FieldProgram, headline
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts, find_held, find_state, warn_of_rerun
 
@@ -213,7 +213,7 @@ class OnFields:
         choice = self._choose(self._launches, self._all_active())
         if isinstance(choice, ArrayProgram):
             return f"on fields\n\ngradient: generated from the kernels' source\n{choice.explain(detail)}"
-        rows = [] if choice is None else [f"not generated from the source: {_headline(choice)}"]
+        rows = [] if choice is None else [f"not generated from the source: {headline(choice)}"]
         refused = f"refused: {RACE}" if _is_race(choice) else ""
         return "\n".join(["on fields\n", *rows, self.program.explain(refused)])
 
@@ -224,10 +224,6 @@ class OnFields:
 def _is_race(choice: ArrayProgram | Reason | None) -> TypeGuard[NotCovered]:
     """Return True if the reason is a data race: then the engine's gradient is not used either."""
     return isinstance(choice, NotCovered) and choice.race is not None
-
-
-def _headline(reason: Reason) -> str:
-    return str(reason).partition("\n")[0]
 
 
 def _rows(reason: Reason) -> list[tuple[str, ...]]:

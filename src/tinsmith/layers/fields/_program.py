@@ -167,7 +167,7 @@ class FieldProgram:
         op_program = self._op_for_checks()
         is_checked = isinstance(op_program, OpProgram)
         checked = (
-            "checked as the op that the kernels would make" if is_checked else f"not checked: {_headline(op_program)}"
+            "checked as the op that the kernels would make" if is_checked else f"not checked: {headline(op_program)}"
         )
         return f"the engine's reverse mode, {checked}"
 
@@ -368,14 +368,15 @@ def _memory(one: LayerField, device: torch.device) -> torch.Tensor:
     return torch.empty(one.memory_shape, dtype=one.memory_dtype, device=device)
 
 
-def _headline(reason: Exception) -> str:
+def headline(reason: Exception) -> str:
+    """Return the first line of an error's message."""
     return str(reason).partition("\n")[0]
 
 
 def _unforeseen(reason: Exception, layer: str) -> str:
     """Format the warning for an engine gradient that could not be checked before its use."""
     words = f"the gradient of {layer} is the engine's own, which is silently wrong for some kernels; it was not checked"
-    rows = [("because", _headline(reason)), *(("", line.strip()) for line in str(reason).splitlines()[1:-1])]
+    rows = [("because", headline(reason)), *(("", line.strip()) for line in str(reason).splitlines()[1:-1])]
     return refusal(
         words, rows, "Rewrite the construct named, or compare the gradient with one that is known to be right."
     )

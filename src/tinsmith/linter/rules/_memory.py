@@ -23,7 +23,6 @@ from .._source_form import (
 )
 from .._subject import BOTH, ENGINES, Subject, keep_with_subject
 
-_BY_ORDER = "the result depends on the order of the iterations"
 _WAYS_OUT = "{0}[t + 1, ...] = ...  # from {0}[t, ...]: each value at a place of its own"
 _OF_EXTREMES = (
     '@ts.op("... -> {0}[...]")  # without adjoint="engine": tinsmith gives the gradient to the value that won'
