@@ -33,7 +33,7 @@ class StructFacts(NamedTuple):
         if unknown is not None:
             raise TypeError(f"a struct with the members {', '.join(self.members)} has no `{unknown}`")
         if len(positional) > len(self.members):
-            words = f"a struct with the members {', '.join(self.members)} was given {len(positional)} values"
+            words = f"{len(positional)} values for a struct of {len(self.members)} members: {', '.join(self.members)}"
             raise TypeError(words)
         for place, (name, kind) in enumerate(self.members.items()):
             yield name, kind, positional[place] if place < len(positional) else named.get(name, 0)

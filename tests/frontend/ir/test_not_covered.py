@@ -108,12 +108,64 @@ def gradient(lang):
     return kernel
 
 
-@case("1 loop variables over 2 dims in `lang.ndrange(2, 3)`")
+@case("loop variables `i` for the 2 dim(s) of `lang.ndrange(2, 3)`")
 def collapsed(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray()):
         for i in lang.ndrange(2, 3):  # here
             x[i] = 1
+
+    return kernel
+
+
+@case("loop variables `(i, j)` for the 1 dim(s) of `range(2)`")
+def two_variables(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i, j in range(2):  # here
+            x[i] = j
+
+    return kernel
+
+
+@case("`range(0, 4, 2)`, where a loop's `range` takes 1 or 2 arguments and has no step")
+def step_of_a_range(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in range(0, 4, 2):  # here
+            x[i] = 1
+
+    return kernel
+
+
+@case("the loop over `range(2) if x[0] > 0 else range(3)`, where `x[0] > 0` is computed at run time")
+def chosen_range(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in range(2) if x[0] > 0 else range(3):  # here
+            x[i] = 1
+
+    return kernel
+
+
+@case("the loop over `4`, the number 4")
+def loop_over_a_number(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in 4:  # here
+            x[i] = 1
+
+    return kernel
+
+
+@case("`enumerate` of a value that is computed at run time")
+def enumerated(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            v = lang.Vector([x[i], 2.0])
+            for j, one in lang.static(enumerate(v)):  # here
+                x[j] = one
 
     return kernel
 
@@ -211,7 +263,7 @@ def unknown_member(lang):
     return kernel
 
 
-@case("a struct with the members a, b was given 3 values")
+@case("3 values for a struct of 2 members: a, b")
 def too_many_members(lang):
     pair = lang.types.struct(a=lang.f32, b=lang.f32)
 

@@ -158,7 +158,8 @@ def _total(low: Lowering, values: list[Any]) -> Any:
 def _call_python(function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
     """Call a Python function that only arranges values, such as `zip`; the items may be known or not."""
     if any(is_expression(value) or isinstance(value, Matrix | ArrayValue) for value in positional):
-        raise Misfit(f"`{function.__name__}` of a value that is computed at run time")
+        remedy = "Index the value instead, as `v[k]` in a loop over `static(range(n))`"
+        raise Misfit(f"`{function.__name__}` of a value that is computed at run time", remedy)
     return function(*positional, **named)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...ir import Misfit, Operator, Type, nodes
+from ...ir import Misfit, NotCovered, Operator, Type, nodes
 from . import _elements
 from ._lowering import Lowering
 from ._targets import find_stored_names, give, list_items
-from ._values import ArrayValue, Matrix, Ranges, Scalar, read_ranges
+from ._values import ArrayValue, Matrix, Ranges, Scalar, kind_of, read_ranges
 
 Bounds = tuple[tuple[Scalar, Scalar], ...]
 
@@ -33,7 +33,9 @@ def over(low: Lowering, loop: ast.For) -> None:
         raise low.make_refusal("`else` of a `for`", loop)
     if isinstance(loop.iter, ast.IfExp):
         # One whose condition is static was made a branch when the kernel was read.
-        raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`, whose condition is not `static`", loop)
+        chosen, condition = ast.unparse(loop.iter), ast.unparse(loop.iter.test)
+        words = f"the loop over `{chosen}`, where `{condition}` is computed at run time"
+        raise low.make_refusal(Misfit(words, f"Write `if {condition}:` with a loop in each branch"), loop)
     if low.is_static(loop.iter):
         _unroll(low, loop)
     elif _is_range(loop.iter):
@@ -85,8 +87,11 @@ def _vector(low: Lowering, index: tuple[int, ...]) -> Any:
 
 
 def _over_range(low: Lowering, loop: ast.For, arguments: list[ast.expr]) -> None:
-    if len(arguments) not in (1, 2) or not isinstance(loop.target, ast.Name):
-        raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`", loop)
+    if not isinstance(loop.target, ast.Name):
+        raise _make_variables_refusal(low, loop, 1)
+    if len(arguments) not in (1, 2):
+        words = f"`{ast.unparse(loop.iter)}`, where a loop's `range` takes 1 or 2 arguments and has no step"
+        raise low.make_refusal(Misfit(words, "Loop over `range(n)` and compute the index, `i = 2 * k`"), loop)
     bounds = [_cast_bound(low, low.number(argument)) for argument in arguments]
     first = bounds[0] if len(bounds) == 2 else nodes.Const(0, Type.I32)
     name = loop.target.id
@@ -148,7 +153,8 @@ def _of_struct_field(low: Lowering, value: Any, loop: ast.For) -> ArrayValue:
     label = ast.unparse(loop.iter)
     facts = low.language.struct_of(value) if low.engine.is_field(value) else None
     if facts is None:
-        raise low.make_refusal(f"the loop over `{label}`", loop)
+        words = f"the loop over `{label}`, {kind_of(value)}"
+        raise low.make_refusal(Misfit(words, "Loop over a range, an array or a field"), loop)
     while facts is not None:
         name, value = next(iter(facts.members.items()))
         label = f"{label}.{name}"
@@ -165,8 +171,13 @@ def _names(low: Lowering, loop: ast.For, rank: int, *, is_grouped: bool) -> tupl
         assert isinstance(loop.target, ast.Tuple)
         names = tuple(part.id for part in loop.target.elts if isinstance(part, ast.Name))
     if len(names) != rank:
-        raise low.make_refusal(f"{len(names)} loop variables over {rank} dims in `{ast.unparse(loop.iter)}`", loop)
+        raise _make_variables_refusal(low, loop, rank)
     return names
+
+
+def _make_variables_refusal(low: Lowering, loop: ast.For, rank: int) -> NotCovered:
+    words = f"loop variables `{ast.unparse(loop.target)}` for the {rank} dim(s) of `{ast.unparse(loop.iter)}`"
+    return low.make_refusal(Misfit(words, "Use one loop variable per dim"), loop)
 
 
 def _emit_loop(
