@@ -407,8 +407,26 @@ def test_information_that_is_not_there_is_refused():
         strategy.step_post_backward(params, optimizers, state, 0, info)
     info["means2d"].retain_grad()
     info["means2d"].sum().backward()
-    with pytest.raises(ts.ArgumentError, match="missing +gaussian_ids"):
+    with pytest.raises(ts.ArgumentError, match=r"was not rendered with packed=True\n.*\nPass packed=False"):
         strategy.step_post_backward(params, optimizers, state, 0, info, packed=True)
+
+
+def test_a_packed_image_is_not_counted_as_a_dense_one():
+    """Its rows are the Gaussians that are seen: counted by their place, others would grow."""
+    strategy, params = DefaultStrategy(), scene()
+    optimizers, state = stepped(params), strategy.initialize_state()
+    info, _ = seen(params, torch.zeros(N), packed=True)
+    info["means2d"].retain_grad()
+    info["means2d"].sum().backward()
+    with pytest.raises(ts.ArgumentError, match=r"was rendered with packed=True\n.*\nPass packed=True"):
+        strategy.step_post_backward(params, optimizers, state, 0, info)
+
+
+def test_the_function_that_returns_the_missing_gradient_is_named():
+    strategy, params = DefaultStrategy(key_for_gradient="gradient_2dgs"), scene()
+    info, _ = seen(params, torch.zeros(N))
+    with pytest.raises(ts.ArgumentError, match="Pass the last result of rasterization_2dgs"):
+        strategy.step_pre_backward(params, stepped(params), strategy.initialize_state(), 0, info)
 
 
 def test_optimizer_state_that_is_not_by_row_is_refused_and_left_alone():

@@ -129,7 +129,7 @@ class DefaultStrategy:
         Raises:
             ArgumentError: `info` is not from `rasterization`.
         """
-        _require_info(info, (self.key_for_gradient,))
+        self._require_info(info, (self.key_for_gradient,))
         info[self.key_for_gradient].retain_grad()
 
     def step_post_backward(
@@ -174,13 +174,15 @@ class DefaultStrategy:
 
     @torch.no_grad()
     def _count(self, params: Params, state: MutableMapping[str, Any], info: Mapping[str, Any], packed: bool) -> None:
-        _require_info(info, ("width", "height", "n_cameras", "radii", self.key_for_gradient))
+        self._require_info(info, ("width", "height", "n_cameras", "radii", self.key_for_gradient))
+        if packed != (info.get("gaussian_ids") is not None):
+            words = f"`info` is of an image that was {'not ' * packed}rendered with packed=True"
+            raise ArgumentError(refusal(words, [("packed", str(packed))], f"Pass packed={not packed} here too."))
         grads = self._gradients(info[self.key_for_gradient])
         half_sides = grads.new_tensor([info["width"] / 2, info["height"] / 2])
         norms = (grads * half_sides * info["n_cameras"]).norm(dim=-1)
         radii = info["radii"]
         if packed:
-            _require_info(info, ("gaussian_ids",))
             rows, radii = info["gaussian_ids"].long(), radii.amax(-1)
         else:
             seen = (radii > 0).all(-1)
@@ -195,6 +197,15 @@ class DefaultStrategy:
         if "radii" in wanted:
             shares = radii.to(norms.dtype) / max(info["width"], info["height"])
             state["radii"].scatter_reduce_(0, rows, shares, "amax")
+
+    def _require_info(self, info: Mapping[str, Any], names: tuple[str, ...]) -> None:
+        """Raise ArgumentError if `info` lacks one of these entries."""
+        missing = [name for name in names if info.get(name) is None]
+        if missing:
+            rows = [("missing", ", ".join(missing)), ("info", ", ".join(info))]
+            function = "rasterization_2dgs" if self.key_for_gradient == "gradient_2dgs" else "rasterization"
+            remedy = f"Pass the last result of {function}, as key_for_gradient={self.key_for_gradient!r} needs."
+            raise ArgumentError(refusal("`info` does not have what DefaultStrategy reads", rows, remedy))
 
     def _gradients(self, means2d: Tensor) -> Tensor:
         if self.absgrad:
@@ -258,11 +269,3 @@ class DefaultStrategy:
             kept = (~is_pruned).nonzero()[:, 0]
             change_rows(params, optimizers, state, kept, kept[:0])
         return count
-
-
-def _require_info(info: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    missing = [name for name in names if info.get(name) is None]
-    if missing:
-        rows = [("missing", ", ".join(missing)), ("info", ", ".join(info))]
-        remedy = "Pass the third result of rasterization."
-        raise ArgumentError(refusal("`info` does not have what DefaultStrategy reads", rows, remedy))
