@@ -168,6 +168,7 @@ def test_check_bounds_finds_divisions(lang):
     for body, words, one in zip(DIVISIONS, DIVISIONS.values(), said, strict=True):
         assert one.startswith("BoundsError: "), f"{body}: {one}"
         assert words in one, f"{body}: {one}"
+        assert ("Guard the division" in one) == ("by zero" in words), f"{body}: {one}"
         assert "\n  at        <deadly " in one, f"{body}: {one}"
 
 

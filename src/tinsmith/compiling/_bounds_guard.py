@@ -66,12 +66,10 @@ class GuardedLaunch:
     def _words(self, count: int, site: Site, index: int, size: int) -> str:
         if site.is_division:
             rows = [("division", f"of {size} by {index}"), ("at", f"{self.path}:{site.line}"), ("kernel", self.kernel)]
-            words = (
-                "divides an integer by zero" if index == 0 else "divides the smallest integer by -1, which overflows"
-            )
-            remedy = (
-                "Guard the division, `if d != 0`, or divide floats. Without the check, this division ends the process."
-            )
+            words, guard = "divides an integer by zero", "Guard the division, `if d != 0`"
+            if index != 0:
+                words, guard = "divides the smallest integer by -1, which overflows", "Divide in a wider type"
+            remedy = f"{guard}, or divide floats. Without the check, this division ends the process."
             return refusal(f"op `{self.op}` {words}", rows, remedy)
         rows = [
             ("index", f"{index} along axis {site.axis}"),
