@@ -110,6 +110,9 @@ class CheckError(TinsmithError, AssertionError):
 class CheckpointError(TinsmithError, ValueError):
     """A checkpoint is broken, or was made by something other than what is being restored."""
 
+    reason: str = ""
+    """Why a file cannot be read as a checkpoint, where that is the error: a command adds its own remedy to it."""
+
 
 for _error in (TinsmithError, *TinsmithError.__subclasses__()):
     # What a traceback prints is what a caller catches: `tinsmith.ShapeError`.

@@ -117,6 +117,7 @@ def test_a_broken_checkpoint(learning, photo, damage, tmp_path):
         learn_image(options)
     assert "the checkpoint is broken" in str(refused.value) and words in str(refused.value)
     assert str(path) in str(refused.value) and "--resume" in str(refused.value)
+    assert "Pass an intact file" not in str(refused.value)
     assert path.read_bytes() == before and list(options.out.iterdir()) == [path]
 
 

@@ -432,6 +432,7 @@ def test_broken_checkpoints(damage, tmp_path):
         trainer.load(path)
     assert "the checkpoint is broken" in str(refused.value)
     assert str(path) in str(refused.value) and words in str(refused.value)
+    assert "Pass an intact file" in str(refused.value)
 
 
 def test_a_state_of_something_else():

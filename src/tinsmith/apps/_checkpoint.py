@@ -55,7 +55,7 @@ class Checkpoints:
             state = read_checkpoint(self.path)
         except CheckpointError as cause:
             # Raise the same error with this command's remedy.
-            raise make_broken_error(self.path, str(cause).partition("because")[2].strip()) from cause
+            raise make_broken_error(self.path, cause.reason) from cause
         extra = state.get("extra")
         if not isinstance(extra, dict) or extra.get("format") != self._form:
             raise make_broken_error(self.path, f"its format is not {self._form!r}")

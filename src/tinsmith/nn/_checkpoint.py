@@ -143,4 +143,8 @@ def _unshare_memory(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tens
 
 
 def _make_broken_error(path: str | Path, reason: str) -> CheckpointError:
-    return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)]))
+    rows = [("file", str(path)), ("because", reason)]
+    remedy = "Pass an intact file that `write_checkpoint` or the `save` of a Trainer wrote."
+    error = CheckpointError(refusal("the checkpoint is broken", rows, remedy))
+    error.reason = reason
+    return error
