@@ -241,7 +241,7 @@ def test_a_notebook_is_refused(folder, write):
     result = check("counts.py", "cells.ipynb", "--output-format", "json")
     by_path = {one["path"]: one for one in json.loads(result.stdout)["findings"]}
     assert result.exit_code == 2 and by_path["counts.py"]["rule"] == "TS301"
-    assert by_path["cells.ipynb"]["message"].startswith("the file cannot be read: notebooks are not read; write its")
+    assert by_path["cells.ipynb"]["message"].startswith("the file cannot be read: it is a notebook; convert it")
 
 
 def test_pipes_are_refused_at_once(folder):

@@ -128,7 +128,7 @@ def ensure_memory(tensor: torch.Tensor, what: str) -> torch.Tensor:
         return copied
     rows = [("tensor", f"{tuple(tensor.shape)} {tensor.dtype}")]
     if is_freed:
-        remedy = "Restore its storage before the call: `untyped_storage().resize_(...)` freed it."
+        remedy = "Before the call, restore its storage with `untyped_storage().resize_(...)`, and its values."
         raise DeviceError(refusal(f"{what} has no memory: its storage was freed", rows, remedy))
     raise DeviceError(
         refusal(f"{what} has no memory of its own: it is a wrapper of another tensor", rows, "Pass the wrapped tensor.")

@@ -65,7 +65,10 @@ def refuse_unknown(part: str, file: str, name: str, known: Iterable[str], remedy
     """Raise InputError: `part` of `name` does not exist in a file that has the names `known`."""
     close = nearest(part, [one for one in known if not one.startswith("_")])
     remedy = f"Did you mean `{close}`?" if close else remedy or "Name a kernel or an op at the level of the module."
-    raise InputError(refusal(f"there is no `{part}` in the file", [("file", file), ("name", name)], remedy))
+    parts = name.split(".")
+    owner = ".".join(parts[: parts.index(part)])
+    place = f"`{owner}`" if owner else "the file"
+    raise InputError(refusal(f"there is no `{part}` in {place}", [("file", file), ("name", name)], remedy))
 
 
 def refuse_other(file: str, name: str, type_name: str) -> NoReturn:

@@ -40,7 +40,7 @@ def _require_python_file(path: Path) -> None:
     regular file.
     """
     if path.suffix == ".ipynb":
-        raise ValueError("notebooks are not read; write its code to a Python file: `jupyter nbconvert --to script`")
+        raise ValueError("it is a notebook; convert it to a Python file with `jupyter nbconvert --to script`")
     if path.exists() and not path.is_file():
         # Opening a named pipe would wait forever.
         raise ValueError("it is not a regular file")

@@ -306,13 +306,15 @@ class Launcher:
             raise GradientError(refusal(f"{what} belongs to a transform of torch.func", remedy=remedy))
         if tensor.dtype not in NAMES:
             rows = [("expected", ", ".join(map(str, NAMES))), ("got", str(tensor.dtype))]
-            raise DtypeError(refusal(f"{what} has a dtype that {self.engine.name} does not have", rows))
+            words = f"{what} has a dtype that {self.engine.name} does not have"
+            raise DtypeError(refusal(words, rows, "Convert it with `.to(...)`."))
         if tensor.layout is not torch.strided:
             rows = [("layout", str(tensor.layout))]
             raise ArgumentError(refusal(f"{what} is sparse", rows, "Pass `.to_dense()`."))
         if tensor.device.type not in (self.engine.device_type(), "cpu"):
             rows = [("expected", self.engine.device_type()), ("got", str(tensor.device))]
-            raise DeviceError(refusal(f"{what} is on another device than {self.engine.name}", rows))
+            remedy = f"Pass `.to({self.engine.device_type()!r})`."
+            raise DeviceError(refusal(f"{what} is on another device than {self.engine.name}", rows, remedy))
 
     def _refuse_held_writes(self, layer: str) -> None:
         """Raise KernelError if the kernel writes an array of a struct, which is the caller's, or uses it as a whole."""

@@ -96,7 +96,8 @@ class FieldSet:
         if one.tensor_shape != tuple(shape) or one.facts.dtype != part.memory:
             words = f"the field that was made for `{part.name}` of {label} does not fit it"
             rows = [("expected", f"{tuple(shape)} {part.memory}"), ("got", f"{one.tensor_shape} {one.facts.dtype}")]
-            raise KernelError(refusal(words, rows, "Make a field of that shape, or write a whole FieldManager."))
+            remedy = "Make a field of that shape and dtype, or pass a FieldManager that converts the tensor."
+            raise KernelError(refusal(words, rows, remedy))
         return one
 
     def _roles(self) -> Roles:

@@ -136,7 +136,9 @@ def read_points_of_ply(path: Path) -> list[PointRecord]:
     """
 
     def make_error(reason: str) -> InputError:
-        return InputError(refusal("a file of points cannot be read", [("file", str(path)), ("because", reason)]))
+        rows = [("file", str(path)), ("because", reason)]
+        remedy = "Export the points again, as a PLY file with x, y and z, and colors from 0 to 255."
+        return InputError(refusal("a file of points cannot be read", rows, remedy))
 
     with open_untrusted(path, make_error) as file:
         vertices = read_vertices(file, make_error)

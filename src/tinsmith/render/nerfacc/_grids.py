@@ -183,7 +183,8 @@ def find_steps(
     _check_shapes("traverse_grids", rays_o, rays_d, aabbs)
     if binaries.ndim != 4 or len(binaries) != len(aabbs):
         rows = [("binaries", f"[m, x, y, z] = {tuple(binaries.shape)}"), ("aabbs", f"[m, 6] = {tuple(aabbs.shape)}")]
-        raise ShapeError(refusal("The grids of `traverse_grids` do not fit each other.", rows, "Pass a box per grid."))
+        remedy = "Pass `binaries` with four axes, and one box per grid."
+        raise ShapeError(refusal("The grids of `traverse_grids` do not fit each other.", rows, remedy))
     if crossings is None:
         t_mins, t_maxs, hits = ray_aabb_intersect(rays_o, rays_d, aabbs.to(rays_o))
         t_sorted, t_indices = torch.sort(torch.cat([t_mins, t_maxs], -1), -1)
