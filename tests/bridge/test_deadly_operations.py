@@ -52,7 +52,7 @@ DEADLY = {
     "y[i] = x[i]\ny[i] &= z[i]": ("f32 i32", "f32", "an atomic `and` on f32", "array of integers"),
     "s = x[i]\ns |= z[i]\ny[i] = s": ("f32 i32", "f32", "`|` of f32 and f32", "Convert the operands"),
     "y[i] = lang.math.clz(x[i])": ("f32 i32", "f32", "`clz` of f32", "Convert the operands"),
-    "y[i] = lang.bit_cast(x[i], lang.i64)": ("f32 i32", "i64", "bit_cast of f32 to i64", "type of 32 bits"),
+    "y[i] = lang.bit_cast(x[i], lang.i64)": ("f32 i32", "i64", "`bit_cast` of f32 to i64", "type of 32 bits"),
     "y[i] = x[i] // 0": ("i32 i32", "i32", "a division of an integer by zero", "not zero"),
     "y[i] = x[i] % 0": ("i32 i32", "i32", "a division of an integer by zero", "not zero"),
     "y[i] = 1 // 0 + x[i]": ("i32 i32", "i32", "a division of an integer by zero", "not zero"),
@@ -117,7 +117,7 @@ def test_deadly_operations_are_refused(lang):
     wrong = []
     for (body, (_, _, words, remedy)), said in zip(DEADLY.items(), json.loads(run_forked(run, 200)), strict=True):
         is_right = said.startswith("KernelError: ") and words in said and remedy in said.splitlines()[-1]
-        if not is_right or "ends the process\n  at  <deadly " not in said:
+        if not is_right or "end the process\n  at  <deadly " not in said:
             wrong.append(f"{body!r}: {said}")
     assert not wrong, "\n".join(wrong)
 

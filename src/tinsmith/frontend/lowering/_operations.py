@@ -134,7 +134,7 @@ class Operations:
         """Read the bits of a number as another type of the same width. Raise Deadly if the widths differ."""
         number = self.scalar(value)
         if types.width(number.type) != types.width(kind):
-            words = f"`bit_cast` of {number.type} to {kind}, which has another number of bits"
+            words = f"`bit_cast` of {number.type} to {kind}, a type of another width"
             raise Deadly(words, f"Cast to a type of {types.width(number.type)} bits")
         return nodes.Cast(number, kind, keeps_bits=True)
 
