@@ -559,7 +559,7 @@ def test_size_of_blocks_by_template_and_range_by_arguments(lang64):
 
 # Refusals ---------------------------------------------------------------------------------------
 
-ALIKE = "Rewrite that line so that all iterations of a block reach the same `sync()` equally often"
+ALIKE = "Rewrite that line so that all iterations of a block reach the same `sync()` the same number of times"
 INTO_A_LOOP = "Move it into a parallel loop at the kernel's top level"
 
 
@@ -585,7 +585,7 @@ def in_a_loop(lang, array):
                 lang.simt.block.sync()  # here
             y[i] = x[i]
 
-    return kernel, "equally often: `n` differs between them", ALIKE
+    return kernel, "the same number of times: `n` differs between them", ALIKE
 
 
 def in_a_while(lang, array):
@@ -692,7 +692,7 @@ def in_a_second_loop(lang, array):
                 lang.simt.block.sync()  # here
             y[i] = x[i]
 
-    return kernel, "equally often: `n_2` differs between them", ALIKE
+    return kernel, "the same number of times: `n_2` differs between them", ALIKE
 
 
 def outside_a_loop(lang, array):

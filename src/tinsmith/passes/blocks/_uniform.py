@@ -18,7 +18,7 @@ from ._layout import BlockLayout
 Block = Sequence[nodes.Stmt]
 Compound = nodes.If | nodes.For | nodes.While
 _ALIKE = (
-    "Rewrite that line so that all iterations of a block reach the same `sync()` equally often: "
+    "Rewrite that line so that all iterations of a block reach the same `sync()` the same number of times: "
     "conditions and bounds around one may depend on the block (`i // block_dim`), on sizes and on arguments"
 )
 """The remedy for a barrier that iterations may not reach together."""
@@ -221,7 +221,10 @@ class BlockLevel:
         where = f"under the `if` of line {one.line}" if isinstance(one, nodes.If) else f"in the loop of line {one.line}"
         line = one.line if held is None else held.line or one.line
         name = self.kernel.source_name(culprit)
-        words = f"{what} {where}, which not all iterations of a block run equally often: `{name}` differs between them"
+        words = (
+            f"{what} {where}, which not all iterations of a block run the same number of times: "
+            f"`{name}` differs between them"
+        )
         return NotCovered(words, line, self.kernel.path, remedy=_ALIKE)
 
     def check_order(self) -> None:
