@@ -218,7 +218,7 @@ def write_metadata(text):
 
 BOMBS = {
     "few Gaussians": ("spz", bomb_spz(5), "5 Gaussians of 20 bytes, but more than 100 bytes follow"),
-    "many Gaussians": ("spz", bomb_spz((64 << 20) // 20), "3355443 Gaussians of 20 bytes in a file of"),
+    "many Gaussians": ("spz", bomb_spz((64 << 20) // 20), "3355443 Gaussians of 20 bytes; at most"),
     "pixels": (
         "png",
         bomb_picture,

@@ -128,3 +128,28 @@ def test_a_chain_in_a_chain_is_refused(lang):
     inner = ts.chain("x[n] -> y[n]", [squared(lang)] + [added(lang)])
     with pytest.raises(ts.ArgumentError, match="an op that is itself a chain"):
         ts.chain("x[n] -> y[n]", [inner, added(lang)])
+
+
+def test_variables_of_two_kernels_may_have_one_name_and_two_types(lang64):
+    """In each kernel, two loops share the variable `factor`, which is memory in the backward pass."""
+    array = lang64.types.ndarray()
+
+    @lang64.kernel
+    def scaled(x: array, y: array):
+        factor = x[0]
+        for i in range(1, x.shape[0]):
+            y[i] = factor * factor * x[i]
+
+    @lang64.kernel
+    def squared(x: array, z: array):
+        factor = 0
+        for i in range(x.shape[0]):
+            factor += i
+        for i in range(x.shape[0]):
+            z[i] = factor * x[i] * x[i]
+
+    x = torch.tensor([0.5, 2.0, 3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    y, z = ts.chain("x[n] -> y[n], z[n]", [scaled, squared], adjoint="source")(x)
+    (gradient,) = torch.autograd.grad(y.sum() + z.sum(), x)
+    wanted = (x[0] ** 2 * x[1:]).sum() + (6 * x**2).sum()
+    torch.testing.assert_close(gradient, *torch.autograd.grad(wanted, x))

@@ -30,7 +30,7 @@ def test_a_race_on_fields(lang64, is_sum):
     layer = ts.Tin(sums, races="allow").register_kernel("run")
     layer.register_input_field(sums.x).register_output_field(sums.y).finish()
     assert layer(torch.rand(6, dtype=torch.float64)).shape == (6,)
-    words = r"(?s)Tin.* has no gradient: its result depends on the order.*\[i - 1\]` in line.*serialize=True"
+    words = r"(?s)Tin.* has no gradient: its result depends on the order.*\[i - 1\]`, in line.*serialize=True"
     with pytest.raises(ts.GradientError, match=words):
         layer(torch.rand(6, dtype=torch.float64).requires_grad_()).sum().backward()
     assert "gradient: refused: its result depends on the order of the iterations" in layer.explain("all")

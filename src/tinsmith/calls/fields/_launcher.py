@@ -327,7 +327,7 @@ class Launcher:
                 )
                 remedy = (
                     f"Index it in the kernel: `{one.path}[i]`, or `{one.path}[None]` if it has no dims. "
-                    "Or store a number in the dataclass."
+                    f"Or store a number there, outside of the kernel: `{one.path} = float({one.path})`."
                 )
                 raise KernelError(refusal(words, [("at", roles.escapes)], remedy))
             if roles.is_written:

@@ -20,15 +20,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from ....analyses import Activity
+from ....analyses import Activity, tasks_of
 from ....ir import Names, Operator, nodes, types, walk
 from ..._bits import Part, check_bits
+from ..._rename_arrays import rename_arrays
 from .._access import find_owned, is_mere_sum
 from .._dependences import Unchanged, find_written_once
 from .._promises import Promise
 from .._ssa import Step, number_steps, plain_steps
 from .._task import Task
-from .._tasks import parts_of
+from .._tasks import Parts, parts_of
 from ._reversible import Reversible, WantedGradients, adjoint_names, reversibles
 
 
@@ -128,7 +129,7 @@ def normalize_kernels(kernels: Sequence[nodes.Kernel], options: AdjointOptions) 
     Raises:
         NotCovered: a kernel does what cannot be reversed.
     """
-    parts = [parts_of(kernel) for kernel in kernels]
+    parts = _separate_cells([parts_of(kernel) for kernel in kernels])
     arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
     cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(options.private)
     detached = {*options.detached, *(name for name, array in arrays.items() if not array.is_differentiable)}
@@ -153,6 +154,21 @@ def normalize_kernels(kernels: Sequence[nodes.Kernel], options: AdjointOptions) 
     repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
     once = find_written_once([task.steps for task in tasks], [task.own for task in tasks], options.active, repeated)
     return NormalForm(tasks, activities, arrays, cells, gradients, once, order, numbers)
+
+
+def _separate_cells(parts: Sequence[Parts]) -> list[Parts]:
+    """Rename cells so that no other kernel has an array or a cell of the same name.
+
+    Cells are variables of a kernel: those of two kernels may have one name and two types.
+    """
+    names = Names(name for part in parts for name in part.kernel.arrays.keys() - part.cells)
+    separate: list[Parts] = []
+    for part in parts:
+        moved = {name: names.fresh(name) for name in sorted(part.cells)}
+        kernel = rename_arrays(part.kernel, moved)
+        tasks = part.tasks if kernel is part.kernel else tasks_of(kernel.body)
+        separate.append(Parts(kernel, tasks, frozenset(moved.values())))
+    return separate
 
 
 def _split(task: Reversible, activity: Activity, numbers: count[int]) -> Reversible:
