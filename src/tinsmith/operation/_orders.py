@@ -37,7 +37,9 @@ def _warn_of_inputs(signature: Signature) -> None:
     """
     inputs = signature.spec.inputs
     places = {name: place for place, name in enumerate(signature.order)}
-    is_swapped = any(
+    numbers = [places[one.name] for one in inputs]
+    # Most specs have the kernel's order, and some have thousands of inputs.
+    is_swapped = numbers != sorted(numbers) and any(
         places[first.name] > places[second.name] and _fit_as_each_other(signature, first, second)
         for place, first in enumerate(inputs)
         for second in inputs[place + 1 :]
@@ -99,9 +101,14 @@ def _pair_next_states(inputs: Sequence[Item], outputs: Sequence[Item]) -> list[t
     Of all affixes that turn input names into output names, use the one with the most pairs.
     """
     pairs: dict[tuple[str, str], list[tuple[Item, Item]]] = {}
+    places = {item.name: place for place, item in enumerate(inputs)}
     for after in outputs:
-        for before in inputs:
-            head, middle, tail = after.name.partition(before.name)
-            if middle and (head or tail) and after.brackets == before.brackets:
+        size = len(after.name)
+        parts = {after.name[start:end] for start in range(size) for end in range(start + 1, size + 1)}
+        # Not each input in turn: an op may have thousands of both.
+        for place in sorted(places[part] for part in parts & places.keys()):
+            before = inputs[place]
+            head, _, tail = after.name.partition(before.name)
+            if (head or tail) and after.brackets == before.brackets:
                 pairs.setdefault((head, tail), []).append((before, after))
     return max(pairs.values(), key=len, default=[])

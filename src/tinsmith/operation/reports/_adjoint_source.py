@@ -16,7 +16,7 @@ from ...calls.backward import SourceReverse
 from ...calls.derived import find_recorded_at
 from ...compiling import Stage
 from ...engines import Parameter, of_kernel, one_at_a_time
-from ...spec import Fixed
+from ...spec import Fixed, Item
 from .._make_op import op as make_op
 from .._op import Op
 from ._describe_backward import describe_backward
@@ -102,14 +102,14 @@ def _make_key(signature: Signature, op: Op) -> CallKey:
         words = f"the gradient of op `{op.name}` depends on the values of its template arguments"
         remedy = "Call the op, ask for a gradient, and print `op.explain()`."
         raise ArgumentError(refusal(words, [("templates", ", ".join(signature.templates))], remedy))
-    shapes = {item.name: _shape(signature, item.name) for item in signature.kernel_spec.items}
+    shapes = {item.name: _shape(signature, item) for item in signature.kernel_spec.items}
     dtypes = {name: _dtype(signature, name) for name in shapes}
     return CallKey(signature, shapes, dtypes, frozenset(), op._core.fingerprints({}), {})
 
 
-def _shape(signature: Signature, name: str) -> tuple[int, ...]:
+def _shape(signature: Signature, item: Item) -> tuple[int, ...]:
     """Return a shape of the declared rank. Sizes are arbitrary, except those of elements."""
-    item = next(item for item in signature.kernel_spec.items if item.name == name)
+    name = item.name
     if item.has_rest:
         words = f"the spec of op `{signature.op}` leaves the rank of `{name}` open"
         raise SpecError(refusal(words, [("spec", str(item))], "Write its dims one by one."))

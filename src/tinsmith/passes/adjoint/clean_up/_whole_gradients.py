@@ -33,6 +33,7 @@ def store_whole_gradients(program: AdjointProgram, options: CleanUpOptions) -> A
     # A Counter keeps the order of the launches, so the first kernel that touches an adjoint comes first.
     launches = Counter(run.kernel for run in program.runs)
     looked_at = {kernel: _Kernel(kernel) for kernel in launches}
+    owners = {gradient: array for array, gradient in program.gradients.items()}
     first_uses: dict[str, nodes.Kernel] = {}
     for kernel in launches:
         for name in walk.find_touched(kernel.body):
@@ -47,7 +48,7 @@ def store_whole_gradients(program: AdjointProgram, options: CleanUpOptions) -> A
             continue
         kernel = looked_at[first]
         additions = kernel.find_additions(gradient)
-        is_whole = bool(additions) and _fills(kernel, additions, array, gradient, options.extent, program)
+        is_whole = bool(additions) and _fills(kernel, additions, gradient, options.extent, owners)
         if is_whole or (additions and _are_apart(kernel, additions)):
             stores.setdefault(first, set()).update(one.store for one in additions)
             whole |= {gradient} if is_whole else set()
@@ -142,21 +143,22 @@ def _are_disjoint(indices: Sequence[tuple[int | None, ...]]) -> bool:
 def _fills(
     kernel: _Kernel,
     additions: Sequence[PlacedStore],
-    array: str,
     gradient: str,
     extent: Extent,
-    program: AdjointProgram,
+    owners: Mapping[str, str],
 ) -> bool:
-    """Return True if additions reach each element of an adjoint exactly once."""
+    """Return True if additions reach each element of an adjoint exactly once.
+
+    `owners` gives the array of each adjoint, by the adjoint's name.
+    """
     if any(one.is_conditional for one in additions):
         return False
-    owners = {name: one for one, name in program.gradients.items()}
 
     def length(expr: nodes.Expr) -> object:
         return extent(owners.get(expr.array, expr.array), expr.axis) if isinstance(expr, nodes.Size) else None
 
     memory = kernel.arrays[gradient]
-    sizes = [extent(array, axis) for axis in range(memory.rank)]
+    sizes = [extent(owners[gradient], axis) for axis in range(memory.rank)]
     parts = find_covered(additions, memory, sizes, kernel.definitions, length)
     # With fewer parts than additions, two add to one part, and the later store would lose what the earlier one gave.
     return parts is not None and len(parts) == len(additions)

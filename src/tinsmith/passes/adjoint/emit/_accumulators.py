@@ -214,18 +214,22 @@ def find_sums_in_place(steps: Sequence[Step]) -> dict[int, str]:
 def _in_block(block: Sequence[Step], reads: Counter[str]) -> Iterator[tuple[int, str]]:
     # Locals that are an element plus something, each with the load and the local of the element itself.
     sums: dict[str, tuple[nodes.Load, str]] = {}
+    by_array: dict[str, list[str]] = {}
     for step in block:
         if isinstance(step, nodes.Assign):
             parts = [name for name in walk.locals_in([step.value]) if name in sums and reads[name] == 1]
             if isinstance(step.value, nodes.Load):
                 sums[step.name] = step.value, step.name
+                by_array.setdefault(step.value.array, []).append(step.name)
             elif len(parts) == 1 and _addend(step.value, {parts[0]}) is not None:
                 sums[step.name] = sums[parts[0]]
+                by_array[sums[step.name][0].array].append(step.name)
             continue
         if isinstance(step, nodes.Store) and isinstance(step.value, nodes.Local) and reads[step.value.name] == 1:
             load, name = sums.get(step.value.name, (None, ""))
             if load is not None and (load.array, load.index, load.entry) == (step.array, step.index, step.entry):
                 yield step.number, name
         # After a change of the array, what was loaded need not be the element's value any more.
-        changed = walk.find_changed([step])
-        sums = {name: entry for name, entry in sums.items() if entry[0].array not in changed}
+        for array in walk.find_changed([step]):
+            for name in by_array.pop(array, ()):
+                sums.pop(name, None)
