@@ -137,7 +137,7 @@ def serve_live(
     port: int = 0,
     say: Callable[[str], object] = lambda words: None,
 ) -> Iterator[AnyLive]:
-    """Enter a context that serves a live page on this machine, for a run's `live=...`; yield the page.
+    """Serve a live page on this machine while the context lasts; yield the page, for a run's `live=...`.
 
     Args:
         make: makes the page of `say`.

@@ -153,7 +153,7 @@ class Cost(NamedTuple):
         return text if loops < 2 else f"({text}) // {loops}"
 
     def _write(self, key: CallKey, formula: nodes.Expr) -> str:
-        """Return a formula as a Python expression in sizes and scalars."""
+        """Write a formula as the text of a Python expression over array sizes and scalar arguments."""
         numbers = key.launch_numbers
 
         def size(array: str, axis: int) -> str:

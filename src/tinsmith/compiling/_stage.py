@@ -288,7 +288,7 @@ class Stage:
             return lowering
 
     def _read_or_lower(self, variant: Variant, values: Mapping[str, Any]) -> _Lowering:
-        """Read a variant's IR from disk, or lower it and write it there."""
+        """Return the IR of a variant from the disk cache; lower the kernel and cache its IR if there is none."""
         content = self.baked_values.find_content(values) if keeps_results() else None
         if content is None:
             return self._lower(variant, values)
@@ -341,7 +341,7 @@ class Stage:
         )
 
     def _is_serialized(self, variant: Variant) -> bool:
-        """Return True if loops that were written as parallel run in order in a variant."""
+        """Return True if a variant runs the parallel loops of the source in order."""
         # An engine's reverse mode differentiates the loops that the user wrote. The atomic products that remain are in
         # parallel loops: in serial loops, both engines end the process on them.
         return variant.is_serial and not (variant.adjoint or multiplies_atomically(self.source, self.home))

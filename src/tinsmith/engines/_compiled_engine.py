@@ -26,7 +26,7 @@ class CompiledEngine(Engine):
     @property
     @abstractmethod
     def _kernel_type(self) -> type:
-        """Return the engine's class of one direction of a kernel, whose calls are redirected."""
+        """Return the engine's class of a kernel, forward or reverse; a rollout intercepts calls of its instances."""
 
     def _module(self, name: str) -> Any:
         """Return a module of the engine's package `lang`, which it loads itself."""

@@ -71,7 +71,7 @@ class Misfit(Exception):
 
 
 class NotANumber(Misfit):
-    """A value of Python's where a number must be."""
+    """Raised for a Python value that is not a number, where one is required."""
 
     def __init__(self, words: str, value: object) -> None:
         super().__init__(f"{words}, which is not a number")

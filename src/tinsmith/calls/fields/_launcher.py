@@ -233,12 +233,12 @@ class Launcher:
         return self._ready.get(key) or self._compile_variant(bound, key)
 
     def run(self, ready: Ready, bound: BoundArguments) -> None:
-        """Run what `prepare` returned for these arguments."""
+        """Launch the kernel that `prepare` compiled, with these arguments."""
         scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in ready.scalars]
         ready.compiled.launch(self._entries(ready.compiled, bound) if bound.tensors else (), scalars)
 
     def _refuse_launch(self) -> KernelError:
-        """Build the error for a launch on fields of a kernel with arrays in structs, which only arrays can run."""
+        """Build the error for launching on fields a kernel that reads arrays from structs: it runs on arrays alone."""
         one, lang = next(iter(self.held.values())), self.stage.module_name
         words = (
             f"kernel `{self.stage.name}` of {self.signature.op} reads the array `{one.path}`, and {self.engine.name}"

@@ -83,7 +83,7 @@ def format_operation(name: str, operands: tuple[Number, ...]) -> str:
 
 
 def find_hashing_lines(kernel: nodes.Kernel) -> frozenset[int]:
-    """Return the lines of a kernel that compute a hash: bit operations, and the integers that go into them."""
+    """Return the line numbers at which a kernel computes a hash: bit operations, and their integer operands."""
     statements = list(walk.statements(kernel.body))
     mixed = {name for stmt in statements for name in _find_bit_operands(stmt)}
     size = -1

@@ -83,7 +83,7 @@ def pass_held_arrays(
 
 
 class _HeldArrays(LiveFieldPasser):
-    """Arrays that dataclasses hold. Notes those that are used, by the dataclass and the member."""
+    """Passes the arrays in dataclasses as arguments, and records those that the kernel uses in `held`."""
 
     def __init__(self, engine: Engine, source: Source, objects: Mapping[str, Any]) -> None:
         super().__init__(engine)
@@ -111,7 +111,7 @@ class _HeldArrays(LiveFieldPasser):
         return self.held[key].name
 
     def _is_early(self, source: Source, node: ast.Attribute) -> bool:
-        """Return True where Python needs the numbers of an array, or calls its methods, while a kernel is compiled."""
+        """Return True if Python uses the array at compile time: inside of `static`, or by one of its methods."""
         key = source.identity
         if key not in self._early:
             statics = (one for call in source.calls if resolve_callee(call) == "static" for one in walk(call))

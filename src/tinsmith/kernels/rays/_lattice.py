@@ -84,8 +84,9 @@ def build_lattice(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def after(line, k, end, limit):
-        """Return the number of the next sample to visit: the first one after k that is not before position `limit`, up
-        to rounding, or `end` if all up to there are.
+        """Return the number of the next sample to visit.
+
+        It is the first one after `k` at or behind the position `limit`, up to rounding, and at most `end`.
 
         `slack` in `_regions` allows for the rounding.
         """

@@ -77,8 +77,9 @@ def _merge(
         if isinstance(one, nodes.Assign) and one.name in copies:
             return []
         changed = walk.with_expressions(one, expression)
-        has_place = isinstance(changed, nodes.Store | nodes.Atomic)
-        return [replace(changed, index=index(changed.array, changed.index)) if has_place else changed]
+        # An elementwise loop has no atomics.
+        is_store = isinstance(changed, nodes.Store)
+        return [replace(changed, index=index(changed.array, changed.index)) if is_store else changed]
 
     body = walk.rewrite(loop.body, statement)
     if not walk.find_mentioned(body).isdisjoint(own):
