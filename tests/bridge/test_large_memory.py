@@ -8,6 +8,7 @@ import torch
 
 import tinsmith as ts
 from tinsmith.calls._large_memory import LARGE, LONG, MOST_ALONE, use_huge_pages
+from tinsmith.calls._recycled_memory import _KEPT, MOST_KEPT
 
 pytestmark = pytest.mark.compiled_engine
 
@@ -121,3 +122,74 @@ def test_middle_memory_starts_at_zero(lang, count):
         # Freed at once, and likely to be what the op gets.
         torch.full((count,), float("nan"))
         assert torch.equal(sparse(x), torch.where(x > 0.5, x, 0.0))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_freed_results_are_used_again(pair, place):
+    x, k = torch.rand(COUNT, dtype=F64), torch.tensor([3.0], dtype=F64)
+    pair(x, k)
+    addresses = {one.data_ptr() for one in pair(x, k)}
+    results = pair(x + 1, k)
+    assert results[place].data_ptr() in addresses
+    torch.testing.assert_close(results, ((x + 1) * 3, x + 4))
+
+
+HOLDERS = {
+    "the result": lambda y: y,
+    "a view": lambda y: y[5:],
+    "an array of NumPy": lambda y: y.numpy(),
+    "its storage": lambda y: y.untyped_storage(),
+    "what autograd saved": lambda y: (y * torch.ones(1, dtype=F64, requires_grad=True)).grad_fn,
+    "an exported buffer": lambda y: torch.utils.dlpack.to_dlpack(y),
+}
+
+
+@pytest.mark.parametrize("how", HOLDERS)
+def test_results_that_are_held_in_any_way_keep_their_memory(pair, how):
+    x, k = torch.rand(COUNT, dtype=F64), torch.tensor([3.0], dtype=F64)
+    y, z = pair(x, k)
+    address = z.data_ptr()
+    held = HOLDERS[how](z)
+    del y, z
+    assert address not in {one.data_ptr() for one in pair(x, k)}
+    del held
+    assert address in {one.data_ptr() for one in pair(x, k)}
+
+
+def test_recycled_results_start_at_zero(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def sparse(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            if x[i] > 0.5:
+                y[i] += x[i]
+
+    x = torch.rand(COUNT, dtype=F64)
+    for _ in range(3):
+        y = sparse(x)
+        assert torch.equal(y, torch.where(x > 0.5, x, 0.0))
+        y.fill_(float("nan"))
+        del y
+
+
+def test_kept_memory_is_bounded_and_freed_with_the_caches(pair):
+    x, k = torch.rand(COUNT, dtype=F64), torch.tensor([3.0], dtype=F64)
+    pair(x, k)
+    assert sum(size * len(blocks) for size, blocks in _KEPT.items()) <= MOST_KEPT
+    assert _KEPT
+    ts.clear_caches()
+    assert not _KEPT
+
+
+def test_results_can_be_used_as_any_tensor(pair, tmp_path):
+    """Their memory is not torch's, which operations in place, sharing and files do not mind."""
+    x, k = torch.rand(COUNT, dtype=F64), torch.tensor([3.0], dtype=F64)
+    y, _ = pair(x, k)
+    y += 1
+    torch.save(y, tmp_path / "y.pt")
+    torch.testing.assert_close(torch.load(tmp_path / "y.pt"), x * 3 + 1)
+    y.share_memory_()
+    assert y.is_shared()
+    torch.testing.assert_close(y, x * 3 + 1)
+    y.resize_(3)
+    torch.testing.assert_close(y, x[:3] * 3 + 1)

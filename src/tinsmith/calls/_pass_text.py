@@ -12,8 +12,8 @@ import torch
 
 from .._config import config
 from ._buffers import poison
-from ._large_memory import clear, use_huge_pages
-from ._recycled_memory import make_recycled, make_recycled_zeros
+from ._large_memory import clear
+from ._recycled_memory import make_large, make_recycled, make_recycled_zeros
 
 Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], Any]
 """A pass as a function. It takes the inputs (in a backward pass the saved values, by name), the cotangents, the numbers
@@ -106,10 +106,11 @@ class PassText:
             is_zero: whether it is zeroed.
             is_own: whether the pass does not return it, so that it may be recycled.
         """
+        memory = f"({self.tuple_of(shape)}, {self.bind(dtype, 'dtype')}, {self.device})"
+        poisoned = f"{self.bind(poison, 'poisoned')}({{}})" if config().poison and not is_zero else "{}"
         if self.recycles and is_own:
             recycled = self.bind(make_recycled_zeros if is_zero else make_recycled, "make_recycled")
-            made = f"{recycled}({self.tuple_of(shape)}, {self.bind(dtype, 'dtype')}, {self.device})"
-            return f"{self.bind(poison, 'poisoned')}({made})" if config().poison and not is_zero else made
+            return poisoned.format(recycled + memory)
         twin = next((n for n in self.places if self.shapes[n] == shape and self.dtypes[n] == dtype), None)
         if twin is not None:
             like = {False: self.bind(torch.empty_like, "empty_like"), True: self.bind(torch.zeros_like, "zeros_like")}
@@ -119,9 +120,10 @@ class PassText:
             arguments = f"{', '.join(shape) or '()'}, dtype={self.bind(dtype, 'dtype')}, device={self.device}"
         made = f"{like[is_zero]}({arguments})"
         if self._device.type == "cpu":
-            prepare, flag = (clear, "is_long") if is_zero else (use_huge_pages, "is_large")
-            made = f"({self.bind(prepare, prepare.__name__)}({like[False]}({arguments})) if {flag} else {made})"
-        return f"{self.bind(poison, 'poisoned')}({made})" if config().poison and not is_zero else made
+            new = like[False]
+            large = f"{self.bind(make_large, 'make_large')}{memory} if is_large else {new}({arguments})"
+            made = f"({self.bind(clear, 'clear')}({large}) if is_long else {made})" if is_zero else f"({large})"
+        return poisoned.format(made)
 
     def tuple_of(self, texts: Sequence[str]) -> str:
         return f"({''.join(f'{text}, ' for text in texts)})"

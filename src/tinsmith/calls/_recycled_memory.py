@@ -1,11 +1,12 @@
-"""Recycled memory: a pass keeps the memory that it needs for itself for the next pass, since new memory is slow.
+"""Recycled memory: a pass keeps memory for the next pass, since new memory is slow.
 
-The C library returns blocks of some megabytes to the system, and the first write to each page of new memory is a page
-fault. A rollout needs arrays as large as its fields in each call, and its kernels may change only a part of them.
-Zeroing new memory of 6 MB took 2.3 ms, and 0.07 ms if it had been used before.
+The C library returns large blocks to the system, and the first write to each page of new memory is a page fault. Two
+kinds of memory are kept: all memory of `LARGE` bytes and more, also of results; and the smaller memory that a rollout
+needs for itself, as large as its fields in each call, of which its kernels may change only a part. Zeroing new memory
+of 6 MB took 2.3 ms, and 0.07 ms if it had been used before.
 
-Memory is zeroed and copied by one thread. Torch would wake its thread pool, which takes longer if other processes use
-the cores (20 ms instead of 0.3 ms).
+Smaller memory is zeroed and copied by one thread. Torch would wake its thread pool, which takes longer if other
+processes use the cores (20 ms instead of 0.3 ms).
 
 A block is given back when the last tensor that shares its memory is deleted, whoever holds it.
 """
@@ -33,7 +34,7 @@ _KEPT: Cache[int, list[torch.Tensor]] = Cache("unused blocks of memory by size",
 def make_recycled_copy(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a contiguous tensor into recycled memory."""
     copy = make_recycled(tensor.shape, tensor.dtype, tensor.device)
-    if not _is_recycled(copy.nbytes, copy.device):
+    if not _is_recycled(copy.nbytes, copy.device) or copy.nbytes >= LARGE:
         return copy.copy_(tensor)
     ctypes.memmove(copy.data_ptr(), tensor.data_ptr(), copy.nbytes)
     return copy
@@ -42,7 +43,7 @@ def make_recycled_copy(tensor: torch.Tensor) -> torch.Tensor:
 def make_recycled_zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Return zeros in recycled memory, like `torch.zeros`; their storage cannot be resized."""
     zeros = make_recycled(shape, dtype, device)
-    if not _is_recycled(zeros.nbytes, device):
+    if not _is_recycled(zeros.nbytes, device) or zeros.nbytes >= LARGE:
         return zeros.zero_()
     ctypes.memset(zeros.data_ptr(), 0, zeros.nbytes)
     return zeros
@@ -59,15 +60,22 @@ def make_recycled(shape: Sequence[int], dtype: torch.dtype, device: torch.device
     except IndexError:  # another thread was faster
         block = None
     if block is None:
-        block = torch.empty(size, dtype=torch.uint8)
+        block = use_huge_pages(torch.empty(size, dtype=torch.uint8))
     # The storage below keeps the lease alive. When the lease is deleted, the block is given back.
     lease = (ctypes.c_byte * size).from_address(block.data_ptr())
     weakref.finalize(lease, _give_back, block).atexit = False
     return as_new_tensor(torch.frombuffer(lease, dtype=dtype).view(tuple(shape)))
 
 
+def make_large(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return uninitialized memory, like `torch.empty`. If it takes `LARGE` bytes and more, it is recycled."""
+    if math.prod(shape) * dtype.itemsize < LARGE:
+        return torch.empty(tuple(shape), dtype=dtype, device=device)
+    return make_recycled(shape, dtype, device)
+
+
 def _is_recycled(size: int, device: torch.device) -> bool:
-    return device.type == "cpu" and SMALL <= size < LARGE
+    return device.type == "cpu" and SMALL <= size <= MOST_KEPT
 
 
 def _give_back(block: torch.Tensor) -> None:
