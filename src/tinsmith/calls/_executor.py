@@ -337,7 +337,7 @@ class PassWriter(PassText):
         count = str(len(steps)) if {*samples} == {"1"} else f"max({' + '.join(samples)}, 1)"
         launches = self.bind([step.launch for step in steps], "launches")
         self.add(f"seconds = (clock() - begin) / {count}")
-        slow = f"seconds > {watch.pace.limit} or {pace}.slow_in_a_row"
+        slow = f"seconds > {watch.pace.limit:.6g} or {pace}.slow_in_a_row"
         self.add(f"if {slow}: {note}(seconds, numbers, scalars, {launches})")
 
     def check_elements(self, steps: Sequence[Step]) -> None:
