@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 os.environ |= {"ENABLE_TAICHI_HEADER_PRINT": "False", "ENABLE_QUADRANTS_HEADER_PRINT": "False"}
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -37,6 +38,7 @@ from _report import in_words
 from _sections import both, forward
 
 ENGINES = ("taichi", "quadrants")
+ROOT = Path(__file__).resolve().parents[1]
 CLOSE = 2e-3
 """The most that float32 on two devices may differ by, relative to the greatest number: sums have another order."""
 
@@ -68,22 +70,22 @@ class Bench:
             with self.out.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
 
-    def engines(self) -> list[str]:
-        """Start the engines on the device; return the names of those that start, and add a row for each that
-        does not.
+    def engines(self, **options: Any) -> list[str]:
+        """Start the engines on the device with options of their own; return the names of those that start, and add
+        a row for each that does not.
         """
         started = []
         for name in ENGINES:
             try:
-                ts.init(self.device, engine=name)
+                ts.init(self.device, engine=name, **options)
                 started.append(name)
             except Exception as error:  # noqa: BLE001  # whatever it is, the other engine goes on
                 self.row("start", name, f"does not start: {last_line(error)}", ok=False)
         return started
 
-    def race(self, what: str, ways: Mapping[str, Call], unit: Callable[[float], str] = in_words) -> None:
+    def race(self, what: str, ways: Mapping[str, Call], unit: Callable[[float], str] = in_words) -> list[str]:
         """Time all ways that work, in turns; add a row for each, and for tinsmith's, its speed relative to
-        the others.
+        the others. Return the names of those that work.
         """
         working = {name: call for name, call in ways.items() if self.works(what, name, call)}
         timings = timed(working, self.effort, self.finish) if working else {}
@@ -91,6 +93,20 @@ class Bench:
         for name, timing in timings.items():
             beside = "" if name in others else beside_others(timing, others)
             self.row(what, name, unit(timing.median), beside)
+        return [*working]
+
+    def race_on_device(self, what: str, ways: Mapping[str, Call], unit: Callable[[float], str] = in_words) -> None:
+        """Time each way on the CUDA device alone; add a row for each, and for tinsmith's, its speed relative to the
+        fastest of the others. Do nothing on the CPU.
+        """
+        if self.device != "cuda":
+            return
+        seconds = {name: device_seconds(call) for name, call in ways.items()}
+        others = [one for name, one in seconds.items() if not name.startswith("tinsmith")]
+        for name, one in seconds.items():
+            is_mine = name.startswith("tinsmith") and bool(others)
+            beside = f"{min(others) / one:.3g} x as fast as the fastest other" if is_mine else ""
+            self.row(f"{what}, on the device", name, unit(one), beside)
 
     def works(self, what: str, name: str, call: Call) -> bool:
         """Return True if a first call succeeds; add a row with the reason if not. A failure of another library is not
@@ -125,6 +141,24 @@ def gradients(way: Callable[..., Sequence[Tensor]], given: Sequence[Tensor], lea
         return torch.autograd.grad([one.sum() for one in outputs], mine[:leaves])
 
     return call
+
+
+def device_seconds(call: Call, calls: int = 20) -> float:
+    """Return the seconds of a call on the CUDA device alone.
+
+    Other work keeps the device busy for some 20 ms, until all calls are queued, so that it never waits for the host.
+    """
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    other = torch.ones(100_000_000, device="cuda")
+    torch.cuda.synchronize()
+    for _ in range(100):
+        torch.mul(other, 1.0, out=other)
+    start.record()
+    for _ in range(calls):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) * 1e-3 / calls
 
 
 # Sections ---------------------------------------------------------------------------------
@@ -204,17 +238,116 @@ def graphs(bench: Bench) -> None:
 
 
 def bandwidth(bench: Bench) -> None:
-    """Time a kernel that reads and writes many elements once, in gigabytes per second."""
-    size = 100_000 if bench.is_quick else 10_000_000
-    x = torch.rand(size, device=bench.device)
+    """Time kernels that read and write many elements once, in gigabytes per second: by the clock, and on the device
+    alone, where the host's time does not count.
+    """
+    engines = bench.engines()
+    for size in (100_000, 200_000) if bench.is_quick else (10_000_000, 200_000_000):
+        x = torch.rand(size, device=bench.device)
+        ways = bandwidth_ways(engines, x)
+
+        def describe(seconds: float, size: int = size) -> str:
+            return f"{in_words(seconds)}, {8e-9 * size / seconds:,.0f} GB/s"
+
+        working = bench.race(f"{size:,} elements", ways, describe)
+        bench.race_on_device(f"{size:,} elements", {name: ways[name] for name in working}, describe)
+    if bench.device == "cuda":
+        sweep_options(bench)
+
+
+def sweep_options(bench: Bench) -> None:
+    """Time on the device what engines have to be started anew for: the generated form of a kernel in blocks of other
+    sizes than their default, 128; and vectors that they keep whole, in a call of their own.
+    """
+    from _bandwidth_ways import BLOCKS, vector_kernel
+
+    size = 200_000_000
+    what = f"{size:,} elements, on the device"
+    x, y = torch.rand(size, device=bench.device), torch.empty(size, device=bench.device)
+
+    def add_row(who: str, call: Call) -> None:
+        if bench.works(what, who, call):
+            seconds = device_seconds(call)
+            bench.row(what, who, f"{in_words(seconds)}, {8e-9 * size / seconds:,.0f} GB/s")
+
+    for threads in BLOCKS:
+        for engine in bench.engines(default_gpu_block_dim=threads):
+            call = forward(_ways.ours_unfilled(__import__(engine)), [x])
+            add_row(f"tinsmith on {engine}, blocks of {threads}", call)
+    for engine in bench.engines(real_matrix_scalarize=False):
+        kernel = vector_kernel(__import__(engine))
+        add_row(f"{engine} alone, whole vectors of 4", lambda kernel=kernel: kernel(x.view(-1, 4), y.view(-1, 4)))
+
+
+def bandwidth_ways(engines: Sequence[str], x: Tensor) -> dict[str, Call]:
+    """Return the ways to compute y = 3 x for all elements."""
+    from _bandwidth_ways import BLOCKS, triple_in_blocks, triple_of_vectors
+
+    ways: dict[str, Call] = {}
+    for engine in engines:
+        lang = __import__(engine)
+        ways[f"tinsmith on {engine}"] = forward(_ways.ours_unfilled(lang), [x])
+        for threads in BLOCKS:
+            ways[f"tinsmith on {engine}, as written, blocks of {threads}"] = forward(
+                triple_in_blocks(lang, threads), [x]
+            )
+        ways[f"tinsmith on {engine}, vectors of 4"] = forward(triple_of_vectors(lang), [x])
     out = torch.empty_like(x)
-    ways: dict[str, Call] = {
-        f"tinsmith on {engine}": forward(_ways.ours_unfilled(__import__(engine)), [x]) for engine in bench.engines()
-    }
     ways["torch.mul into a buffer"] = lambda: torch.mul(x, 3.0, out=out)
     ways["torch.mul"] = lambda: torch.mul(x, 3.0)
     ways["torch.compile"] = forward(torch.compile(lambda x: torch.mul(x, 3.0), dynamic=False), [x])
-    bench.race(f"{size:,} elements", ways, lambda seconds: f"{in_words(seconds)}, {8e-9 * size / seconds:,.0f} GB/s")
+    return ways
+
+
+def ptx(bench: Bench) -> None:
+    """Count the instructions of the PTX of kernels, forward and backward."""
+    if bench.device != "cuda":
+        bench.row("PTX", "tinsmith", "there is none: it is compiled for GPUs only")
+        return
+    from tempfile import TemporaryDirectory
+
+    for engine in ENGINES:
+        with TemporaryDirectory() as folder:
+            os.chdir(folder)  # where engines write it
+            try:
+                # A kernel that is read from a cache is not printed.
+                ts.init(bench.device, engine=engine, print_kernel_asm=True, offline_cache=False)
+                for what, call in ptx_cases(engine, bench.device).items():
+                    count_ptx(bench, what, engine, Path(folder), call)
+            except Exception as error:  # noqa: BLE001  # the other engine is asked all the same
+                bench.row("PTX", engine, f"fails: {last_line(error)}", ok=False)
+            finally:
+                os.chdir(ROOT)
+
+
+def ptx_cases(engine: str, device: str) -> dict[str, Callable[[], Sequence[Tensor]]]:
+    """Return the calls whose PTX is counted. Each returns outputs that require a gradient."""
+    from _bandwidth_ways import saxpy
+
+    op, x = saxpy(__import__(engine)), torch.rand(1000, device=device, requires_grad=True)
+    n, k = 64, 16
+    densities, t, steps = (torch.rand(n, k, device=device) for _ in range(3))
+    colors = torch.rand(n, k, 3, device=device)
+    given = [densities.requires_grad_(), colors.requires_grad_(), 2 + t.cumsum(1), steps]
+    way = compositing.ours(engine)
+    return {"saxpy": lambda: [op(2.0, x, x)], "composite": lambda: way(*given)[:3]}
+
+
+def count_ptx(bench: Bench, what: str, engine: str, folder: Path, call: Callable[[], Sequence[Tensor]]) -> None:
+    """Add a row for each pass of an op, with the counts of instructions in the kernels that it compiles."""
+    from _device_code import PtxFolder, count_instructions, describe_counts
+
+    written = PtxFolder(folder)
+    written.read_new()  # the engine's own, and kernels before
+    outputs = call()
+    bench.finish()
+    counts = {"forward": written.read_new()}
+    torch.autograd.backward([one.sum() for one in outputs])
+    bench.finish()
+    counts["backward"] = written.read_new()
+    for direction, texts in counts.items():
+        text = describe_counts(count_instructions("\n".join(texts)))
+        bench.row(f"PTX of {what}, {direction}", f"tinsmith on {engine}", text, f"{len(texts)} files", ok=bool(texts))
 
 
 def composite(bench: Bench) -> None:
@@ -226,7 +359,9 @@ def composite(bench: Bench) -> None:
     ways["torch"] = compositing.torch_dense
     ways["torch.compile"] = torch.compile(compositing.torch_dense, dynamic=False)
     calls = {name: gradients(lambda *x, way=way: way(*x)[:3], given, 2) for name, way in ways.items()}
-    bench.race(f"composite, {n} rays x {k}, forward and backward", calls)
+    what = f"composite, {n} rays x {k}, forward and backward"
+    working = bench.race(what, calls)
+    bench.race_on_device(what, {name: calls[name] for name in working})
 
 
 def hash_grid(bench: Bench) -> None:
@@ -262,7 +397,9 @@ def small_networks(bench: Bench) -> None:
     }
     steps["torch"] = deferred(lambda: networks.eager(sizes, x, target))
     steps["torch.compile"] = deferred(lambda: networks.compiled(sizes, x, target))
-    bench.race(f"networks, {sizes}, a training step", steps)
+    what = f"networks, {sizes}, a training step"
+    working = bench.race(what, steps)
+    bench.race_on_device(what, {name: steps[name] for name in working})
 
 
 def deferred(make: Callable[[], Call]) -> Call:
@@ -317,6 +454,7 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
     "overhead": overhead,
     "graphs": graphs,
     "bandwidth": bandwidth,
+    "ptx": ptx,
     "composite": composite,
     "hash-grid": hash_grid,
     "blend": blend,
@@ -339,7 +477,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = asked.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         asked.exit(2, "on_device: torch sees no CUDA device, so nothing was measured; leave out --device cuda\n")
-    bench = Bench(options.device, options.quick, options.out, options.save, options.compare)
+    files = (one and one.resolve() for one in (options.out, options.save, options.compare))
+    bench = Bench(options.device, options.quick, *files)
     SECTIONS[options.section](bench)
     return 0
 

@@ -35,8 +35,8 @@ def test_the_order_is_the_one_that_was_asked_for():
     assert names[0] == "doctor"
     rooms = ["op", "op and streams", "graphs", "layers", "nn", "render", "gaussians"]
     assert names[1:8] == [f"tests: {room}" for room in rooms]
-    measured = ["values", "overhead", "graphs", "bandwidth", "composite", "hash-grid", "blend", "networks"]
-    assert names[-11:] == [*measured, "fit-scene", "fit-splats", "learn-image"]
+    measured = ["values", "overhead", "graphs", "bandwidth", "ptx", "composite", "hash-grid", "blend", "networks"]
+    assert names[-12:] == [*measured, "fit-scene", "fit-splats", "learn-image"]
 
 
 def test_every_file_with_gpu_tests_is_in_a_part():
