@@ -24,8 +24,8 @@ from ._elements import element_of as element_of
 from ._from_ir import annotate_added as annotate_added
 from ._from_ir import compile_printed as compile_printed
 from ._from_ir import engine_options as engine_options
+from ._from_ir import fit_to_device as fit_to_device
 from ._from_ir import to_engine_form as to_engine_form
-from ._from_ir import vectorize_for_cpu as vectorize_for_cpu
 from ._kernel_families import annotate_numbers as annotate_numbers
 from ._linked_kernel import NO_NAMES as NO_NAMES
 from ._linked_kernel import FieldArray as FieldArray

@@ -17,17 +17,17 @@ from .._errors import GradientError, KernelError, TinsmithError, refusal
 from ..codegen import build
 from ..engines import COMPILING, Compiled, CompileOptions
 from ..frontend import multiplies_atomically, prints, runs_in_blocks
-from ..ir import NotCovered
+from ..ir import NotCovered, nodes
 from ._from_ir import (
     BATCH_REWRITING,
     PRODUCTS_REWRITING,
     build_misread_error,
+    compile_for_device,
     compile_moved,
     compile_rewritten,
-    compile_strips,
     find_misreading,
+    fit_to_device,
     has_field_elements_at_top,
-    vectorize_for_cpu,
 )
 from ._kernel_families import has_relatives
 from ._races import check_races
@@ -84,7 +84,7 @@ def _compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], 
     try:
         return by_ir(stage, variant, values, op)
     except KernelError as error:
-        if by_ir is not compile_strips:
+        if by_ir is not compile_for_device:
             raise
         refused = error
     refused.is_internal = True
@@ -141,8 +141,8 @@ def _find_ir_compiler(
         return functools.partial(compile_rewritten, rewriting=rewriting)
     if variant.adjoint or prints(stage.source, stage.home):
         return None
-    is_printed = _has_strips(stage, variant, values) or _has_relatives(stage, variant, values)
-    return compile_strips if is_printed else None
+    is_printed = _has_device_form(stage, variant, values) or _has_relatives(stage, variant, values)
+    return compile_for_device if is_printed else None
 
 
 def _has_relatives(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
@@ -158,20 +158,23 @@ def _has_relatives(stage: Stage, variant: Variant, values: Mapping[str, Any]) ->
     return not (fields or has_field_elements_at_top(kernel)) and has_relatives(stage.engine, kernel)
 
 
-def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
-    """Return True if the kernel has a vectorized form for CPUs (`vectorize_for_cpu`).
+def _has_device_form(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
+    """Return True if the kernel has another form for its device than the one that was written (`fit_to_device`).
 
     Return False if the IR does not cover the kernel, or cannot be compiled: then the engine compiles the kernel as it
-    is.
+    is. So it does on a GPU if the kernel says how large its blocks are, since its author tuned it.
     """
-    is_cpu = stage.engine.device_type() == "cpu"
-    if not is_cpu or variant.is_simd:
+    if variant.is_simd:
         return False
     try:
         kernel = stage.lower_variant(variant, values).kernel
     except NotCovered:
         return False
-    return not has_field_elements_at_top(kernel) and vectorize_for_cpu(kernel, stage.engine) is not kernel
+    if stage.engine.device_type() != "cpu" and any(
+        isinstance(one, nodes.For) and one.block_size for one in kernel.body
+    ):
+        return False
+    return not has_field_elements_at_top(kernel) and fit_to_device(kernel, stage.engine) is not kernel
 
 
 def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:

@@ -16,7 +16,7 @@ from ..engines import DTYPES, Compiled, CompileOptions, Engine, Language, array_
 from ..frontend.lowering import LoweredKernel
 from ..ir import NotCovered, nodes, types
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
-from ..passes import CPU, ENGINE, GENERATED, PassOptions, has_elements_at_top, has_vector_loops, run_pipeline
+from ..passes import ENGINE, GENERATED, PIPELINES, PassOptions, has_elements_at_top, has_vector_loops, run_pipeline
 from ._kernel_families import annotate_numbers, compile_in_family
 from ._remember import remember
 from ._stage import Stage
@@ -132,13 +132,13 @@ def annotate_added(kernel: nodes.Kernel, *, is_checked: bool) -> dict[str, str]:
 
 
 def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_aliased: bool) -> nodes.Kernel:
-    """Run the pipelines that turn a kernel's IR into what the engine compiles: vectorized for CPUs, and without what
-    the engine lacks.
+    """Run the pipelines that turn a kernel's IR into what the engine compiles: in the form for its device, and
+    without what the engine lacks.
     """
     if has_elements_at_top(kernel):
         kernel = run_pipeline(GENERATED, kernel, PassOptions(is_flat=True))
     if not (variant.adjoint or stage.is_checked):
-        kernel = vectorize_for_cpu(kernel, stage.engine, variant.find_aligned())
+        kernel = fit_to_device(kernel, stage.engine, variant.find_aligned())
     return run_pipeline(ENGINE, kernel, engine_options(stage.engine, is_aliased=is_aliased))
 
 
@@ -151,23 +151,32 @@ def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
     return has_elements_at_top(kernel) and has_elements_at_top(passes.flat(kernel))
 
 
-def vectorize_for_cpu(kernel: nodes.Kernel, engine: Engine, aligned: frozenset[str] = frozenset()) -> nodes.Kernel:
-    """Vectorize a kernel for a CPU: split its loops into strips and lanes. Return the same kernel if nothing changes.
+def fit_to_device(kernel: nodes.Kernel, engine: Engine, aligned: frozenset[str] = frozenset()) -> nodes.Kernel:
+    """Return a kernel in the form that is fast on the engine's device; the same kernel if nothing changes.
 
-    `aligned` are the arrays whose memory begins at a multiple of a machine vector's size.
+    For a CPU its loops are in strips and lanes. For a GPU each thread has several loads in flight, and a loop is one
+    launch.
+
+    `aligned` are the arrays whose memory begins at a multiple of the size of a CPU's vector.
 
     A debugging engine gets loops as they were written: it would report an index out of its axis in an array that is
     indexed by rows, and an iteration whose assertion fails would stop the others of its strip.
     """
-    if engine.is_debugging() or engine.device_type() != "cpu":
+    if engine.is_debugging():
         return kernel
+    name = name_pipeline(engine)
     options = replace(engine_options(engine), aligned=aligned)
 
     def find_form() -> nodes.Kernel | None:
-        changed = run_pipeline(CPU, kernel, options)
+        changed = run_pipeline(PIPELINES[name], kernel, options)
         return None if changed is kernel else changed
 
-    return remember(engine, "CPU", lambda: (kernel, engine.has_fast_vectors, aligned), find_form) or kernel
+    return remember(engine, name, lambda: (kernel, engine.has_fast_vectors, aligned), find_form) or kernel
+
+
+def name_pipeline(engine: Engine) -> str:
+    """Return the name of the pipeline that leads to the form for the engine's device."""
+    return "CPU" if engine.device_type() == "cpu" else "GPU"
 
 
 def engine_options(engine: Engine, *, is_aliased: bool = False) -> PassOptions:
@@ -235,15 +244,15 @@ def compile_rewritten(
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
 
 
-def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """Compile a kernel in its vectorized form for CPUs (`vectorize_for_cpu`).
+def compile_for_device(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """Compile a kernel in the form that is fast on its device (`fit_to_device`).
 
     Raises:
         KernelError: the engine does not compile it.
         NotCovered: the kernel has no IR.
     """
     kernel, fields = stage.lower_variant(variant, values)
-    words = f"the kernel of op `{op}` does not compile in its vectorized form for CPUs"
+    words = f"the kernel of op `{op}` does not compile in the form for its device"
     return compile_ir(
         stage, variant, kernel, fields, words, "Report this as a bug of tinsmith, with the kernel.", is_same=True
     )

@@ -13,6 +13,7 @@ from ._bounds_checks import insert_bounds_checks as insert_bounds_checks
 from ._deadly import find_deadly as find_deadly
 from ._decompositions import adjoint_of as adjoint_of
 from ._decompositions import tangent_of as tangent_of
+from ._delayed_stores import delay_stores as delay_stores
 from ._divisions import write_out_divisions as write_out_divisions
 from ._evaluate import can_evaluate as can_evaluate
 from ._evaluate import evaluate as evaluate
@@ -20,6 +21,7 @@ from ._evaluate import extent as extent
 from ._evaluate import formula_text as formula_text
 from ._exact import Exact as Exact
 from ._exchanges import exchange_values as exchange_values
+from ._fixed_threads import fix_threads as fix_threads
 from ._local_sums import sum_in_locals as sum_in_locals
 from ._most_runs import most_runs as most_runs
 from ._nesting import limit_nesting as limit_nesting
@@ -29,6 +31,7 @@ from ._pipelines import CPU as CPU
 from ._pipelines import ENGINE as ENGINE
 from ._pipelines import FORWARD as FORWARD
 from ._pipelines import GENERATED as GENERATED
+from ._pipelines import GPU as GPU
 from ._pipelines import GUARDED as GUARDED
 from ._pipelines import ON_ONE_THREAD as ON_ONE_THREAD
 from ._pipelines import PASS_NAMES as PASS_NAMES
@@ -82,6 +85,7 @@ from .strips import has_engine_vector as has_engine_vector
 from .strips import has_rows_in_loops as has_rows_in_loops
 from .strips import has_vector_loops as has_vector_loops
 from .strips import index_by_rows as index_by_rows
+from .strips import interleave_loops as interleave_loops
 from .strips import is_elementwise as is_elementwise
 from .strips import is_vector as is_vector
 from .strips import moves as moves

@@ -28,13 +28,19 @@ _OPERATORS = {AtomicOperator.ADD: Operator.ADD, AtomicOperator.SUB: Operator.SUB
 _KINDS = frozenset({Type.F32, Type.F64, Type.I32, Type.I64, Type.U32, Type.U64})
 
 
-def sum_in_locals(kernel: nodes.Kernel) -> nodes.Kernel:
-    """Return a kernel that sums in locals and adds without atomics where it can; the same object if it can nowhere."""
+def sum_in_locals(kernel: nodes.Kernel, *, leaves_known: bool = True) -> nodes.Kernel:
+    """Return a kernel that sums in locals and adds without atomics where it can; the same object if it can nowhere.
+
+    If it `leaves_known`, additions stay as they are that engines see for themselves not to need an atomic.
+    """
     if not any(_addition(one) for one in walk.stores(kernel.body)):
         return kernel
     names = Names(walk.names_of(kernel))
     names.types |= kernel.locals
-    tasks = [_Task(one, kernel.arrays, names).rewrite() if isinstance(one, nodes.For) else one for one in kernel.body]
+    tasks = [
+        _Task(one, kernel.arrays, names, leaves_known=leaves_known).rewrite() if isinstance(one, nodes.For) else one
+        for one in kernel.body
+    ]
     if all(one is other for one, other in zip(tasks, kernel.body, strict=True)):
         return kernel
     return replace(kernel, body=tuple(tasks), locals=names.types)
@@ -74,7 +80,7 @@ def _addition(one: nodes.Stmt) -> _Addition | None:
 class _Task:
     """Rewrites one outermost loop."""
 
-    def __init__(self, task: nodes.For, arrays: Mapping[str, nodes.Array], names: Names) -> None:
+    def __init__(self, task: nodes.For, arrays: Mapping[str, nodes.Array], names: Names, *, leaves_known: bool) -> None:
         self.task = task
         self.names = names
         # Fields, which may be sparse, and memory of blocks stay as they are.
@@ -84,7 +90,7 @@ class _Task:
         # find the sum of an inner loop too, and short ones are faster than over a local. Without one, plain additions
         # can run in strips.
         has_loops = any(isinstance(one, nodes.For | nodes.While) for one in walk.statements(task.body))
-        is_known = task.is_parallel and len(task.names) == 1 and has_loops
+        is_known = leaves_known and task.is_parallel and len(task.names) == 1 and has_loops
         variable = (nodes.Local(task.names[0], Type.I32),)
         self.known = {_Element(name, variable, ()) for name in self.own if is_known}
 

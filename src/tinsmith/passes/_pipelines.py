@@ -6,6 +6,7 @@
     a kernel --TANGENT--> the kernel that carries tangents along --TANGENT_CLEAN_UP--> without what nobody needs
     a generated kernel --ON_ONE_THREAD, GENERATED--> the kernel that is launched
     any kernel --CPU--> the form that the engines' compilers make machine vectors of --ENGINE--> what an engine gets
+    any kernel --GPU--> the form that keeps a GPU's memory busy --ENGINE--> what an engine gets
 
 A plain forward call takes a shorter way: the engine gets the user's own source, and the IR is only analyzed, unless
 `compiling._compilation` finds that its form has to change: for a batch, strips, another engine, or what it misreads.
@@ -194,6 +195,18 @@ CPU: Pipeline = (
 )
 """To strips and lanes, which an engine's compiler turns into machine vectors."""
 
+# Sums come first: they need the loop's own variable to tell that no other iteration adds to an element, and with fixed
+# threads an engine no longer sees that. Rows come last, so that a thread computes sizes once for all of its iterations.
+GPU: Pipeline = (
+    Pass("sum-all-in-locals", lambda kernel, _: passes.sum_in_locals(kernel, leaves_known=False)),
+    Pass("collapse", lambda kernel, _: passes.collapse_loops(kernel)),
+    Pass("interleave", lambda kernel, _: passes.interleave_loops(kernel)),
+    Pass("fix-threads", lambda kernel, _: passes.fix_threads(kernel)),
+    Pass("delay-stores", lambda kernel, _: passes.delay_stores(kernel)),
+    Pass("index-by-rows", _index_by_rows),
+)
+"""To one launch for each loop, several loads in flight in each thread, and indices without sizes from memory."""
+
 ENGINE: Pipeline = (
     Pass(
         "separate-powers",
@@ -256,6 +269,7 @@ PIPELINES: Mapping[str, Pipeline] = {
     "ON_ONE_THREAD": ON_ONE_THREAD,
     "GENERATED": GENERATED,
     "CPU": CPU,
+    "GPU": GPU,
     "ENGINE": ENGINE,
 }
 """All pipelines by name."""

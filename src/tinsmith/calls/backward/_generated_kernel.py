@@ -16,9 +16,9 @@ from ...compiling import (
     compile_printed,
     engine_options,
     find_error_line,
+    fit_to_device,
     guard_launches,
     remember,
-    vectorize_for_cpu,
 )
 from ...engines import COMPILING, DTYPES, Compiled, CompileOptions, Language, Parameter, array_text
 from ...ir import nodes, types, walk
@@ -100,7 +100,7 @@ class GeneratedKernel:
         def find_form() -> nodes.Kernel:
             kernel = run_pipeline(GENERATED, self.kernel, options)
             if not self.stage.is_checked:
-                kernel = vectorize_for_cpu(kernel, engine, aligned)
+                kernel = fit_to_device(kernel, engine, aligned)
             return run_pipeline(ENGINE, kernel, options)
 
         if self.stage.is_checked:

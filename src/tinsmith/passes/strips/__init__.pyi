@@ -3,6 +3,7 @@ from ._edges import split_edges as split_edges
 from ._elementwise import is_elementwise as is_elementwise
 from ._engine_vectors import has_engine_vector as has_engine_vector
 from ._engine_vectors import with_vectors as with_vectors
+from ._interleave import interleave_loops as interleave_loops
 from ._parts import FUNCTIONS as FUNCTIONS
 from ._parts import LIMITS as LIMITS
 from ._parts import POWER as POWER

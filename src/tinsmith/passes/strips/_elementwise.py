@@ -81,7 +81,7 @@ Taichi; one of 20 takes 1.37 and 0.90 of it.
 """
 
 
-def _count_accesses(loop: nodes.For) -> int:
+def count_accesses(loop: nodes.For) -> int:
     """Return the number of elements that an iteration loads and stores."""
     stores = sum(isinstance(one, nodes.Store) for one in loop.body)
     return stores + len({load for access in _accesses(loop) for load in access.reads})
@@ -94,7 +94,7 @@ _MOST = 1 << 30
 def _may_be_vectors(loop: nodes.For, *, is_whole: bool) -> bool:
     """Return True if everything that a loop computes can be written for vectors of the engine, and that pays."""
     parts = map(by_arithmetic, walk.parts_in(loop.body))
-    return _count_accesses(loop) <= _MOST_ACCESSES and all(has_engine_vector(one, is_whole=is_whole) for one in parts)
+    return count_accesses(loop) <= _MOST_ACCESSES and all(has_engine_vector(one, is_whole=is_whole) for one in parts)
 
 
 def store_whole_vectors(kernel: nodes.Kernel, aligned: Collection[str], *, is_whole: bool) -> nodes.Kernel:
@@ -198,7 +198,7 @@ def _write_vectors(
             return replace(one, index=place)
         return loaded.setdefault(replace(one, index=at(one.array, place)), names.local(f"{one.array}_at", one.type))
 
-    values, stored = _compute_values(loop, kernel, names, fresh, load)
+    values, stored = compute_values(loop, kernel, names, fresh, load)
     stores = [nodes.Store(array, at(array, place), (), value) for (array, place), value in stored.items()]
     loads = [assign(local, load) for load, local in loaded.items()]
     own = (
@@ -227,12 +227,13 @@ def _is_whole_strip(arrays: Collection[str], kernel: nodes.Kernel, size: nodes.L
     return is_whole
 
 
-def _compute_values(
+def compute_values(
     loop: nodes.For,
     kernel: nodes.Kernel,
     names: Names,
     fresh: Mapping[str, nodes.Local],
     load: Callable[[nodes.Load, Index], nodes.Expr],
+    convert: Callable[[nodes.Expr], nodes.Expr] = by_arithmetic,
 ) -> tuple[list[nodes.Stmt], dict[tuple[str, Index], nodes.Local]]:
     """Return an iteration without its stores: its statements, and by array and place the locals that are to be stored.
 
@@ -242,6 +243,7 @@ def _compute_values(
         names: where what is added gets its names.
         fresh: the locals that stand for the loop's own.
         load: returns the replacement of a load, whose place is also given in the loop's own names.
+        convert: returns the replacement of any other expression.
     """
     values: list[nodes.Stmt] = []
     stored: dict[tuple[str, Index], nodes.Local] = {}
@@ -254,7 +256,7 @@ def _compute_values(
             case nodes.Load(array):
                 # Stores wait until the end of the strip: what this iteration stored is still in its local.
                 return stored[array, reads[expr]] if (array, reads[expr]) in stored else load(expr, reads[expr])
-        return by_arithmetic(walk.rebuild(expr, rename))
+        return convert(walk.rebuild(expr, rename))
 
     for access in _accesses(loop):
         reads = access.reads
@@ -376,7 +378,7 @@ def strip_loop(
     index, names.types[loop.names[-1]] = nodes.Local(loop.names[-1], Type.I32), Type.I32
     given = [name for one in loop.body for name in walk.find_assigned(one)]
     fresh = {name: names.local(name, names.types[name]) for name in dict.fromkeys([*loop.names[-1:], *given])}
-    values, stored = _compute_values(loop, kernel, names, fresh, lambda one, _: walk.substitute(one, fresh))
+    values, stored = compute_values(loop, kernel, names, fresh, lambda one, _: walk.substitute(one, fresh))
     ahead = [assign(fresh[index.name], integer(Operator.ADD, first, lane)), *values]
     copies: list[nodes.Stmt] = [assign(index, integer(Operator.ADD, first, again))]
     arrays: list[nodes.Stmt] = []
