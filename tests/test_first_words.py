@@ -37,7 +37,12 @@ def test_a_kernel_typed_where_the_prompt_keeps_its_source(lang, path):
         del linecache.cache[path]
 
 
-WHY = {"<stdin>": "Before Python 3.13, the plain prompt keeps no source", "<string>": "Code that runs by `exec`"}
+WHY = {
+    "<stdin>": "Before Python 3.13, the plain prompt keeps no source",
+    "<string>": "Code that runs by `exec`",
+    "<timed exec>": "A cell that begins with `%%time` keeps no source",
+    "<magic-timeit>": "A cell that begins with `%%timeit` keeps no source",
+}
 
 
 @pytest.mark.parametrize("path", WHY)
@@ -45,6 +50,8 @@ def test_a_kernel_without_source_says_what_to_do(lang, path):
     with pytest.raises(ts.KernelError) as refused:
         typed(lang, path)
     assert WHY[path] in str(refused.value) and "Put it into a file" in str(refused.value)
+    # The frames of `inspect` that an OSError has say nothing more.
+    assert refused.value.__cause__ is None and refused.value.__suppress_context__
 
 
 @pytest.mark.parametrize(("name", "guess"), [("ops", "op"), ("gradchek", "gradcheck"), ("scann", "scan")])

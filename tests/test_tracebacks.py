@@ -193,23 +193,112 @@ def test_a_script_ends_in_its_own_line(tmp_path):
     assert "tinsmith.ShapeError" in done.stderr or "tinsmith.ArgumentError" in done.stderr, done.stderr
 
 
-def test_ipython_prints_the_same(double, monkeypatch):
-    """IPython asks an error for its lines, and not sys.excepthook."""
-    seen = {}
+class Printer:
+    """What IPython's shell writes tracebacks with: `InteractiveTB`."""
 
-    class Printer:
-        def structured_traceback(self, kind, error, frames, tb_offset):
-            seen.update(kind=kind, frames=traceback.extract_tb(frames), offset=tb_offset)
-            return ["printed"]
+    def structured_traceback(self, kind, error, frames, tb_offset=None):
+        self.error, self.offset = error, tb_offset
+        return [kind.__name__, *(frame.filename for frame in traceback.extract_tb(frames))]
 
-    class Shell:
-        InteractiveTB = Printer()
 
+@pytest.fixture
+def printer(monkeypatch):
+    """Import tinsmith's hooks in a process where IPython runs."""
+    import tinsmith._tracebacks
+
+    made = Printer()
     module = type(sys)("IPython")
-    module.get_ipython = Shell
+    module.get_ipython = lambda: type("Shell", (), {"InteractiveTB": made})
     monkeypatch.setitem(sys.modules, "IPython", module)
-    with pytest.raises(ts.ShapeError) as caught:
-        double(torch.ones(2, 3))
-    assert caught.value._render_traceback_() == ["printed"]
-    assert seen["kind"] is ts.ShapeError
-    assert [frame.filename for frame in seen["frames"]] == [__file__]
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    tinsmith._tracebacks.install()
+    return made
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ipython_prints_the_same(double, printer, way):
+    """IPython has a printer of its own, and does not call sys.excepthook."""
+    with pytest.raises((ts.ShapeError, RuntimeError)) as caught:
+        WAYS[way](double)
+    kind, *files = printer.structured_traceback(caught.type, caught.value, caught.tb, tb_offset=1)
+    assert kind == "ShapeError" and printer.offset == 1
+    assert set(files) == {__file__} and len(files) <= 3
+
+
+def test_ipython_prints_errors_inside_a_kernel_that_python_runs(lang, printer):
+    @ts.op("x[n] -> y[n]: i32", engine="python")
+    @lang.kernel
+    def invert(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 1 // x[i]
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        invert(torch.zeros(3, dtype=torch.int32))
+    kind, *files = printer.structured_traceback(caught.type, caught.value, caught.tb)
+    assert kind == "ZeroDivisionError" and files == [__file__, __file__]
+
+
+def test_ipython_prints_an_error_that_follows_one_of_an_op(double, printer):
+    def call():
+        try:
+            double(torch.ones(2, 3))
+        except ts.ShapeError as error:
+            raise RuntimeError("the first layer") from error
+
+    with pytest.raises(RuntimeError) as caught:
+        call()
+    printer.structured_traceback(caught.type, caught.value, caught.tb)
+    assert [one.filename for one in traceback.extract_tb(printer.error.__cause__.__traceback__)] == [__file__]
+
+
+def test_ipython_prints_other_errors_as_always(printer):
+    with pytest.raises(RuntimeError) as caught:
+        raise_error_of_torch()
+    before = len(traceback.extract_tb(caught.tb))
+    kind, *files = printer.structured_traceback(caught.type, caught.value, caught.tb)
+    assert kind == "RuntimeError" and len(files) == before
+    # It asks for the error that is handled if it is given none, and calls itself with a tuple for a cause.
+    with pytest.raises(AttributeError):
+        printer.structured_traceback(None, None, None)
+
+
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(colors="NoColor")
+shell.run_cell("import taichi as ti, tinsmith as ts, torch; ts.init('cpu')", store_history=True)
+shell.run_cell('''
+@ts.op("x[n] -> y[n]")
+@ti.kernel
+def double(x: ti.types.ndarray(), y: ti.types.ndarray()):
+    for i in x:
+        y[i] = 2.0 * x[i]
+report = ts.check(double, torch.ones(3))
+''', store_history=True)
+shell.run_cell("print(report)", store_history=True)
+for call in ("double(x)", "torch.compile(double)(x)", "torch.func.vmap(double)(x[None])"):
+    print("== call")
+    shell.run_cell("x = torch.ones(2, 2)\\n" + call, store_history=True)
+print("== timed")
+shell.run_cell('''%%time
+@ti.kernel
+def timed(x: ti.types.ndarray(), y: ti.types.ndarray()):
+    for i in x:
+        y[i] = 2.0 * x[i]
+ts.op("x[n] -> y[n]")(timed)
+''', store_history=True)
+"""
+
+
+def test_ipython_shows_lines_of_cells_alone(tmp_path):
+    pytest.importorskip("IPython")
+    pytest.importorskip("taichi")
+    done = subprocess.run(
+        [sys.executable, "-c", CELLS], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True
+    )
+    start, *calls, timed = done.stdout.split("== ")
+    assert start.count("check of op `double`") == 1
+    for text in calls:
+        assert "-> 2 " in text and "ShapeError: `x` does not fit its spec in op `double`" in text, text
+        assert text.count("Cell In[") == 1 and "File " not in text and NOTE in text or not HAS_NOTES, text
+    assert "A cell that begins with `%%time` keeps no source" in timed and "inspect.py" not in timed, timed

@@ -4,8 +4,9 @@ A message of tinsmith names the op, the argument and what to do. The 27 to 99 fr
 check that failed say nothing more. They are hidden in two places, by one rule (`_keep_user_frames`):
 
     hide_frames     called where an op, a layer or a rollout raises: also shortens what a program logs
-    install         once, at import: shortens what Python prints when an error ends a program or a thread, where frames
-                    of torch lie between the user's call and the op (`torch.compile`)
+    install         once, at import: shortens what Python prints when an error ends a program or a thread, and what
+                    IPython prints below a cell, where frames of torch lie between the user's call and the op
+                    (`torch.compile`)
 
 Errors that are bugs of tinsmith or of torch keep all frames, and so does every error with `TINSMITH_TRACEBACK=full`.
 JAX does the same (jax/_src/traceback_util.py).
@@ -17,7 +18,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from ._errors import TinsmithError
@@ -30,6 +31,11 @@ NOTE = "Frames of tinsmith, torch and the engine are hidden. To see them, set TI
 _ENGINES = frozenset({"taichi", "quadrants"})
 _HIDDEN = frozenset({"tinsmith", "torch", "contextlib", "functools"}) | _ENGINES
 """Packages whose frames are hidden. `torch.no_grad()` as a decorator calls through contextlib."""
+
+_GENERATED = "<a call of "
+"""How the name of a file with generated code begins."""
+_SHORTENED = "_tinsmith_is_shortened"
+"""The attribute that marks an error from whose traceback `hide_frames` removed frames."""
 
 
 def hide_frames(error: BaseException) -> None:
@@ -45,6 +51,8 @@ def hide_frames(error: BaseException) -> None:
     is_hidden = _count_frames(kept) < _count_frames(first.tb_next)
     first.tb_next = kept
     _shorten_causes(error, is_hidden)
+    # The frame of the launch, by which an error inside a kernel is recognized, is gone now.
+    setattr(error, _SHORTENED, True)
 
 
 def install() -> None:
@@ -63,17 +71,24 @@ def install() -> None:
         print_error_of_thread(arguments)
 
     sys.excepthook, threading.excepthook = print_shortened, print_shortened_of_thread
-    # IPython asks an error for the lines to print, and calls neither hook.
-    TinsmithError._render_traceback_ = _render_in_notebook  # type: ignore[attr-defined]
+    # IPython calls neither hook. Its shell runs before a program of the user can import tinsmith.
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        _shorten_in_ipython(shell.InteractiveTB)
 
 
-def _render_in_notebook(error: BaseException) -> list[str]:
-    """Return the lines that IPython prints for an error: its own layout, of the shortened traceback."""
-    from IPython import get_ipython  # type: ignore[import-not-found]
+def _shorten_in_ipython(printer: Any) -> None:
+    """Let the object that writes the tracebacks of IPython and of notebooks write shortened ones."""
+    write = printer.structured_traceback
 
-    shown = _shorten(error, error.__traceback__)
-    # IPython leaves out the first frame, its own.
-    return get_ipython().InteractiveTB.structured_traceback(type(shown), shown, shown.__traceback__, tb_offset=1)
+    def write_shortened(kind: Any, error: Any = None, traceback: Any = None, *rest: Any, **options: Any) -> Any:
+        # For a cause, IPython's plain mode calls this function again with a tuple.
+        if isinstance(error, BaseException) and isinstance(traceback, TracebackType):
+            shown = _shorten(error, traceback)
+            kind, error, traceback = type(shown), shown, shown.__traceback__
+        return write(kind, error, traceback, *rest, **options)
+
+    printer.structured_traceback = write_shortened
 
 
 def _shorten(error: BaseException, traceback: TracebackType | None) -> BaseException:
@@ -115,7 +130,8 @@ def _shorten_causes(error: BaseException, is_hidden: bool) -> None:
             is_hidden = is_hidden or _count_frames(kept) < _count_frames(cause.__traceback__)
             cause.__traceback__ = kept
     # Python 3.10 has no notes.
-    if is_hidden and sys.version_info >= (3, 11) and NOTE not in getattr(error, "__notes__", ()):
+    notes = [note for one in _walk_chain(error) for note in getattr(one, "__notes__", ())]
+    if is_hidden and sys.version_info >= (3, 11) and NOTE not in notes:
         error.add_note(NOTE)
 
 
@@ -124,6 +140,8 @@ def _is_shortened(error: BaseException) -> bool:
     # The setting itself may be misspelled, which `config()` would report instead of this error.
     if os.environ.get("TINSMITH_TRACEBACK", "").strip() == "full":
         return False
+    if hasattr(error, _SHORTENED):
+        return True
     chain = list(_walk_chain(_find_reported(error)))
     reported = [one for one in chain if isinstance(one, TinsmithError)]
     if reported:
@@ -154,9 +172,15 @@ def _keep_user_frames(traceback: TracebackType | None) -> TracebackType | None:
     """Copy a traceback without the frames of hidden packages."""
     kept: TracebackType | None = None
     for one in reversed(list(_walk_frames(traceback))):
-        if _get_package(str(one.tb_frame.f_globals.get("__name__", ""))) not in _HIDDEN:
+        if not _is_hidden(one.tb_frame):
             kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return kept
+
+
+def _is_hidden(frame: FrameType) -> bool:
+    # The code that runs a pass is generated for each kind of calls, and belongs to no module.
+    is_generated = frame.f_code.co_filename.startswith(_GENERATED)
+    return is_generated or _get_package(str(frame.f_globals.get("__name__", ""))) in _HIDDEN
 
 
 def _get_package(module: str) -> str:

@@ -272,3 +272,12 @@ def test_the_error_of_a_run_names_the_page_about_debugging():
             Report("op `f`", [Finding(rule, "error", "f.py", 1, 1, "words")], {}).raise_if_failed()
         assert str(raised.value).endswith(words) is is_named
     assert (ROOT / DEBUGGING).exists()
+
+
+def test_a_notebook_shows_a_printed_report_once(monkeypatch):
+    """In a notebook, a console of rich displays what it records."""
+    displayed = []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("rich.jupyter.display", lambda *shown: displayed.append(shown))
+    assert "check of f" in str(Report("f", []))
+    assert not displayed

@@ -33,7 +33,10 @@ _MARGIN = 9  # the width of "  123:45 ", by which messages are indented
 
 def plain(report: ReportContents, width: int = _WIDTH, *, is_summary: bool = False) -> str:
     """Return a report as text without colors. `is_summary` lists only errors and causes instead of all findings."""
-    console = Console(width=width, file=io.StringIO(), record=True, color_system=None, legacy_windows=False)
+    # In a notebook, rich would otherwise show the text below the cell, too.
+    console = Console(
+        width=width, file=io.StringIO(), record=True, color_system=None, legacy_windows=False, force_jupyter=False
+    )
     console.print(Group(*render_report(report, width, is_summary=is_summary)))
     return "\n".join(line.rstrip() for line in console.export_text().splitlines())
 

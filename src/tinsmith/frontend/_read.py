@@ -246,6 +246,8 @@ def statements_of(tree: ast.FunctionDef) -> list[ast.stmt]:
 _WITHOUT_SOURCE = {
     "<stdin>": "Before Python 3.13, the plain prompt keeps no source of the code that is typed; IPython does. ",
     "<string>": "Code that runs by `exec` or `python -c` has no source that tinsmith can find. ",
+    "<timed exec>": "A cell that begins with `%%time` keeps no source; other cells do. ",
+    "<magic-timeit>": "A cell that begins with `%%timeit` keeps no source; other cells do. ",
 }
 """Why the source cannot be found, by the name of the file."""
 
@@ -296,7 +298,7 @@ class _Reading(NamedTuple):
 def _parse(function: Callable[..., Any]) -> _Reading:
     try:
         lines, first = source_lines(function)
-    except (OSError, TypeError) as cause:
+    except (OSError, TypeError):
         raise KernelError(
             refusal(
                 f"the source of `{function.__name__}` cannot be found",
@@ -304,7 +306,7 @@ def _parse(function: Callable[..., Any]) -> _Reading:
                 f"{_WITHOUT_SOURCE.get(function.__code__.co_filename, '')}"
                 "Put it into a file or a notebook cell: an engine compiles source, not bytecode.",
             )
-        ) from cause
+        ) from None
     try:
         tree: ast.stmt | None = parse_indented(lines, first)
     except SyntaxError:
