@@ -148,6 +148,49 @@ def test_an_op_that_cannot_be_pickled_says_so(lang64):
         pickle.dumps(op)
 
 
+def make_module(lang, monkeypatch, factor):
+    """Make a module of the name `cells` with an op, as a notebook has it in `__main__` after its cell ran."""
+    module = sys.modules.get("cells") or type(sys)("cells")
+    monkeypatch.setitem(sys.modules, "cells", module)
+
+    def double(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    def triple(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 3.0 * x[i]
+
+    function = double if factor == 2 else triple
+    function.__module__, function.__qualname__ = "cells", "scale"
+    module.scale = ts.op("x[n] -> y[n]")(lang.kernel(function))
+    return module.scale
+
+
+def test_an_op_whose_name_stands_for_another_kernel_cannot_be_pickled(lang, monkeypatch):
+    """A cell that is run again leaves ops of the former kernel, whose pickle would be one of the new kernel."""
+    former = make_module(lang, monkeypatch, 2)
+    assert pickle.loads(pickle.dumps(former))(torch.ones(1)).item() == 2.0
+    latter = make_module(lang, monkeypatch, 3)
+    assert pickle.loads(pickle.dumps(latter))(torch.ones(1)).item() == 3.0
+    with pytest.raises(pickle.PicklingError, match="its name stands for something else"):
+        pickle.dumps(former)
+    del sys.modules["cells"].scale
+    with pytest.raises(pickle.PicklingError, match="its name stands for something else"):
+        pickle.dumps(latter)
+
+
+@pytest.mark.parametrize("is_other_kind", [False, True])
+def test_a_pickle_in_a_process_without_the_kernel_says_so(lang, monkeypatch, is_other_kind):
+    pickled = pickle.dumps(make_module(lang, monkeypatch, 2))
+    if is_other_kind:
+        sys.modules["cells"].scale = 3.0
+    else:
+        del sys.modules["cells"].scale
+    with pytest.raises(pickle.UnpicklingError, match=r"needs the kernel `scale`(.|\n)*Put the kernel into a file"):
+        pickle.loads(pickled)
+
+
 def test_an_op_is_hashable_and_equal_to_itself_alone(lang64):
     case = cases.select_cases("square")[0]
     one, two = (case.build(lang64, lang64.f64) for _ in range(2))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import refusal
-from ..engines import of_kernel
+from ..engines import is_kernel, of_kernel
 from ._options import OpOptions
 
 
@@ -21,22 +21,65 @@ class Reference:
     owner: Any = None
 
     def kernel(self) -> Any:
-        """Import the module and return the kernel that has this name now."""
-        value: Any = importlib.import_module(self.module)
-        for part in self.name.split("."):
-            value = vars(value)[part] if isinstance(value, type) else getattr(value, part)
-        free = getattr(value, "kernel", value)
+        """Import the module and return the kernel that has this name now.
+
+        Raises:
+            pickle.UnpicklingError: there is none, as in a process that has not run the cells of a notebook.
+        """
+        free = self.find()
+        if free is None:
+            words = f"the pickled op needs the kernel `{self.name}`, which this process does not have"
+            rows = [("module", self.module)]
+            raise pickle.UnpicklingError(refusal(words, rows, _in_a_file(self.module)))
         return free if self.owner is None else of_kernel(free).bind(free, self.owner)
+
+    def find(self) -> Any:
+        """Import the module and return the unbound kernel that has this name now; None if there is none."""
+        value: Any = importlib.import_module(self.module)
+        try:
+            for part in self.name.split("."):
+                value = vars(value)[part] if isinstance(value, type) else getattr(value, part)
+        except (AttributeError, KeyError):
+            return None
+        # The name may be that of the op.
+        free = getattr(value, "kernel", value)
+        return free if is_kernel(free) else None
+
+
+def _in_a_file(module: str) -> str:
+    start = (
+        "A new process does not run the cells of a notebook, or what a prompt was given. " if _is_main(module) else ""
+    )
+    return f"{start}Put the kernel into a file that is imported."
+
+
+def _is_main(module: str) -> bool:
+    return module in ("__main__", "__mp_main__")
 
 
 def reference_to(kernel: Any) -> Reference:
-    """Create a reference to a kernel. Raises pickle.PicklingError for one that was made inside a function."""
+    """Create a reference to a kernel.
+
+    Raises:
+        pickle.PicklingError: the kernel was made inside a function, or its name stands for something else by now, as
+            after a cell of a notebook ran that defines a kernel of the same name.
+    """
     engine = of_kernel(kernel)
     function = engine.function_of(kernel)
     if "<locals>" in function.__qualname__:
         words = f"the op's kernel `{function.__qualname__}` was made inside a function, so it cannot be pickled"
         raise pickle.PicklingError(refusal(words, remedy="Define the kernel at the top level of a module."))
-    return Reference(function.__module__, function.__qualname__, engine.owner_of(kernel))
+    reference = Reference(function.__module__, function.__qualname__, engine.owner_of(kernel))
+    named = reference.find()
+    if named is None or of_kernel(named).function_of(named) is not function:
+        words = f"the op's kernel `{function.__qualname__}` cannot be pickled, since its name stands for something else"
+        rows = [
+            ("in", reference.module),
+            ("kernel", f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"),
+        ]
+        remedy = "A kernel is pickled by its name. Make the op again from the kernel that has the name now."
+        raise pickle.PicklingError(refusal(words, rows, remedy))
+    return reference
 
 
 def write_options(op: str, options: OpOptions) -> dict[str, Any]:
