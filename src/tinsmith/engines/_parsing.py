@@ -64,7 +64,7 @@ def compile_expression(node: ast.expr, label: str) -> CodeType:
 
 # Passes read a function again and again, and finding its lines takes twice as long as parsing them: Python tokenizes
 # them to see where they end.
-_LINES: WeakKeyDictionary[Callable[..., Any], tuple[list[str], int]] = WeakKeyDictionary()
+_LINES: WeakKeyDictionary[Callable[..., Any], tuple[CodeType | None, tuple[list[str], int]]] = WeakKeyDictionary()
 
 
 def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
@@ -73,10 +73,12 @@ def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
     The lock is held because `linecache`, which provides them, empties a file's entry before it reads the file again.
     """
     with COMPILING:
+        code = getattr(function, "__code__", None)
         known = _LINES.get(function)
-        if known is None:
-            known = _LINES[function] = inspect.getsourcelines(function)
-        return known
+        # Tools that reload edited files, as IPython's `%autoreload` does, put new code into the same function.
+        if known is None or known[0] is not code:
+            known = _LINES[function] = code, inspect.getsourcelines(function)
+        return known[1]
 
 
 def keep_lines(function: Callable[..., Any], lines: list[str]) -> None:
@@ -84,7 +86,7 @@ def keep_lines(function: Callable[..., Any], lines: list[str]) -> None:
     them.
     """
     with COMPILING:
-        _LINES[function] = lines, 1
+        _LINES[function] = getattr(function, "__code__", None), (lines, 1)
 
 
 def file_lines(path: str) -> list[str]:
