@@ -279,6 +279,16 @@ shell.run_cell("print(report)", store_history=True)
 for call in ("double(x)", "torch.compile(double)(x)", "torch.func.vmap(double)(x[None])"):
     print("== call")
     shell.run_cell("x = torch.ones(2, 2)\\n" + call, store_history=True)
+print("== lint")
+shell.run_cell('''@ti.kernel
+def count(x: ti.types.ndarray(), y: ti.types.ndarray()):
+    for i in x:
+        n = 0
+        n += 0.5 * x[i]
+        y[i] = n
+print(ts.lint(count))
+ts.op("x[n] -> y[m]")(count)(torch.ones(3))
+''', store_history=True)
 print("== timed")
 shell.run_cell('''%%time
 @ti.kernel
@@ -296,9 +306,10 @@ def test_ipython_shows_lines_of_cells_alone(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", CELLS], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True
     )
-    start, *calls, timed = done.stdout.split("== ")
+    start, *calls, lint, timed = done.stdout.split("== ")
     assert start.count("check of op `double`") == 1
     for text in calls:
         assert "-> 2 " in text and "ShapeError: `x` does not fit its spec in op `double`" in text, text
         assert text.count("Cell In[") == 1 and "File " not in text and NOTE in text or not HAS_NOTES, text
+    assert "In[7]:5:9: error TS301" in lint, lint
     assert "A cell that begins with `%%time` keeps no source" in timed and "inspect.py" not in timed, timed

@@ -6,6 +6,7 @@ Its first cell installs tinsmith where it is missing, as in Colab.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from .blocks import ROOT, Cell, cells_of
@@ -20,6 +21,7 @@ import sys
 if not importlib.util.find_spec("tinsmith"):  # as in Colab
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "tinsmith"], check=True)\
 """
+_PLACE = re.compile(r"^\w+\.py:(?=\d+:\d+: )", re.MULTILINE)
 _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -48,7 +50,9 @@ def _prose(cell: Cell, place: int) -> dict[str, Any]:
 
 
 def _program(cell: Cell, count: int, place: int) -> dict[str, Any]:
-    printed = {"name": "stdout", "output_type": "stream", "text": _lines(cell.output)}
+    # Where the page names the file of a program, a notebook names the cell.
+    text = _PLACE.sub(f"In[{count}]:", cell.output)
+    printed = {"name": "stdout", "output_type": "stream", "text": _lines(text)}
     return {
         "cell_type": "code",
         "execution_count": count,

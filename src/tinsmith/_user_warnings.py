@@ -64,10 +64,10 @@ def warn(words: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(words, category, stacklevel=_find_user()[1])
 
 
-def find_place_of_user(packages: Collection[str] = ()) -> str:
-    """Return "file:line" of the innermost caller outside this library, torch and these packages."""
+def find_line_of_user(packages: Collection[str] = ()) -> tuple[str, int]:
+    """Return the file and the line of the innermost caller outside this library, torch and these packages."""
     frame = _find_user(packages)[0]
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def _find_user(packages: Collection[str] = ()) -> tuple[FrameType, int]:

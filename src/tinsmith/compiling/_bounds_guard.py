@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .._errors import BoundsError, refusal
-from ..engines import ArrayArgument, Compiled, Launch, copy_kernel_streams
+from ..engines import ArrayArgument, Compiled, Launch, copy_kernel_streams, name_place
 from ..ir import nodes
 from ..passes import ENTRIES, GUARDED, RECORD, Site, run_pipeline
 from ._from_ir import compile_ir, lower_for
@@ -65,7 +65,11 @@ class GuardedLaunch:
 
     def _words(self, count: int, site: Site, index: int, size: int) -> str:
         if site.is_division:
-            rows = [("division", f"of {size} by {index}"), ("at", f"{self.path}:{site.line}"), ("kernel", self.kernel)]
+            rows = [
+                ("division", f"of {size} by {index}"),
+                ("at", name_place(self.path, site.line)),
+                ("kernel", self.kernel),
+            ]
             words, guard = "divides an integer by zero", "Guard the division, `if d != 0`"
             if index != 0:
                 words, guard = "divides the smallest integer by -1, which overflows", "Divide in a wider type"
@@ -74,7 +78,7 @@ class GuardedLaunch:
         rows = [
             ("index", f"{index} along axis {site.axis}"),
             ("size", str(size)),
-            ("at", f"{self.path}:{site.line}"),
+            ("at", name_place(self.path, site.line)),
             ("kernel", self.kernel),
         ]
         if count > 1:

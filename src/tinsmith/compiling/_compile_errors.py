@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .._errors import sentence
 from ..codegen import map_lines
-from ..engines import Engine
+from ..engines import Engine, name_place
 from ..frontend import Source, find_array_slice, find_mismatched_loop
 
 _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
@@ -88,9 +88,9 @@ def describe_frames(cause: Exception, source: Source, text: str) -> list[tuple[s
     rows = []
     for one in kept:
         path, line, code = one["path"], int(one["line"]), one["code"]
-        where = f"{path}:{line}"
+        where = name_place(path, line)
         if path.startswith("<tinsmith") and one["function"] == source.name and line in lines:
-            where = f"{source.path}:{lines[line]}"
+            where = name_place(source.path, lines[line])
             # The engine shows the line that it was given, which may be another than the user's.
             code = linecache.getline(source.path, lines[line]) or code
         elif path.startswith("<tinsmith"):

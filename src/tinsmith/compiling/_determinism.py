@@ -12,6 +12,7 @@ from typing import Any
 
 from .._errors import KernelError, refusal
 from ..analyses import find_ordered_atomic
+from ..engines import name_place
 from ..frontend import multiplies_atomically
 from ..ir import NotCovered, nodes
 from ..passes import ON_ONE_THREAD, run_pipeline
@@ -29,7 +30,7 @@ def fix_order(kernel: nodes.Kernel, stage: Stage, op: str) -> nodes.Kernel:
     atomic = find_ordered_atomic(kernel)
     if atomic is None:
         return kernel
-    _refuse_gpu(stage, op, f"{kernel.path}:{atomic.line}")
+    _refuse_gpu(stage, op, name_place(kernel.path, atomic.line))
     return run_pipeline(ON_ONE_THREAD, kernel)
 
 
@@ -49,7 +50,7 @@ def is_order_fixed_serially(stage: Stage, variant: Variant, values: Mapping[str,
         atomic = find_ordered_atomic(kernel)
         if atomic is None:
             return False
-        place = f"{kernel.path}:{atomic.line}"
+        place = name_place(kernel.path, atomic.line)
     _refuse_gpu(stage, op, place)
     if multiplies_atomically(stage.source, stage.home):
         words = (

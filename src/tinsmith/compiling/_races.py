@@ -15,6 +15,7 @@ from .. import analyses, linter
 from .._errors import KernelError, refusal
 from .._user_warnings import RaceWarning
 from ..analyses import Conflict, Verdict
+from ..engines import name_place
 from ..ir import NotCovered, nodes
 from ._stage import Stage
 from ._variant import Variant
@@ -85,7 +86,7 @@ def _describe(title: str, conflict: Conflict, kernel: nodes.Kernel, stage: Stage
     rows = [
         describe_accesses(conflict, kernel)[0],
         (verb, f"{text}, by another iteration, {_SAME[conflict.verdict]}"),
-        ("loop", f"{kernel.path}:{conflict.loop.line}"),
+        ("loop", name_place(kernel.path, conflict.loop.line)),
     ]
     if not certainly:
         is_cpu = stage.engine.device_type() == "cpu"

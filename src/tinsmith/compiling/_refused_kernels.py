@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._errors import KernelError, refusal, sentence
+from ..engines import name_place
 from ..frontend import find_breakpoint, find_frexp
 from ..ir import REWRITE_LINE, NotCovered, walk
 from ..passes import find_deadly
@@ -46,7 +47,7 @@ def refuse_deadly_operations(stage: Stage, variant: Variant, values: Mapping[str
         return
     operation = find_deadly(kernel)
     if operation is not None:
-        raise _refuse(stage, op, operation.words, f"{kernel.path}:{operation.line}", operation.remedy)
+        raise _refuse(stage, op, operation.words, name_place(kernel.path, operation.line), operation.remedy)
 
 
 def _refuse(stage: Stage, op: str, words: str, place: str, remedy: str) -> KernelError:

@@ -25,6 +25,7 @@ from ..engines import (
     Parameter,
     array_text,
     module_name,
+    name_place,
     one_at_a_time,
     runner_of,
 )
@@ -246,7 +247,7 @@ class Stage:
             conflicts = self.find_conflicts(variant, values)
         except NotCovered:
             return ""
-        return next((f"{self.source.path}:{one.loop.line}" for one in conflicts), "")
+        return next((name_place(self.source.path, one.loop.line) for one in conflicts), "")
 
     @property
     def loops_in_order(self) -> dict[int, str]:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
-from ..engines import file_lines
+from ..engines import file_lines, name_file
 from ..frontend import find_function_spans
 
 _AROUND = 2  # lines above and below a line outside of functions
@@ -65,12 +65,15 @@ def ignore_syntax_warnings() -> Generator[None]:
 
 
 def shorten_path(path: str) -> str:
-    """Return a path relative to the working directory if it is below that, or else unchanged."""
+    """Return a path relative to the working directory if it is below that, or else unchanged; a notebook's cell as
+    "In[4]".
+    """
+    name = name_file(path)
     try:
         short = os.path.relpath(path)
     except ValueError:  # another drive
         return path
-    return path if short.startswith("..") else short
+    return name if name != path or short.startswith("..") else short
 
 
 def find_common_folder(paths: Collection[str]) -> str:

@@ -37,6 +37,8 @@ from ._parsing import compile_expression as compile_expression
 from ._parsing import count_column as count_column
 from ._parsing import file_lines as file_lines
 from ._parsing import keep_lines as keep_lines
+from ._parsing import name_file as name_file
+from ._parsing import name_place as name_place
 from ._parsing import parse_expression as parse_expression
 from ._parsing import parse_indented as parse_indented
 from ._parsing import parse_lines as parse_lines

@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import linecache
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
@@ -99,6 +100,24 @@ def file_lines(path: str) -> list[str]:
     except (LookupError, UnicodeError):
         # `linecache` does not catch these for an encoding that is not one of text (`# coding: rot13`).
         return []
+
+
+def name_file(path: str) -> str:
+    """Return the name of a file for people: "In[4]" for a cell of a notebook or of IPython, otherwise the path.
+
+    IPython compiles each cell under the path of a file that does not exist, which says nothing to people.
+    """
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    # IPython has it from version 7.31 on.
+    find = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    label_and_name = None if find is None else find(path)
+    return path if label_and_name is None else label_and_name[1]
+
+
+def name_place(path: str, line: int) -> str:
+    """Return the place of a line for people: the name of its file, and its number."""
+    return f"{name_file(path)}:{line}"
 
 
 def column_of(path: str, line: int, offset: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from .. import engines, frontend
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import copy_node, parse_indented, public_name, source_lines, unwrap, walk
+from ..engines import copy_node, name_place, parse_indented, public_name, source_lines, unwrap, walk
 from ._definitions import definitions
 from ._fingerprints import MISSING
 from ._nodes import note_name, resolve_callee, root
@@ -190,7 +190,7 @@ class Source:
 
     def place(self, node: ast.AST | None = None) -> str:
         """Return `file:line` of a node, or of the `def`."""
-        return f"{self.path}:{getattr(node, 'lineno', self.tree.lineno)}"
+        return name_place(self.path, getattr(node, "lineno", self.tree.lineno))
 
     @lazy
     def _cells(self) -> dict[str, Any]:
@@ -316,7 +316,7 @@ def _parse(function: Callable[..., Any]) -> _Reading:
         raise KernelError(
             refusal(
                 f"`{function.__name__}` is not defined by a `def`",
-                [("at", f"{function.__code__.co_filename}:{first}")],
+                [("at", name_place(function.__code__.co_filename, first))],
                 "Write it as a `def`, not as a lambda or an `async def`.",
             )
         )

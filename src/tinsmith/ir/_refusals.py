@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..engines import name_place
+
 
 class Race(NamedTuple):
     """Two accesses of iterations of a parallel loop to one element: what the loop computes depends on their order.
@@ -52,7 +54,7 @@ class NotCovered(Exception):
         *,
         ends_process: bool = False,
     ) -> None:
-        self.place = f"{path}:{line}"
+        self.place = name_place(path, line)
         super().__init__(f"{construct}, at {self.place}")
         self.construct = construct
         self.path = path

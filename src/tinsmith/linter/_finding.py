@@ -10,7 +10,7 @@ from html import escape
 from typing import Literal
 
 from .._errors import TinsmithError
-from ..engines import file_lines
+from ..engines import file_lines, name_place
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -72,8 +72,9 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """The file, line and column as text: "swarm.py:12:9"."""
-        return f"{self.path}:{self.line}:{self.column}" if self.column else f"{self.path}:{self.line}"
+        """The file, line and column as text: "swarm.py:12:9"; "In[4]:12:9" in a cell of a notebook."""
+        place = name_place(self.path, self.line)
+        return f"{place}:{self.column}" if self.column else place
 
     def __repr__(self) -> str:
         return f"<{self.severity} {self.rule} at {self.place}: {' '.join(self.message.split())}>"

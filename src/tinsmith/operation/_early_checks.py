@@ -17,7 +17,7 @@ from .._errors import KernelError, TinsmithError, refusal
 from ..analyses import stays_inside
 from ..calls import Signature, default_float
 from ..compiling import ArrayType, Stage, Variant, check_races, make_finding, remember
-from ..engines import HALVES, SPEC_DTYPES, of_kernel
+from ..engines import HALVES, SPEC_DTYPES, name_place, of_kernel
 from ..ir import NotCovered
 
 _RACES = ("TS105", "TS106")
@@ -56,7 +56,7 @@ def _refuse(signature: Signature, what: str, kernels: Sequence[Any], rule: Calla
     `what` is the predicate of the message.
     """
     for finding in linter.find_certain_mistakes(kernels, signature.spec, rule):
-        rows = [("at", f"{finding.path}:{finding.line}"), ("because", finding.message)]
+        rows = [("at", name_place(finding.path, finding.line)), ("because", finding.message)]
         remedy = f"Write `{finding.remedy}`." if finding.remedy else "Keep the index inside the array."
         raise KernelError(refusal(f"op `{signature.op}` {what}", rows, remedy))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import refusal
-from ..engines import is_kernel, of_kernel
+from ..engines import is_kernel, name_place, of_kernel
 from ._options import OpOptions
 
 
@@ -75,7 +75,7 @@ def reference_to(kernel: Any) -> Reference:
         words = f"the op's kernel `{function.__qualname__}` cannot be pickled, since its name stands for something else"
         rows = [
             ("in", reference.module),
-            ("kernel", f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"),
+            ("kernel", name_place(function.__code__.co_filename, function.__code__.co_firstlineno)),
         ]
         remedy = "A kernel is pickled by its name. Make the op again from the kernel that has the name now."
         raise pickle.PicklingError(refusal(words, rows, remedy))

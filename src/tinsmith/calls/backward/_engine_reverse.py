@@ -10,6 +10,7 @@ from ... import linter
 from ..._errors import GradientError, refusal, sentence
 from ..._lazy import lazy
 from ...compiling import Stage
+from ...engines import name_place
 from ...frontend import (
     Access,
     LaterChanges,
@@ -184,7 +185,7 @@ class EngineReverse(KernelReverse):
         for finding in linter.lint_kernels([stage.kernel], self.signature.spec):
             if finding.rule in _WRONG and engine in finding.engines:
                 words = f"{engine}'s reverse mode returns a wrong gradient of op `{self.signature.op}`"
-                rows = [(finding.rule, finding.message), ("at", f"{finding.path}:{finding.line}")]
+                rows = [(finding.rule, finding.message), ("at", name_place(finding.path, finding.line))]
                 own = "" if self._instead else "; or pass `trust_engine=True`, if you are sure that it is right here"
                 remedy = sentence(self._advise() + own)
                 raise GradientError(refusal(words, rows, remedy))

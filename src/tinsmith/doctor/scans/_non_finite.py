@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..._errors import TinsmithError
-from ..._user_warnings import find_place_of_user
+from ..._user_warnings import find_line_of_user
 from ...calls import watch_calls
 from ...operation import Op
 from ...time import Step
@@ -49,7 +49,8 @@ class _Watch(TorchFunctionMode):
         if not self._is_inside_op and name not in _UNFILLED and _has_odd([made]):
             given = [*args, *(kwargs or {}).values()]
             if any(isinstance(one, Tensor) for one in given) and not _has_odd(given):
-                raise _FirstNonFinite(f"torch's `{name}`, called at {shorten_path(find_place_of_user())}")
+                path, line = find_line_of_user()
+                raise _FirstNonFinite(f"torch's `{name}`, called at {shorten_path(path)}:{line}")
         return made
 
     def look_at_call(self, op: Op[Any], run: Callable[[], Any], given: Sequence[Any], named: dict[str, Any]) -> Any:

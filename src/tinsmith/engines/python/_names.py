@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from ..._errors import KernelError, refusal
 from .._annotations import read_annotations
+from .._parsing import name_place
 from .._trees import walk
 from ._definitions import MISSING, Definition, look_up, read_definition
 
@@ -37,7 +38,7 @@ class Names:
 
     def _refuse(self, node: ast.AST, words: str, remedy: str = "Rewrite that line without it.") -> KernelError:
         """Return an error about a statement or expression that compiled engines do not accept either."""
-        place = f"{self._definition.path}:{getattr(node, 'lineno', self._definition.tree.lineno)}"
+        place = name_place(self._definition.path, getattr(node, "lineno", self._definition.tree.lineno))
         return KernelError(refusal(f"`{self._definition.tree.name}` {words}", [("at", place)], remedy))
 
     def _check_defined(self, node: ast.Name) -> None:

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 
 from ..._errors import ArgumentError, GradientError, KernelError, refusal
-from ..._user_warnings import find_place_of_user
+from ..._user_warnings import find_line_of_user
 from ...calls import BoundArguments
 from ...calls.fields import Launcher
-from ...engines import Engine, FieldFacts, list_loaded, module_name
+from ...engines import Engine, FieldFacts, list_loaded, module_name, name_place
 from ...frontend.tree import HeldArray, is_struct
 from ...tracing import unwrap_levels
 from ..fields import Launch
@@ -319,4 +319,4 @@ def identify(value: Any) -> Any:
 
 def locate_user() -> str:
     """Return the file and line of the unwrap_levels caller outside tinsmith and the engines."""
-    return find_place_of_user(list_loaded())
+    return name_place(*find_line_of_user(list_loaded()))

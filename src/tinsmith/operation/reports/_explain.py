@@ -15,7 +15,7 @@ from ..._machine import ASSUMED, OPERATION, OPERATION_IN_VECTORS, find_machine
 from ...calls import CallKey, Core, Pace, compute_dtypes, fitting_dtypes
 from ...calls.backward import RACE, AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
 from ...compiling import ArrayType, Stage, Variant, spell_members
-from ...engines import one_at_a_time
+from ...engines import name_file, one_at_a_time
 from ...torch_side import find_shares
 from ._describe_backward import describe_backward
 from ._explanation import Explanation, Section, summarize_sections
@@ -101,7 +101,7 @@ def _summarize_kernel(core: Core, stage: Stage) -> Iterable[str]:
     for name in stage.arrays:
         kinds = [_USES[kind] for kind in _list_uses(stage, name)]
         uses.setdefault(" and ".join(kinds) or "uses the shape of", []).append(_spell(core, name))
-    file, line = Path(stage.source.path).name, stage.source.tree.lineno
+    file, line = Path(name_file(stage.source.path)).name, stage.source.tree.lineno
     words = "; ".join(f"{use} {', '.join(names)}" for use, names in uses.items())
     yield f"kernel `{stage.name}` ({file}:{line}, {stage.engine.name}): {words}"
     yield from _describe_order(core, stage)
