@@ -34,12 +34,23 @@ def replace_attributes(*changes: tuple[Any, str, Any]) -> Iterator[None]:
 
 
 _MISSING = object()
+_PLACE = "_tinsmith_place"
+"""The attribute of a node of a tree that holds the description of its place."""
 
 
 def describe_position(describe: Callable[[Any, Any], str]) -> Callable[[Any, Any], str]:
-    """Return a faster form of an engine's function (context, node) that describes where a node is in the source."""
+    """Return a faster form of an engine's function (context, node) that describes where a node is in the source.
 
-    def describe_faster(context: Any, node: Any) -> str:
+    It remembers the description of each node, since engines build a node in a static loop once for each iteration.
+    """
+
+    def describe_again(context: Any, node: Any) -> str:
+        known = vars(node).get(_PLACE)
+        if known is None:
+            known = vars(node)[_PLACE] = describe_first(context, node)
+        return known
+
+    def describe_first(context: Any, node: Any) -> str:
         place = node.lineno - 1
         if node.lineno != node.end_lineno or place >= len(context.src):
             return describe(context, node)
@@ -50,7 +61,7 @@ def describe_position(describe: Callable[[Any, Any], str]) -> Callable[[Any, Any
         head = f'File "{context.file}", line {node.lineno + context.lineno_offset}, in {context.func.func.__name__}:'
         return f"{head}\n{code}\n{' ' * start}{'^' * (end - start)}\n"
 
-    return describe_faster
+    return describe_again
 
 
 def find_lines(find: Callable[[Any], tuple[list[str], int]]) -> Callable[[Any], tuple[list[str], int]]:
