@@ -9,11 +9,11 @@ from types import ModuleType
 from typing import Any
 
 
-def _build_casts(lang: ModuleType, width: int) -> tuple[Any, Any, Any]:
-    """Build three conversions: a float32 to its bits, bits to a float32, and an integer to a float32.
+def _build_casts(lang: ModuleType) -> tuple[Any, Any, Any]:
+    """Build what `exp` needs of integers n, as functions of numbers: the bits of a float32, the float32 of an integer,
+    and a float32 times 2^n.
 
-    With a `width` they convert vectors. Engines cast those only number by number, in a static loop (Taichi 1.7.4,
-    Quadrants 1.3.3), which LLVM turns into one machine instruction.
+    The second one is also given the float32 of n + 1.5 * 2^23.
     """
     f32, i32 = lang.f32, lang.i32
 
@@ -22,24 +22,45 @@ def _build_casts(lang: ModuleType, width: int) -> tuple[Any, Any, Any]:
         return lang.bit_cast(x, i32)
 
     @lang.func
-    def of_bits(n):
-        return lang.bit_cast(n, f32)
-
-    @lang.func
-    def float_of(n):
+    def float_of(n, shifted):  # noqa: ARG001  # of the same form as that of vectors
         return lang.cast(n, f32)
 
-    def of_vectors(function: Any, kind: Any) -> Any:
-        @lang.func
-        def convert(x):
-            return lang.Vector([function(x[n]) for n in lang.static(range(width))], dt=kind)
+    @lang.func
+    def scale(y, n):
+        # Most of 2^n is added to the exponent's bits: two factors might be multiplied with each other, and overflow.
+        most = lang.min(lang.max(n, -100), 127)
+        scaled = lang.bit_cast(lang.bit_cast(y, i32) + (most << 23), f32)
+        return scaled * lang.bit_cast((n - most + 127) << 23, f32)
 
-        return convert
+    return bits_of, float_of, scale
 
-    functions = (bits_of, of_bits, float_of)
-    if not width:
-        return functions
-    return of_vectors(bits_of, i32), of_vectors(of_bits, f32), of_vectors(float_of, f32)
+
+def _build_vector_casts(lang: ModuleType, width: int) -> tuple[Any, Any, Any]:
+    """Build what `_build_casts` builds, as functions of vectors, with the same results.
+
+    Engines cast vectors only number by number, in a static loop (Taichi 1.7.4, Quadrants 1.3.3). LLVM turns that into
+    one machine instruction, but it takes long to compile, so there are two such casts instead of five.
+    """
+    f32, i32 = lang.f32, lang.i32
+
+    @lang.func
+    def bits_of(x):
+        return lang.Vector([lang.bit_cast(x[k], i32) for k in lang.static(range(width))], dt=i32)
+
+    @lang.func
+    def float_of(n, shifted):  # noqa: ARG001  # of the same form as that of numbers
+        # Fast arithmetic cancels no sum across a `max`, which changes nothing here.
+        return lang.max(shifted, f32(0.0)) - f32(12582912.0)
+
+    @lang.func
+    def scale(y, n):
+        bits = ((n >> 1) + 127) << 23
+        root = lang.Vector([lang.bit_cast(bits[k], f32) for k in lang.static(range(width))], dt=f32)
+        odd = lang.select((n & 1) == 0, f32(1.0), f32(2.0))
+        # `max` keeps fast arithmetic from multiplying the two roots with each other, which would overflow.
+        return lang.max(y * odd * root, f32(0.0)) * root
+
+    return bits_of, float_of, scale
 
 
 def _build_exp(lang: ModuleType, width: int = 0) -> Any:
@@ -55,18 +76,18 @@ def _build_exp(lang: ModuleType, width: int = 0) -> Any:
     n is exact; 2^n is done in two steps, since neither 2^128 nor 2^-149 has a float32 of its own.
     """
     f32 = lang.f32
-    bits_of, of_bits, float_of = _build_casts(lang, width)
+    bits_of, float_of, scale = _build_vector_casts(lang, width) if width else _build_casts(lang)
 
     @lang.func
     def exp(x):
         # Comparisons preserve NaN; `min` and `max` do not.
         low = lang.select(x < f32(-104.0), f32(-104.0), x)
         c = lang.select(low > f32(89.0), f32(89.0), low)
-        # Added to 1.5 * 2^23, a number is rounded to an integer. It is not subtracted again as a float, since the
+        # Added to 1.5 * 2^23, a number is rounded to an integer. It is not simply subtracted again, since the
         # engines' fast arithmetic would cancel both operations.
         shifted = c * f32(1.44269504) + f32(12582912.0)
         n = bits_of(shifted) - 1262485504
-        whole = float_of(n)
+        whole = float_of(n, shifted)
         first = c - whole * f32(0.693359375)
         # `first` is never below -1: fast arithmetic cannot reorder across a `select`, which would lose digits of the
         # second part.
@@ -77,11 +98,7 @@ def _build_exp(lang: ModuleType, width: int = 0) -> Any:
         p = p * r + f32(1.6666665459e-1)
         p = p * r + f32(5.0000001201e-1)
         y = p * (r * r) + r + f32(1.0)
-        # Most of 2^n is added to the exponent's bits: two factors might be multiplied with each other, and overflow.
-        most = lang.min(lang.max(n, -100), 127)
-        scaled = of_bits(bits_of(y) + (most << 23))
-        result = scaled * of_bits((n - most + 127) << 23)
-        return lang.select(c >= f32(-104.0), result, c)  # else NaN
+        return lang.select(c >= f32(-104.0), scale(y, n), c)  # else NaN
 
     return exp
 
