@@ -355,7 +355,9 @@ def composite(bench: Bench) -> None:
     n, k = (64, 16) if bench.is_quick else (8192, 64)
     given = [torch.rand(n, k), torch.rand(n, k, 3), 2 + torch.rand(n, k).cumsum(1), 0.01 + 0.02 * torch.rand(n, k)]
     given = [one.to(bench.device) for one in given]
-    ways = {f"tinsmith on {engine}": compositing.ours(engine) for engine in bench.engines()}
+    ways: dict[str, Callable[..., Sequence[Tensor]]] = {
+        f"tinsmith on {engine}": compositing.ours(engine) for engine in bench.engines()
+    }
     ways["torch"] = compositing.torch_dense
     ways["torch.compile"] = torch.compile(compositing.torch_dense, dynamic=False)
     calls = {name: gradients(lambda *x, way=way: way(*x)[:3], given, 2) for name, way in ways.items()}

@@ -399,7 +399,9 @@ def test_nan_that_was_an_operand_is_no_error(lang):
 
 
 def test_only_the_python_engine_takes_raise_on_nan(engine):
-    with pytest.raises(ts.ArgumentError, match=r'raise_on_nan.*compiled engines have no such check.*\n.*engine="python"'):
+    with pytest.raises(
+        ts.ArgumentError, match=r'raise_on_nan.*compiled engines have no such check.*\n.*engine="python"'
+    ):
         ts.init("cpu", engine=engine, raise_on_nan=True)
 
 
