@@ -170,11 +170,11 @@ def test_an_engine_without_a_home_folder_is_refused(engine, monkeypatch):
     """Imported, it would abort the process."""
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    found = get(engine)
-    assert found.lang.__name__ == engine  # it is loaded: nothing is left to refuse
+    loaded = get(engine)
+    assert loaded.lang.__name__ == engine  # it is loaded: nothing is left to refuse
     monkeypatch.delitem(sys.modules, engine)
-    monkeypatch.delitem(vars(found), "lang")  # it is lazy
+    monkeypatch.delitem(vars(loaded), "lang")  # it is lazy
     with pytest.raises(
         EngineError, match=rf"engine '{engine}' cannot find a folder for its cache(?s:.*)Set HOME to a writable folder"
     ):
-        _ = found.lang
+        _ = loaded.lang

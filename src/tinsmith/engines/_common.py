@@ -159,14 +159,10 @@ def disable_optimizations(config: Any, **unwanted: bool) -> Iterator[None]:
 
     `cfg_optimization` keeps an element's old value although it was written under another index, in both engines
     (Taichi 1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`.
-
-    `opt_level` searches the whole kernel for common expressions, and takes a time that goes with the square of its
-    statements. Printed kernels have no such expressions left that LLVM does not find: they are as fast without it, and
-    a march compiles in 0.4 of the time on Taichi (docs/about/decisions/vector-speed.md).
     """
-    before = {name: getattr(config, name) for name, is_unwanted in unwanted.items() if is_unwanted}
-    for name, value in before.items():
-        setattr(config, name, type(value)(0))
+    before = {name: getattr(config, name) for name in unwanted}
+    for name, is_unwanted in unwanted.items():
+        setattr(config, name, before[name] and not is_unwanted)
     try:
         yield
     finally:

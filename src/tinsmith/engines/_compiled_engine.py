@@ -135,7 +135,7 @@ class CompiledEngine(Engine):
             program: the state's name for its program.
         """
         of_state = ("grad_replaced", "target_tape", "kernels", program, "materialized", "materialize", *_common.PLACES)
-        options = ("cfg_optimization", "cpu_max_num_threads", "force_scalarize_matrix", "offline_cache", "opt_level")
+        options = ("cfg_optimization", "cpu_max_num_threads", "force_scalarize_matrix", "offline_cache")
         return (
             *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
             *(f"kernel.{name}" for name in ("_is_wrapped_kernel", "_primal.grad", "_primal.autodiff_mode")),

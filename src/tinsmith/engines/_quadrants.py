@@ -169,10 +169,7 @@ class Quadrants(CompiledEngine):
         config = program.config()
         in_numbers = options.adjoint or not options.is_simd
         off = _common.disable_optimizations(
-            config,
-            cfg_optimization=options.is_careful,
-            opt_level=options.is_printed and not options.adjoint,
-            real_matrix_scalarize=options.is_simd,
+            config, cfg_optimization=options.is_careful, real_matrix_scalarize=options.is_simd
         )
         with _common.scalarize_matrices(config, is_wanted=in_numbers), off, ENGINE_TIMES.measure("compiler"):
             result = program.compile_kernel(config, program.get_device_caps(), cpp)

@@ -111,7 +111,6 @@ class Taichi(CompiledEngine):
             config,
             cfg_optimization=options.is_careful,
             advanced_optimization=options.is_aliased,
-            opt_level=options.is_printed and not options.adjoint,
             real_matrix_scalarize=options.is_simd,
         )
         with (
