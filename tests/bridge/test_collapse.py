@@ -2,10 +2,13 @@
 
 # pyright: reportInvalidTypeForm=false
 
+from functools import partial
+
 import pytest
 import torch
 
 import tinsmith as ts
+from support.in_float64 import compare_with_float64
 from tinsmith.passes.strips import _collapse
 
 pytestmark = pytest.mark.compiled_engine
@@ -28,16 +31,7 @@ def collapsed(monkeypatch):
     return kernels
 
 
-def compare(call, twin, inputs):
-    """Compare values and gradients with those of a function of torch, in float64."""
-    inputs = [one.requires_grad_() for one in inputs]
-    exact = [one.detach().double().requires_grad_() for one in inputs]
-    y, wanted = call(*inputs), twin(*exact)
-    cotangent = torch.rand(y.shape)
-    gradients = torch.autograd.grad(y, inputs, cotangent)
-    exact_gradients = torch.autograd.grad(wanted, exact, cotangent.double())
-    for one, other in zip((y, *gradients), (wanted, *exact_gradients), strict=True):
-        torch.testing.assert_close(one.double(), other, rtol=2e-6, atol=1e-6)
+compare = partial(compare_with_float64, rtol=2e-6, atol=1e-6)
 
 
 def gate(lang):

@@ -6,13 +6,17 @@ A thread works on four elements that lie 32 apart, so what is left over begins a
 
 # pyright: reportInvalidTypeForm=false
 
+from functools import partial
+
 import pytest
 import torch
 
 import tinsmith as ts
 from bridge.test_random_kernels import compile_kernel, cotangents, draw_inputs, true_gradient
+from bridge.test_strips import along_rays
 from golden._capture import recorded_texts
 from support import random_kernels
+from support.in_float64 import compare_with_float64
 from tinsmith.compiling import _from_ir
 from tinsmith.passes import _fixed_threads
 
@@ -30,16 +34,7 @@ def _gpu_form(monkeypatch, configure):
     monkeypatch.setattr(_from_ir, "name_pipeline", lambda engine: "GPU")
 
 
-def compare(call, twin, inputs):
-    """Compare values and gradients with those of a function of torch, in float64."""
-    inputs = [one.requires_grad_() for one in inputs]
-    exact = [one.detach().double().requires_grad_() for one in inputs]
-    y, wanted = call(*inputs), twin(*exact)
-    cotangent = torch.rand(y.shape)
-    gradients = torch.autograd.grad(y, inputs, cotangent)
-    exact_gradients = torch.autograd.grad(wanted, exact, cotangent.double())
-    for one, other in zip((y, *gradients), (wanted, *exact_gradients), strict=True):
-        torch.testing.assert_close(one.double(), other, rtol=3e-5, atol=3e-6)
+compare = partial(compare_with_float64, rtol=3e-5, atol=3e-6)
 
 
 def gate(lang):
@@ -115,23 +110,8 @@ def test_a_loop_to_an_argument(lang, end):
 @pytest.mark.parametrize("shape", [(5, 7), (1, 200), (130, 3)])
 def test_rows(lang, shape):
     """Sums of an inner loop, and a chain of values that its gradient needs."""
-    array = lang.types.ndarray()
-
-    @lang.kernel
-    def along_rays(x: array, w: array, y: array):
-        for r in range(x.shape[0]):
-            t = 1.0
-            for s in range(x.shape[1]):
-                e = lang.exp(-x[r, s] * w[r, s])
-                y[r] += t * (1.0 - e) * w[r, s]
-                t *= e
-
-    def twin(x, w):
-        e = torch.exp(-x * w)
-        t = torch.cat([torch.ones_like(e[:, :1]), e[:, :-1]], 1).cumprod(1)
-        return (t * (1 - e) * w).sum(1)
-
-    compare(ts.op("x[n, m], w[n, m] -> y[n]")(along_rays), twin, [torch.rand(shape), torch.rand(shape)])
+    kernel, twin = along_rays(lang)
+    compare(ts.op("x[n, m], w[n, m] -> y[n]")(kernel), twin, [torch.rand(shape), torch.rand(shape)])
 
 
 def test_sums_of_all_iterations(lang):
