@@ -78,7 +78,7 @@ def install() -> None:
 
 
 def _shorten_in_ipython(printer: Any) -> None:
-    """Let the object that writes the tracebacks of IPython and of notebooks write shortened ones."""
+    """Replace the method by which IPython's traceback printer formats errors, so that it formats shortened ones."""
     write = printer.structured_traceback
 
     def write_shortened(kind: Any, error: Any = None, traceback: Any = None, *rest: Any, **options: Any) -> Any:

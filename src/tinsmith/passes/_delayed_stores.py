@@ -22,12 +22,12 @@ from dataclasses import replace
 from ..ir import Names, Type, nodes, walk
 
 _MOST = 16
-"""Stores that may wait: their values take registers."""
+"""The maximum number of stores that are delayed at once, since each keeps its value in a register."""
 _KINDS = frozenset({Type.F32, Type.F64, Type.I32, Type.I64, Type.U32, Type.U64})
 
 
 def delay_stores(kernel: nodes.Kernel) -> nodes.Kernel:
-    """Return a kernel whose parallel loops load before they store where they can; the same object if none changes."""
+    """Move stores behind the loads that follow them, where that is safe. Return the same object if nothing changes."""
     names = Names(walk.names_of(kernel))
     names.types |= kernel.locals
     delay = _Delay(kernel, names)

@@ -1,4 +1,5 @@
-"""Fixed threads: parallel loops over a known number of threads, for GPUs. Each takes every so many-th iteration.
+"""Fixed threads: turns parallel loops into grid-stride loops, for GPUs. The number of threads is constant, and each
+thread executes every 2^20-th iteration.
 
     parallel for i in 0 .. n:             parallel for thread in 0 .. 1048576:
         z[i] = exp(x[i])           ->         for step in 0 .. (n - 1 - thread >> 20) + 1:
@@ -125,7 +126,7 @@ def _deal_out(thread: nodes.Local) -> nodes.Expr:
 
 
 def _find_indices(loop: nodes.For, place: nodes.Expr, lengths: list[nodes.Expr], names: Names) -> list[nodes.Stmt]:
-    """Return the assignments of a loop's names, given the number of an iteration: the last name goes fastest."""
+    """Return assignments that compute a loop's indices from the linear number of an iteration, in row-major order."""
     written: list[nodes.Stmt] = []
     for name, length in reversed([*zip(loop.names[1:], lengths[1:], strict=True)]):
         whole, rest = names.local("whole", Type.I32), names.local("rest", Type.I32)

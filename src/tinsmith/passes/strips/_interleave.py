@@ -30,13 +30,15 @@ from ._parts import assign, at_line, run_lanes
 from .lanes import operations
 
 _WARP = 32
-"""Threads of a warp. On GPUs with other warps only the order of accesses is less good."""
+"""The number of threads that an NVIDIA GPU runs in lockstep. On GPUs with another number results are the same, but
+memory accesses are coalesced less well."""
 _GROUP = 4
-"""Elements of each array on which an iteration works."""
+"""The number of elements of each array that one iteration processes."""
 _SHIFT = 2
 """The power of two that `_GROUP` is."""
 _MOST_ACCESSES = 8
-"""Elements that an iteration may load and store at most: four times as many numbers have to fit into registers."""
+"""The maximum number of elements that an iteration of the original loop loads and stores. The new iteration keeps four
+times as many values in registers."""
 _MOST_OPERATIONS = 64
 """Operations of an iteration at most: with more, arithmetic takes longer than memory, and four copies compile long."""
 
@@ -111,7 +113,7 @@ def _shift(first: nodes.Local, distance: int) -> nodes.Expr:
 
 
 def _first_of(group: nodes.Local, begin: nodes.Expr) -> nodes.Expr:
-    """Return the first element of a group: its warp's first one, plus its number in the warp."""
+    """Return the index of the first element that a thread processes. Threads of a warp begin at adjacent elements."""
     warp = integer(Operator.SHIFT_LEFT, integer(Operator.BIT_AND, group, number(-_WARP)), number(_SHIFT))
     place = integer(Operator.ADD, warp, integer(Operator.BIT_AND, group, number(_WARP - 1)))
     return place if begin == number(0) else integer(Operator.ADD, begin, place)
