@@ -4,7 +4,9 @@ import pytest
 import torch
 
 import tinsmith as ts
+from support.forked import run_forked
 from support.written import compile_text
+from tinsmith.compiling import Stage
 
 PAIRS = {
     "both added to": ("y[i] += x[j] * x[j]", "y[j] += x[i] * 0.3"),
@@ -20,13 +22,17 @@ PAIRS = {
 }
 
 
-def op_of(lang, lines, *, is_serial, adjoint="source"):
+def kernel_of(lang, lines, *, is_serial):
     body = "".join(f"            {line}\n" for line in lines)
     setting = "    lang.loop_config(serialize=True)\n" if is_serial else ""
     array, index = "lang.types.ndarray(ndim=1)", "lang.types.ndarray(lang.i32, ndim=1)"
     loops = "    for i in range(x.shape[0]):\n        for j in range(x.shape[0]):\n"
     text = f"def swept(x: {array}, k: {index}, y: {array}):\n{setting}{loops}{body}"
-    return ts.op("x[n], k[n]: i32 -> y[n]", adjoint=adjoint)(compile_text(lang, text))
+    return compile_text(lang, text)
+
+
+def op_of(lang, lines, *, is_serial, adjoint="source"):
+    return ts.op("x[n], k[n]: i32 -> y[n]", adjoint=adjoint)(kernel_of(lang, lines, is_serial=is_serial))
 
 
 def assert_right(op):
@@ -39,6 +45,7 @@ def assert_right(op):
     torch.testing.assert_close(torch.autograd.grad(y, x, c)[0], answer.gradients["x"])
 
 
+@pytest.mark.each_engine
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", PAIRS)
 def test_stores_to_elements_that_may_be_equal(lang64, name):
@@ -46,6 +53,27 @@ def test_stores_to_elements_that_may_be_equal(lang64, name):
     assert_right(op_of(lang64, PAIRS[name], is_serial=True))
 
 
+@pytest.mark.each_engine
+def test_a_kernel_on_disk_that_was_compiled_otherwise(lang64, tmp_path, monkeypatch):
+    """Taichi finds compiled kernels on disk by some options alone, and must not find one without the others."""
+
+    def run(check):
+        lang64.reset()
+        lang64.init(lang64.cpu, default_fp=lang64.f64, offline_cache_file_path=str(tmp_path), log_level=lang64.ERROR)
+        check(op_of(lang64, PAIRS["overwritten"], is_serial=True))
+        lang64.reset()
+        return "done"
+
+    def call(op):
+        monkeypatch.setattr(Stage, "is_aliased", lambda *_: False)
+        op(torch.rand(5, dtype=torch.float64), torch.zeros(5, dtype=torch.int32))
+
+    assert run_forked(lambda: run(call)) == "done"
+    assert any(tmp_path.iterdir())
+    assert run_forked(lambda: run(assert_right)) == "done"
+
+
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("name", ["both added to", "subtracted"])
 def test_a_small_call_of_a_parallel_kernel_is_run_by_one_thread(lang64, name):
     assert_right(op_of(lang64, PAIRS[name], is_serial=False))

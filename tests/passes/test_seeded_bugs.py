@@ -122,5 +122,5 @@ def test_every_pass_has_a_bug() -> None:
 
 
 def test_a_line_that_is_not_there() -> None:
-    with pytest.raises(AssertionError, match="has this line 0 times"), with_bug("_powers", "return kernel + 1", ""):
+    with pytest.raises(AssertionError, match="has this line 0 times"), with_bug("_products", "return kernel + 1", ""):
         pass

@@ -63,7 +63,7 @@ def compile_ir(
     # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
     is_users = is_same or bool(variant.batched_arrays)
     is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
-    kernel = to_engine_form(stage, variant, kernel, is_aliased=is_aliased)
+    kernel = to_engine_form(stage, variant, kernel)
     if is_flat:
         arrays = {name: one._replace(rank=one.rank + len(one.element), element=()) for name, one in arrays.items()}
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
@@ -131,7 +131,7 @@ def annotate_added(kernel: nodes.Kernel, *, is_checked: bool) -> dict[str, str]:
     return record | dict(zip([one.name for one in vectors], texts, strict=True))
 
 
-def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_aliased: bool) -> nodes.Kernel:
+def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel) -> nodes.Kernel:
     """Run the pipelines that turn a kernel's IR into what the engine compiles: in the form for its device, and
     without what the engine lacks.
     """
@@ -139,7 +139,7 @@ def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_a
         kernel = run_pipeline(GENERATED, kernel, PassOptions(is_flat=True))
     if not (variant.adjoint or stage.is_checked):
         kernel = fit_to_device(kernel, stage.engine, variant.find_aligned())
-    return run_pipeline(ENGINE, kernel, engine_options(stage.engine, is_aliased=is_aliased))
+    return run_pipeline(ENGINE, kernel)
 
 
 def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
@@ -179,13 +179,9 @@ def name_pipeline(engine: Engine) -> str:
     return "CPU" if engine.device_type() == "cpu" else "GPU"
 
 
-def engine_options(engine: Engine, *, is_aliased: bool = False) -> PassOptions:
-    """Return the options of passes that depend on the engine. `is_aliased` says that the kernel changes an array under
-    several indices.
-    """
-    return PassOptions(
-        has_fast_vectors=engine.has_fast_vectors, separates_powers=is_aliased and engine.ends_on_nested_powers
-    )
+def engine_options(engine: Engine) -> PassOptions:
+    """Return the options of passes that depend on the engine."""
+    return PassOptions(has_fast_vectors=engine.has_fast_vectors)
 
 
 def namespace_of(engine: Engine) -> dict[str, Any]:
@@ -316,13 +312,6 @@ def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -
             "with its divisions of constant integers written out",
             f"divide in Python, before the kernel or in `{stage.module_name}.static(...)`",
             "it rounds `//` and `%` of negative constant integers toward zero, not down",
-        )
-    if stage.engine.ends_on_nested_powers and stage.is_aliased(variant) and stage.nests_powers(variant, values):
-        return Rewriting(
-            "compute powers of powers",
-            "with its powers of powers written out",
-            "multiply instead of taking a power of a power",
-            "it ends the process on `(x ** 2) ** 2` in a kernel that changes an array at several indices",
         )
     return None
 

@@ -260,14 +260,6 @@ class Stage:
     def _defaults(self) -> types.Defaults:
         return types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
 
-    def nests_powers(self, variant: Variant, values: Mapping[str, Any]) -> bool:
-        """Return True if a power may be the base of another power; False also if the IR does not cover the kernel."""
-        try:
-            kernel = self.lower_variant(replace(variant.single, adjoint=False, stack=0), values).kernel
-        except NotCovered:
-            return False
-        return passes.nests_powers(kernel)
-
     def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> LoweredKernel:
         """Return a variant of the kernel as IR; if `in_blocks`, with its blocks of threads as they were written.
 

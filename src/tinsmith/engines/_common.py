@@ -155,14 +155,14 @@ def hold_weakly(runtime: Any, kernels: Iterable[Any]) -> None:
 
 @contextlib.contextmanager
 def disable_optimizations(config: Any, **unwanted: bool) -> Iterator[None]:
-    """Enter a context that compiles without the optimizations passed as True.
+    """Enter a context that compiles without the optimizations passed as True: they are off, or at level 0.
 
     `cfg_optimization` keeps an element's old value although it was written under another index, in both engines
     (Taichi 1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`.
     """
-    before = {name: getattr(config, name) for name in unwanted}
-    for name, is_unwanted in unwanted.items():
-        setattr(config, name, before[name] and not is_unwanted)
+    before = {name: getattr(config, name) for name, is_unwanted in unwanted.items() if is_unwanted}
+    for name, value in before.items():
+        setattr(config, name, type(value)(0))
     try:
         yield
     finally:

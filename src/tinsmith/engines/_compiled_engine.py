@@ -135,7 +135,15 @@ class CompiledEngine(Engine):
             program: the state's name for its program.
         """
         of_state = ("grad_replaced", "target_tape", "kernels", program, "materialized", "materialize", *_common.PLACES)
-        options = ("cfg_optimization", "cpu_max_num_threads", "force_scalarize_matrix", "offline_cache")
+        options = (
+            "cache_loop_invariant_global_vars",
+            "cfg_optimization",
+            "cpu_max_num_threads",
+            "force_scalarize_matrix",
+            "mesh_localize_to_end_mapping",
+            "offline_cache",
+            "opt_level",
+        )
         return (
             *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
             *(f"kernel.{name}" for name in ("_is_wrapped_kernel", "_primal.grad", "_primal.autodiff_mode")),

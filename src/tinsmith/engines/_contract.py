@@ -221,8 +221,6 @@ class Engine(ABC):
     name: str
     runs_source: bool = False
     """Whether Python runs the kernel's own source, so that no form for compilers is needed."""
-    ends_on_nested_powers: bool = False
-    """Whether compiling a power of a power with `is_aliased` ends the process (`passes.separate_powers` avoids it)."""
     has_fast_vectors: bool = False
     """Whether machine vectors of float64 are faster than scalars on all CPUs, which needs a recent compiler."""
 

@@ -27,7 +27,6 @@ class Taichi(CompiledEngine):
     """The Taichi engine."""
 
     name = "taichi"
-    ends_on_nested_powers = True
 
     @lazy
     def lang(self) -> ModuleType:  # pyright: ignore[reportIncompatibleMethodOverride]  # it is only read
@@ -106,11 +105,17 @@ class Taichi(CompiledEngine):
         program = runtime.prog
         config = program.config()
         in_numbers = options.adjoint or not options.is_simd
-        # Taichi 1.7.4 holds `y[i]` in a register through a loop over j that does `y[i] += a; y[j] += b`: one is lost.
+        # Through an inner loop that does `y[i] += a; y[j] += b`, Taichi 1.7.4 holds `y[i]` in a register: one is lost.
+        # The same happens to one element that has two pointers, unless its search for common expressions merges them.
+        # That takes a time that goes with the square of a kernel's statements, and nothing else needs it here.
+        has_aliases = options.is_simd or options.is_aliased
         off = _common.disable_optimizations(
             config,
             cfg_optimization=options.is_careful,
-            advanced_optimization=options.is_aliased,
+            cache_loop_invariant_global_vars=has_aliases,
+            # For meshes alone. But Taichi finds a compiled kernel again by this option, and not by the one above.
+            mesh_localize_to_end_mapping=has_aliases,
+            opt_level=has_aliases and options.is_printed and not options.adjoint,
             real_matrix_scalarize=options.is_simd,
         )
         with (

@@ -45,8 +45,6 @@ from ._pipelines import generate_tangent as generate_tangent
 from ._pipelines import run_passes as run_passes
 from ._pipelines import run_pipeline as run_pipeline
 from ._pipelines import serialize_kernel as serialize_kernel
-from ._powers import nests_powers as nests_powers
-from ._powers import separate_powers as separate_powers
 from ._products import is_alone_in as is_alone_in
 from ._products import write_out_products as write_out_products
 from ._rename_arrays import rename_arrays as rename_arrays

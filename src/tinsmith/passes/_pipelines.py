@@ -48,7 +48,6 @@ class PassOptions:
         is_spread: whether blocks are spread over the threads of a CPU.
         has_fast_vectors: whether the engine's compiler makes vectors of float64 that pay.
         aligned: the arrays whose memory begins at a multiple of a machine vector's size.
-        separates_powers: whether powers of powers must be kept apart, since the engine ends the process on them.
         first: the kernel that the pipeline was given.
     """
 
@@ -62,7 +61,6 @@ class PassOptions:
     is_spread: bool = False
     has_fast_vectors: bool = False
     aligned: frozenset[str] = frozenset()
-    separates_powers: bool = False
     first: nodes.Kernel | None = None
 
 
@@ -207,13 +205,7 @@ GPU: Pipeline = (
 )
 """To one launch for each loop, several loads in flight in each thread, and indices without sizes from memory."""
 
-ENGINE: Pipeline = (
-    Pass(
-        "separate-powers",
-        lambda kernel, options: passes.separate_powers(kernel) if options.separates_powers else kernel,
-    ),
-    Pass("limit-nesting", lambda kernel, _: passes.limit_nesting(kernel)),
-)
+ENGINE: Pipeline = (Pass("limit-nesting", lambda kernel, _: passes.limit_nesting(kernel)),)
 """What an engine's compiler needs before it gets a kernel."""
 
 ADJOINT: Pipeline = (

@@ -106,14 +106,14 @@ class GeneratedKernel:
         if self.stage.is_checked:
             # The places of checked indices are found on the way.
             return find_form()
-        given = (options.is_flat, options.is_spread, options.has_fast_vectors, options.separates_powers, aligned)
+        given = (options.is_flat, options.is_spread, options.has_fast_vectors, aligned)
         state = (*given, engine.is_debugging(), engine.device_type())
         return remember(engine, "engine's form", lambda: (self.kernel, *state), find_form, (self.kernel,))
 
     def _make_options(self, sites: list[Site]) -> PassOptions:
         engine = self.stage.engine
         return replace(
-            engine_options(engine, is_aliased=self._is_swept),
+            engine_options(engine),
             is_flat=self._is_flat,
             note_sites=sites.extend if self.stage.is_checked else None,
             is_spread=engine.device_type() == "cpu",

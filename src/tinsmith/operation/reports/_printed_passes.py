@@ -86,7 +86,7 @@ def _run_passes(
         variant = variants[stage]
         kernel, _ = stage.lower_variant(variant, key.templates)
         if is_compiled_from_ir(stage, variant, key.templates, signature.op):
-            to_engine_form(stage, variant, kernel, is_aliased=stage.is_aliased(variant))
+            to_engine_form(stage, variant, kernel)
     recorded = find_recorded_at(core, key) if gradients else None
     at = SourceReverse(signature).specialize(key) if recorded is None else recorded.specialize_replay(key)
     for moving in tangents:
