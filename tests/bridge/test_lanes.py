@@ -405,6 +405,46 @@ def test_an_empty_array_is_not_read_by_inactive_lanes(lang, ran):
     assert ran
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_branch_reads_a_known_element(lang, ran, size):
+    """All lanes run the branch, by masks. Where the element does not exist, nobody takes it, and nobody may read it."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, table: array, y: array):
+        for i in range(x.shape[0]):
+            a, t = x[i], 0.0
+            if x[i] > 0.5:
+                a = a * table[2] + table[0]
+            while t < x[i]:
+                if a > 0.25 and table.shape[0] > 1:
+                    a = a * table[1] * lang.exp(-t) * lang.exp(-2.0 * t) + lang.exp(-3.0 * t) * lang.exp(-4.0 * t)
+                t += 0.1 + 0.1 * t
+            y[i] = a
+
+    x = torch.rand(75) * (1.0 if size == 3 else 0.5)
+    x.requires_grad_()
+    table = torch.rand(size, requires_grad=True)
+    y = ts.op("x[n], table[m] -> y[n]")(kernel)(x, table)
+    exact, entries = (one.detach().double().requires_grad_() for one in (x, table))
+    rows = []
+    for one in exact:
+        a, t = one, torch.zeros((), dtype=torch.float64)
+        if one > 0.5:
+            a = a * entries[2] + entries[0]
+        while t < one:
+            if a > 0.25 and size > 1:
+                a = a * entries[1] * torch.exp(-3.0 * t) + torch.exp(-7.0 * t)
+            t = t + 0.1 + 0.1 * t
+        rows.append(a)
+    wanted = torch.stack(rows)
+    torch.testing.assert_close(y.double(), wanted, rtol=2e-5, atol=2e-6)
+    ours = torch.autograd.grad(y.sum(), (x, table))
+    theirs = torch.autograd.grad(wanted.sum(), (exact, entries), materialize_grads=True)
+    torch.testing.assert_close(tuple(one.double() for one in ours), theirs, rtol=5e-4, atol=2e-5)
+    assert "kernel" in ran
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_finished_lanes_keep_their_values(lang, ran, dtype):
     """What the others add, subtract or multiply by leaves values as they are, infinities too."""

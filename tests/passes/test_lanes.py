@@ -115,6 +115,13 @@ def test_an_inactive_lane_reads_element_0():
     assert "x[_lang.select(lanes_2, n, 0)]" in text(strip_functions(one))
 
 
+def test_a_known_element_in_a_branch():
+    """It is read without a test whether a lane takes the branch, which takes a loop of its own."""
+    body = [leave_at(T), branch(T > 1.0, [assign("t", T * X[2])]), assign("t", T * T + T * 0.5 + 1.0)]
+    printed = text(strip_functions(of(*body)))
+    assert "x.shape[0] > 2" in printed and "of_lanes_1" not in printed
+
+
 def test_lanes_agree_on_lists():
     """The sum of all lanes goes to an element that they share by one atomic."""
     group = nodes.Binary(">>", nodes.Local("r", "i32"), nodes.Const(4, "i32"), "i32")

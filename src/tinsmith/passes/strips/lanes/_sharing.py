@@ -15,6 +15,7 @@ class Sharing:
     Attributes:
         body: the loop's, with loops that run backwards by their places.
         descending: names of those places.
+        stored: names of the arrays that it changes.
         definitions: how often each local is given a value in the text.
         agreed: locals that blocks in lanes agree on, with their places in the body.
         varying: locals that differ between lanes.
@@ -25,7 +26,7 @@ class Sharing:
         self.loop = task
         self.types = names.types
         self.body, self.descending = with_places(task.body, names)
-        self._stored = walk.find_changed(self.body)
+        self.stored = walk.find_changed(self.body)
         whole = [replace(task, body=self.body)]
         self.definitions = Counter(name for one in walk.statements(whole) for name in walk.find_assigned(one))
         self.own_places = self._find_places()
@@ -95,7 +96,7 @@ class Sharing:
         # Not if it reads what the body stores: lanes run side by side, and one may have changed it already.
         names = self.varying if varying is None else varying
         return not walk.locals_in([expr]) & names and not any(
-            isinstance(part, nodes.Load) and part.array in self._stored for part in walk.parts(expr)
+            isinstance(part, nodes.Load) and part.array in self.stored for part in walk.parts(expr)
         )
 
     def is_shared_loop(self, loop: nodes.For, varying: set[str] | None = None) -> bool:

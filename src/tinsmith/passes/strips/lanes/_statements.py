@@ -268,9 +268,21 @@ class Writer:
         """Return True if statements must not run without an active lane: they read or change what lanes share."""
         changes = (nodes.For, nodes.While, nodes.Atomic)
         return any(isinstance(one, changes) for one in walk.statements(body)) or any(
-            self.sharing.is_shared_index(part) if isinstance(part, nodes.Load) else may_trap(part)
-            for part in walk.parts_in(body)
+            self.reads_shared(part) if isinstance(part, nodes.Load) else may_trap(part) for part in walk.parts_in(body)
         )
+
+    def reads_shared(self, load: nodes.Load) -> bool:
+        """Return True if lanes share the element of a load, which may exist only while one of them is active.
+
+        That an element of a known index exists is checked once for each block instead.
+        """
+        if not self.sharing.is_shared_index(load):
+            return False
+        tests = None if load.array in self.sharing.stored else self.sharing.bounds_of(load)
+        if tests is None:
+            return True
+        self.within |= dict.fromkeys(tests)
+        return False
 
     def guard(self, body: Sequence[nodes.Stmt], mask: nodes.Expr) -> nodes.Expr:
         """Write statements that run if a mask has a lane. Return the mask of the lanes that go on after them."""
