@@ -355,6 +355,7 @@ LANG = SimpleNamespace(
         clamp=lambda a, low, high: _maximum(_minimum(a, high), low),
     ),
     f16="f16",
+    f32="f32",
     i32="i32",
     i64="i64",
     f64="f64",
