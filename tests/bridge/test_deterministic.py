@@ -152,7 +152,9 @@ def test_an_atomic_product_is_refused(lang):
     text = SUMS.replace("y[j[i]] += lang.sin(x[i] * x[j[i]])", "lang.atomic_mul(y[j[i]], x[i])")
     op = ts.op("x[n], j[n]: i32 -> y[m]", deterministic=True)(compile_text(lang, text))
     x, j = arguments()
-    with pytest.raises(ts.KernelError, match=r"(?s)op `kernel` is deterministic.*multiplies atomically"):
+    words = r"(?s)op `kernel` has `deterministic=True`, but its kernel uses `atomic_mul`, whose result depends on the "
+    words += r"order of threads\n.*:4\nWrite `a\[i\] \*= v` in a loop that runs in order"
+    with pytest.raises(ts.KernelError, match=words):
         op(x, j, m=16)
 
 

@@ -167,7 +167,8 @@ def test_kernels_that_are_refused(lang64):
             ray.t += 1.0
             y[i] = ray.t
 
-    with pytest.raises(ts.KernelError, match=r"(?s)line \d+: `ray.t` is assigned to.*Change a copy"):
+    words = r"kernel `change` cannot .*: the kernel assigns to `ray.t`, which belongs to the caller\n"
+    with pytest.raises(ts.KernelError, match=words + r" +at +\S+test_structs.py:\d+\nChange a copy"):
         ts.op("x[n] -> y[n]")(change)
 
     @lang64.kernel
