@@ -7,6 +7,7 @@ import torch
 
 import cases
 import tinsmith as ts
+from tinsmith.engines import of_kernel
 
 
 def kernels(lang):
@@ -85,7 +86,7 @@ def test_names_of_gradients_are_reserved(lang64):
     lang64.ad.grad_for(function)(cube_grad)
     with pytest.raises(ts.KernelError) as caught:
         ts.op("x[n], w[n] -> y[n]")(function)
-    line = cube_grad.fn.__code__.co_firstlineno + 3
+    line = of_kernel(cube_grad).function_of(cube_grad).__code__.co_firstlineno + 3
     for words in ("`grad_x` is the name of the gradient of `x`", f"{__file__}:{line}\n", "another name"):
         assert words in str(caught.value)
 
