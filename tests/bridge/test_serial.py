@@ -136,6 +136,7 @@ def test_kernels_that_were_launched_before_are_counted():
     assert pace.serial_below == 10
 
 
+@pytest.mark.compiled_engine
 def test_a_slow_backward_pass_does_not_affect_the_forward_pass(lang, monkeypatch):
     monkeypatch.setattr(type(get_engine(lang.__name__)), "thread_count", lambda self: 2)
     op = ts.op("x[n] -> y[n]")(squares(lang))
