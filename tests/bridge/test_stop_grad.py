@@ -33,6 +33,13 @@ BODIES = {
         [LOOP, "    lang.stop_grad(z)", "    z[i] = x[i] ** 2", LOOP, "    y[None] += z[i] * w[i]"],
         lambda x, w: x**2 * w,
     ),
+    "a sum whose result is not used": (
+        [
+            *[LOOP, "    lang.stop_grad(z)", "    z[i] = w[i]", "    lang.atomic_add(z[i], x[i] ** 2)"],
+            *[LOOP, "    y[None] += z[i] * w[i]"],
+        ],
+        lambda x, w: (w + x**2) * w,
+    ),
     "of what was stored": (
         [LOOP, "    z[i] = x[i] ** 2 * w[i]", LOOP, "    lang.stop_grad(z)", "    y[None] += z[i] * w[i] * x[i]"],
         lambda x, w: (x**2 * w).detach() * w * x,
@@ -127,12 +134,21 @@ def test_an_engine_s_gradient_of_arrays_is_refused(lang64):
     ("line", "reason"),
     [
         ("lang.stop_grad(x[i])", "`stop_grad` of a value that is neither a field nor an array"),
-        ("lang.atomic_max(x[i], 0.0); lang.stop_grad(x)", "`stop_grad` of `x`, whose element an `atomic_max` compares"),
+        (
+            "lang.atomic_max(x[i], 0.0); lang.stop_grad(x)",
+            "`stop_grad` of `x_after`, to which an `atomic_max` is applied\\n",
+        ),
+        (
+            "y[None] += lang.atomic_add(x[i], 1.0); lang.stop_grad(x)",
+            "`stop_grad` of `x_after`, to which an `atomic_add` is applied whose result is used\\n",
+        ),
     ],
 )
 def test_unsupported_stop_grad_is_refused_by_name(lang64, line, reason):
     parameters = "x: lang.types.ndarray(), y: lang.types.ndarray()"
     kernel = compile_kernel(lang64, [LOOP, f"    {line}", "    y[None] += x[i]"], parameters)
     op = ts.op("inout x[n] -> y[]" if "atomic" in line else "x[n] -> y[]", adjoint="source")(kernel)
+    # No leaf, which an op that updates it in place refuses before it asks for a gradient.
+    x = torch.ones(N, dtype=torch.float64, requires_grad=True).clone()
     with pytest.raises((ts.GradientError, ts.KernelError), match=reason):
-        op(torch.ones(N, dtype=torch.float64, requires_grad=True))
+        op(x)

@@ -22,6 +22,8 @@ def stop_gradients(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> nodes
     """
     if not arrays:
         return tuple(body)
+    # Each call of an atomic has a local for its result, used or not.
+    used = walk.find_read(body)
 
     def change(part: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
         match part:
@@ -29,11 +31,11 @@ def stop_gradients(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> nodes
                 return without_derivative(part)
             # The atomic itself reads the element: there is no load to replace, and only a sum has no use for one.
             case nodes.Atomic(operator, array=name) if name in arrays and (
-                part.result is not None or operator not in ("add", "sub")
+                part.result in used or operator not in ("add", "sub")
             ):
-                use = f"`{name}`, to which an `atomic_{operator}` is applied whose result is used"
-                use = use if part.result is not None else f"`{name}`, whose element an `atomic_{operator}` compares"
-                raise Misfit(f"`stop_grad` of {use}", "Do the atomic outside of the block of `stop_grad`")
+                words = f"`stop_grad` of `{name}`, to which an `atomic_{operator}` is applied"
+                words += " whose result is used" if part.result in used else ""
+                raise Misfit(words, "Do the atomic outside of the block of `stop_grad`")
         return part
 
     return walk.change_parts(body, change)
