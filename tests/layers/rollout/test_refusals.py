@@ -260,11 +260,22 @@ def test_what_the_function_returned_is_refused(lang64):
         ts.rollout(forward(), {"x": x}, {"y": y})
 
 
-def test_a_function_without_kernels_is_refused_by_a_public_error(lang64):
-    x, y, _, _ = make_square(lang64)
-    with pytest.raises(ts.KernelError, match="do not read the input fields") as refused:
-        ts.rollout(lambda: None, {"x": x}, {"y": y})(torch.rand(N, dtype=torch.float64))
-    assert type(refused.value) is ts.KernelError
+def test_functions_whose_kernels_read_no_input_are_refused_by_a_public_error(lang64):
+    """The error comes first: there are warnings of fields without a use, too."""
+    x, y, z, _ = make_square(lang64)
+
+    @lang64.kernel
+    def fill():
+        for i in z:
+            z[i] = 1.0
+
+    for function, words in (
+        (lambda: None, "rollout <lambda> launches no kernel"),
+        (lambda: fill(), "the kernels of rollout <lambda> do not read the input fields"),
+    ):
+        with pytest.raises(ts.KernelError, match=f"^{words}\n") as refused:
+            ts.rollout(function, {"x": x}, {"y": y})(torch.rand(N, dtype=torch.float64))
+        assert type(refused.value) is ts.KernelError
 
 
 @pytest.mark.parametrize("side", ["input", "output"])

@@ -339,3 +339,16 @@ def test_outputs_of_a_tube_start_at_zero(lang64, is_on_fields):
     tube.register_intermediate_field((N,), lang64.f64, "t", True).register_kernel(add, ["x", "t", "y"]).finish()
     for _ in range(3):
         assert_agree(tube, lambda x: 3.0 * x * x, inputs_for("fields", N))
+
+
+def test_an_unused_input_of_a_layer_on_tensors_is_refused_before_an_unwritten_output_is_warned_of(lang64):
+    x, y, z = (graded(lang64) for _ in range(3))
+
+    @lang64.kernel
+    def fill():
+        for i in z:
+            z[i] = 1.0
+
+    layer = ts.EmptyTin(on_tensors=True).register_input_field(x, name="x").register_output_field(y, name="y")
+    with pytest.raises(ts.KernelError, match=r"^no kernel of EmptyTin, which runs on tensors, uses its field `x`\n"):
+        layer.register_kernel(fill).finish()(rand(N))

@@ -223,6 +223,14 @@ class LayerOp:
 
     # Checking ---------------------------------------------------------------------------------
     def _check(self, used: set[int]) -> None:
+        for one in self._roles.filled:
+            if one.facts.key not in used:
+                words = f"no kernel of {self._layer}, which runs on tensors, uses its field `{one.name}`"
+                remedy = (
+                    "Register the field that the kernels use, or leave this one out; or leave out batched=True and "
+                    "on_tensors=True."
+                )
+                raise KernelError(refusal(words, [("field", str(one))], remedy))
         for one in self.registered.values():
             facts = one.facts
             is_moved = any(facts.offset) and not self._begins_at_zero

@@ -97,6 +97,8 @@ class ArrayProgram:
         keys = {use.one.facts.key for of_launch in uses for use in of_launch.values()}
         self._given = tuple(place for place, one in enumerate(filled) if one.facts.key in keys)
         if not self._given:
+            if not launches:
+                raise NoArray(refusal(f"{layer} launches no kernel", remedy="Call kernels in its function."))
             words = f"the kernels of {layer} do not read the input fields"
             raise NoArray(refusal(words, remedy="Register only fields that a kernel reads as inputs."))
         self._results = tuple(one for one in roles.outputs if one.facts.key in written)

@@ -28,12 +28,17 @@ def make_running(
         KernelError, GradientError: the kernels cannot run on tensors, where they are to.
     """
     starts = Starts(roles, launches, habits)
+    running: Running = (
+        OpProgram(layer, roles, launches, cleared=starts.fields_at_zero, adjoint=adjoint)
+        if on_tensors
+        else OnFields(layer, roles, launches, habits, adjoint)
+    )
+    # Only now: kernels that cannot run are refused, whatever there is to warn of.
     warn_of_unwritten_outputs(layer, starts, launches)
     _warn_of_values(layer, starts)
-    if on_tensors:
-        return OpProgram(layer, roles, launches, cleared=starts.fields_at_zero, adjoint=adjoint)
-    warn_of_sums(layer, starts, starts.accumulators)
-    return OnFields(layer, roles, launches, habits, adjoint)
+    if not on_tensors:
+        warn_of_sums(layer, starts, starts.accumulators)
+    return running
 
 
 def warn_of_unwritten_outputs(layer: str, starts: Starts, launches: Sequence[Launch]) -> None:

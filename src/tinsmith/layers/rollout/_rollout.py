@@ -294,11 +294,6 @@ class Rollout:
         # An output that Python code got a value from is no plain sum, which would start at zero.
         grown = [one for one in starts.fields_at_zero if one.facts.key in read]
         sums = [*grown, *(one for one in starts.accumulators if starts.is_seen(one))]
-        warn_of_sums(self.name, starts, sums, _SUMS_REMEDY)
-        # Once for a rollout, and not again for a sequence of another length.
-        if not self._programs:
-            warn_of_unwritten_outputs(self.name, starts, launches)
-            self._warn_of_unused_inputs(starts)
         outputs = [replace(one, clears=False) if one in grown else one for one in self._roles.outputs]
         roles = Roles(self._roles.filled, tuple(outputs), ()) if grown else self._roles
         try:
@@ -308,6 +303,12 @@ class Rollout:
             raise refuse_generated(self.name, reason, launches) from None
         except NoArray as reason:
             raise KernelError(str(reason)) from None
+        # Only now: kernels that cannot run are refused, whatever there is to warn of.
+        warn_of_sums(self.name, starts, sums, _SUMS_REMEDY)
+        # Once for a rollout, and not again for a sequence of another length.
+        if not self._programs:
+            warn_of_unwritten_outputs(self.name, starts, launches)
+            self._warn_of_unused_inputs(starts)
         if not self._has_warned_of_state:
             program.on_carried = functools.partial(self._warn_of_state, launches, by_key(sums))
         return program
