@@ -63,7 +63,8 @@ ROWS = (
         """,
         words="Or keep it away: `ti.sqrt(x[i] * x[i] + 1e-6)`, `v.norm(1e-8)`. Of `(x[a] - x[b]).norm()` nothing is "
         "said where the ends are\ndifferent elements: their numbers come from arrays, differ by a constant, or "
-        "stand under `if a != b`.",
+        "stand under `if a != b`. Nor is it of `v.norm()` under\n`if v.norm_sqr() > 1e-12`. Under `if v.norm() > 1e-6` "
+        "Taichi's own gradient may still be NaN, because Taichi computes both norms at once.",
     ),
     Row(
         "TS304",

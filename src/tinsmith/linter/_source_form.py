@@ -288,6 +288,44 @@ def is_branch(node: Node) -> bool:
     return isinstance(node, ast.If)
 
 
+def is_in_else(statement: Statement, condition: Expression, nodes: Iterable[Node]) -> bool:
+    """Return True if a statement runs only where the condition of an `if` around it is false."""
+    branch = next((one for one in nodes if isinstance(one, ast.If) and one.test is condition), None)
+    return branch is not None and any(part is statement for one in branch.orelse for part in walk(one))
+
+
+def excludes_zero(condition: Expression, is_length: Callable[[Expression], bool], *, is_met: bool) -> bool:
+    """Return True if a length is not zero where a condition is met, or is not met: `length > 1e-6`.
+
+    What a length is compared to is taken to be positive, or zero where the comparison excludes it.
+    """
+    match condition:
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return excludes_zero(inner, is_length, is_met=not is_met)
+        case ast.BoolOp(op=op, values=values):
+            one_is_enough = isinstance(op, ast.And) == is_met
+            each = [excludes_zero(one, is_length, is_met=is_met) for one in values]
+            return any(each) if one_is_enough else all(each)
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr() as op, left=left, right=right):
+            one_is_enough = isinstance(op, ast.BitAnd) == is_met
+            each = [excludes_zero(one, is_length, is_met=is_met) for one in (left, right)]
+            return any(each) if one_is_enough else all(each)
+        case ast.Compare(left=left, ops=ops, comparators=others) if is_met or len(ops) == 1:
+            sides = zip([left, *others[:-1]], ops, others, strict=True)
+            return any(_exceeds_zero(*one, is_length, is_met=is_met) for one in sides)
+    return is_met and is_length(condition)
+
+
+def _exceeds_zero(
+    left: Expression, operator: ast.cmpop, right: Expression, is_length: Callable[[Expression], bool], *, is_met: bool
+) -> bool:
+    above, below = (ast.Gt, ast.GtE), (ast.Lt, ast.LtE)
+    unequal = ast.NotEq if is_met else ast.Eq
+    return (is_length(left) and isinstance(operator, (*(above if is_met else below), unequal))) or (
+        is_length(right) and isinstance(operator, (*(below if is_met else above), unequal))
+    )
+
+
 def is_expression(statement: Statement) -> bool:
     """Return True for an expression, most often a call, whose value nobody takes."""
     return isinstance(statement, ast.Expr)

@@ -18,6 +18,7 @@ from .._source_form import (
     Expression,
     Node,
     Operation,
+    excludes_zero,
     find_bit_operands,
     find_divisions,
     find_index_parts,
@@ -32,6 +33,7 @@ from .._source_form import (
     get_name,
     get_operation,
     is_call,
+    is_in_else,
 )
 from .._subject import BOTH, ENGINES, Subject
 from .._types import INT, Scope, Types, types_of
@@ -40,6 +42,9 @@ _DIVISIONS = (Operator.FLOOR_DIV, Operator.MOD)
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
 _DIRECTIONS = frozenset({"normalized", "normalize"})
 """Norms that a vector is divided by: of zeros there is no value either, whoever makes the gradient."""
+_SQUARES = ("{0}.norm_sqr()", "{0}.dot({0})")
+_LENGTHS = ("{0}.norm()",)
+"""What a branch may ask of a vector to keep zeros away."""
 _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
 _SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "pow": "0"}
 
@@ -180,30 +185,40 @@ def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
     parts = [owner] if is_method and owner is not None else node.args
     if not has_gradient(subject, spot.statement, node):
         return  # it only decides what is run
-    if _joins_two_elements(subject, parts, spot.guards) or _is_measured(subject, parts, spot.guards):
+    if _joins_two_elements(subject, parts, spot.guards) or _is_behind_length(subject, parts, spot, _SQUARES):
         return
     words, remedy = f"`{subject.text(node)}` of a vector of zeros", f"{name}(1e-8)" if is_method else ""
-    if name in _DIRECTIONS:
+    if _is_behind_length(subject, parts, spot, _LENGTHS):
+        if subject.engine_name != "quadrants":
+            words += ": Taichi may compute it before the branch that keeps zeros away, and its gradient is NaN there"
+            yield subject.finding("TS303", "warning", node, words, remedy, ("taichi",))
+    elif name in _DIRECTIONS:
         yield subject.finding("TS303", "warning", node, f"{words} is NaN, and its gradient is not finite", remedy)
     else:
         words += f": the gradient of {BOTH} is NaN there, a generated one 0"
         yield subject.finding("TS303", "warning", node, words, remedy, ENGINES)
 
 
-def _is_measured(subject: Subject, parts: Sequence[Expression], guards: Sequence[Expression]) -> bool:
-    """Return True if a branch asks for the squared length of the same vector, so that a zero vector goes another way.
+def _is_behind_length(subject: Subject, parts: Sequence[Expression], spot: Spot, measures: Sequence[str]) -> bool:
+    """Return True if a branch on a measure of the same vector keeps zeros away, so that a zero vector goes another way.
 
     Neither engine then computes a slope of the norm. If the branch asks for the norm itself, Taichi 1.7.4 may take that
-    for the one inside, and its gradient is NaN.
+    for the one inside, and its gradient is NaN; that of Quadrants 1.3 is right.
     """
     if len(parts) != 1:
         return False
     vector = subject.text(parts[0])
-    measures = {f"{vector}.norm_sqr()", f"{vector}.dot({vector})"}
+    texts = {one.format(vector) for one in measures}
     single = definitions(subject.tree).single
-    asked = [one for guard in guards for one in walk(guard)]
-    asked += [single[name] for guard in guards for name in names_in(guard) if name in single]
-    return any(is_call(one) and subject.text(one) in measures for one in asked)
+
+    def is_length(side: Expression) -> bool:
+        asked = [*walk(side), *(single[name] for name in names_in(side) if name in single)]
+        return any(is_call(one) and subject.text(one) in texts for one in asked)
+
+    return any(
+        excludes_zero(guard, is_length, is_met=not is_in_else(spot.statement, guard, subject.source.nodes))
+        for guard in spot.guards
+    )
 
 
 def _joins_two_elements(subject: Subject, parts: Sequence[Expression], guards: Sequence[Expression]) -> bool:
