@@ -446,6 +446,30 @@ def test_a_list_of_fields_is_not_one_array():
     assert not list_rules(text)
 
 
+def test_floats_that_an_array_of_integers_is_given():
+    """`=` into an array that was declared to hold them may be meant, as of colors; `+=` loses every part."""
+    text = """
+    import taichi as ti
+
+    pixels = ti.field(ti.u8, 8)
+    counts = ti.field(ti.i32)
+    entries = ti.field(ti.i32)
+    nodes = ti.root.dense(ti.i, 8)
+    nodes.place(counts)
+    nodes.dynamic(ti.j, 8).place(entries)
+
+    @ti.kernel
+    def k():
+        for i in pixels:
+            pixels[i] = ti.random() * 255
+            pixels[i] += ti.random() * 255
+            counts[i] = ti.length(entries.parent(), i)
+            counts[i] = ti.math.length(ti.Vector([1.0, 2.0]))
+    """
+    findings = [one for one in lint_file("k.py", textwrap.dedent(text)) if one.rule == "TS301"]
+    assert [(one.severity, one.line) for one in findings] == [("warning", 14), ("error", 15), ("warning", 17)]
+
+
 def test_a_file_with_a_syntax_error():
     with pytest.raises(SyntaxError):
         lint_file("k.py", "def k(:\n")

@@ -7,7 +7,8 @@ ROWS = (
         "TS301",
         """
         A variable in a kernel has the type of its first value. `0` makes it an integer, and every float that is
-        assigned later is truncated, in values and gradients.
+        assigned later is truncated, in values and gradients. A float that is stored to an array of integers, as by
+        `pixels[i] = 255 * v`, may be meant: it is a warning. `int(255 * v)` says so.
         """,
         """
         def k(x: A, y: A):

@@ -249,7 +249,9 @@ class Subject:
         value = find_called_function(self.source, node.func)
         if value is None or not self.engine.owns(value):
             return ""
-        return resolve_callee(node)
+        callee = resolve_callee(node)
+        # `ti.length(node, index)` counts the entries of a dynamic node; with one argument it is a norm.
+        return "node_length" if callee == "length" and len(node.args) == 2 else callee
 
     def is_atomic(self, node: Call) -> bool:
         """Return True if a call is of an atomic operation."""

@@ -10,7 +10,7 @@ from ...frontend import Spot, changes_of, definitions, dynamic, names_in, resolv
 from ...ir import Operator, nodes
 from ...ir import types as ir_types
 from ...ir import walk as ir_walk
-from .._finding import Edit, Finding
+from .._finding import Edit, Finding, Severity
 from .._flow import has_gradient
 from .._sketch import Sketch, sketch_of
 from .._source_form import (
@@ -60,6 +60,8 @@ def find_truncated_values(subject: Subject) -> Iterator[Finding]:
                 name, given = subject.text(target), subject.text(get_given(spot.statement, value))
                 was = f"`{subject.label(root(target))}` holds integers"
                 was += f" since {_where(subject, first)}" if first is not None else ""
+                # `pixels[i] = 255 * v` may mean it: the array was declared to hold integers. A sum loses each part.
+                may_be_meant = get_array(target) in subject.integers and get_given(spot.statement, value) is value
                 if not get_name(target):
                     remedy = f"int({given})  # say so, or {'an array' if first is None else 'a vector'} of floats"
                 elif first is None or scope.of(target).is_vector:
@@ -68,7 +70,8 @@ def find_truncated_values(subject: Subject) -> Iterator[Finding]:
                     remedy = f"{name} = {_as_float(subject, first)}"
                 words = f"{was}: `{given}` is truncated to an integer"
                 fix = _start_as_float(subject, get_name(target), first)
-                yield subject.finding("TS301", "error", spot.statement, words, remedy, fix=fix)
+                severity: Severity = "warning" if may_be_meant else "error"
+                yield subject.finding("TS301", severity, spot.statement, words, remedy, fix=fix)
             yield from _find_integer_accumulators(subject, scope, spot, target, value)
 
 
