@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ....ir import ONE, ZERO, Type, nodes, plus, types, walk
 from ..._slots import trips_of
@@ -64,12 +65,13 @@ def write_task(task: Task, plan: TaskPlan) -> TaskReverse:
 def write_without_results(task: Task, plan: TaskPlan) -> TaskReverse:
     """Write the reverse of a task as planned, except that it computes again what a forward pass could have kept."""
     writing = _Writing(task, plan)
-    reverse = writing.reverse()
-    count = None if reverse.reserve is None else reverse.reserve.count
-    if count is None or not _may_round_differently(count.kernel):
-        return reverse
-    # Written again, since only a written reverse tells which tapes it has, and whether their entries are counted.
-    return _Writing(task, plan, frozenset(writing.used)).reverse()
+    body = writing.write_body()
+    count = None if body.reserve is None else body.reserve.count
+    if count is not None and _may_round_differently(count.kernel):
+        # Written again, since only what is written tells which tapes it has, and whether their entries are counted.
+        writing = _Writing(task, plan, frozenset(tape.key for tape in body.tapes))
+        body = writing.write_body()
+    return writing.reverse(body)
 
 
 def _may_round_differently(kernel: nodes.Kernel) -> bool:
@@ -80,6 +82,22 @@ def _may_round_differently(kernel: nodes.Kernel) -> bool:
         for one in [*walk.stores(kernel.body), *walk.parts_in(kernel.body)]
         if not isinstance(one, nodes.Store)
     )
+
+
+class _Body(NamedTuple):
+    """What an iteration of a reverse does, before its tapes have their places.
+
+    Attributes:
+        statements: as they are written.
+        whole: the task's loop around them, without dead code.
+        tapes: those that are read.
+        reserve: what reserves the tapes; None if there are none.
+    """
+
+    statements: Block
+    whole: nodes.Block
+    tapes: Sequence[Tape]
+    reserve: Reserve | None
 
 
 class _Writing:
@@ -93,18 +111,20 @@ class _Writing:
         self.frames = FrameReversal(task, plan.state, self.names)
         self.loops = LoopReversal(self.frames, lambda _writer, loop, _inner, _known: plan.of_loop(loop))
         self.loops.guarded = guarded
-        self.used: set[str] = set()
         self.results: LoopResults | None = None
 
-    def reverse(self) -> TaskReverse:
+    def write_body(self) -> _Body:
+        """Write what an iteration does, and find the tapes that it reads."""
         names = () if self.task.parallel is None else self.task.parallel.names
         body = self.frames.frame(self.task.body, names).whole
-        # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
-        taped = self.find_tape_arrays()
-        whole = eliminate_dead_code([self.around(body)], private=self.state | taped)
+        whole = self.without_dead_code(body)
         read = walk.reads(whole)
         tapes = [tape for tape in self.loops.tapes.by_key.values() if tape.array in read]
-        reserve = self.reserve(tapes, read) if tapes else None
+        return _Body(body, whole, tapes, self.reserve(tapes, read) if tapes else None)
+
+    def reverse(self, body: _Body) -> TaskReverse:
+        """Build the reverse from what an iteration does."""
+        tapes, reserve = body.tapes, body.reserve
         sizes = reserve.tapes if reserve else ()
         starts = [
             nodes.Assign(tape.top, size.first_entry(self.task.place)) for tape, size in zip(tapes, sizes, strict=True)
@@ -115,12 +135,16 @@ class _Writing:
                 counted = nodes.Load(size.starts[1], (self.task.place,), (), Type.I32)
                 starts.append(nodes.Assign(self.loops.limits[tape.key], plus(nodes.Local(tape.top, Type.I32), counted)))
         # Where an iteration's part of a tape starts follows from the sizes, so it is written after these are known.
-        if starts:
-            whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state | taped)
+        whole = self.without_dead_code([*starts, *body.statements]) if starts else body.whole
         kernel = self.kernel("adjoint", whole, reserve)
-        used = self.used = {tape.key for tape in tapes}
-        decisions, notes = tuple(self.describe(used)), tuple(self.describe_order(body))
+        used = {tape.key for tape in tapes}
+        decisions, notes = tuple(self.describe(used)), tuple(self.describe_order(body.statements))
         return TaskReverse(reserve, kernel, self.state, self.plan.settled, decisions, notes, self.find_long_loops(used))
+
+    def without_dead_code(self, body: Block) -> nodes.Block:
+        """Return the task's loop around the statements of an iteration, without those that nothing needs."""
+        # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
+        return eliminate_dead_code([self.around(body)], private=self.state | self.find_tape_arrays())
 
     def keep_results(self, results: ResultRoom) -> KeptResults | None:
         """Write the forward pass that keeps values of loops, and its reverse; None if no loop's run can be left out."""
