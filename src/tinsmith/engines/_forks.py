@@ -30,6 +30,7 @@ _SETTINGS = (
     "ad_stack_experimental_enabled",
     "ad_stack_size",
     "advanced_optimization",
+    "cache_loop_invariant_global_vars",
     "cfg_optimization",
     "debug",
     "fast_math",
