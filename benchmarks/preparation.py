@@ -72,6 +72,8 @@ def draw_chart(measured: Mapping[str, Seconds], file: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7.5, 5), layout="constrained")
+    # As many colors as there are shapes: the ten of the default come back.
+    axes.set_prop_cycle(color=mpl.colormaps["tab20"].colors)
     for shape, seconds in measured.items():
         style = "--" if shape.endswith("engine") else "-"
         label = f"{shape}: {find_growth(seconds):.2f}"
