@@ -74,7 +74,7 @@ def branches_beside_a_load(lang):
         for i in y:
             for j in range(x.shape[0]):
                 if j % 2 == 0:
-                    y[i] += x[j] * x[j]
+                    y[i] = y[i] + x[j] * x[j]
             y[i] += x[i]
 
     return kernel
@@ -110,6 +110,24 @@ def test_wrong_engine_gradients_are_refused_unless_trusted(lang64, engine, make)
     else:
         torch.testing.assert_close(compute_gradient(op, x, c), right)
         torch.testing.assert_close(trusted, right)
+
+
+@pytest.mark.each_engine
+def test_a_branch_beside_a_load_where_only_additions_change(lang64):
+    """Its condition is kept for each iteration where Taichi optimizes the control flow, and so is its gradient."""
+
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in y:
+            for j in range(x.shape[0]):
+                if j % 2 == 0:
+                    y[i] += x[j] * x[j]
+            y[i] += x[i]
+
+    x, c = torch.rand(5, dtype=torch.float64) + 0.2, torch.rand(5, dtype=torch.float64)
+    trusted = ts.op(SPEC, adjoint="engine", trust_engine=True)(kernel)
+    right = 2.0 * x * c.sum() * torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64) + c
+    torch.testing.assert_close(compute_gradient(trusted, x, c), right)
 
 
 def changed_vector(lang):

@@ -263,8 +263,9 @@ ROWS = (
         "TS412",
         """
         Beside the load of an array with a gradient, or an addition to one, Taichi's reverse mode runs an inner loop
-        forwards first, and does not record the branches taken: all iterations are reversed like the last
-        one. The same holds for the number of iterations of a loop inside.
+        forwards first, and records the branches taken only if it optimizes control flow. Without that (with
+        `cfg_optimization=False`, as tinsmith compiles kernels that read and change an array) all iterations are
+        reversed like the last one. A loop inside whose length changes does not compile, or ends the process.
         """,
         """
         def k(x: A, y: A, first: A):
