@@ -79,7 +79,7 @@ def _is_recycled(size: int, device: torch.device) -> bool:
 
 
 def _is_filled_alone(memory: torch.Tensor) -> bool:
-    """Return True if one thread fills this memory, without waking torch's thread pool."""
+    """Return True if the C library fills this memory: it is small, and torch would wake its thread pool."""
     return _is_recycled(memory.nbytes, memory.device) and memory.nbytes < LARGE
 
 

@@ -180,7 +180,7 @@ def name_pipeline(engine: Engine) -> str:
 
 
 def engine_options(engine: Engine) -> PassOptions:
-    """Return the options of passes that depend on the engine."""
+    """Return pass options with the values that are properties of an engine's compiler."""
     return PassOptions(has_fast_vectors=engine.has_fast_vectors)
 
 

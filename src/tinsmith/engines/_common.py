@@ -155,7 +155,7 @@ def hold_weakly(runtime: Any, kernels: Iterable[Any]) -> None:
 
 @contextlib.contextmanager
 def disable_optimizations(config: Any, **unwanted: bool) -> Iterator[None]:
-    """Enter a context that compiles without the optimizations passed as True: they are off, or at level 0.
+    """Enter a context in which an engine compiles with the optimizations passed as True off, or at level 0.
 
     `cfg_optimization` keeps an element's old value although it was written under another index, in both engines
     (Taichi 1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`.

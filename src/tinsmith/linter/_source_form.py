@@ -289,31 +289,32 @@ def is_branch(node: Node) -> bool:
 
 
 def is_in_else(statement: Statement, condition: Expression, nodes: Iterable[Node]) -> bool:
-    """Return True if a statement runs only where the condition of an `if` around it is false."""
+    """Return True if a statement is in the `else` of the `if` that has this condition."""
     branch = next((one for one in nodes if isinstance(one, ast.If) and one.test is condition), None)
     return branch is not None and any(part is statement for one in branch.orelse for part in walk(one))
 
 
 def excludes_zero(condition: Expression, is_length: Callable[[Expression], bool], *, is_met: bool) -> bool:
-    """Return True if a length is not zero where a condition is met, or is not met: `length > 1e-6`.
+    """Return True if a condition implies that a length is not zero, such as `length > 1e-6`: where the condition is
+    true if it `is_met`, where it is false otherwise.
 
     What a length is compared to is taken to be positive, or zero where the comparison excludes it.
     """
     match condition:
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             return excludes_zero(inner, is_length, is_met=not is_met)
-        case ast.BoolOp(op=op, values=values):
-            one_is_enough = isinstance(op, ast.And) == is_met
-            each = [excludes_zero(one, is_length, is_met=is_met) for one in values]
-            return any(each) if one_is_enough else all(each)
+        case ast.BoolOp(op=op, values=parts):
+            pass
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr() as op, left=left, right=right):
-            one_is_enough = isinstance(op, ast.BitAnd) == is_met
-            each = [excludes_zero(one, is_length, is_met=is_met) for one in (left, right)]
-            return any(each) if one_is_enough else all(each)
+            parts = [left, right]
         case ast.Compare(left=left, ops=ops, comparators=others) if is_met or len(ops) == 1:
             sides = zip([left, *others[:-1]], ops, others, strict=True)
             return any(_exceeds_zero(*one, is_length, is_met=is_met) for one in sides)
-    return is_met and is_length(condition)
+        case _:
+            return is_met and is_length(condition)
+    one_is_enough = isinstance(op, ast.And | ast.BitAnd) == is_met
+    each = [excludes_zero(one, is_length, is_met=is_met) for one in parts]
+    return any(each) if one_is_enough else all(each)
 
 
 def _exceeds_zero(

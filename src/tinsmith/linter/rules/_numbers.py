@@ -44,7 +44,7 @@ _DIRECTIONS = frozenset({"normalized", "normalize"})
 """Norms that a vector is divided by: of zeros there is no value either, whoever makes the gradient."""
 _SQUARES = ("{0}.norm_sqr()", "{0}.dot({0})")
 _LENGTHS = ("{0}.norm()",)
-"""What a branch may ask of a vector to keep zeros away."""
+"""Expressions of a vector's squared length, and of its length, with `{0}` for the vector."""
 _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
 _SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "pow": "0"}
 
@@ -203,7 +203,7 @@ def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
 
 
 def _is_behind_length(subject: Subject, parts: Sequence[Expression], spot: Spot, measures: Sequence[str]) -> bool:
-    """Return True if a branch on a measure of the same vector keeps zeros away, so that a zero vector goes another way.
+    """Return True if a statement runs only where a branch has found that one of `measures` of a vector is not zero.
 
     Neither engine then computes a slope of the norm. If the branch asks for the norm itself, Taichi 1.7.4 may take that
     for the one inside, and its gradient is NaN; that of Quadrants 1.3 is right.

@@ -123,7 +123,7 @@ class _Writing:
         return _Body(body, whole, tapes, self.reserve(tapes, read) if tapes else None)
 
     def reverse(self, body: _Body) -> TaskReverse:
-        """Build the reverse from what an iteration does."""
+        """Build the kernel of the reverse, and what reserves its tapes, from the body of an iteration."""
         tapes, reserve = body.tapes, body.reserve
         sizes = reserve.tapes if reserve else ()
         starts = [
@@ -142,7 +142,7 @@ class _Writing:
         return TaskReverse(reserve, kernel, self.state, self.plan.settled, decisions, notes, self.find_long_loops(used))
 
     def without_dead_code(self, body: Block) -> nodes.Block:
-        """Return the task's loop around the statements of an iteration, without those that nothing needs."""
+        """Return the task's loop with these statements as its body, after dead-code elimination."""
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
         return eliminate_dead_code([self.around(body)], private=self.state | self.find_tape_arrays())
 

@@ -274,7 +274,7 @@ class Writer:
     def reads_shared(self, load: nodes.Load) -> bool:
         """Return True if lanes share the element of a load, which may exist only while one of them is active.
 
-        That an element of a known index exists is checked once for each block instead.
+        If its index is constant, return False: `within` gets a test that the element exists, once for each block.
         """
         if not self.sharing.is_shared_index(load):
             return False
