@@ -405,6 +405,7 @@ def test_an_empty_array_is_not_read_by_inactive_lanes(lang, ran):
     assert ran
 
 
+@pytest.mark.each_engine
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_branch_reads_a_known_element(lang, ran, size):
     """All lanes run the branch, by masks. Where the element does not exist, nobody takes it, and nobody may read it."""
