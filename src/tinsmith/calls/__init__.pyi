@@ -21,6 +21,8 @@ from ._core import BackwardCall as BackwardCall
 from ._core import Call as Call
 from ._core import Core as Core
 from ._core import GradientSource as GradientSource
+from ._direct_calls import DirectCall as DirectCall
+from ._direct_calls import DirectCalls as DirectCalls
 from ._executor import PassWriter as PassWriter
 from ._executor import is_split as is_split
 from ._gradients import find_saved_names as find_saved_names
@@ -33,12 +35,12 @@ from ._large_memory import make_zeros as make_zeros
 from ._lowering import lower_stages as lower_stages
 from ._lowering import require_lowered as require_lowered
 from ._program import Program as Program
-from ._program import Programs as Programs
-from ._program import convert_as_it_is as convert_as_it_is
-from ._program import convert_call as convert_call
-from ._program import find_program as find_program
-from ._program import make_checked_call as make_checked_call
-from ._program import solve_numbers as solve_numbers
+from ._programs import Programs as Programs
+from ._programs import convert_as_it_is as convert_as_it_is
+from ._programs import convert_call as convert_call
+from ._programs import find_program as find_program
+from ._programs import make_checked_call as make_checked_call
+from ._programs import solve_numbers as solve_numbers
 from ._recycled_memory import make_recycled as make_recycled
 from ._recycled_memory import make_recycled_copy as make_recycled_copy
 from ._routine import Cotangent as Cotangent

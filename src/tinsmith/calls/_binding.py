@@ -141,14 +141,21 @@ def check_ranges(signature: Signature, scalars: Mapping[str, Any]) -> None:
 
 
 def _check_range(signature: Signature, name: str, value: Any) -> None:
-    fitting = signature.parameters(name)[0].dtypes or (torch.int32,)
-    dtype = find_default_integer(signature) if fitting == INTEGERS else fitting[0]
-    limits = torch.iinfo(torch.uint8 if dtype == torch.bool else dtype)
-    if not limits.min <= value <= limits.max:
+    parameter = signature.parameters(name)[0]
+    default = find_default_integer(signature) if parameter.dtypes == INTEGERS else torch.int32
+    low, high = find_integer_limits(parameter, default)
+    if not low <= value <= high:
         words = f"scalar argument `{name}` of op `{signature.op}` does not fit its annotation"
-        kind = signature.parameters(name)[0].annotation
-        rows = [("annotation", f"{kind}: {limits.min} to {limits.max}"), ("got", str(value))]
+        rows = [("annotation", f"{parameter.annotation}: {low} to {high}"), ("got", str(value))]
         raise ArgumentError(refusal(words, rows, f"Annotate `{name}` with a wider integer."))
+
+
+def find_integer_limits(parameter: Parameter, default: torch.dtype) -> tuple[int, int]:
+    """Return the least and the greatest integer that fit a parameter's annotation, in which `int` is `default`."""
+    fitting = parameter.dtypes or (torch.int32,)
+    dtype = default if fitting == INTEGERS else fitting[0]
+    limits = torch.iinfo(torch.uint8 if dtype == torch.bool else dtype)
+    return limits.min, limits.max
 
 
 def _check_size(signature: Signature, name: str, value: Any) -> Any:

@@ -1,37 +1,28 @@
 """Program: runs calls with one key, forward and backward.
 
-A call finds its program in three steps. The properties of its tensors (`describe_tensors`) are looked up in `Programs`,
-the table of one op. The first call with these properties is checked and converted (`make_checked_call`), and gets a
-`CallKey`. `find_program` keeps one program for each key. A program's passes are `Routine`s: short lists of actions.
-`Runner` turns them into functions when a call first needs one.
+A program's passes are `Routine`s: short lists of actions. `Runner` turns them into functions when a call first needs
+one. `_programs.py` finds the program of a call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from .. import tracing
-from .._cache import Cache
 from .._lazy import lazy
 from .._preparation import show_preparation
-from ..engines import COMPILING, HALVES, has_streams
-from ..spec import Numbers, solve
-from ..tracing import PLAIN_TYPES, is_tracing
-from . import backward, derived
-from ._binding import BoundArguments, check_tensors
-from ._buffers import are_in_order
+from ..engines import COMPILING, has_streams
+from ..spec import Numbers
+from . import backward
 from ._captured_values import CapturedValues, Captures
-from ._conversion import AS_IT_IS, Conversion, compute_dtypes
-from ._core import Call, Core, GradientSource
+from ._core import GradientSource
 from ._executor import write_pass
 from ._key import CallKey
 from ._pass_text import Pass
 from ._routine import Routine, Take
-from ._signature import find_half_dtype
 from ._slow_preparation import PreparationTimer
 from ._threads import Paces, Serial, Threads
 from .fields import Look
@@ -453,266 +444,3 @@ def _add_gradients(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
     if len(present) < 2:
         return present[0] if present else None
     return torch.stack(present).sum(0)
-
-
-# Finding a program -----------------------------------------------------------------------------------
-
-
-class Programs:
-    """The programs of an op's calls so far, by the properties of the tensors and of what else a program depends on.
-
-    Attributes:
-        core: of the op.
-        look_up: returns the direct program of a call, given its tensors and the engines' current state; None for a call
-            of a new kind. It is None itself until there is such a program, and if programs depend on more than tensors.
-    """
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-        self._known: Cache[Any, Program | None] = Cache("programs by tensors")
-        signature = core.signature
-        takes_tensors = len(signature.arrays) == len(signature.order) and not signature.size_names
-        self._takes_tensors_only = takes_tensors and not signature.has_open_elements
-        self._is_simple = False
-        self._direct: Cache[Any, Program] = Cache("direct programs by tensors")
-        self._direct_key: Callable[..., tuple[Any, ...]] | None = None
-        self.look_up: Callable[..., Program | None] | None = None
-
-    def find(self, bound: BoundArguments) -> Program | None:
-        """Return the program of a call; None for tensors that only the op's operators can run.
-
-        The first call with such tensors is checked, and raises every error that depends on their properties.
-        """
-        tensors = describe_tensors(bound.tensors)
-        if tensors is None:
-            return self._make(bound)
-        known = self._known.get(self._key(tensors, bound), _UNKNOWN)
-        if known is _UNKNOWN or not (known is None or known.is_current()):
-            known = self._make(bound)
-            # `varies` is known only after the kernel has been analyzed.
-            self._is_simple = self._takes_tensors_only and not self.core.varies
-            self._known.keep(self._key(tensors, bound), known)
-            if self._is_simple and known is not None and known.is_direct:
-                if self._direct_key is None:
-                    self._write_look_up(len(bound.tensors))
-                assert self._direct_key is not None
-                self._direct.keep(self._direct_key(*bound.tensors), known)
-        return known
-
-    def _write_look_up(self, count: int) -> None:
-        """Generate `look_up` for this number of tensors, as Python code without loops."""
-        known: dict[str, Any] = {f"runtime{place}": runtime for place, runtime in enumerate(self.core.runtimes)}
-        tensors = [f"t{place}" for place in range(count)]
-        key = ", ".join([*(f"{name}()" for name in known), *(_ENTRIES.format(name) for name in tensors)])
-        text = f"""
-def key({", ".join(tensors)}):
-    return ({key})
-
-def look_up({", ".join(tensors)}):
-    try:
-        return get(({key}))
-    except (AttributeError, RuntimeError):  # of what is no strided tensor: the checked call raises
-        return None
-"""
-        known["get"] = self._direct.get
-        exec(compile(text, f"<programs of {self.core.signature.op}>", "exec"), known)
-        self._direct_key, self.look_up = known.pop("key"), known.pop("look_up")
-
-    def _key(self, tensors: tuple[Any, ...], bound: BoundArguments) -> tuple[Any, ...]:
-        """Return everything that the program of a call depends on."""
-        if self._is_simple:
-            return tensors
-        core, sizes = self.core, tuple(bound.sizes)
-        if core.signature.has_open_elements:
-            sizes += tuple(core.signature.size_values(bound.scalars, bound.sizes).values())
-            sizes += tuple([tuple(one.shape) for one in bound.tensors])
-        return tensors, sizes, core.launch_numbers(bound.scalars), core.fingerprints(bound.templates)
-
-    def _make(self, bound: BoundArguments) -> Program | None:
-        """Check a call and return its program; None if tensors have no memory, or a dispatch of their own."""
-        core, tensors = self.core, bound.tensors
-        call = make_checked_call(core, bound)
-        core.captures.refuse_rerun(core.fingerprints(bound.templates))
-        device = core.device(tensors)
-        if device.type != "meta":
-            core.check_device(device)
-        if device.type == "meta" or not all(type(tensor) in PLAIN_TYPES for tensor in tensors):
-            return None
-        pairs = zip(core.signature.arrays, tensors, strict=True)
-        active = frozenset(name for name, one in pairs if one.requires_grad)
-        return find_program(call, device, active=active, is_ordered=are_in_order(tensors))
-
-
-_UNKNOWN: Any = object()
-"""The default of look-ups in tables where None is an entry."""
-_ENTRIES = (
-    "{0}.ndim, {0}.dtype, {0}.device, {0}.requires_grad, {0}.layout, {0}.is_contiguous(), {0}.is_neg(), type({0})"
-)
-"""Python code of the properties of a tensor that a program depends on."""
-_describe_tensor: Callable[[Any], tuple[Any, ...]] = eval(f"lambda tensor: ({_ENTRIES.format('tensor')})")
-
-
-def describe_tensors(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Return the properties of tensors that a program depends on; None if one is not a strided tensor.
-
-    The checked call then raises an error.
-    """
-    try:
-        return tuple([_describe_tensor(one) for one in tensors])
-    except (AttributeError, RuntimeError):
-        return None
-
-
-def find_program(
-    call: Call,
-    device: torch.device,
-    *,
-    active: frozenset[str] = frozenset(),
-    is_ordered: bool = False,
-) -> Program:
-    """Return the program of calls like this one, made once for each key.
-
-    Args:
-        call: the call.
-        device: where it runs.
-        active: the inputs that require a gradient.
-        is_ordered: whether all tensors are contiguous and none is negated lazily.
-    """
-    core = call.core
-    key = replace(
-        core.key(call),
-        device=device,
-        engines=core.get_engine_states(),
-        sizes=call.sizing,
-        active=active,
-        conversion=AS_IT_IS if call.conversion.is_identity else call.conversion,
-        is_ordered=is_ordered,
-    )
-    program = core.programs.get(key)
-    if program is not None:
-        return program
-    with COMPILING:
-        program = core.programs.get(key)
-        if program is None:
-            core.check_device(device)
-            is_recorded = bool(active) and derived.find_recorded(core, call) is not None
-            core.captures.note_program(key.fingerprints)
-            routine = core.build_forward(key)
-            program = Program(
-                key, core.gradient, routine, core.paces, core.captures, core.runtimes, is_recorded=is_recorded
-            )
-            core.programs.keep(key, program)
-        return program
-
-
-def solve_numbers(core: Core, program: Program, bound: BoundArguments) -> Numbers:
-    """Solve a call's sizes for the symbols in its size formulas. Raise ShapeError if sizes do not fit the spec."""
-    values = core.signature.size_values(bound.scalars, bound.sizes)
-    solution = program.solve([one.shape for one in bound.tensors], values)
-    return make_checked_call(core, bound).numbers if solution is None else solution
-
-
-# From arguments to a call ----------------------------------------------------------------------------
-
-
-def make_checked_call(core: Core, bound: BoundArguments, *, is_cast: bool = False) -> Call:
-    """Check a call's arguments, except against the engine's state. Return the converted call.
-
-    With `is_cast`, half precision may have been cast to float32 already.
-    """
-    check_tensors(core.signature, bound.tensors, is_cast=is_cast)
-    for stage in core.signature.stages:
-        stage.check_object(core.signature.op)
-    return convert_call(core, bound, [tuple(one.shape) for one in bound.tensors], [one.dtype for one in bound.tensors])
-
-
-def convert_call(
-    core: Core, bound: BoundArguments, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]
-) -> Call:
-    """Build the converted call (`Conversion`) of arguments whose tensors have these shapes and dtypes.
-
-    Raises:
-        ShapeError: sizes do not fit the spec.
-        DtypeError: a dtype does not follow from the inputs.
-    """
-    if is_tracing():
-        return _convert_first(core, bound, shapes, dtypes)
-    key = (tuple([len(shape) for shape in shapes]), *dtypes)
-    known = core.conversions.get(key)
-    call = None if known is None else _convert_with(known, core, bound, shapes, dtypes)
-    if call is None:
-        call = _convert_first(core, bound, shapes, dtypes)
-        core.conversions.keep(key, call.conversion)
-    return call
-
-
-def _convert_with(
-    conversion: Conversion,
-    core: Core,
-    bound: BoundArguments,
-    shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[torch.dtype],
-) -> Call | None:
-    """Build the converted call, given its conversion; None if its sizes do not fit."""
-    count, batched = conversion.lead, conversion.batched
-    pairs = list(zip(core.signature.arrays, shapes, strict=True))
-    leads = [shape[:count] for name, shape in pairs if name in batched]
-    if any(lead != leads[0] for lead in leads):
-        return None
-    lead = tuple(leads[0]) if count else ()
-    call = _make_call(core, bound, shapes, dtypes, conversion, lead)
-    return None if call.solution is None else call
-
-
-def _convert_first(
-    core: Core, bound: BoundArguments, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]
-) -> Call:
-    signature = core.signature
-    names = signature.arrays
-    values = signature.size_values(bound.scalars, bound.sizes)
-    solution = solve(signature.spec, dict(zip(names, shapes, strict=True)), values, signature.op)
-    lead = tuple(solution.batch)
-    batched = frozenset(n for n in names if lead and signature.items[n].batch_name)
-    casts = tuple([dtype in HALVES for dtype in dtypes])
-    halves = tuple([find_half_dtype(signature, name, dtypes) for name in signature.outputs])
-    call = _make_call(core, bound, shapes, dtypes, Conversion(casts, len(lead), batched, halves), lead)
-    # Checks sizes and dtypes of the results before anything runs.
-    core.plan_buffers(call)
-    return call
-
-
-def _make_call(
-    core: Core,
-    bound: BoundArguments,
-    shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[torch.dtype],
-    conversion: Conversion,
-    lead: tuple[int, ...],
-) -> Call:
-    count, batched = conversion.lead, conversion.batched
-    pairs = zip(core.signature.arrays, shapes, strict=True)
-    return Call(
-        core,
-        tuple([shape[count:] if name in batched else shape for name, shape in pairs]),
-        compute_dtypes(dtypes),
-        bound.scalars,
-        bound.templates,
-        bound.sizes,
-        batch=_multiply(lead) if count else None,
-        batched=batched,
-        conversion=conversion,
-        lead=lead,
-    )
-
-
-def convert_as_it_is(call: Call) -> Call:
-    """Cast the half precision of a call to float32, in a call that is otherwise converted already (`Conversion`)."""
-    casts = tuple([dtype in HALVES for dtype in call.dtypes])
-    return replace(call, dtypes=compute_dtypes(call.dtypes), conversion=Conversion(casts, 0, call.batched, ()), lead=())
-
-
-def _multiply(sizes: Sequence[int]) -> int:
-    count = 1
-    for size in sizes:
-        count *= size
-    return count

@@ -6,6 +6,7 @@ The functions get the engine's module and types as arguments and import no engin
 from __future__ import annotations
 
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -183,11 +184,14 @@ def _stand_in_array(annotation: Any, matrix_type: type) -> torch.Tensor:
 def find_slots(metas: list[Any], lang: ModuleType, matrix_type: type, place: Callable[[int], Any]) -> dict[str, Any]:
     """Return the slot of each run-time argument in a launch context, by parameter name.
 
-    Templates have no slot. The slot of a vector or matrix includes its type.
+    Templates have no slot. That of a vector or matrix is the kind of its numbers, and the place of each of them.
     """
     runtime = [meta for meta in metas if not isinstance(meta.annotation, lang.template)]
     slots = {}
     for index, meta in enumerate(runtime):
-        is_matrix = isinstance(meta.annotation, matrix_type)
-        slots[meta.name] = ((index,), meta.annotation) if is_matrix else place(index)
+        if isinstance(meta.annotation, matrix_type):
+            count = math.prod(element_of(meta.annotation))
+            slots[meta.name] = find_setter(meta.annotation.dtype), tuple((index, entry) for entry in range(count))
+        else:
+            slots[meta.name] = place(index)
     return slots

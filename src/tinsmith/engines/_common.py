@@ -259,8 +259,11 @@ def _set_scalars(context: Any, scalars: Sequence[ScalarArgument]) -> None:
 
 
 def _set_matrix(context: Any, slot: Any, value: Any) -> None:
-    place, matrix = slot
-    matrix.set_kernel_struct_args(matrix(*value), context, place)
+    # The engine's own way makes a matrix of the numbers first, which takes 7 us in Quadrants and 20 us in Taichi.
+    setter, places = slot
+    put, convert = getattr(context, f"set_struct_arg_{setter}"), float if setter == "float" else int
+    for place, number in zip(places, value, strict=True):
+        put(place, convert(number))
 
 
 def _make_setter(context: Any, setter: str) -> Callable[[Any, Any], None]:

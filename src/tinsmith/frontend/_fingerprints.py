@@ -94,6 +94,18 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
     return _object(value, engine, depth + 1)
 
 
+def has_one_fingerprint(value: Any, engine: Engine) -> bool:
+    """Return True if a value certainly has the same fingerprint as long as it exists."""
+    if isinstance(value, tuple):
+        return all(has_one_fingerprint(part, engine) for part in value)
+    return type(value) in (*PLAIN, float) or isinstance(value, type | ModuleType) or _is_function(value, engine)
+
+
+def _is_function(value: Any, engine: Engine) -> bool:
+    """Return True if a value is a function of the engine, unless it is bound to an object."""
+    return engine.inner_function(value) is not None and not engine.is_bound(value)
+
+
 def is_tensor(value: Any) -> bool:
     # Not imported here: lint reads files without torch.
     torch = sys.modules.get("torch")

@@ -19,6 +19,7 @@ from ..calls import (
     BoundArguments,
     CapturedValues,
     Core,
+    DirectCalls,
     Program,
     Programs,
     autocast,
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
 
 _NOTHING: Mapping[str, Any] = {}
-_NO_OTHERS = BoundArguments((), _NOTHING, _NOTHING, _NOTHING)
 _DEFAULTS = OpOptions()
 
 
@@ -111,7 +111,6 @@ class Op(OpDescription, Generic[Result]):
         self._structs = Structs(self.name, [signature.parameters(name)[0] for name in signature.order], declared)
         self._count = len(signature.order) if not self._structs else -1
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
-        self._is_simple = self._takes_tensors_only and self._seeded is None and self._updates is None
         self._result_names = signature.outputs if self._updates is None else self._updates.results
         self._result = result_type(self.name, self._result_names, options.returns)
 
@@ -149,6 +148,7 @@ class Op(OpDescription, Generic[Result]):
         self._programs = Programs(self._core)
         is_updating = bool(self._spec.updated_inputs) and not self._options.functional
         self._updates = operation.Updates(self._core, *made_of) if is_updating else None
+        self._finder = self._updates or self._programs
         self._functional: Op[Any] | None = None
 
     def example(self, make: Callable[[], Any]) -> Callable[[], Any]:
@@ -187,17 +187,11 @@ class Op(OpDescription, Generic[Result]):
                 )
             if WATCHES and (watch := current_watch()) is not None:
                 return call_watched(watch, self, arguments, named)
-            look_up = self._programs.look_up
-            is_simple = self._is_simple and not named and len(arguments) == self._count
-            if look_up and is_simple and is_plain() and not (has_torch_function(arguments) or is_in_backward()):
-                program = look_up(*arguments)
-                if program is not None:
-                    numbers = program.solve([one.shape for one in arguments], _NOTHING)
-                    if numbers is not None:
-                        if program.active and torch.is_grad_enabled():
-                            made: Any = self._eager((self._core, program, numbers, _NO_OTHERS), *arguments)
-                            return self._wrap(made)
-                        return self._wrap(program.forward(arguments, numbers, _NOTHING)[program.outputs])
+            direct = self._finder.direct
+            if direct is not None and is_plain() and not is_in_backward():
+                outputs = self._call_directly(direct, arguments, named)
+                if outputs is not None:
+                    return self._wrap(outputs)
             return self._call_checked(arguments, named)
         except Exception as error:
             if self._structs and isinstance(error, TinsmithError):
@@ -206,6 +200,26 @@ class Op(OpDescription, Generic[Result]):
             if not is_tracing():
                 hide_frames(error)
             raise
+
+    def _call_directly(self, direct: DirectCalls, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Run a call that is like an earlier one, which was checked. Return None if it is unlike all of them."""
+        if self._structs:
+            arguments, named = (), self._structs.take_apart(arguments, named)
+        if has_torch_function((*arguments, *named.values()) if named else arguments):
+            return None
+        try:
+            found = direct.find(*arguments, **named)
+        except TypeError:
+            # Arguments of wrong names or number: the checked call says which.
+            return None
+        if found is None:
+            return None
+        if self._updates is not None:
+            return self._updates.run_found(found)
+        program, tensors, numbers, others = found
+        if program.active and torch.is_grad_enabled():
+            return self._eager((self._core, program, numbers, others), *tensors)
+        return program.forward(tensors, numbers, others.scalars)[program.outputs]
 
     def _call_checked(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Run a call after binding and checking its arguments."""

@@ -7,7 +7,7 @@ is neither differentiated nor traced, the kernels change the caller's memory ins
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,18 @@ from torch.overrides import has_torch_function
 
 from .._errors import ArgumentError, GradientError, refusal
 from .._lazy import lazy
-from ..calls import BoundArguments, Core, Programs, check_tensors, is_symbolic, solve_numbers
+from ..calls import (
+    BoundArguments,
+    Core,
+    DirectCall,
+    DirectCalls,
+    Program,
+    Programs,
+    check_tensors,
+    is_symbolic,
+    solve_numbers,
+)
+from ..spec import Numbers
 from ..tracing import find_batch_levels, is_plain, is_tracing, is_transformed
 from ._make_core import make_overwriting_core
 from ._options import OpOptions
@@ -30,6 +41,7 @@ class Updates:
     Attributes:
         results: the outputs that a call returns: all but the new values of arguments, or these if there are no
             others.
+        direct: finds the calls that are like an earlier one which changed the arguments' own memory.
     """
 
     def __init__(self, core: Core, kernels: Sequence[Any], text: str, options: OpOptions) -> None:
@@ -40,6 +52,7 @@ class Updates:
         self._places = tuple(signature.arrays.index(name) for name in self._names)
         count = len(self._names)
         self.results = signature.outputs[count:] or signature.outputs
+        self.direct: DirectCalls | None = None
 
     def run_updating(self, bound: BoundArguments, run: Run) -> Sequence[torch.Tensor]:
         """Run a call that updates arguments. Return its other outputs, or the updated arguments if there are none."""
@@ -55,6 +68,15 @@ class Updates:
         if outputs is None:
             outputs = self._replace(bound, targets, run, is_kept=is_kept)
         return outputs or targets
+
+    def run_found(self, found: DirectCall) -> Sequence[torch.Tensor] | None:
+        """Run a call that is like an earlier one on the arguments' own memory. Return None if that is impossible."""
+        program, tensors, numbers, others = found
+        targets = [tensors[place] for place in self._places]
+        is_kept = program.active and torch.is_grad_enabled()
+        if is_kept or not _may_overwrite(targets, tensors):
+            return None
+        return _run(program, tensors, numbers, others.scalars, targets) or targets
 
     def _replace(
         self, bound: BoundArguments, targets: Sequence[torch.Tensor], run: Run, *, is_kept: bool
@@ -77,20 +99,13 @@ class Updates:
 
     def _overwrite(self, bound: BoundArguments, targets: Sequence[torch.Tensor]) -> Sequence[torch.Tensor] | None:
         """Run the kernels on the arguments' own memory. Return None if that is impossible."""
-        if self._core.is_seeded or any(_is_shared(one, bound.tensors) for one in targets):
-            return None
-        if any(one.is_inference() for one in targets) and not torch.is_inference_mode_enabled():
+        if self._core.is_seeded or not _may_overwrite(targets, bound.tensors):
             return None
         program = self._programs.find(bound)
         if program is None or not program.is_direct:
             return None
-        made = program.forward(bound.tensors, solve_numbers(self._programs.core, program, bound), bound.scalars)[
-            program.outputs
-        ]
-        for one in targets:
-            if not one.is_inference():
-                torch.autograd.graph.increment_version(one)
-        return made
+        self.direct = self._programs.direct
+        return _run(program, bound.tensors, solve_numbers(self._programs.core, program, bound), bound.scalars, targets)
 
     def _refuse_unbatched(self, targets: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
         """Raise ArgumentError if vmap makes several new values for an argument that is not batched."""
@@ -126,6 +141,38 @@ class Updates:
                     raise ArgumentError(refusal(words, remedy=remedy))
 
 
+def _run(
+    program: Program,
+    tensors: Sequence[torch.Tensor],
+    numbers: Numbers,
+    scalars: Mapping[str, Any],
+    targets: Sequence[torch.Tensor],
+) -> Sequence[torch.Tensor]:
+    """Run kernels that overwrite `targets`, and tell torch that they changed. Return the other outputs."""
+    made = program.forward(tensors, numbers, scalars)[program.outputs]
+    for one in targets:
+        if not one.is_inference():
+            torch.autograd.graph.increment_version(one)
+    return made
+
+
+def _may_overwrite(targets: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> bool:
+    """Return True if kernels may change the memory of `targets`, which are among a call's tensors.
+
+    Not if another argument may overlap with one of them, or if torch would refuse to change it. Torch refuses overlap
+    within a tensor itself.
+    """
+    extents = [_extent(one) for one in tensors]
+    for target in targets:
+        if target.is_inference() and not torch.is_inference_mode_enabled():
+            return False
+        first, end = _extent(target)
+        # The target itself is one of the tensors.
+        if sum([begin < end and first < last for begin, last in extents]) > 1:
+            return False
+    return True
+
+
 def _copy(target: torch.Tensor, new: torch.Tensor) -> None:
     """Copy a new value into an argument in place, in an eager call or in a graph that torch traces."""
     if is_symbolic(target):
@@ -139,22 +186,15 @@ def _copy(target: torch.Tensor, new: torch.Tensor) -> None:
         target.copy_(new)
 
 
-def _is_shared(target: torch.Tensor, tensors: Sequence[torch.Tensor]) -> bool:
-    """Return True if another argument may overlap with this one in memory.
-
-    Torch refuses overlap within a tensor itself.
-    """
-    first, end = _extent(target)
-    others = [_extent(one) for one in tensors if one is not target]
-    return len(others) + 1 < len(tensors) or any(first < last and begin < end for begin, last in others)
-
-
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     """Return the first address of a tensor's memory and the one after its last."""
     if tensor.layout != torch.strided or not tensor.numel():
         return 0, 0
+    first = tensor.data_ptr()
+    if tensor.is_contiguous():
+        return first, first + tensor.nbytes
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+    return first, first + (last + 1) * tensor.element_size()
 
 
 def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -21,7 +21,7 @@ from ..._errors import KernelError, refusal
 from ..._lazy import lazy
 from ...engines import Engine, Language, module_name
 from .._definitions import definitions
-from .._fingerprints import MISSING, Item, Same, describe, fingerprint, is_plain_object, owner_step
+from .._fingerprints import MISSING, Item, Same, describe, fingerprint, has_one_fingerprint, is_plain_object, owner_step
 from .._nodes import resolve_callee
 from .._read import Source, read
 from ..uses import BodyUse, FieldUse, uses_in_body
@@ -30,8 +30,6 @@ from ._paths import Chain, Path, chain_of, chains, chains_in, take_step, text_of
 
 # Kernels use their constants everywhere and programs do not assign to them, so they are not compared at each call.
 _STEADY_MODULES = ("math", "numpy")
-_IMMUTABLE = frozenset({bool, int, float, str, type(None)})
-"""Types of values that have one fingerprint as long as they exist."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +75,14 @@ class Constants:
             return last[0][1]
         pairs = zip(self.paths, values, strict=True)
         fingerprint = (self._names, *[self._fingerprint_value(path, value) for path, value in pairs])
-        if all(type(value) in _IMMUTABLE for value in values):
+        steady = zip(self.paths, values, strict=True)
+        if all(path in self.by_type or has_one_fingerprint(value, self.engine) for path, value in steady):
             last[:] = [(values, fingerprint)]
         return fingerprint
 
     @lazy
     def _last(self) -> list[tuple[list[Any], tuple[Any, ...]]]:
-        """Return a cache of at most one entry: the last values, if all of immutable types, and their fingerprint."""
+        """Return a cache of at most one entry: the last values, if each has one fingerprint, and theirs."""
         return []
 
     def _fingerprint(self, path: Path, templates: Mapping[str, Any]) -> Any:
