@@ -64,8 +64,12 @@ def recall(compute, *parts, engine=ENGINE, what="adjoint"):
     return remember(engine, what, lambda: parts or (make_kernel(),), compute)
 
 
+def list_entries(folder):
+    return [path for path in folder.rglob("*") if not path.is_dir()]
+
+
 def find_entry(folder):
-    (path,) = folder.iterdir()
+    (path,) = list_entries(folder)
     return path
 
 
@@ -115,7 +119,7 @@ def test_the_file_name_depends_on_everything_that_decides_a_result(disk_cache):
         for _ in range(2):
             recall(compute, part)
         assert compute.count == 1, part
-    assert len(list(disk_cache.iterdir())) == 1 + len(CHANGES)
+    assert len(list_entries(disk_cache)) == 1 + len(CHANGES)
 
 
 def make_engine(**changes):
@@ -238,7 +242,7 @@ def test_a_renamed_file_is_replaced(disk_cache):
     recall(first)
     path = find_entry(disk_cache)
     recall(second, make_kernel(factor=7.0))
-    (other,) = {*disk_cache.iterdir()} - {path}
+    (other,) = {*list_entries(disk_cache)} - {path}
     os.replace(other, path)
     recall(first)
     assert first.count == 2
@@ -278,7 +282,7 @@ def test_an_unwritable_folder_turns_the_cache_off(disk_cache, monkeypatch):
     monkeypatch.setattr(_disk_cache.tempfile, "mkstemp", refuse)
     recall(compute)
     assert compute.count == 3
-    assert not list(disk_cache.iterdir())
+    assert not list_entries(disk_cache)
 
 
 def test_a_full_disk_leaves_no_file(disk_cache, monkeypatch):
@@ -289,7 +293,7 @@ def test_a_full_disk_leaves_no_file(disk_cache, monkeypatch):
     compute = Counter()
     recall(compute), recall(compute)
     assert compute.count == 2
-    assert not list(disk_cache.iterdir())
+    assert not list_entries(disk_cache)
 
 
 @pytest.mark.parametrize("settings", [{"cache": "0"}, {"verify": "1"}])
@@ -302,7 +306,7 @@ def test_a_setting_turns_it_off(disk_cache, configure, settings):
     find_entry(disk_cache).unlink()
     recall(compute)
     assert compute.count == 3
-    assert not list(disk_cache.iterdir())
+    assert not list_entries(disk_cache)
 
 
 def test_passes_that_are_watched_run(disk_cache):
@@ -356,10 +360,11 @@ def test_contents_are_the_same_in_all_orders_of_sets():
 
 def test_the_oldest_entries_go(disk_cache, monkeypatch):
     monkeypatch.setattr(_disk_cache, "_WRITES", iter(range(0, 64 * 100, 64)))
+    monkeypatch.setattr(_disk_cache, "_FOLDERS", 1)
     sizes = []
     for place in range(4):
         recall(Counter(), make_kernel(line=place))
-        for path in disk_cache.iterdir():
+        for path in list_entries(disk_cache):
             if path not in sizes:
                 sizes.append(path)
                 os.utime(path, (place, place))
@@ -367,8 +372,20 @@ def test_the_oldest_entries_go(disk_cache, monkeypatch):
     monkeypatch.setattr(_disk_cache, "MOST_BYTES", 4 * size)
     assert _disk_cache.measure_disk_cache() == (str(disk_cache), 4, 4 * size, 4 * size)
     recall(Counter(), make_kernel(line=4))
-    assert {*disk_cache.iterdir()} & {*sizes} == {sizes[3]}
+    assert {*list_entries(disk_cache)} & {*sizes} == {sizes[3]}
     assert _disk_cache.measure_disk_cache().entries == 2
+
+
+def test_a_check_lists_one_of_many_folders(disk_cache, monkeypatch):
+    for place in range(40):
+        recall(Counter(), make_kernel(line=place))
+    listed, scan = [], _disk_cache.os.scandir
+    monkeypatch.setattr(_disk_cache.os, "scandir", lambda folder: listed.append(folder) or scan(folder))
+    monkeypatch.setattr(_disk_cache, "_WRITES", iter([64]))
+    recall(Counter(), make_kernel(line=40))
+    (folder,) = listed
+    assert 1 <= len(list(folder.iterdir())) < len(list_entries(disk_cache)) // 4
+    assert _disk_cache.measure_disk_cache().entries == 41
 
 
 def test_the_folder_is_that_of_the_user(monkeypatch, tmp_path):
