@@ -134,7 +134,7 @@ def _call_rows(what: str, timings: Mapping[str, Timing]) -> list[Row]:
         if mine not in timings:
             continue
         rows.append(times_faster(what, mine, f"by hand on {engine}", timings, bar=4, aim=6))
-        rows.append(_times_as_long(what, mine, TORCH, timings, bar=1.5, aim=1.2))
+        rows.append(times_as_long(what, mine, TORCH, timings, bar=1.5, aim=1.2))
         if "Warp" in timings:
             rows.append(times_faster(what, mine, "Warp", timings, bar=1))
         if "Stannum EmptyTin" in timings:
@@ -228,7 +228,7 @@ def of_many_elements(bench: Bench) -> list[Row | Absent]:
 
 def _rows_beside_buffer(what: str, timings: Mapping[str, Timing]) -> list[Row | Absent]:
     names = [name for name in timings if name != BUFFER]
-    rows = [_times_as_long(what, name, BUFFER, timings, bar=1.5) for name in names]
+    rows = [times_as_long(what, name, BUFFER, timings, bar=1.5) for name in names]
     return [replace(row, bar=None) if name == NEW else row for name, row in zip(names, rows, strict=True)]
 
 
@@ -268,7 +268,7 @@ def times_faster(
     return Row(what, _said(mine, timings), _said(other, timings), figure, ">=", bar, aim, "x faster")
 
 
-def _times_as_long(
+def times_as_long(
     what: str, mine: str, other: str, timings: Mapping[str, Timing], *, bar: float, aim: float | None = None
 ) -> Row:
     figure = ratio(timings[mine], timings[other])

@@ -31,6 +31,7 @@ from rich.console import Console
 from rich.progress import track
 
 import tinsmith as ts
+from _forms import by_form
 from _harness import Effort
 from _parts import of_parts
 from _report import Absent, markdown, plot, show
@@ -44,6 +45,7 @@ COUNTS = (1, 2, 4, 8, 12)
 QUESTIONS = (
     by_size,
     of_parts,
+    by_form,
     by_arguments,
     of_import,
     of_tube,
