@@ -162,7 +162,8 @@ def test_gradients_by_the_other_engines_reverse_mode(ti, monkeypatch, case):
     )
 
 
-def test_a_field_of_the_other_engine_is_refused(ti):
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_a_field_of_the_other_engine_is_refused(ti, has_gradient):
     table = ti.field(ti.f64, 4)
 
     @ti.kernel
@@ -173,4 +174,6 @@ def test_a_field_of_the_other_engine_is_refused(ti):
     with pytest.raises(
         ts.KernelError, match=r"cannot be moved from taichi to quadrants\n\s+`table`\s+is a field of taichi"
     ):
-        ts.op("x[n] -> y[n]", engine="quadrants")(looked_up)(torch.rand(4, dtype=torch.float64))
+        ts.op("x[n] -> y[n]", engine="quadrants")(looked_up)(
+            torch.rand(4, dtype=torch.float64, requires_grad=has_gradient)
+        )

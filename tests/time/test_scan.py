@@ -367,6 +367,35 @@ def test_a_scan_of_no_steps_returns_the_state():
     assert x.grad.tolist() == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize("compiler", [None, "eager"])
+def test_a_scan_of_no_steps_over_an_op_returns_empty_outputs(lang, compiler):
+    @ts.op("x[n], p[m] -> xn[n], e[], moved[m, n]")
+    @lang.kernel
+    def step(
+        x: lang.types.ndarray(),
+        p: lang.types.ndarray(),
+        xn: lang.types.ndarray(),
+        e: lang.types.ndarray(),
+        moved: lang.types.ndarray(),
+    ):
+        for i in x:
+            xn[i] = 0.5 * x[i] + p[0]
+            e[None] += x[i]
+        for i, j in moved:
+            moved[i, j] = p[i] * x[j]
+
+    def run(x):
+        return ts.scan(step, x, torch.zeros(0, 2, dtype=torch.float64))
+
+    x = torch.rand(3, dtype=torch.float64, requires_grad=True)
+    state, outputs = (torch.compile(run, backend=compiler) if compiler else run)(x)
+    torch.testing.assert_close(state, x)
+    assert [tuple(one.shape) for one in (outputs["e"], outputs["moved"])] == [(0,), (0, 2, 3)]
+    assert {one.dtype for one in outputs.values()} == {torch.float64}
+    (slope,) = torch.autograd.grad((state * torch.arange(3.0)).sum() + outputs["moved"].sum(), x)
+    assert slope.tolist() == [0.0, 1.0, 2.0]
+
+
 def test_a_state_that_is_changed_after_the_scan_is_noticed():
     x = torch.ones(3, requires_grad=True)
     state = 2.0 * x

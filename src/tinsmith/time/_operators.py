@@ -91,7 +91,7 @@ class Asked(NamedTuple):
 
 def keeps_all(job: Job) -> bool:
     """Return True if a graph passes all states from the forward pass to the backward pass."""
-    return bool(job.needs_gradient) and job.schedule.every == 1
+    return bool(job.needs_gradient and job.length) and job.schedule.every == 1
 
 
 class ScanOperators:

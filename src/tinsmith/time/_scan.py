@@ -263,6 +263,8 @@ def _prepare(step: Any, state: Any, inputs: Any, length: int | None, parameters:
     )
     given = Arguments(begin.leaves, rows.leaves, others.tensors)
     captured, recorded = _run_first_step(job, given) if count else ((), 0)
+    if not count and made.op is not None:
+        _infer_outputs(job, given)
     given = given._replace(captured=captured)
     fits = options.checkpoint == "all" or recorded * count <= options.budget
     job.keeps_graphs = job.schedule.every == 1 and fits and not job.offloads  # graphs would stay on the GPU
@@ -308,11 +310,22 @@ def _run_first_step(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
             raise ArgumentError(_explain_change(job.step.name, what))
     job.changes_state = "state" in changed
     job.check_state(following, 0)
+    _note_outputs(job, outputs)
+    ends = [*following, *outputs]
+    return (find_captured_leaves(ends, leaves), saved.bytes_with(ends)) if is_recorded else ((), 0)
+
+
+def _infer_outputs(job: Job, given: Arguments) -> None:
+    """Find out what an op returns in a scan without steps: a call on torch's meta device computes sizes alone."""
+    rows = [one.new_empty(one.shape[1:], device="meta") for one in given.inputs]
+    _, outputs = job.step([one.to("meta") for one in given.state], rows, [one.to("meta") for one in given.parameters])
+    _note_outputs(job, outputs)
+
+
+def _note_outputs(job: Job, outputs: Sequence[Tensor]) -> None:
     tree = job.step.outputs
     names = tree.names("outputs") if tree is not None else []
     job.outputs = [Like(name, one.shape, one.dtype) for name, one in zip(names, outputs, strict=True)]
-    ends = [*following, *outputs]
-    return (find_captured_leaves(ends, leaves), saved.bytes_with(ends)) if is_recorded else ((), 0)
 
 
 def _explain_change(step: str, what: str) -> str:

@@ -32,10 +32,12 @@ class EagerFunction(torch.autograd.Function):
         _, program, numbers, others = asked
         scalars = others.scalars
         passes = program.own_passes
+        # A forward pass that cannot be compiled is the cause of an error of the backward pass, so it comes first.
+        run = passes.forward.find(numbers, scalars)
         if passes.is_early:
             program.prepare_backward(program.active, numbers, scalars)
         captured = program.capture(others.templates)
-        arrays = passes.forward.find(numbers, scalars)(inputs, (), numbers, scalars)
+        arrays = run(inputs, (), numbers, scalars)
         ctx.asked = asked, captured
         if captured is not None:
             ctx.save_for_backward(program.mark, *[arrays[place] for place in passes.places])
