@@ -98,12 +98,10 @@ def has_one_fingerprint(value: Any, engine: Engine) -> bool:
     """Return True if a value certainly has the same fingerprint as long as it exists."""
     if isinstance(value, tuple):
         return all(has_one_fingerprint(part, engine) for part in value)
-    return type(value) in (*PLAIN, float) or isinstance(value, type | ModuleType) or _is_function(value, engine)
-
-
-def _is_function(value: Any, engine: Engine) -> bool:
-    """Return True if a value is a function of the engine, unless it is bound to an object."""
-    return engine.inner_function(value) is not None and not engine.is_bound(value)
+    is_plain = type(value) in (*PLAIN, float) or isinstance(value, type | ModuleType)
+    # A bound function is a new object each time that it is looked up.
+    is_function = engine.inner_function(value) is not None and not engine.is_bound(value)
+    return is_plain or is_function or engine.is_field(value)
 
 
 def is_tensor(value: Any) -> bool:
