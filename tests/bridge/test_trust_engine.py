@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
+from support.engine_keeper import Configuration
 
 pytestmark = pytest.mark.compiled_engine
 
@@ -101,7 +102,7 @@ def test_wrong_engine_gradients_are_refused_unless_trusted(lang64, engine, make)
 
 @pytest.mark.each_engine
 def test_a_branch_beside_a_load(lang64, engine):
-    """Taichi's gradient is wrong only without its optimization of control flow, but the rule refuses all of them."""
+    """Taichi's gradient is right here, but TS412 refuses it: with more iterations, or a loop, it would be wrong."""
 
     @lang64.kernel
     def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
@@ -121,6 +122,52 @@ def test_a_branch_beside_a_load(lang64, engine):
             compute_gradient(op, x, c)
     else:
         torch.testing.assert_close(compute_gradient(op, x, c), right)
+
+
+def branch_around_a_loop(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            for j in range(x.shape[0]):
+                if x[j] > 0.5:
+                    y[i] += x[j]
+                    for m in range(3):
+                        y[i] += x[j] * x[m]
+            y[i] += x[i]
+
+    return kernel
+
+
+def branch_in_a_kernel_that_reads_what_it_writes(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in y:
+            z[i] = 0.5 * x[i]
+            for j in range(x.shape[0]):
+                if j % 2 == 0:
+                    y[i] += x[j] * x[j]
+            y[i] += z[i]
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("make", "spec"),
+    [(branch_around_a_loop, SPEC), (branch_in_a_kernel_that_reads_what_it_writes, "x[n] -> y[n], z[n]")],
+)
+def test_branches_beside_a_load_that_taichi_gets_wrong(engine_keeper, make, spec):
+    """The first however it is compiled, the second because it is compiled without the optimization of control flow."""
+    taichi64 = engine_keeper.ensure("taichi", Configuration(default_fp="f64"))
+    x, c = torch.tensor([0.2, 0.9, 0.6, 0.4, 0.7], dtype=torch.float64), torch.rand(5, dtype=torch.float64)
+
+    def slope(**options):
+        leaf = x.clone().requires_grad_()
+        outputs = ts.op(spec, **options)(make(taichi64))(leaf)
+        return torch.autograd.grad(outputs if spec == SPEC else outputs[0], leaf, c)[0]
+
+    with pytest.raises(ts.GradientError, match="TS412"):
+        slope(adjoint="engine")
+    assert not torch.allclose(slope(adjoint="engine", trust_engine=True), slope())
 
 
 def changed_vector(lang):

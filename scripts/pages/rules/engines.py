@@ -263,9 +263,13 @@ ROWS = (
         "TS412",
         """
         Beside the load of an array with a gradient, or an addition to one, Taichi's reverse mode runs an inner loop
-        forwards first, and records the branches taken only if it optimizes control flow. Without that (with
-        `cfg_optimization=False`, as tinsmith compiles kernels that read and change an array) all iterations are
-        reversed like the last one. A loop inside whose length changes does not compile, or ends the process.
+        forwards first, and keeps each iteration's decision on a stack. Without its optimization of control flow it
+        reads that stack wrongly, and reverses an iteration with another one's decision: with
+        `ti.init(cfg_optimization=False)`, and where tinsmith turns the optimization off, for kernels that read and
+        change an array. With the optimization, the gradient is right only while the stack is deep enough
+        ([TS204](TS204.md)), which takes several entries per iteration for `and` and `or`, and if no loop inside the
+        branch uses a value that the branch has used before. A loop inside whose length changes does not compile, or
+        ends the process.
         """,
         """
         def k(x: A, y: A, first: A):
