@@ -101,7 +101,7 @@ class GeneratedKernel:
             kernel = run_pipeline(GENERATED, self.kernel, options)
             if not self.stage.is_checked:
                 kernel = fit_to_device(kernel, engine, aligned)
-            return run_pipeline(ENGINE, kernel, options)
+            return run_pipeline(ENGINE, kernel)
 
         if self.stage.is_checked:
             # The places of checked indices are found on the way.

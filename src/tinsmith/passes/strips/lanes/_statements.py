@@ -183,9 +183,7 @@ class Writer:
         if not isinstance(rebuilt, nodes.Load) or mask == TRUE or self.sharing.is_shared_index(rebuilt):
             return rebuilt
         # Checked once for each block instead: a plain vector is loaded then, where a guarded index is a gather.
-        tests = self.sharing.bounds_of(rebuilt)
-        if tests is not None:
-            self.within |= dict.fromkeys(tests)
+        if self.ensure_element_exists(rebuilt):
             return rebuilt
         return replace(rebuilt, index=tuple([select(mask, part, constant(0, part.type)) for part in rebuilt.index]))
 
@@ -265,24 +263,23 @@ class Writer:
         return self.run(body, mask) if is_brief and not self.needs_lane(body) else self.guard(body, mask)
 
     def needs_lane(self, body: Sequence[nodes.Stmt]) -> bool:
-        """Return True if statements must not run without an active lane: they read or change what lanes share."""
+        """Return True if statements must not run without an active lane: they change what lanes share, or read an
+        element that may not exist then. Where possible, let the block ensure that it exists.
+        """
         changes = (nodes.For, nodes.While, nodes.Atomic)
         return any(isinstance(one, changes) for one in walk.statements(body)) or any(
-            self.reads_shared(part) if isinstance(part, nodes.Load) else may_trap(part) for part in walk.parts_in(body)
+            self.sharing.is_shared_index(part)
+            and (part.array in self.sharing.stored or not self.ensure_element_exists(part))
+            if isinstance(part, nodes.Load)
+            else may_trap(part)
+            for part in walk.parts_in(body)
         )
 
-    def reads_shared(self, load: nodes.Load) -> bool:
-        """Return True if lanes share the element of a load, which may exist only while one of them is active.
-
-        If its index is constant, return False: `within` gets a test that the element exists, once for each block.
-        """
-        if not self.sharing.is_shared_index(load):
-            return False
-        tests = None if load.array in self.sharing.stored else self.sharing.bounds_of(load)
-        if tests is None:
-            return True
-        self.within |= dict.fromkeys(tests)
-        return False
+    def ensure_element_exists(self, load: nodes.Load) -> bool:
+        """Test the bounds of a load once for each block, by `within`. Return False if it has no such tests."""
+        tests = self.sharing.bounds_of(load)
+        self.within |= dict.fromkeys(tests or ())
+        return tests is not None
 
     def guard(self, body: Sequence[nodes.Stmt], mask: nodes.Expr) -> nodes.Expr:
         """Write statements that run if a mask has a lane. Return the mask of the lanes that go on after them."""
