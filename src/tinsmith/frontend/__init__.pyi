@@ -26,6 +26,7 @@ from ._field_arguments import LiveFieldPasser as LiveFieldPasser
 from ._field_arguments import free as free
 from ._field_arguments import pass_fields_as_arrays as pass_fields_as_arrays
 from ._fingerprints import MISSING as MISSING
+from ._fingerprints import Same as Same
 from ._fingerprints import is_plain_object as is_plain_object
 from ._fingerprints import number_of as number_of
 from ._idle_calls import find_idle_calls as find_idle_calls

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from ..engines import Engine, copy_node, parse_expression
 from ._calls import EngineFacts
-from ._fingerprints import MISSING, is_plain_object
+from ._fingerprints import MISSING, Same, is_plain_object
 from ._read import Source, read
 from ._rebuild import rebuild_function
 
@@ -109,7 +109,7 @@ class _Callee(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.source.identity, *((name, id(self.objects[name])) for name in sorted(self.objects)))
+        return (self.source.identity, *((name, Same(self.objects[name])) for name in sorted(self.objects)))
 
 
 def pass_fields_as_arrays(source: Source, hands: FieldPasser) -> KernelWithFields:

@@ -40,7 +40,10 @@ class Item:
 
 
 class Same:
-    """A hashable stand-in for a value that is compared by identity."""
+    """A hashable stand-in for a value that is compared by identity.
+
+    As a key it keeps the value alive. An `id` does not, and is given to another object afterwards.
+    """
 
     __slots__ = ("value",)
 

@@ -14,6 +14,7 @@ from ..engines import Engine, copy_node, parse_expression, walk
 from ..frontend import (
     FieldPasser,
     LiveFieldPasser,
+    Same,
     Source,
     Unrun,
     free,
@@ -109,16 +110,17 @@ class _Live(_Names, LiveFieldPasser):
         LiveFieldPasser.__init__(self, engine)
         texts = {name: subject.labels.get(name, name) for name in self._taken - subject.source.assigned_names}
         values = ((name, subject.source.value(parse_expression(text))) for name, text in texts.items())
-        self._known: dict[int, str] = {id(value): name for name, value in values if engine.is_field(value)}
+        self._known: dict[Same, str] = {Same(value): name for name, value in values if engine.is_field(value)}
 
     def field(self, source: Source, node: ast.expr, text: str) -> str:
         value = source.value(node)
         if not self.engine.is_field(value):
             return ""
-        if id(value) not in self._known:
-            name = self._known[id(value)] = free(text.replace(".", "__"), self._taken)
+        key = Same(value)
+        if key not in self._known:
+            name = self._known[key] = free(text.replace(".", "__"), self._taken)
             self.labels[name] = text
-        return self._known[id(value)]
+        return self._known[key]
 
     def source_of(self, callee: Any) -> Source | None:
         try:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...engines import Engine, walk
 from .._field_arguments import LiveFieldPasser, free, pass_fields_as_arrays
-from .._fingerprints import is_tensor
+from .._fingerprints import Same, is_tensor
 from .._nodes import resolve_callee
 from .._read import Source
 from .._rebuild import rebuild_function
@@ -87,9 +87,9 @@ class _HeldArrays(LiveFieldPasser):
 
     def __init__(self, engine: Engine, source: Source, objects: Mapping[str, Any]) -> None:
         super().__init__(engine)
-        self.held: dict[tuple[int, str], HeldArray] = {}
+        self.held: dict[tuple[Same, str], HeldArray] = {}
         self._taken = source.all_names()
-        self._paths = {id(one): path for name, value in objects.items() for one, path in _list_structs(value, name)}
+        self._paths = {Same(one): path for name, value in objects.items() for one, path in _list_structs(value, name)}
         self._early: dict[Any, frozenset[str]] = {}
 
     def array(self, source: Source, node: ast.expr) -> str:
@@ -103,9 +103,9 @@ class _HeldArrays(LiveFieldPasser):
             return ""
         if not isinstance(node.ctx, ast.Load):
             raise NotRewritable(f"the kernel assigns to `{ast.unparse(node)}`, which belongs to the caller", node)
-        key = id(owner), node.attr
+        key = Same(owner), node.attr
         if key not in self.held:
-            path = f"{self._paths.get(id(owner)) or ast.unparse(node.value)}.{node.attr}"
+            path = f"{self._paths.get(key[0]) or ast.unparse(node.value)}.{node.attr}"
             name = free("_".join(part for part in path.split(".") if part.isidentifier()), self._taken)
             self.held[key] = HeldArray(name, owner, node.attr, path)
         return self.held[key].name

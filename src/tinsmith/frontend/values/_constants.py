@@ -490,7 +490,7 @@ class _Finder:
         owner = self._owner(stem) if self.engine.is_bound(stem.value(self.templates)) else None
         # With the object: a method of a tree may call itself on each child, and ends at the leaves.
         roots = {**objects, **({} if owner is None else {inner.parameters[0]: owner})}
-        key = function, *[(name, id(path.value(self.templates))) for name, path in roots.items()]
+        key = function, *[(name, Same(path.value(self.templates))) for name, path in roots.items()]
         if key in self._entered:
             self._refuse_endless(key, stem)
             return
